@@ -28,21 +28,20 @@ var pages = []string{"docs/protocol.md", "docs/messages.md"}
 
 // fillPages returns the pages of the protocol reference with all their tables made
 // anew. Every table must have one place.
-func fillPages(root string, src *source) ([]output, error) {
+func fillPages(root string, src *source) (map[string][]byte, error) {
 	tables, err := makeTables(src)
 	if err != nil {
 		return nil, err
 	}
-	var outputs []output
+	outputs := make(map[string][]byte)
 	for _, path := range pages {
 		page, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			return nil, err
 		}
-		if page, err = fillTables(page, tables); err != nil {
+		if outputs[path], err = fillTables(page, tables); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		outputs = append(outputs, output{path, page})
 	}
 	for name := range tables {
 		return nil, fmt.Errorf("no place for table %q", name)
