@@ -68,7 +68,7 @@ func (h *httpConns) evict(waiting *list.List) *httpConn {
 	c := oldest.Value.(*httpConn)
 	h.remove(c.conn)
 	h.evicted++
-	cut(c.conn)
+	Cut(c.conn)
 	return c
 }
 
@@ -107,15 +107,15 @@ func (h *httpConns) stopWaiting(c *httpConn) {
 func (c *httpConn) closeUnlessAnswering() {
 	switch {
 	case !c.active:
-		cut(c.conn)
+		Cut(c.conn)
 	case c.unread:
 		_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection has ended
 	}
 }
 
-// cut closes a connection at once. It goes below TLS, whose Close waits for the
-// peer.
-func cut(conn net.Conn) {
+// Cut closes a connection at once. It goes below TLS, whose Close waits until the
+// peer has taken a close_notify.
+func Cut(conn net.Conn) {
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = over.NetConn()
 	}
@@ -129,7 +129,7 @@ func (d *Limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
 	d.mu.Lock()
 	c, evicted := d.http.add(conn)
 	if d.closed {
-		cut(conn)
+		Cut(conn)
 	}
 	d.mu.Unlock()
 	if evicted != nil && d.opts.Evicted != nil {
@@ -148,7 +148,7 @@ func (d *Limiter) changed(conn net.Conn, state http.ConnState) {
 	case state == http.StateActive, state == http.StateIdle:
 		c.active, c.unread = state == http.StateActive, false
 		if d.closed && !c.active {
-			cut(conn)
+			Cut(conn)
 		}
 	case state == http.StateHijacked, state == http.StateClosed:
 		d.http.remove(conn)

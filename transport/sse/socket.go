@@ -3,12 +3,13 @@ package sse
 import (
 	"bytes"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
@@ -24,7 +25,6 @@ type socket struct {
 	size  [20]byte    // of the chunk being written
 	parts [4][]byte   // backing array of vec
 	vec   net.Buffers // being written
-	once  sync.Once
 }
 
 var (
@@ -95,13 +95,12 @@ func (s *socket) sayEnd() error {
 
 func (s *socket) refuse(header http.Header, err error) {
 	status, body := httperr.Encode(header, err)
+	answer := http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: header, Close: true,
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
 	var out bytes.Buffer
-	out.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
-	header.Set("Connection", "close")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_ = header.Write(&out) // a buffer cannot fail
-	out.WriteString("\r\n")
-	out.Write(body)
+	_ = answer.Write(&out) // a buffer cannot fail
 	if s.SetWriteDeadline(time.Now().Add(closeTimeout)) == nil {
 		_, _ = s.Write(out.Bytes()) // the peer may be gone
 		_ = s.sayEnd()
@@ -110,16 +109,7 @@ func (s *socket) refuse(header http.Header, err error) {
 
 func (s *socket) leave() { s.cut() }
 func (s *socket) wake()  { _ = s.SetReadDeadline(time.Now()) } // fails if the connection has ended
-
-func (s *socket) cut() {
-	s.once.Do(func() {
-		below := s.Conn
-		if secure, ok := below.(*tls.Conn); ok { // tls.Conn.Close would wait for a peer that does not read
-			below = secure.NetConn()
-		}
-		_ = below.Close() // an error leaves nothing to do
-	})
-}
+func (s *socket) cut()   { connlimit.Cut(s.Conn) }
 
 // wait reads until the peer hangs up. It discards what it reads, and fails
 // after 64 KiB.

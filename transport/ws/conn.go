@@ -72,15 +72,8 @@ func (c *Conn) Close(why *contracts.Error) {
 	c.closeWith(why.Code.CloseCode(), why.Code)
 }
 
-// Cut closes the socket at once. It goes below TLS, whose Close waits until the
-// peer has taken a close_notify.
-func (c *Conn) Cut() {
-	var socket net.Conn = c.tap.Conn
-	if over, ok := socket.(interface{ NetConn() net.Conn }); ok {
-		socket = over.NetConn()
-	}
-	_ = socket.Close() // an error leaves nothing to do
-}
+// Cut closes the socket at once.
+func (c *Conn) Cut() { connlimit.Cut(c.tap.Conn) }
 
 func (c *Conn) closeWith(code int, reason contracts.Code) {
 	c.tap.startClosing(func() {
