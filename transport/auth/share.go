@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -34,7 +34,6 @@ const (
 // A share admits its bearer to one session. The file has shares in this form: it has
 // the hashes of the tokens, so that a reader of the file cannot use them.
 type share struct {
-	// Static.
 	ID        string         `json:"id"`              // 24 hex digits
 	SHA256    string         `json:"sha256"`          // of the token, in hex
 	Scope     string         `json:"scope,omitempty"` // of the principal that made it
@@ -43,13 +42,7 @@ type share struct {
 	Label     string         `json:"label,omitempty"`
 	CreatedAt time.Time      `json:"created_at"` // in UTC
 	ExpiresAt time.Time      `json:"expires_at"` // in UTC
-
-	// Guarded by shares.mu.
-	revoked bool // and not yet removed from the file
 }
-
-// live reports whether the share is valid at now. The caller holds shares.mu.
-func (s *share) live(now time.Time) bool { return !s.revoked && now.Before(s.ExpiresAt) }
 
 // bearer returns the principal of the bearer.
 func (s *share) bearer() contracts.Principal {
@@ -64,81 +57,62 @@ func (s *share) bearer() contracts.Principal {
 // this prefix.
 func isShare(p contracts.Principal) bool { return strings.HasPrefix(p.ID, shareOwner) }
 
-// shares are the shares of the server. A change is written to the disk before
-// it is announced. The writer holds a lock of its own, so that no request waits
-// for the disk.
+// shares are the shares of the server. No request waits for the disk: readers load
+// the list, and one writer at a time replaces it.
 type shares struct {
 	// Static.
 	path string // empty keeps them in memory
 	log  *slog.Logger
 
-	changing   sync.Mutex // held while shares change; locked before mu
-	saveFailed bool       // the last write of the file failed; guarded by changing
+	list atomic.Pointer[[]*share] // those not revoked, the oldest first; replaced as a whole
 
-	mu     sync.Mutex
-	byID   map[string]*share // at most maxShares that are live
-	byHash map[string]*share
+	changing   sync.Mutex // held while shares change
+	unsaved    []*share   // revoked, but still in the file; guarded by changing
+	saveFailed bool       // the last write of the file failed; guarded by changing
 }
 
 // openShares reads the live shares from the file at path.
 func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
-	s := &shares{path: path, log: log, byID: map[string]*share{}, byHash: map[string]*share{}}
-	if path == "" {
-		return s, nil
-	}
+	s := &shares{path: path, log: log}
 	list, err := readShares(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range list {
-		if one.live(now) {
-			s.put(one)
-		}
-	}
-	return s, nil
+	list = slices.DeleteFunc(list, func(one *share) bool { return !now.Before(one.ExpiresAt) })
+	s.list.Store(&list)
+	return s, err
 }
 
-// The caller of put and drop holds mu, or has the only reference to s.
+// live returns the shares that are valid at now, the oldest first.
+func (s *shares) live(now time.Time) (live []*share) {
+	for _, one := range *s.list.Load() {
+		if now.Before(one.ExpiresAt) {
+			live = append(live, one)
+		}
+	}
+	return live
+}
 
-func (s *shares) put(one *share)  { s.byID[one.ID], s.byHash[one.SHA256] = one, one }
-func (s *shares) drop(one *share) { delete(s.byID, one.ID); delete(s.byHash, one.SHA256) }
+// find returns the valid share for which is returns true, or nil.
+func (s *shares) find(now time.Time, is func(*share) bool) *share {
+	list := *s.list.Load()
+	if i := slices.IndexFunc(list, is); i >= 0 && now.Before(list[i].ExpiresAt) {
+		return list[i]
+	}
+	return nil
+}
 
 // holder returns the principal of a share token.
 func (s *shares) holder(token string, now time.Time) (contracts.Principal, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.byHash[hashOfToken(token)]
-	if one == nil || !one.live(now) {
+	hash := hashOfToken(token)
+	one := s.find(now, func(one *share) bool { return one.SHA256 == hash })
+	if one == nil {
 		return contracts.Principal{}, false
 	}
 	return one.bearer(), true
 }
 
-// has reports whether the share of a principal is live.
+// has reports whether the share of a principal is valid.
 func (s *shares) has(principalID string, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.byID[strings.TrimPrefix(principalID, shareOwner)]
-	return one != nil && one.live(now)
-}
-
-// list returns the live shares of a session, the oldest first.
-func (s *shares) list(scope, session string, now time.Time) []*share {
-	return slices.DeleteFunc(s.all(now), func(one *share) bool { return one.Scope != scope || one.SessionID != session })
-}
-
-// all returns the live shares, the oldest first.
-func (s *shares) all(now time.Time) []*share {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []*share
-	for _, one := range s.byID {
-		if one.live(now) {
-			all = append(all, one)
-		}
-	}
-	slices.SortFunc(all, func(a, b *share) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
-	return all
+	id := strings.TrimPrefix(principalID, shareOwner)
+	return s.find(now, func(one *share) bool { return one.ID == id }) != nil
 }
 
 func hashOfToken(token string) string {
@@ -155,22 +129,21 @@ func (s *shares) mint(one *share, now time.Time) (token string, err error) {
 
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	all := s.all(now)
+	live := s.live(now)
 	ofScope := 0
-	for _, other := range all {
+	for _, other := range live {
 		if other.Scope == one.Scope {
 			ofScope++
 		}
 	}
-	if len(all) >= maxShares || ofScope >= maxSharesOfScope {
+	if len(live) >= maxShares || ofScope >= maxSharesOfScope {
 		return "", &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many shares: revoke some"}
 	}
-	if err := s.save(append(all, one), now); err != nil {
+	live = append(live, one)
+	if err := s.save(live); err != nil {
 		return "", err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(one)
+	s.list.Store(&live)
 	return token, nil
 }
 
@@ -180,26 +153,24 @@ func (s *shares) mint(one *share, now time.Time) (token string, err error) {
 func (s *shares) revoke(scope, session, id string, now time.Time) (found bool, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.mu.Lock()
-	one := s.byID[id]
-	found = one != nil && one.Scope == scope && one.SessionID == session && now.Before(one.ExpiresAt)
-	if found {
-		one.revoked = true
-	}
-	s.mu.Unlock()
-	if !found {
+	is := func(one *share) bool { return one.ID == id && one.Scope == scope && one.SessionID == session }
+	live := s.live(now)
+	if i := slices.IndexFunc(live, is); i >= 0 {
+		s.unsaved = append(s.unsaved, live[i])
+		live = slices.Delete(live, i, i+1)
+		s.list.Store(&live)
+	} else if !slices.ContainsFunc(s.unsaved, func(one *share) bool { return is(one) && now.Before(one.ExpiresAt) }) {
 		return false, nil
 	}
-	return true, s.save(s.all(now), now)
+	return true, s.save(live)
 }
 
 var errNotSaved = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "shares cannot be kept: the server's disk is full or cannot be written to"}
 
-// save writes all to the file, then removes the shares that are not live. The
-// caller holds changing.
-func (s *shares) save(all []*share, now time.Time) error {
+// save writes the live shares to the file. The caller holds changing.
+func (s *shares) save(live []*share) error {
 	if s.path != "" {
-		err := writeShares(s.path, all)
+		err := writeShares(s.path, live)
 		switch {
 		case err != nil && !s.saveFailed:
 			s.log.Error("shares cannot be kept", "err", err)
@@ -210,13 +181,7 @@ func (s *shares) save(all []*share, now time.Time) error {
 			return errNotSaved
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.byID {
-		if !one.live(now) {
-			s.drop(one)
-		}
-	}
+	s.unsaved = nil
 	return nil
 }
 
@@ -235,6 +200,9 @@ type shareFile struct {
 // file that is not understood is an error: otherwise revoked shares could
 // return, and shares could be lost silently.
 func readShares(path string) ([]*share, error) {
+	if path == "" {
+		return nil, nil
+	}
 	b, shared, err := readFile("share file", path, maxShareFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -98,11 +98,13 @@ func validLabel(s string) bool {
 
 func (g *Authenticator) listShares(p contracts.Principal, session string) *contracts.ShareList {
 	list := &contracts.ShareList{}
-	for _, one := range g.shares.list(p.Scope, session, g.opts.Now()) {
-		list.Shares = append(list.Shares, contracts.ShareAnswer{
-			ShareID: one.ID, Role: one.Role, Label: one.Label,
-			CreatedAt: timestamp(one.CreatedAt), ExpiresAt: timestamp(one.ExpiresAt),
-		})
+	for _, one := range g.shares.live(g.opts.Now()) {
+		if one.Scope == p.Scope && one.SessionID == session {
+			list.Shares = append(list.Shares, contracts.ShareAnswer{
+				ShareID: one.ID, Role: one.Role, Label: one.Label,
+				CreatedAt: timestamp(one.CreatedAt), ExpiresAt: timestamp(one.ExpiresAt),
+			})
+		}
 	}
 	return list
 }
