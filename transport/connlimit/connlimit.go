@@ -55,17 +55,11 @@ type Options struct {
 	// Unfinished bounds the bytes of incomplete messages, and
 	// PrincipalUnfinished those of one principal other than the owner. Zero
 	// means 32 MiB, and a quarter of Unfinished. A message beyond Unfinished is
-	// refused with overloaded, beyond PrincipalUnfinished with rate_limited.
+	// refused with overloaded, beyond PrincipalUnfinished with rate_limited. Four
+	// times these numbers likewise bound the bytes of answers that clients have not
+	// read; see [ReserveAnswer].
 	Unfinished          int
 	PrincipalUnfinished int
-
-	// Answers bounds the bytes of answers that clients have not read, and
-	// PrincipalAnswers those of one principal other than the owner; see
-	// [ReserveAnswer]. Zero means four times Unfinished and PrincipalUnfinished.
-	// An answer beyond Answers is refused with overloaded, beyond
-	// PrincipalAnswers with rate_limited.
-	Answers          int
-	PrincipalAnswers int
 
 	// WriteTimeout is the time in which a client must read 256 KiB of an answer
 	// to a request that came through Guard. Zero means
@@ -107,8 +101,7 @@ func New(opts Options) *Limiter {
 	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (3*opts.Connections+3)/4)
 	opts.Unfinished = cmp.Or(max(opts.Unfinished, 0), 32<<20)
 	opts.PrincipalUnfinished = cmp.Or(max(opts.PrincipalUnfinished, 0), opts.Unfinished/4)
-	opts.Answers = cmp.Or(max(opts.Answers, 0), 4*min(opts.Unfinished, math.MaxInt/4))
-	opts.PrincipalAnswers = cmp.Or(max(opts.PrincipalAnswers, 0), 4*min(opts.PrincipalUnfinished, math.MaxInt/4))
+	answers, perPrincipal := 4*min(opts.Unfinished, math.MaxInt/4), 4*min(opts.PrincipalUnfinished, math.MaxInt/4)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	reserved := (opts.Connections + 15) / 16
 	ctx, stop := context.WithCancel(context.Background())
@@ -117,7 +110,7 @@ func New(opts Options) *Limiter {
 		slots:      newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
 		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
 		unfinished: newQuota(opts.Unfinished, opts.PrincipalUnfinished, opts.Unfinished/4, "unfinished messages"),
-		answers:    newQuota(opts.Answers, opts.PrincipalAnswers, opts.Answers/4, "unread answers"),
+		answers:    newQuota(answers, perPrincipal, answers/4, "unread answers"),
 		http:       newHTTPConns(opts.Connections, opts.AddressConnections),
 	}
 }

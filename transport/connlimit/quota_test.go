@@ -132,7 +132,7 @@ func TestLeavingGivesTheBytesBack(t *testing.T) {
 // The bytes of answers are bounded as those of messages are. Small answers are not
 // counted.
 func TestAnswersAreBounded(t *testing.T) {
-	d := New(Options{Answers: 1 << 20, PrincipalAnswers: 256 << 10})
+	d := New(Options{Unfinished: 256 << 10, PrincipalUnfinished: 64 << 10})
 	for range 10 {
 		if err := admit(t, d, guest).reserveAnswer(freeBytes, false); err != nil {
 			t.Fatal(err)

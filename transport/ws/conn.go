@@ -20,10 +20,9 @@ import (
 // a time Write; any may call Close and LastSeen.
 type Conn struct {
 	// Static.
-	lib          *websocket.Conn
-	tap          *tap
-	slot         *connlimit.Slot // counts the bytes of incomplete messages; nil counts none
-	frameTimeout time.Duration
+	lib  *websocket.Conn
+	tap  *tap
+	slot *connlimit.Slot // counts the bytes of incomplete messages; nil counts none
 
 	// Owned by the goroutine that reads.
 	frame  *[]byte // the frame last returned, from buffers
@@ -158,7 +157,7 @@ func (c *Conn) read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.tap.beginMessage(c.frameTimeout)
+	c.tap.beginMessage()
 	defer c.tap.endMessage()
 	if kind != websocket.MessageText {
 		return nil, &violation{closeBinary, contracts.CodeBadRequest, "binary frame"}

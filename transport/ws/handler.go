@@ -42,7 +42,6 @@ type Options struct {
 
 	MaxFrameBytes int           // bounds one reassembled message; contracts.MaxSocketBytes; a larger one gets 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
-	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; a slower one gets 4408
 
 	// Refused is called for each connection that was refused after the upgrade.
 	// It may be nil.
@@ -77,7 +76,6 @@ func New(opts Options) (*Handler, error) {
 	}
 	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
-	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.ConnLimit == nil {
 		opts.ConnLimit = connlimit.New(connlimit.Options{})
@@ -189,7 +187,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 		return nil, err
 	}
 	lib.SetReadLimit(-1) // the tap's scanner enforces the limit, with our close reason
-	return &Conn{lib: lib, tap: t, frameTimeout: h.opts.FrameTimeout}, nil
+	return &Conn{lib: lib, tap: t}, nil
 }
 
 // run serves a connection from its start to its end.

@@ -24,6 +24,10 @@ const (
 	// close frame and the wait for the peer's.
 	closeTimeout = time.Second
 
+	// messageTimeout is the time from a message's first byte to its last; a slower
+	// one gets 4408.
+	messageTimeout = 30 * time.Second
+
 	readBuffer  = 512 // bytes; larger reads bypass it
 	writeBuffer = 128 // bytes; holds a control frame, the largest that the library writes
 )
@@ -92,9 +96,9 @@ func (t *tap) Read(p []byte) (n int, err error) {
 
 // beginMessage bounds the time and the bytes of the current message, including
 // frame headers and control frames between its fragments.
-func (t *tap) beginMessage(timeout time.Duration) {
+func (t *tap) beginMessage() {
 	t.bytesLeft = 2*t.scanner.most + 64<<10
-	t.setReadDeadline(time.Now().Add(timeout))
+	t.setReadDeadline(time.Now().Add(messageTimeout))
 }
 
 // endMessage removes the bounds of beginMessage: between messages a peer may be
