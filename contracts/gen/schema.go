@@ -89,7 +89,7 @@ func objectSchema(src *source, t *contracts.Type, defs map[string]*jsonschema.Sc
 		if f.Nullable {
 			value = nullable(value)
 		}
-		value.Description = src.fields[t.Name][f.GoName]
+		value.Description = src.fields[t.Name+"."+f.GoName]
 		addProperty(s, f.Name, value, f.Required)
 	}
 	return s

@@ -148,7 +148,7 @@ func writeFields(b *strings.Builder, src *source, t *contracts.Type) {
 // notes says what the type column cannot.
 func notes(src *source, t *contracts.Type, f contracts.Field) string {
 	var parts []string
-	if doc := src.fields[t.Name][f.GoName]; doc != "" {
+	if doc := src.fields[t.Name+"."+f.GoName]; doc != "" {
 		parts = append(parts, doc)
 	}
 	if f.Value.MaxBytes > 0 {

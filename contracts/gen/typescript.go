@@ -82,7 +82,7 @@ func writeInterface(b *bytes.Buffer, src *source, t *contracts.Type) {
 		fmt.Fprintf(b, "  type: %q;\n", t.Wire)
 	}
 	for _, f := range t.Fields {
-		if doc := src.fields[t.Name][f.GoName]; doc != "" {
+		if doc := src.fields[t.Name+"."+f.GoName]; doc != "" {
 			fmt.Fprintf(b, "  /** %s */\n", doc)
 		}
 		optional := ""

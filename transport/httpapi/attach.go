@@ -34,11 +34,8 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 	if req.SessionID == "" {
 		req.SessionID = c.by.Principal.SessionID
 	}
-	switch {
-	case req.SessionID != "" && !contracts.ValidID(req.SessionID):
-		return nil, badRequest("malformed session id")
-	case c.by.Principal.SessionID != "" && req.SessionID != c.by.Principal.SessionID:
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	if err := checkSession(c.by.Principal, req.SessionID); err != nil {
+		return nil, err
 	}
 	return req, h.fenceAttach(r, req)
 }

@@ -139,13 +139,22 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(RateL
 	}
 	by.Principal = p
 	c := &call{by: by, id: r.PathValue("id")}
-	if c.id != "" && !contracts.ValidID(c.id) {
-		return nil, badRequest("malformed session id")
-	}
-	if p.SessionID != "" && c.id != "" && c.id != p.SessionID {
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	if err := checkSession(p, c.id); err != nil {
+		return nil, err
 	}
 	return c, h.fence(r, c)
+}
+
+// checkSession refuses a session id that is malformed or not for the principal.
+func checkSession(p contracts.Principal, id string) error {
+	switch {
+	case id == "":
+	case !contracts.ValidID(id):
+		return badRequest("malformed session id")
+	case p.SessionID != "" && id != p.SessionID:
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	return nil
 }
 
 // find opens the session in the path.
