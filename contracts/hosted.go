@@ -303,65 +303,48 @@ func (d *Decoder) DrainRequest(body []byte) (*DrainRequest, error) {
 	if err := d.object(drainFormType, body, false, &form, drainTexts); err != nil {
 		return nil, err
 	}
-	reason, errReason := drainText("reason", form.Reason, form.StopReason)
-	by, errBy := drainText("requested_by", form.RequestedBy, form.RequestedByAlias)
-	paths, errPaths := drainPaths(form.ExportPaths, form.ExportPathsAlias)
-	if err := cmp.Or(errReason, errBy, errPaths); err != nil {
+	notBlank := func(s string) bool { return strings.TrimSpace(s) != "" }
+	reason, errReason := firstUsable("reason must be a string", notBlank, form.Reason, form.StopReason)
+	by, errBy := firstUsable("requested_by must be a string", notBlank, form.RequestedBy, form.RequestedByAlias)
+	notEmpty := func(items []json.RawMessage) bool { return len(items) > 0 }
+	items, errItems := firstUsable("export_paths must be an array", notEmpty, form.ExportPaths, form.ExportPathsAlias)
+	if err := cmp.Or(errReason, errBy, errItems); err != nil {
 		return nil, err
 	}
-	return &DrainRequest{Reason: reason, RequestedBy: by, ExportPaths: paths}, nil
+	if len(items) > MaxExportPaths {
+		return nil, badDrain(fmt.Sprintf("export_paths must have at most %d entries", MaxExportPaths))
+	}
+	req := &DrainRequest{Reason: strings.TrimSpace(reason), RequestedBy: strings.TrimSpace(by)}
+	for i, item := range items {
+		var path string
+		if json.Unmarshal(item, &path) != nil || !notBlank(path) || strings.ContainsRune(path, 0) {
+			return nil, badDrain(fmt.Sprintf("export_paths[%d] must be a non-empty string", i))
+		}
+		req.ExportPaths = append(req.ExportPaths, path)
+	}
+	return req, nil
 }
 
-// drainText returns the first text that is present and not blank.
-func drainText(name string, values ...json.RawMessage) (string, error) {
+// firstUsable returns the first value that is present and usable. A value of another
+// type than T is refused.
+func firstUsable[T any](refusal string, usable func(T) bool, values ...json.RawMessage) (none T, err error) {
 	for _, value := range values {
-		if isAbsent(value) {
+		if len(value) == 0 || string(value) == "null" {
 			continue
 		}
-		var text string
-		if json.Unmarshal(value, &text) != nil {
-			return "", badDrain("%s must be a string", name)
+		var v T
+		if json.Unmarshal(value, &v) != nil {
+			return none, badDrain(refusal)
 		}
-		if text = strings.TrimSpace(text); text != "" {
-			return text, nil
-		}
-	}
-	return "", nil
-}
-
-// drainPaths returns the first list that is present and not empty.
-func drainPaths(values ...json.RawMessage) ([]string, error) {
-	for _, value := range values {
-		if isAbsent(value) {
-			continue
-		}
-		var items []json.RawMessage
-		if json.Unmarshal(value, &items) != nil {
-			return nil, badDrain("export_paths must be an array")
-		}
-		if len(items) > MaxExportPaths {
-			return nil, badDrain("export_paths must have at most %d entries", MaxExportPaths)
-		}
-		paths := make([]string, len(items))
-		for i, item := range items {
-			err := json.Unmarshal(item, &paths[i])
-			if err != nil || strings.TrimSpace(paths[i]) == "" || strings.ContainsRune(paths[i], 0) {
-				return nil, badDrain("export_paths[%d] must be a non-empty string", i)
-			}
-		}
-		if len(paths) > 0 {
-			return paths, nil
+		if usable(v) {
+			return v, nil
 		}
 	}
-	return nil, nil
+	return none, nil
 }
 
-func isAbsent(value json.RawMessage) bool {
-	return len(value) == 0 || string(value) == "null"
-}
-
-func badDrain(format string, args ...any) error {
-	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: fmt.Sprintf(format, args...)}
+func badDrain(text string) error {
+	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: text}
 }
 
 // ignoredOnRestore lists the blocks of a manifest that may be missing or have any
