@@ -279,23 +279,12 @@ var (
 
 	// bodies lists the types of whole HTTP requests and responses.
 	bodies = []reflect.Type{
-		reflect.TypeFor[AttachRequest](),
-		reflect.TypeFor[SubscriptionRequest](),
-		reflect.TypeFor[ConnectionAnswer](),
-		reflect.TypeFor[SubscriptionAnswer](),
-		reflect.TypeFor[HeartbeatAnswer](),
-		reflect.TypeFor[DisconnectAnswer](),
-		reflect.TypeFor[MessageAnswer](),
-		reflect.TypeFor[SuccessAnswer](),
-		reflect.TypeFor[SessionList](),
-		reflect.TypeFor[TicketRequest](),
-		reflect.TypeFor[TicketAnswer](),
-		reflect.TypeFor[ShareRequest](),
-		reflect.TypeFor[ShareAnswer](),
-		reflect.TypeFor[ShareList](),
-		reflect.TypeFor[RunnerIdentity](),
-		reflect.TypeFor[DrainRequest](),
-		reflect.TypeFor[DrainAnswer](),
+		reflect.TypeFor[AttachRequest](), reflect.TypeFor[SubscriptionRequest](), reflect.TypeFor[ConnectionAnswer](),
+		reflect.TypeFor[SubscriptionAnswer](), reflect.TypeFor[HeartbeatAnswer](),
+		reflect.TypeFor[DisconnectAnswer](), reflect.TypeFor[MessageAnswer](), reflect.TypeFor[SuccessAnswer](),
+		reflect.TypeFor[SessionList](), reflect.TypeFor[TicketRequest](), reflect.TypeFor[TicketAnswer](),
+		reflect.TypeFor[ShareRequest](), reflect.TypeFor[ShareAnswer](), reflect.TypeFor[ShareList](),
+		reflect.TypeFor[RunnerIdentity](), reflect.TypeFor[DrainRequest](), reflect.TypeFor[DrainAnswer](),
 		reflect.TypeFor[Manifest](),
 	}
 

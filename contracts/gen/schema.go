@@ -107,8 +107,6 @@ func valueSchema(src *source, v contracts.Value, defs map[string]*jsonschema.Sch
 	switch v.Kind {
 	case contracts.KindString, contracts.KindNullString:
 		return stringSchema(src, v, defs)
-	case contracts.KindInt:
-		return &jsonschema.Schema{Type: "integer"}
 	case contracts.KindUint:
 		return &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(0.0)}
 	case contracts.KindList:

@@ -240,13 +240,10 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 		return p, nil
 	}
 	ticket, err := queryTicket(r)
-	if err != nil {
-		return contracts.Principal{}, err
-	}
-	key, err = protocolKey(r.Header)
+	key, errKey := protocolKey(r.Header)
 	switch {
-	case err != nil:
-		return contracts.Principal{}, err
+	case err != nil || errKey != nil:
+		return contracts.Principal{}, cmp.Or(err, errKey)
 	case ticket == "" && key == "":
 		return contracts.Principal{}, g.countFailure(r, cookieErr)
 	case origin == "" && r.Header.Get("Upgrade") != "":
