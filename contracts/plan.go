@@ -204,15 +204,22 @@ func (nested nestedTypes) field(index int, sf reflect.StructField) Field {
 	return f
 }
 
+// simpleKinds holds the kinds that say all about the values of a Go type.
+var simpleKinds = map[reflect.Type]Kind{
+	reflect.TypeFor[bool]():              KindBool,
+	reflect.TypeFor[int64]():             KindInt,
+	reflect.TypeFor[uint64]():            KindUint,
+	reflect.TypeFor[float64]():           KindFloat,
+	reflect.TypeFor[NullString]():        KindNullString,
+	reflect.TypeFor[json.RawMessage]():   KindRaw,
+	reflect.TypeFor[map[string]string](): KindMap,
+	reflect.TypeFor[ContentBlock]():      KindBlock,
+}
+
 // value describes the values of a Go type. It panics for types without a wire form.
 func (nested nestedTypes) value(goType reflect.Type) Value {
-	switch goType {
-	case reflect.TypeFor[json.RawMessage]():
-		return Value{Kind: KindRaw}
-	case reflect.TypeFor[NullString]():
-		return Value{Kind: KindNullString}
-	case reflect.TypeFor[ContentBlock]():
-		return Value{Kind: KindBlock}
+	if kind, ok := simpleKinds[goType]; ok {
+		return Value{Kind: kind}
 	}
 	switch goType.Kind() {
 	case reflect.Pointer:
@@ -225,19 +232,9 @@ func (nested nestedTypes) value(goType reflect.Type) Value {
 			v.EnumName = goType.Name()
 		}
 		return v
-	case reflect.Bool:
-		return Value{Kind: KindBool}
-	case reflect.Int64:
-		return Value{Kind: KindInt}
-	case reflect.Uint64:
-		return Value{Kind: KindUint}
-	case reflect.Float64:
-		return Value{Kind: KindFloat}
 	case reflect.Slice:
 		item := nested.value(goType.Elem())
 		return Value{Kind: KindList, Item: &item}
-	case reflect.Map:
-		return Value{Kind: KindMap}
 	case reflect.Struct:
 		return Value{Kind: KindObject, Object: nested.object(goType)}
 	}
