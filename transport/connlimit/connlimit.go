@@ -12,6 +12,7 @@ package connlimit
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -191,9 +192,30 @@ func (s *Slot) Leave() {
 // pass even if others have used up the memory.
 const freeBytes = 4 << 10
 
-// Grow returns b, the beginning of a message of at most most bytes, with room
-// for more. The room counts until Release. Grow refuses room beyond the bounds.
-func (s *Slot) Grow(b []byte, most int) ([]byte, error) {
+// ReadAll appends the rest of a message of at most most bytes to b. The buffer grows
+// with the bytes that arrive, and counts until Release. Beyond the bounds, ReadAll
+// refuses.
+func (s *Slot) ReadAll(r io.Reader, b []byte, most int) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			var err error
+			if b, err = s.grow(b, most); err != nil {
+				return b, err
+			}
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		} else if err != nil {
+			return b, err
+		}
+	}
+}
+
+// grow returns b, the beginning of a message of at most most bytes, with room
+// for more. It refuses room beyond the bounds.
+func (s *Slot) grow(b []byte, most int) ([]byte, error) {
 	room := max(2*cap(b), freeBytes, len(b)+1)
 	if room >= most {
 		room = max(most+1, len(b)+1) // one byte more shows that the message is too long

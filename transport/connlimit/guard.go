@@ -170,24 +170,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	if r.ContentLength > int64(most) {
 		return nil, errTooLarge
 	}
-	slot := slotOf(r)
-	limited := http.MaxBytesReader(w, r.Body, int64(most))
-	var text []byte
-	for {
-		if len(text) == cap(text) {
-			var err error
-			if text, err = slot.Grow(text, most); err != nil {
-				return nil, err
-			}
-		}
-		n, err := limited.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		if err == io.EOF {
-			return text, nil
-		} else if err != nil {
-			return nil, unread(err)
-		}
+	text, err := slotOf(r).ReadAll(http.MaxBytesReader(w, r.Body, int64(most)), nil, most)
+	if err != nil {
+		return nil, unread(err)
 	}
+	return text, nil
 }
 
 var errTooLarge = &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}

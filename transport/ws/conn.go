@@ -172,30 +172,17 @@ func (c *Conn) read() ([]byte, error) {
 	return *c.frame, nil
 }
 
-// fill reads a whole message into c.frame. The buffer grows with the bytes that
-// arrive, not with the length that a header announces. The scanner has already
-// checked the announced length.
-func (c *Conn) fill(r io.Reader) error {
-	b := *c.frame
-	defer func() { *c.frame = b }()
-	for {
-		if len(b) == cap(b) {
-			var err error
-			if b, err = c.slot.Grow(b, c.tap.scanner.most); err != nil {
-				return err
-			}
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		switch {
-		case err == io.EOF && c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
-			return io.ErrUnexpectedEOF
-		case err == io.EOF:
-			return c.tap.readErr
-		case err != nil:
-			return err
-		}
+// fill reads a whole message into c.frame. The scanner has already checked the
+// length that a header announces.
+func (c *Conn) fill(r io.Reader) (err error) {
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
+	switch {
+	case err != nil:
+		return err
+	case c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
+		return io.ErrUnexpectedEOF
 	}
+	return c.tap.readErr
 }
 
 // explain returns the error of ReadFrame for a failed read, and closes the
