@@ -2,7 +2,6 @@ package ws
 
 import (
 	"encoding/base64"
-	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,7 +16,7 @@ import (
 const protocolFamily = "maestro-headless."
 
 // checkUpgrade refuses a request that is not a WebSocket handshake for this
-// protocol. It sets the answer's headers that say what is required.
+// protocol and version. It sets the answer's headers that say what is required.
 func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if r.Method != http.MethodGet {
 		answer.Set("Allow", http.MethodGet)
@@ -36,7 +35,16 @@ func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return badRequest("malformed Sec-WebSocket-Key")
 	}
-	return checkProtocol(answer, r.Header)
+	offers := tokens(r.Header, "Sec-WebSocket-Protocol")
+	otherVersion := func(offer string) bool { return strings.HasPrefix(offer, protocolFamily) }
+	switch {
+	case slices.Contains(offers, contracts.Subprotocol):
+		return nil
+	case slices.ContainsFunc(offers, otherVersion):
+		answer.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
+		return &contracts.Error{Code: contracts.CodeUpgradeRequired, Message: "protocol version not supported; use " + contracts.Subprotocol}
+	}
+	return badRequest("the WebSocket subprotocol " + contracts.Subprotocol + " must be offered")
 }
 
 func validKey(key string) bool {
@@ -44,44 +52,18 @@ func validKey(key string) bool {
 	return err == nil && len(b) == 16
 }
 
-// checkProtocol requires our subprotocol among those offered. If another
-// version of it is offered, the refusal names ours.
-func checkProtocol(answer, h http.Header) *contracts.Error {
-	otherVersion := false
-	for offer := range tokens(h, "Sec-WebSocket-Protocol") {
-		if offer == contracts.Subprotocol {
-			return nil
-		}
-		otherVersion = otherVersion || strings.HasPrefix(offer, protocolFamily)
-	}
-	if otherVersion {
-		answer.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
-		return &contracts.Error{Code: contracts.CodeUpgradeRequired, Message: "protocol version not supported; use " + contracts.Subprotocol}
-	}
-	return badRequest("the WebSocket subprotocol " + contracts.Subprotocol + " must be offered")
-}
-
-// hasToken reports whether a header lists token, which is lower case.
+// hasToken reports whether a header lists token, in any case.
 func hasToken(h http.Header, name, token string) bool {
-	for t := range tokens(h, name) {
-		if strings.EqualFold(t, token) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tokens(h, name), func(t string) bool { return strings.EqualFold(t, token) })
 }
 
-// tokens yields the members of a comma-separated header.
-func tokens(h http.Header, name string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, line := range h.Values(name) {
-			for t := range strings.SplitSeq(line, ",") {
-				if t = strings.Trim(t, " \t"); t != "" && !yield(t) {
-					return
-				}
-			}
-		}
+// tokens returns the members of a comma-separated header.
+func tokens(h http.Header, name string) []string {
+	list := strings.Split(strings.Join(h.Values(name), ","), ",")
+	for i := range list {
+		list[i] = strings.Trim(list[i], " \t")
 	}
+	return list
 }
 
 // parseAttach reads the attachment from the session id in the path, empty if
