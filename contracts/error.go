@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -129,11 +130,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // Event returns the error as a non-fatal error message.
 func (e *Error) Event() *ErrorEvent {
-	t := e.Type
-	if t == "" {
-		t = ErrorProtocol
-	}
-	return &ErrorEvent{RequestID: e.RequestID, Message: e.Message, ErrorType: t}
+	return &ErrorEvent{RequestID: e.RequestID, Message: e.Message, ErrorType: cmp.Or(e.Type, ErrorProtocol)}
 }
 
 // ErrorDetail is machine-readable context in an error body.
