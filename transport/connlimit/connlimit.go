@@ -324,11 +324,11 @@ func (d *Limiter) Close(ctx context.Context) error {
 	for _, c := range d.http.byConn {
 		c.closeUnlessAnswering()
 	}
+	d.stop()
 	for q := range d.incoming {
 		_ = q.control.SetReadDeadline(time.Now()) // an error says that reading fails as well
 	}
 	d.mu.Unlock()
-	d.stop()
 	ended := make(chan struct{})
 	go func() { // ends when the last connection and request have ended
 		d.wg.Wait()
