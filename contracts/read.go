@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"reflect"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -246,7 +247,11 @@ func (r *reader) string(s *Value, v reflect.Value) {
 	content := r.str()
 	switch {
 	case s.Enum != nil:
-		r.enumerated(s, content, v)
+		if i := slices.Index(s.Enum, string(content)); i >= 0 {
+			v.SetString(s.Enum[i]) // does not allocate
+		} else {
+			r.violate(s.expectation())
+		}
 		return
 	case s.MaxBytes == 0:
 	case len(content) == 0:
@@ -259,17 +264,6 @@ func (r *reader) string(s *Value, v reflect.Value) {
 	} else {
 		v.SetString(string(content))
 	}
-}
-
-// enumerated sets v to a member of an enum without allocating.
-func (r *reader) enumerated(s *Value, content []byte, v reflect.Value) {
-	for _, allowed := range s.Enum {
-		if allowed == string(content) {
-			v.SetString(allowed)
-			return
-		}
-	}
-	r.violate(s.expectation())
 }
 
 func (r *reader) numeric(s *Value, v reflect.Value) {
