@@ -193,12 +193,19 @@ func (*UtilityFileWatchStop) CommandType() string    { return "utility_file_watc
 func (*Cancel) CommandType() string                  { return "cancel" }
 func (*Shutdown) CommandType() string                { return "shutdown" }
 
-// allCommands has one command of each type, in wire order.
-var allCommands = []Command{
-	new(Hello), new(Init), new(Prompt), new(Interrupt), new(ToolResponse), new(ClientToolResult),
-	new(ServerRequestResponse), new(UtilityCommandStart), new(UtilityCommandTerminate),
-	new(UtilityCommandStdin), new(UtilityCommandResize), new(UtilityFileSearch), new(UtilityFileRead),
-	new(UtilityFileWatchStart), new(UtilityFileWatchStop), new(Cancel), new(Shutdown),
+func command[M any, P interface {
+	*M
+	Command
+}]() Command {
+	return P(new(M))
+}
+
+// allCommands makes an empty command of each type, in wire order.
+var allCommands = []func() Command{
+	command[Hello], command[Init], command[Prompt], command[Interrupt], command[ToolResponse], command[ClientToolResult],
+	command[ServerRequestResponse], command[UtilityCommandStart], command[UtilityCommandTerminate],
+	command[UtilityCommandStdin], command[UtilityCommandResize], command[UtilityFileSearch], command[UtilityFileRead],
+	command[UtilityFileWatchStart], command[UtilityFileWatchStop], command[Cancel], command[Shutdown],
 }
 
 // MarshalJSON writes the keys of the block's type and no others.

@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -34,41 +33,37 @@ var ErrMalformed = errors.New("malformed text")
 // Command decodes a bare client message. Clients match on the texts of its errors
 // (R5-R9).
 func (d *Decoder) Command(text []byte) (Command, error) {
-	var r reader
-	r.message(d, text, false)
-	return decode(&r, commands)
+	message, err := d.message(text, false, commands)
+	command, _ := message.(Command)
+	return command, err
 }
 
 // ClientFrame decodes a networked client's frame: a [*Message] with a bare command,
 // or a ws.* control frame.
 func (d *Decoder) ClientFrame(text []byte) (Frame, error) {
-	var r reader
-	r.message(d, text, false)
-	if bytes.HasPrefix(r.wire, []byte("ws.")) {
-		return decode(&r, clientControls)
+	message, err := d.message(text, false, clientFrames)
+	if command, ok := message.(Command); ok {
+		return &Message{Command: command}, nil
 	}
-	command, err := decode(&r, commands)
-	if err != nil {
-		return nil, err
-	}
-	return &Message{Command: command}, nil
+	frame, _ := message.(Frame)
+	return frame, err
 }
 
 // Event decodes a server's message for a client: it ignores unknown fields, and
 // lenient fields may be absent. The error for an unknown type wraps
 // [ErrUnknownType].
 func (d *Decoder) Event(text []byte) (Event, error) {
-	var r reader
-	r.message(d, text, true)
-	return decode(&r, events)
+	message, err := d.message(text, true, events)
+	event, _ := message.(Event)
+	return event, err
 }
 
 // ServerFrame decodes an envelope or a server's ws.* control frame for a client. It
 // only checks that the body of an envelope is JSON, and leaves it encoded.
 func (d *Decoder) ServerFrame(text []byte) (Frame, error) {
-	var r reader
-	r.message(d, text, true)
-	return decode(&r, serverFrames)
+	message, err := d.message(text, true, serverFrames)
+	frame, _ := message.(Frame)
+	return frame, err
 }
 
 // Snapshot decodes the body of a snapshot or reset envelope for a client.
@@ -99,28 +94,32 @@ func (d *Decoder) object(t *Type, text []byte, fromServer bool, into any, say *t
 	return r.refusal(say)
 }
 
-// decode reads the members of a message.
-func decode[T any](r *reader, f family[T]) (message T, err error) {
+// message decodes a text that is one message of a family. It returns nil or a pointer
+// to the message.
+func (d *Decoder) message(text []byte, fromServer bool, f *family) (any, error) {
+	var r reader
+	r.begin(d, text, fromServer)
+	r.header()
 	t := f.byWire[string(r.wire)]
 	switch {
 	case r.err != nil:
-		return message, r.refusal(f.texts)
+		return nil, r.refusal(f.texts)
 	case r.wire == nil:
-		return message, r.refuse(f.texts.parse+f.texts.invalid+f.texts.typeless, nil)
+		return nil, r.refuse(f.texts.parse+f.texts.invalid+f.texts.typeless, nil)
 	case t == nil:
 		r.skipMembers()
 		if r.end(); r.err != nil {
-			return message, r.refusal(f.texts)
+			return nil, r.refusal(f.texts)
 		}
-		return message, r.refuse(f.texts.parse+f.texts.unknown, ErrUnknownType)
+		return nil, r.refuse(f.texts.parse+f.texts.unknown, ErrUnknownType)
 	}
-	v := reflect.New(t.goType)
-	r.members(t, v.Elem(), r.inline)
+	message := t.construct()
+	r.members(t, reflect.ValueOf(message).Elem(), r.inline)
 	r.end()
 	if err := r.refusal(f.texts); err != nil {
-		return message, err
+		return nil, err
 	}
-	return v.Interface().(T), nil
+	return message, nil
 }
 
 // refusal returns the error for a syntax error or for the violations, or nil.

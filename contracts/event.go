@@ -363,13 +363,20 @@ func (*Compaction) EventType() string               { return "compaction" }
 func (*SessionInfo) EventType() string              { return "session_info" }
 func (*ConnectionInfo) EventType() string           { return "connection_info" }
 
-// allEvents has one event of each type, in wire order.
-var allEvents = []Event{
-	new(HelloOK), new(Ready), new(ResponseStart), new(ResponseChunk), new(ResponseEnd), new(ToolCall),
-	new(ToolStart), new(ToolOutput), new(ToolEnd), new(ClientToolRequest), new(ServerRequest),
-	new(ServerRequestResolved), new(RawAgentEvent), new(UtilityCommandStarted), new(UtilityCommandResized),
-	new(UtilityCommandOutput), new(UtilityCommandExited), new(UtilityFileSearchResults),
-	new(UtilityFileReadResult), new(UtilityFileWatchStarted), new(UtilityFileWatchEvent),
-	new(UtilityFileWatchStopped), new(ErrorEvent), new(Status), new(Compaction), new(SessionInfo),
-	new(ConnectionInfo),
+func event[M any, P interface {
+	*M
+	Event
+}]() Event {
+	return P(new(M))
+}
+
+// allEvents makes an empty event of each type, in wire order.
+var allEvents = []func() Event{
+	event[HelloOK], event[Ready], event[ResponseStart], event[ResponseChunk], event[ResponseEnd], event[ToolCall],
+	event[ToolStart], event[ToolOutput], event[ToolEnd], event[ClientToolRequest], event[ServerRequest],
+	event[ServerRequestResolved], event[RawAgentEvent], event[UtilityCommandStarted], event[UtilityCommandResized],
+	event[UtilityCommandOutput], event[UtilityCommandExited], event[UtilityFileSearchResults],
+	event[UtilityFileReadResult], event[UtilityFileWatchStarted], event[UtilityFileWatchEvent],
+	event[UtilityFileWatchStopped], event[ErrorEvent], event[Status], event[Compaction], event[SessionInfo],
+	event[ConnectionInfo],
 }

@@ -211,14 +211,22 @@ type Message struct{ Command Command }
 // FrameType returns the command's type.
 func (m *Message) FrameType() string { return m.Command.CommandType() }
 
-// allClientControls and allServerFrames have one frame of each type, in wire order.
+func frame[M any, P interface {
+	*M
+	Frame
+}]() Frame {
+	return P(new(M))
+}
+
+// allClientControls and allServerFrames make an empty frame of each type, in wire
+// order.
 var (
-	allClientControls = []Frame{
-		new(Resume), new(Send), new(TakeControl), new(ReleaseControl), new(AskControl), new(GrantControl),
-		new(DenyControl), new(Ping), new(Ack), new(Bye),
+	allClientControls = []func() Frame{
+		frame[Resume], frame[Send], frame[TakeControl], frame[ReleaseControl], frame[AskControl], frame[GrantControl],
+		frame[DenyControl], frame[Ping], frame[Ack], frame[Bye],
 	}
-	allServerFrames = []Frame{
-		new(MessageEnvelope), new(SnapshotEnvelope), new(HeartbeatEnvelope), new(ResetEnvelope), new(Attached),
-		new(Result), new(Refusal), new(LeaseChange), new(ControlRequest), new(Pong), new(Goodbye),
+	allServerFrames = []func() Frame{
+		frame[MessageEnvelope], frame[SnapshotEnvelope], frame[HeartbeatEnvelope], frame[ResetEnvelope], frame[Attached],
+		frame[Result], frame[Refusal], frame[LeaseChange], frame[ControlRequest], frame[Pong], frame[Goodbye],
 	}
 )

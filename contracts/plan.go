@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,9 +19,10 @@ type Type struct {
 	Wire   string // value of the type key; empty for GroupObject
 	Fields []Field
 
-	goType   reflect.Type
-	opening  string // the type key, with a comma before it; empty for GroupObject
-	required uint64 // bit i is set if Fields[i] must be present
+	goType    reflect.Type
+	construct func() any // makes an empty message; nil for GroupObject
+	opening   string     // the type key, with a comma before it; empty for GroupObject
+	required  uint64     // bit i is set if Fields[i] must be present
 }
 
 // A Group says where objects of a type occur.
@@ -242,7 +244,7 @@ func (nested nestedTypes) value(goType reflect.Type) Value {
 }
 
 // A family is a set of message types.
-type family[T any] struct {
+type family struct {
 	types  []*Type // in wire order
 	byWire map[string]*Type
 	texts  *texts
@@ -272,6 +274,7 @@ var (
 	clientControls = familyOf(GroupClientControl, commandTexts, allClientControls, Frame.FrameType)
 	events         = familyOf(GroupEvent, messageTexts, allEvents, Event.EventType)
 	serverFrames   = familyOf(GroupServerFrame, messageTexts, allServerFrames, Frame.FrameType)
+	clientFrames   = union(commands, clientControls)
 	snapshotType   = nested.object(reflect.TypeFor[Snapshot]())
 
 	// bodies lists the types of whole HTTP requests and responses.
@@ -289,17 +292,26 @@ var (
 	byGoType = indexTypes()
 )
 
-// familyOf makes the types of a family from one value of each.
-func familyOf[T any](group Group, t *texts, all []T, typeOf func(T) string) family[T] {
-	f := family[T]{byWire: make(map[string]*Type), texts: t}
-	for _, empty := range all {
+// familyOf makes the types of a family from their constructors.
+func familyOf[T any](group Group, t *texts, constructors []func() T, typeOf func(T) string) *family {
+	f := &family{byWire: make(map[string]*Type), texts: t}
+	for _, construct := range constructors {
+		empty := construct()
 		goType := reflect.TypeOf(empty).Elem()
 		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(empty), goType: goType}
+		t.construct = func() any { return construct() }
 		t.opening = `,"type":"` + t.Wire + `"`
 		nested.addFields(t)
 		f.types, f.byWire[t.Wire] = append(f.types, t), t
 	}
 	return f
+}
+
+// union returns a family of the types of two, with the texts of the first.
+func union(a, b *family) *family {
+	both := &family{byWire: maps.Clone(a.byWire), texts: a.texts}
+	maps.Copy(both.byWire, b.byWire)
+	return both
 }
 
 func indexTypes() map[reflect.Type]*Type {

@@ -22,7 +22,7 @@ type reader struct {
 	lenient bool // fields tagged lenient may be absent
 	unknown func(pointer string)
 
-	// Set by message.
+	// Set by header.
 	wire   []byte // the type of the message, nil if it has none; valid until the next string is read
 	inline bool   // the type is the first member and has been read
 }
@@ -41,10 +41,9 @@ func (r *reader) begin(d *Decoder, text []byte, fromServer bool) {
 	}
 }
 
-// message starts to read a text that is one message, and finds its type. If type is
-// the first member, as usual, the next read is the second member, otherwise the first.
-func (r *reader) message(d *Decoder, text []byte, fromServer bool) {
-	r.begin(d, text, fromServer)
+// header enters a message and finds its type. If type is the first member, as usual,
+// the next read is the second member, otherwise the first.
+func (r *reader) header() {
 	if r.peek() != '{' {
 		r.skip()
 		r.end()
@@ -93,7 +92,7 @@ func (r *reader) members(t *Type, v reflect.Value, typed bool) {
 				r.violateAt("type", "Duplicate property")
 			}
 			typed = true
-			r.skip() // message has read it
+			r.skip() // header has read it
 		case i < 0:
 			others = r.unknownKey(key, others)
 			r.skip()

@@ -133,14 +133,14 @@ func (s *scanner) key() (name []byte, ok bool) {
 
 // str reads a string and returns its content, valid until the next call.
 func (s *scanner) str() []byte {
-	start := s.pos + 1
-	for i := start; i < len(s.text); i++ {
-		switch c := s.text[i]; {
+	text, start := s.text, s.pos+1
+	for i := start; i < len(text); i++ {
+		switch c := text[i]; {
 		case c == '"':
 			s.pos = i + 1
-			return s.text[start:i]
+			return text[start:i]
 		case c == '\\':
-			s.scratch = append(s.scratch[:0], s.text[start:i]...)
+			s.scratch = append(s.scratch[:0], text[start:i]...)
 			s.pos = i
 			return s.escapedStr()
 		case c < ' ':
