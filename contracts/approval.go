@@ -91,29 +91,22 @@ func (n *AnswerNote) read(text string) error {
 	if !utf8.ValidString(text) {
 		return errors.New("invalid UTF-8")
 	}
-	s := scanner{text: []byte(text), pos: 1, depth: 1, limit: 1}
+	s := scanner{text: []byte(text), limit: 1}
 	fields := map[string]*string{"option_id": &n.OptionID, "remember": &n.Remember, "rule": &n.Rule, "reason": &n.Reason}
-	for first := true; ; first = false {
-		more, err := s.more('}', first)
-		if err != nil {
-			return err
-		}
-		if !more {
-			return s.end()
-		}
-		if err := s.noteField(fields); err != nil {
+	s.open()
+	for key, ok := s.key(); ok; key, ok = s.key() {
+		if err := s.noteField(string(key), fields); err != nil {
 			return err
 		}
 	}
+	if s.end(); s.err != nil {
+		return s.err
+	}
+	return nil
 }
 
 // noteField reads a member into its field and sets the entry of fields to nil.
-func (s *scanner) noteField(fields map[string]*string) error {
-	key, err := s.key()
-	if err != nil {
-		return err
-	}
-	name := string(key)
+func (s *scanner) noteField(name string, fields map[string]*string) error {
 	field, known := fields[name]
 	switch {
 	case !known:
@@ -122,19 +115,17 @@ func (s *scanner) noteField(fields map[string]*string) error {
 		return fmt.Errorf("%s is said twice", name)
 	}
 	fields[name] = nil
-	switch s.peek() {
-	case 'n':
-		return s.word("null")
-	case '"':
-		value, err := s.str()
-		if err != nil {
-			return err
-		}
-		*field = string(value)
-	default:
+	if s.peek() == 'n' {
+		s.word("null")
+		return nil
+	}
+	if s.peek() != '"' {
 		return fmt.Errorf("%s is no text", name)
 	}
+	*field = string(s.str())
 	switch {
+	case s.err != nil:
+		return s.err
 	case name == "remember" && *field != RememberSession:
 		return errors.New("an answer is remembered for the session only")
 	case name != "reason" && *field == "":

@@ -1,6 +1,9 @@
 package contracts
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // A Principal is an authenticated user or service. Its zero value is the anonymous
 // local user.
@@ -23,6 +26,14 @@ func (p Principal) Confined() bool { return p.SessionID != "" || p.Role == RoleV
 
 // Owner reports whether p is the owner of the server.
 func (p Principal) Owner() bool { return p.Scope == "" && !p.Confined() }
+
+// ValidID reports whether id is a legal id of a session or connection: 1 to 128 of
+// [A-Za-z0-9._:-], except . and .., which would change a path.
+func ValidID(id string) bool {
+	return id != "" && id != "." && id != ".." && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
+	})
+}
 
 // HeaderConnectionToken is the HTTP header that carries a connection's secret: in
 // the answer that makes the connection, and in every request about it.
@@ -49,4 +60,46 @@ type Attach struct {
 	Epoch        string // epoch of the cursor; empty if the client does not know it
 	ConnectionID string // an earlier connection to continue
 	Principal    Principal
+}
+
+// A Caller is the sender of one HTTP request: its credential and its headers.
+type Caller struct {
+	Principal      Principal
+	Role           Role   // viewer or controller if a header asks for it, otherwise empty
+	Token          string // the connection's secret, or empty
+	ConnectionID   string // the connection it acts for, or empty
+	SubscriptionID string // the subscription, or empty
+	Trace          string // W3C traceparent, or empty
+}
+
+// A StreamRequest holds the parameters of a request for the event stream.
+type StreamRequest struct {
+	SubscriptionID string         // subscription to continue; empty makes one for this stream
+	Cursor         *int64         // the last entry applied; nil asks for a snapshot
+	Epoch          string         // epoch of the cursor; empty if the client does not know it
+	OptOuts        []Notification // used only without SubscriptionID
+}
+
+// A Form encodes the frames of one kind of wire. Forms are compared with ==: all
+// connections with equal forms share the frames, which are made once and lie
+// contiguously in memory (D2).
+//
+// It is in this package because the transports implement it and the hub uses it,
+// and neither imports the other.
+type Form interface {
+	// AppendMessage appends the frame of an event whose JSON is body.
+	AppendMessage(dst []byte, cursor uint64, body []byte) []byte
+	// AppendSnapshot appends the frame of a snapshot whose JSON is body. A wire
+	// without snapshots appends nothing.
+	AppendSnapshot(dst []byte, cursor uint64, body []byte) []byte
+	// AppendReset appends the frame that makes a client replace its state by body.
+	AppendReset(dst []byte, cursor uint64, reason ResetReason, body []byte) []byte
+	// AppendHeartbeat appends the heartbeat of an idle connection: on WebSocket a
+	// ping frame, and unless quiet the heartbeat envelope.
+	AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte
+	// AppendOpening appends the first bytes of a new connection; none on most
+	// wires.
+	AppendOpening(dst []byte) []byte
+	// AppendControl appends a control frame: one JSON text.
+	AppendControl(dst []byte, text []byte) []byte
 }

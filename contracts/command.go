@@ -193,38 +193,27 @@ func (*UtilityFileWatchStop) CommandType() string    { return "utility_file_watc
 func (*Cancel) CommandType() string                  { return "cancel" }
 func (*Shutdown) CommandType() string                { return "shutdown" }
 
-// newCommand makes an empty command of each type, in wire order.
-var newCommand = []func() Command{
-	func() Command { return new(Hello) },
-	func() Command { return new(Init) },
-	func() Command { return new(Prompt) },
-	func() Command { return new(Interrupt) },
-	func() Command { return new(ToolResponse) },
-	func() Command { return new(ClientToolResult) },
-	func() Command { return new(ServerRequestResponse) },
-	func() Command { return new(UtilityCommandStart) },
-	func() Command { return new(UtilityCommandTerminate) },
-	func() Command { return new(UtilityCommandStdin) },
-	func() Command { return new(UtilityCommandResize) },
-	func() Command { return new(UtilityFileSearch) },
-	func() Command { return new(UtilityFileRead) },
-	func() Command { return new(UtilityFileWatchStart) },
-	func() Command { return new(UtilityFileWatchStop) },
-	func() Command { return new(Cancel) },
-	func() Command { return new(Shutdown) },
+func command[M any, P interface {
+	*M
+	Command
+}]() Command {
+	return P(new(M))
+}
+
+// allCommands makes an empty command of each type, in wire order.
+var allCommands = []func() Command{
+	command[Hello], command[Init], command[Prompt], command[Interrupt], command[ToolResponse], command[ClientToolResult],
+	command[ServerRequestResponse], command[UtilityCommandStart], command[UtilityCommandTerminate],
+	command[UtilityCommandStdin], command[UtilityCommandResize], command[UtilityFileSearch], command[UtilityFileRead],
+	command[UtilityFileWatchStart], command[UtilityFileWatchStop], command[Cancel], command[Shutdown],
 }
 
 // MarshalJSON writes the keys of the block's type and no others.
 func (b ContentBlock) MarshalJSON() ([]byte, error) {
-	if b.Type == "image" {
-		return json.Marshal(struct {
-			Type     string `json:"type"`
-			Data     string `json:"data"`
-			MimeType string `json:"mimeType"`
-		}{b.Type, b.Data, b.MimeType})
+	if b.Type != "image" {
+		b.Type = "text"
 	}
-	return json.Marshal(struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}{"text", b.Text})
+	var w writer
+	w.block(&b)
+	return w.buf, nil
 }

@@ -2,7 +2,9 @@ package contracts
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -31,114 +33,108 @@ var ErrMalformed = errors.New("malformed text")
 // Command decodes a bare client message. Clients match on the texts of its errors
 // (R5-R9).
 func (d *Decoder) Command(text []byte) (Command, error) {
-	r := newReader(d, text, false)
-	wire, inline, err := r.header()
-	return decode(&r, commands, wire, inline, err)
+	message, err := d.message(text, false, commands)
+	command, _ := message.(Command)
+	return command, err
 }
 
 // ClientFrame decodes a networked client's frame: a [*Message] with a bare command,
 // or a ws.* control frame.
 func (d *Decoder) ClientFrame(text []byte) (Frame, error) {
-	r := newReader(d, text, false)
-	wire, inline, err := r.header()
-	if strings.HasPrefix(string(wire), "ws.") {
-		return decode(&r, clientControls, wire, inline, err)
+	message, err := d.message(text, false, clientFrames)
+	if command, ok := message.(Command); ok {
+		return &Message{Command: command}, nil
 	}
-	command, err := decode(&r, commands, wire, inline, err)
-	if err != nil {
-		return nil, err
-	}
-	return &Message{Command: command}, nil
+	frame, _ := message.(Frame)
+	return frame, err
 }
 
 // Event decodes a server's message for a client: it ignores unknown fields, and
 // lenient fields may be absent. The error for an unknown type wraps
 // [ErrUnknownType].
 func (d *Decoder) Event(text []byte) (Event, error) {
-	r := newReader(d, text, true)
-	wire, inline, err := r.header()
-	return decode(&r, events, wire, inline, err)
+	message, err := d.message(text, true, events)
+	event, _ := message.(Event)
+	return event, err
 }
 
 // ServerFrame decodes an envelope or a server's ws.* control frame for a client. It
 // only checks that the body of an envelope is JSON, and leaves it encoded.
 func (d *Decoder) ServerFrame(text []byte) (Frame, error) {
-	r := newReader(d, text, true)
-	wire, inline, err := r.header()
-	return decode(&r, serverFrames, wire, inline, err)
+	message, err := d.message(text, true, serverFrames)
+	frame, _ := message.(Frame)
+	return frame, err
 }
 
 // Snapshot decodes the body of a snapshot or reset envelope for a client.
 func (d *Decoder) Snapshot(text []byte) (*Snapshot, error) {
-	r := newReader(d, text, true)
 	snapshot := new(Snapshot)
-	err := r.begin()
-	if err == nil {
-		err = r.value(&shape{kind: kindObject, object: snapshotPlan}, reflect.ValueOf(snapshot).Elem())
-	}
-	if err == nil {
-		err = r.end()
-	}
-	if err := r.refusal(messageTexts, err); err != nil {
+	if err := d.object(snapshotType, text, true, snapshot, messageTexts); err != nil {
 		return nil, err
 	}
 	return snapshot, nil
 }
 
-// decode reads the members of a message whose header has been read.
-func decode[T any](r *reader, f family[T], wire []byte, inline bool, err error) (T, error) {
-	var none T
-	if err != nil {
-		return none, r.refusal(f.texts, err)
+// Body decodes the JSON of a request or response into a pointer to one of the body
+// types, such as [AttachRequest]. It panics for other types.
+func (d *Decoder) Body(text []byte, into any) error {
+	t := byGoType[reflect.TypeOf(into).Elem()]
+	if t == nil || t.Wire != "" {
+		panic(fmt.Sprintf("contracts: %T is not a body", into))
 	}
-	if wire == nil {
-		return none, r.refuse(f.texts.parse + f.texts.invalid + f.texts.typeless)
+	return d.object(t, text, false, into, bodyTexts)
+}
+
+// object decodes a text that is one object into a pointer to the Go type of t.
+func (d *Decoder) object(t *Type, text []byte, fromServer bool, into any, say *texts) error {
+	var r reader
+	r.begin(d, text, fromServer)
+	r.value(&Value{Kind: KindObject, Object: t}, reflect.ValueOf(into).Elem())
+	r.end()
+	return r.refusal(say)
+}
+
+// message decodes a text that is one message of a family. It returns nil or a pointer
+// to the message.
+func (d *Decoder) message(text []byte, fromServer bool, f *family) (any, error) {
+	var r reader
+	r.begin(d, text, fromServer)
+	r.header()
+	t := f.byWire[string(r.wire)]
+	switch {
+	case r.err != nil:
+		return nil, r.refusal(f.texts)
+	case r.wire == nil:
+		return nil, r.refuse(f.texts.parse+f.texts.invalid+f.texts.typeless, nil)
+	case t == nil:
+		r.skipMembers()
+		if r.end(); r.err != nil {
+			return nil, r.refusal(f.texts)
+		}
+		return nil, r.refuse(f.texts.parse+f.texts.unknown, ErrUnknownType)
 	}
-	m, known := f.members[string(wire)]
-	if !known {
-		return none, r.unknownType(f.texts, inline)
-	}
-	message := m.make()
-	var seen uint64
-	if inline {
-		seen = 1
-	}
-	err = r.members(m.plan, reflect.ValueOf(message).Elem(), seen)
-	if err == nil {
-		err = r.end()
-	}
-	if err := r.refusal(f.texts, err); err != nil {
-		return none, err
+	message := t.construct()
+	r.members(t, reflect.ValueOf(message).Elem(), r.inline)
+	r.end()
+	if err := r.refusal(f.texts); err != nil {
+		return nil, err
 	}
 	return message, nil
 }
 
-// refusal returns the error for err or for the violations, or nil.
-func (r *reader) refusal(t *texts, err error) error {
+// refusal returns the error for a syntax error or for the violations, or nil.
+func (r *reader) refusal(say *texts) error {
 	switch {
-	case err != nil:
-		refusal := r.refuse(t.parse + err.Error())
-		refusal.cause = ErrMalformed
-		return refusal
+	case r.err != nil:
+		return r.refuse(say.parse+r.err.Error(), ErrMalformed)
 	case len(r.violations) > 0:
-		return r.refuse(t.parse + t.invalid + strings.Join(r.violations, "; "))
+		return r.refuse(say.parse+say.invalid+strings.Join(r.violations, "; "), nil)
 	}
 	return nil
 }
 
-func (r *reader) refuse(message string) *Error {
-	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: message, RequestID: requestID(r.text)}
-}
-
-// unknownType refuses a text of unknown type. If the rest of the text is not JSON,
-// it returns that error instead.
-func (r *reader) unknownType(t *texts, inline bool) error {
-	if err := r.skipMembers(!inline); err != nil {
-		return r.refusal(t, err)
-	}
-	refusal := r.refuse(t.parse + t.unknown)
-	refusal.cause = ErrUnknownType
-	return refusal
+func (r *reader) refuse(message string, cause error) error {
+	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: message, RequestID: requestID(r.text), cause: cause}
 }
 
 // idKeys lists the keys that may hold a request's id, by precedence.
@@ -147,40 +143,18 @@ var idKeys = []string{"request_id", "call_id", "read_id", "search_id", "watch_id
 // requestID returns the id in a refused text, or "". The text may be anything.
 func requestID(text []byte) string {
 	s := scanner{text: text, limit: MaxDepth}
-	s.space()
-	if s.peek() != '{' || s.open() != nil {
+	if s.space(); s.peek() != '{' {
 		return ""
 	}
+	s.open()
 	id, rank := "", len(idKeys)
-	for first := true; ; first = false {
-		if more, err := s.more('}', first); err != nil || !more {
-			return id
-		}
-		key, err := s.key()
-		if err != nil {
-			return id
-		}
-		r := rankOf(key, rank)
-		if r == rank || s.peek() != '"' {
-			err = s.skip()
-		} else {
-			var content []byte
-			if content, err = s.str(); err == nil && len(content) <= MaxIDBytes {
-				id, rank = string(content), r
-			}
-		}
-		if err != nil {
-			return id
+	for key, ok := s.key(); ok; key, ok = s.key() {
+		i := slices.Index(idKeys[:rank], string(key))
+		if i < 0 || s.peek() != '"' {
+			s.skip()
+		} else if content := s.str(); s.err == nil && len(content) <= MaxIDBytes {
+			id, rank = string(content), i
 		}
 	}
-}
-
-// rankOf returns the index of key among the first rank idKeys, or rank.
-func rankOf(key []byte, rank int) int {
-	for i, k := range idKeys[:rank] {
-		if k == string(key) {
-			return i
-		}
-	}
-	return rank
+	return id
 }

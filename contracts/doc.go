@@ -16,7 +16,7 @@
 // has a meaning of its own. A pointer without omitempty is required and nullable.
 // [NullString] is optional and nullable. plan.go explains the wire tags that
 // restrict a field further. Decoder, encoder, JSON Schema, TypeScript types and the
-// tables of the protocol reference all follow these plans, so a change to a struct
+// tables of the protocol reference all follow these tags, so a change to a struct
 // changes all of them.
 //
 // After such a change, run go run ./contracts/gen.

@@ -2,7 +2,6 @@ package contracts
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -31,11 +30,7 @@ func EncodeEvent(e Event) (Encoded, error) { return EncodeEventInto(nil, e) }
 // EncodeEventInto is EncodeEvent with a buffer for Body, whose contents are
 // overwritten. If the buffer is too small, Body is allocated.
 func EncodeEventInto(buf []byte, e Event) (Encoded, error) {
-	encoded, err := encode(buf, e)
-	if err != nil {
-		return Encoded{}, failure(CodeInternal, "Failed to emit headless message: ", err)
-	}
-	return encoded, nil
+	return encode(buf, e, CodeInternal, "Failed to emit headless message: ")
 }
 
 // ValidateEvent returns the error EncodeEvent would return.
@@ -46,14 +41,11 @@ func ValidateEvent(e Event) error {
 
 // EncodeSnapshot encodes a snapshot under the rules of [EncodeEvent].
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	encoded, err := encode(make([]byte, 0, estimateSize(s)), s)
-	if err != nil {
-		return nil, failure(CodeInternal, "Failed to emit headless snapshot: ", err)
-	}
+	encoded, err := encode(make([]byte, 0, estimateSize(s)), s, CodeInternal, "Failed to emit headless snapshot: ")
 	if cap(encoded.Body)-len(encoded.Body) > maxSpare {
 		return bytes.Clone(encoded.Body), nil // the snapshot may stay in memory for a while
 	}
-	return encoded.Body, nil
+	return encoded.Body, err
 }
 
 // maxSpare is how many unused bytes the buffer of an encoded snapshot may have.
@@ -86,11 +78,8 @@ func estimateSize(s *Snapshot) int {
 // EncodeCommand encodes a client's message. A command that a server would refuse
 // returns an [*Error] with code bad_request.
 func EncodeCommand(c Command) ([]byte, error) {
-	encoded, err := encode(nil, c)
-	if err != nil {
-		return nil, failure(CodeBadRequest, "Failed to encode command: ", err)
-	}
-	return encoded.Body, nil
+	encoded, err := encode(nil, c, CodeBadRequest, "Failed to encode command: ")
+	return encoded.Body, err
 }
 
 // EncodeFrame encodes an envelope or control frame of either side, or the command
@@ -100,34 +89,38 @@ func EncodeFrame(f Frame) ([]byte, error) {
 	if m, ok := f.(*Message); ok && m != nil {
 		return EncodeCommand(m.Command)
 	}
-	encoded, err := encode(nil, f)
-	if err != nil {
-		return nil, failure(CodeBadRequest, "Failed to encode frame: ", err)
+	encoded, err := encode(nil, f, CodeBadRequest, "Failed to encode frame: ")
+	return encoded.Body, err
+}
+
+// EncodeBody encodes a pointer to one of the body types under the rules of
+// [EncodeEvent].
+func EncodeBody(body any) ([]byte, error) {
+	encoded, err := encode(nil, body, CodeInternal, "Failed to encode body: ")
+	return encoded.Body, err
+}
+
+// encode writes a message of a known type, into buf if it is large enough. The error
+// has the code, and says first what was being done.
+func encode(buf []byte, message any, code Code, doing string) (Encoded, error) {
+	fault := func(text string) (Encoded, error) {
+		return Encoded{}, &Error{Code: code, Type: ErrorProtocol, Message: doing + text}
 	}
-	return encoded.Body, nil
-}
-
-func failure(code Code, doing string, err error) *Error {
-	return &Error{Code: code, Type: ErrorProtocol, Message: doing + err.Error()}
-}
-
-// encode writes a message whose Go type has a plan, into buf if it is large enough.
-func encode(buf []byte, message any) (Encoded, error) {
 	v := reflect.ValueOf(message)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return Encoded{}, fmt.Errorf("$ Expected a message, not %T", message)
+		return fault(fmt.Sprintf("$ Expected a message, not %T", message))
 	}
-	p := plansByType[v.Type().Elem()]
-	if p == nil {
-		return Encoded{}, fmt.Errorf("$ Expected a known message, not %T", message)
+	t := byGoType[v.Type().Elem()]
+	if t == nil {
+		return fault(fmt.Sprintf("$ Expected a known message, not %T", message))
 	}
 	if cap(buf) == 0 {
 		buf = make([]byte, 0, 256)
 	}
 	w := writer{buf: buf[:0]}
-	w.object(p, v.Elem())
+	w.object(t, v.Elem())
 	if len(w.violations) > 0 {
-		return Encoded{}, errors.New(strings.Join(w.violations, "; "))
+		return fault(strings.Join(w.violations, "; "))
 	}
 	return Encoded{Body: w.buf, TextStart: w.start, TextEnd: w.end}, nil
 }

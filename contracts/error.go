@@ -1,5 +1,11 @@
 package contracts
 
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
 // A Code is a stable machine-readable reason.
 type Code string
 
@@ -33,93 +39,71 @@ const (
 	CodeInternal              Code = "internal_error"
 )
 
+// codeTraits says what a code is over HTTP and WebSocket.
+type codeTraits struct {
+	code      Code
+	status    int // of an HTTP response
+	close     int // the WebSocket close code
+	retryable bool
+}
+
+// codes lists the codes in the order above. The last one stands for the codes of
+// newer servers.
+var codes = []codeTraits{
+	{CodeRuntimeNotReady, 503, 4503, true},
+	{CodeRuntimeOwnedElsewhere, 409, 4421, false},
+	{CodeRuntimeFailed, 500, 1011, false},
+	{CodeRuntimeBusy, 409, 1011, true},
+	{CodeAccessDenied, 403, 4403, false},
+	{CodeWorkspaceViolation, 403, 1011, false},
+	{CodeUnsupportedCapability, 501, 1011, false},
+	{CodeBadRequest, 400, 4400, false},
+	{CodeNotFound, 404, 4404, false},
+	{CodeMethodNotAllowed, 405, 1011, false},
+	{CodeStaleSession, 404, 4404, false},
+	{CodeStaleConnection, 404, 1011, false},
+	{CodeStaleSubscription, 404, 1011, false},
+	{CodeControllerLeaseHeld, 409, 4409, false},
+	{CodeRoleConflict, 409, 4409, false},
+	{CodeRequestNotFound, 404, 1011, false},
+	{CodeRequestTypeMismatch, 409, 1011, false},
+	{CodeUnauthenticated, 401, 4401, false},
+	{CodePayloadTooLarge, 413, 1009, false},
+	{CodeRateLimited, 429, 4429, true},
+	{CodeOverloaded, 503, 1013, true},
+	{CodeUpgradeRequired, 426, 4426, false},
+	{CodeSlowConsumer, 429, 4429, true},
+	{CodeTimeout, 408, 4408, true},
+	{CodeSuperseded, 409, 4410, false},
+	{CodeGoingAway, 503, 1001, true},
+	{CodeInternal, 500, 1011, false},
+}
+
 // Codes lists every code, in the order above.
 func Codes() []Code {
-	return []Code{
-		CodeRuntimeNotReady, CodeRuntimeOwnedElsewhere, CodeRuntimeFailed, CodeRuntimeBusy,
-		CodeAccessDenied, CodeWorkspaceViolation, CodeUnsupportedCapability, CodeBadRequest,
-		CodeNotFound, CodeMethodNotAllowed, CodeStaleSession, CodeStaleConnection,
-		CodeStaleSubscription, CodeControllerLeaseHeld, CodeRoleConflict, CodeRequestNotFound,
-		CodeRequestTypeMismatch, CodeUnauthenticated, CodePayloadTooLarge, CodeRateLimited,
-		CodeOverloaded, CodeUpgradeRequired, CodeSlowConsumer, CodeTimeout, CodeSuperseded,
-		CodeGoingAway, CodeInternal,
+	list := make([]Code, len(codes))
+	for i, t := range codes {
+		list[i] = t.code
 	}
+	return list
+}
+
+func (c Code) traits() codeTraits {
+	i := slices.IndexFunc(codes, func(t codeTraits) bool { return t.code == c })
+	if i < 0 {
+		i = len(codes) - 1
+	}
+	return codes[i]
 }
 
 // HTTPStatus returns the status of an HTTP response with this code.
-func (c Code) HTTPStatus() int {
-	switch c {
-	case CodeBadRequest:
-		return 400
-	case CodeUnauthenticated:
-		return 401
-	case CodeAccessDenied, CodeWorkspaceViolation:
-		return 403
-	case CodeNotFound, CodeStaleSession, CodeStaleConnection, CodeStaleSubscription, CodeRequestNotFound:
-		return 404
-	case CodeMethodNotAllowed:
-		return 405
-	case CodeRuntimeBusy, CodeRuntimeOwnedElsewhere, CodeControllerLeaseHeld, CodeRoleConflict, CodeRequestTypeMismatch, CodeSuperseded:
-		return 409
-	case CodeTimeout:
-		return 408
-	case CodePayloadTooLarge:
-		return 413
-	case CodeUpgradeRequired:
-		return 426
-	case CodeRateLimited, CodeSlowConsumer:
-		return 429
-	case CodeUnsupportedCapability:
-		return 501
-	case CodeRuntimeNotReady, CodeOverloaded, CodeGoingAway:
-		return 503
-	}
-	return 500
-}
-
-// Retryable reports whether the same request may succeed later unchanged.
-func (c Code) Retryable() bool {
-	switch c {
-	case CodeRuntimeNotReady, CodeRuntimeBusy, CodeRateLimited, CodeOverloaded, CodeGoingAway, CodeSlowConsumer, CodeTimeout:
-		return true
-	}
-	return false
-}
+func (c Code) HTTPStatus() int { return c.traits().status }
 
 // CloseCode returns the WebSocket close code.
-func (c Code) CloseCode() int {
-	switch c {
-	case CodeBadRequest:
-		return 4400
-	case CodeUnauthenticated:
-		return 4401
-	case CodeAccessDenied:
-		return 4403
-	case CodeStaleSession, CodeNotFound:
-		return 4404
-	case CodeTimeout:
-		return 4408
-	case CodeControllerLeaseHeld, CodeRoleConflict:
-		return 4409
-	case CodeSuperseded:
-		return 4410
-	case CodeRuntimeOwnedElsewhere:
-		return 4421
-	case CodeUpgradeRequired:
-		return 4426
-	case CodeSlowConsumer, CodeRateLimited:
-		return 4429
-	case CodeRuntimeNotReady:
-		return 4503
-	case CodeGoingAway:
-		return 1001
-	case CodeOverloaded:
-		return 1013
-	case CodePayloadTooLarge:
-		return 1009
-	}
-	return 1011
-}
+func (c Code) CloseCode() int { return c.traits().close }
+
+// Retryable reports whether the same request may succeed later unchanged.
+func (c Code) Retryable() bool { return c.traits().retryable }
 
 // An Error is a refusal of a client's request. errors.Is compares the codes.
 type Error struct {
@@ -146,11 +130,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // Event returns the error as a non-fatal error message.
 func (e *Error) Event() *ErrorEvent {
-	t := e.Type
-	if t == "" {
-		t = ErrorProtocol
-	}
-	return &ErrorEvent{RequestID: e.RequestID, Message: e.Message, ErrorType: t}
+	return &ErrorEvent{RequestID: e.RequestID, Message: e.Message, ErrorType: cmp.Or(e.Type, ErrorProtocol)}
 }
 
 // ErrorDetail is machine-readable context in an error body.
@@ -171,4 +151,33 @@ func (e *Error) Details() []ErrorDetail {
 		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: string(e.Code),
 		Domain: domain, Metadata: e.Metadata,
 	}}
+}
+
+// errorWords lists the words that decide the type of an error text, in order of
+// precedence (R102).
+var errorWords = []struct {
+	errorType ErrorType
+	words     []string
+}{
+	{ErrorCancelled, []string{"abort", "interrupted", "cancel"}},
+	{ErrorTransient, []string{"rate limit", "overloaded", "timeout", "temporar"}},
+	{ErrorTool, []string{"tool", "permission", "approval"}},
+	{ErrorProtocol, []string{"parse", "json", "protocol"}},
+}
+
+// Classify guesses the type of an error from its text (R102). It is for errors from
+// outside, such as a provider's. A contracts.Error carries its type.
+func Classify(text string, fatal bool) ErrorType {
+	text = strings.ToLower(text)
+	for _, group := range errorWords {
+		for _, word := range group.words {
+			if strings.Contains(text, word) {
+				return group.errorType
+			}
+		}
+	}
+	if fatal {
+		return ErrorFatal
+	}
+	return ErrorTool
 }

@@ -363,33 +363,20 @@ func (*Compaction) EventType() string               { return "compaction" }
 func (*SessionInfo) EventType() string              { return "session_info" }
 func (*ConnectionInfo) EventType() string           { return "connection_info" }
 
-// newEvent makes an empty event of each type, in wire order.
-var newEvent = []func() Event{
-	func() Event { return new(HelloOK) },
-	func() Event { return new(Ready) },
-	func() Event { return new(ResponseStart) },
-	func() Event { return new(ResponseChunk) },
-	func() Event { return new(ResponseEnd) },
-	func() Event { return new(ToolCall) },
-	func() Event { return new(ToolStart) },
-	func() Event { return new(ToolOutput) },
-	func() Event { return new(ToolEnd) },
-	func() Event { return new(ClientToolRequest) },
-	func() Event { return new(ServerRequest) },
-	func() Event { return new(ServerRequestResolved) },
-	func() Event { return new(RawAgentEvent) },
-	func() Event { return new(UtilityCommandStarted) },
-	func() Event { return new(UtilityCommandResized) },
-	func() Event { return new(UtilityCommandOutput) },
-	func() Event { return new(UtilityCommandExited) },
-	func() Event { return new(UtilityFileSearchResults) },
-	func() Event { return new(UtilityFileReadResult) },
-	func() Event { return new(UtilityFileWatchStarted) },
-	func() Event { return new(UtilityFileWatchEvent) },
-	func() Event { return new(UtilityFileWatchStopped) },
-	func() Event { return new(ErrorEvent) },
-	func() Event { return new(Status) },
-	func() Event { return new(Compaction) },
-	func() Event { return new(SessionInfo) },
-	func() Event { return new(ConnectionInfo) },
+func event[M any, P interface {
+	*M
+	Event
+}]() Event {
+	return P(new(M))
+}
+
+// allEvents makes an empty event of each type, in wire order.
+var allEvents = []func() Event{
+	event[HelloOK], event[Ready], event[ResponseStart], event[ResponseChunk], event[ResponseEnd], event[ToolCall],
+	event[ToolStart], event[ToolOutput], event[ToolEnd], event[ClientToolRequest], event[ServerRequest],
+	event[ServerRequestResolved], event[RawAgentEvent], event[UtilityCommandStarted], event[UtilityCommandResized],
+	event[UtilityCommandOutput], event[UtilityCommandExited], event[UtilityFileSearchResults],
+	event[UtilityFileReadResult], event[UtilityFileWatchStarted], event[UtilityFileWatchEvent],
+	event[UtilityFileWatchStopped], event[ErrorEvent], event[Status], event[Compaction], event[SessionInfo],
+	event[ConnectionInfo],
 }

@@ -53,7 +53,7 @@ func typeOf(t testing.TB, text []byte) string {
 func recode(t testing.TB, d *Decoder, text []byte) (any, []byte, error) {
 	t.Helper()
 	wire := typeOf(t, text)
-	if _, ok := events.members[wire]; ok {
+	if _, ok := events.byWire[wire]; ok {
 		event, err := d.Event(text)
 		if err != nil {
 			return nil, nil, err
@@ -62,7 +62,7 @@ func recode(t testing.TB, d *Decoder, text []byte) (any, []byte, error) {
 		return event, encoded.Body, err
 	}
 	read := d.ServerFrame
-	if _, ok := serverFrames.members[wire]; !ok {
+	if _, ok := serverFrames.byWire[wire]; !ok {
 		read = d.ClientFrame
 	}
 	frame, err := read(text)
@@ -107,14 +107,14 @@ func TestExamplesCoverEveryField(t *testing.T) {
 		if err := json.Unmarshal(text, &value); err != nil {
 			t.Fatal(err)
 		}
-		noteFields(seen, plansByWire()[typeOf(t, text)], value)
+		noteFields(seen, typesByWire()[typeOf(t, text)], value)
 	}
 	for name, text := range exampleBodies(t) {
 		var value map[string]any
 		if err := json.Unmarshal(text, &value); err != nil {
 			t.Fatal(err)
 		}
-		noteFields(seen, plansByType[reflect.TypeOf(newBody(t, name)).Elem()], value)
+		noteFields(seen, byGoType[reflect.TypeOf(newBody(t, name)).Elem()], value)
 	}
 	for _, typ := range Types() {
 		for _, f := range typ.Fields {
@@ -125,32 +125,32 @@ func TestExamplesCoverEveryField(t *testing.T) {
 	}
 }
 
-func plansByWire() map[string]*plan {
-	plans := make(map[string]*plan)
-	for _, p := range plansByType {
-		plans[p.wire] = p
+func typesByWire() map[string]*Type {
+	types := make(map[string]*Type)
+	for _, typ := range byGoType {
+		types[typ.Wire] = typ
 	}
-	return plans
+	return types
 }
 
-func noteFields(seen map[string]map[string]bool, p *plan, value map[string]any) {
-	name := p.goType.Name()
+func noteFields(seen map[string]map[string]bool, typ *Type, value map[string]any) {
+	name := typ.Name
 	if seen[name] == nil {
 		seen[name] = make(map[string]bool)
 	}
-	for i := range p.fields {
-		f := &p.fields[i]
-		inner, ok := value[f.name]
+	for i := range typ.Fields {
+		f := &typ.Fields[i]
+		inner, ok := value[f.Name]
 		if !ok {
 			continue
 		}
-		seen[name][f.name] = true
-		nested, items := f.object, []any{inner}
-		if f.kind == kindList {
-			nested, items = f.elem.object, inner.([]any)
+		seen[name][f.Name] = true
+		nested, items := f.Object, []any{inner}
+		if f.Kind == KindList {
+			nested, items = f.Item.Object, inner.([]any)
 		}
-		if f.body == "snapshot" {
-			nested = snapshotPlan
+		if f.Body == "snapshot" {
+			nested = snapshotType
 		}
 		for _, item := range items {
 			if object, ok := item.(map[string]any); ok && nested != nil {

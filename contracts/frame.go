@@ -211,31 +211,22 @@ type Message struct{ Command Command }
 // FrameType returns the command's type.
 func (m *Message) FrameType() string { return m.Command.CommandType() }
 
-// newClientControl and newServerFrame make an empty frame of each type.
+func frame[M any, P interface {
+	*M
+	Frame
+}]() Frame {
+	return P(new(M))
+}
+
+// allClientControls and allServerFrames make an empty frame of each type, in wire
+// order.
 var (
-	newClientControl = []func() Frame{
-		func() Frame { return new(Resume) },
-		func() Frame { return new(Send) },
-		func() Frame { return new(TakeControl) },
-		func() Frame { return new(ReleaseControl) },
-		func() Frame { return new(AskControl) },
-		func() Frame { return new(GrantControl) },
-		func() Frame { return new(DenyControl) },
-		func() Frame { return new(Ping) },
-		func() Frame { return new(Ack) },
-		func() Frame { return new(Bye) },
+	allClientControls = []func() Frame{
+		frame[Resume], frame[Send], frame[TakeControl], frame[ReleaseControl], frame[AskControl], frame[GrantControl],
+		frame[DenyControl], frame[Ping], frame[Ack], frame[Bye],
 	}
-	newServerFrame = []func() Frame{
-		func() Frame { return new(MessageEnvelope) },
-		func() Frame { return new(SnapshotEnvelope) },
-		func() Frame { return new(HeartbeatEnvelope) },
-		func() Frame { return new(ResetEnvelope) },
-		func() Frame { return new(Attached) },
-		func() Frame { return new(Result) },
-		func() Frame { return new(Refusal) },
-		func() Frame { return new(LeaseChange) },
-		func() Frame { return new(ControlRequest) },
-		func() Frame { return new(Pong) },
-		func() Frame { return new(Goodbye) },
+	allServerFrames = []func() Frame{
+		frame[MessageEnvelope], frame[SnapshotEnvelope], frame[HeartbeatEnvelope], frame[ResetEnvelope], frame[Attached],
+		frame[Result], frame[Refusal], frame[LeaseChange], frame[ControlRequest], frame[Pong], frame[Goodbye],
 	}
 )

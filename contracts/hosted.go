@@ -2,12 +2,14 @@ package contracts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // The identity of a hosted runner, its drain, and the manifest from which a drained
@@ -281,8 +283,8 @@ type drainForm struct {
 }
 
 var (
-	drainPlan  = planner{}.object(reflect.TypeFor[drainForm]())
-	drainTexts = &texts{parse: "Invalid drain payload: "}
+	drainFormType = nestedTypes{}.object(reflect.TypeFor[drainForm]())
+	drainTexts    = &texts{parse: "Invalid drain payload: "}
 )
 
 // DrainRequest decodes the body of a drain request, which may be empty.
@@ -290,99 +292,59 @@ func (d *Decoder) DrainRequest(body []byte) (*DrainRequest, error) {
 	if len(body) > MaxDrainBytes {
 		return nil, &Error{Code: CodePayloadTooLarge, Message: fmt.Sprintf("Drain payload must be at most %d bytes", MaxDrainBytes)}
 	}
-	if len(bytes.TrimSpace(body)) == 0 {
+	text := bytes.TrimLeft(body, " \t\r\n")
+	if len(bytes.TrimSpace(text)) == 0 {
 		return &DrainRequest{}, nil
 	}
+	if text[0] != '{' && utf8.Valid(body) {
+		return nil, badDrain("Drain payload must be a JSON object")
+	}
 	var form drainForm
-	r := newReader(d, body, false)
-	if err := r.begin(); err == nil && r.peek() != '{' {
-		return nil, r.refuse("Drain payload must be a JSON object")
-	}
-	err := r.wholeObject(drainPlan, &form)
-	if err := r.refusal(drainTexts, err); err != nil {
+	if err := d.object(drainFormType, body, false, &form, drainTexts); err != nil {
 		return nil, err
 	}
-	return form.request()
+	notBlank := func(s string) bool { return strings.TrimSpace(s) != "" }
+	reason, errReason := firstUsable("reason must be a string", notBlank, form.Reason, form.StopReason)
+	by, errBy := firstUsable("requested_by must be a string", notBlank, form.RequestedBy, form.RequestedByAlias)
+	notEmpty := func(items []json.RawMessage) bool { return len(items) > 0 }
+	items, errItems := firstUsable("export_paths must be an array", notEmpty, form.ExportPaths, form.ExportPathsAlias)
+	if err := cmp.Or(errReason, errBy, errItems); err != nil {
+		return nil, err
+	}
+	if len(items) > MaxExportPaths {
+		return nil, badDrain(fmt.Sprintf("export_paths must have at most %d entries", MaxExportPaths))
+	}
+	req := &DrainRequest{Reason: strings.TrimSpace(reason), RequestedBy: strings.TrimSpace(by)}
+	for i, item := range items {
+		var path string
+		if json.Unmarshal(item, &path) != nil || !notBlank(path) || strings.ContainsRune(path, 0) {
+			return nil, badDrain(fmt.Sprintf("export_paths[%d] must be a non-empty string", i))
+		}
+		req.ExportPaths = append(req.ExportPaths, path)
+	}
+	return req, nil
 }
 
-// wholeObject reads a text that is one object into a pointer to its type.
-func (r *reader) wholeObject(p *plan, into any) error {
-	err := r.begin()
-	if err == nil {
-		err = r.value(&shape{kind: kindObject, object: p}, reflect.ValueOf(into).Elem())
-	}
-	if err == nil {
-		err = r.end()
-	}
-	return err
-}
-
-func (f *drainForm) request() (*DrainRequest, error) {
-	var req DrainRequest
-	var err error
-	if req.Reason, err = drainText("reason", f.Reason, f.StopReason); err != nil {
-		return nil, err
-	}
-	if req.RequestedBy, err = drainText("requested_by", f.RequestedBy, f.RequestedByAlias); err != nil {
-		return nil, err
-	}
-	req.ExportPaths, err = drainPaths(f.ExportPaths, f.ExportPathsAlias)
-	if err != nil {
-		return nil, err
-	}
-	return &req, nil
-}
-
-// drainText returns the first text that is present and not blank.
-func drainText(name string, values ...json.RawMessage) (string, error) {
+// firstUsable returns the first value that is present and usable. A value of another
+// type than T is refused.
+func firstUsable[T any](refusal string, usable func(T) bool, values ...json.RawMessage) (none T, err error) {
 	for _, value := range values {
-		if isAbsent(value) {
+		if len(value) == 0 || string(value) == "null" {
 			continue
 		}
-		var text string
-		if json.Unmarshal(value, &text) != nil {
-			return "", badDrain("%s must be a string", name)
+		var v T
+		if json.Unmarshal(value, &v) != nil {
+			return none, badDrain(refusal)
 		}
-		if text = strings.TrimSpace(text); text != "" {
-			return text, nil
-		}
-	}
-	return "", nil
-}
-
-// drainPaths returns the first list that is present and not empty.
-func drainPaths(values ...json.RawMessage) ([]string, error) {
-	for _, value := range values {
-		if isAbsent(value) {
-			continue
-		}
-		var items []json.RawMessage
-		if json.Unmarshal(value, &items) != nil {
-			return nil, badDrain("export_paths must be an array")
-		}
-		if len(items) > MaxExportPaths {
-			return nil, badDrain("export_paths must have at most %d entries", MaxExportPaths)
-		}
-		paths := make([]string, len(items))
-		for i, item := range items {
-			err := json.Unmarshal(item, &paths[i])
-			if err != nil || strings.TrimSpace(paths[i]) == "" || strings.ContainsRune(paths[i], 0) {
-				return nil, badDrain("export_paths[%d] must be a non-empty string", i)
-			}
-		}
-		if len(paths) > 0 {
-			return paths, nil
+		if usable(v) {
+			return v, nil
 		}
 	}
-	return nil, nil
+	return none, nil
 }
 
-func isAbsent(value json.RawMessage) bool {
-	return len(value) == 0 || string(value) == "null"
-}
-
-func badDrain(format string, args ...any) error {
-	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: fmt.Sprintf(format, args...)}
+func badDrain(text string) error {
+	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: text}
 }
 
 // ignoredOnRestore lists the blocks of a manifest that may be missing or have any
@@ -391,17 +353,17 @@ func badDrain(format string, args ...any) error {
 var ignoredOnRestore = []string{"pending_requests", "retention_policy", "work_continuity", "platform_evidence", "git"}
 
 var (
-	manifestPlan  = nestedPlans.object(reflect.TypeFor[Manifest]())
-	restorePlan   = manifestPlan.pick(func(name string) bool { return !slices.Contains(ignoredOnRestore, name) })
-	pendingPlan   = manifestPlan.pick(func(name string) bool { return name == "pending_requests" })
+	manifestType  = nested.object(reflect.TypeFor[Manifest]())
+	restoreType   = manifestType.pick(func(name string) bool { return !slices.Contains(ignoredOnRestore, name) })
+	pendingType   = manifestType.pick(func(name string) bool { return name == "pending_requests" })
 	manifestTexts = &texts{parse: "invalid_snapshot_manifest: "}
 )
 
-// pick returns a plan with only the fields for which want returns true.
-func (p *plan) pick(want func(name string) bool) *plan {
-	picked := &plan{goType: p.goType}
-	for _, f := range p.fields {
-		if want(f.name) {
+// pick returns a type with only the fields for which want returns true.
+func (t *Type) pick(want func(name string) bool) *Type {
+	picked := &Type{goType: t.goType}
+	for _, f := range t.Fields {
+		if want(f.Name) {
 			picked.add(f)
 		}
 	}
@@ -413,14 +375,11 @@ func (p *plan) pick(want func(name string) bool) *plan {
 // valid. It only checks that the snapshot is JSON, and leaves it encoded.
 func (d *Decoder) Manifest(text []byte) (*Manifest, error) {
 	m := new(Manifest)
-	r := newReader(d, text, true)
-	err := r.wholeObject(restorePlan, m)
-	if err := r.refusal(manifestTexts, err); err != nil {
+	if err := d.object(restoreType, text, true, m, manifestTexts); err != nil {
 		return nil, err
 	}
 	var pending Manifest
-	r = newReader(d, text, true)
-	if err := r.wholeObject(pendingPlan, &pending); err == nil && len(r.violations) == 0 {
+	if d.object(pendingType, text, true, &pending, manifestTexts) == nil {
 		m.PendingRequests = pending.PendingRequests
 	}
 	return m, nil

@@ -52,7 +52,7 @@ func noteHosted(t testing.TB, seen map[string]map[string]bool) {
 		if err := json.Unmarshal(e.body, &fields); err != nil {
 			t.Fatal(err)
 		}
-		noteFields(seen, plansByType[reflect.TypeOf(hostedTypes[e.name]()).Elem()], fields)
+		noteFields(seen, byGoType[reflect.TypeOf(hostedTypes[e.name]()).Elem()], fields)
 	}
 }
 

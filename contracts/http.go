@@ -108,9 +108,44 @@ type MessageAnswer struct {
 	Snapshot          json.RawMessage `json:"snapshot" wire:"body=snapshot,ready"`
 }
 
-// A SuccessAnswer answers unsubscribe.
+// A SuccessAnswer answers unsubscribe, logout and the revocation of a share.
 type SuccessAnswer struct {
 	Success bool `json:"success"`
+}
+
+// A TicketRequest is the body of ws-tickets.
+type TicketRequest struct {
+	SessionID string `json:"sessionId,omitempty"` // the only session that the ticket is for
+	Role      Role   `json:"role,omitempty"`      // viewer limits the ticket to viewing
+}
+
+// A TicketAnswer answers ws-tickets.
+type TicketAnswer struct {
+	Ticket    string `json:"ticket"`     // secret
+	ExpiresAt string `json:"expires_at"` // ISO-8601 UTC
+}
+
+// A ShareRequest asks for a share of a session.
+type ShareRequest struct {
+	Role             Role   `json:"role,omitempty"`             // default: viewer
+	ExpiresInSeconds *int64 `json:"expiresInSeconds,omitempty"` // 1 to 2592000; default: 86400
+	Label            string `json:"label,omitempty"`            // at most 64 bytes, for people
+}
+
+// A ShareAnswer describes a share.
+type ShareAnswer struct {
+	ShareID   string `json:"share_id"`
+	Token     string `json:"token,omitempty"` // secret; only for a new share
+	Role      Role   `json:"role"`
+	SessionID string `json:"session_id,omitempty"` // only for a new share
+	Label     string `json:"label,omitempty"`      // not for a new share
+	CreatedAt string `json:"created_at,omitempty"` // ISO-8601 UTC; not for a new share
+	ExpiresAt string `json:"expires_at"`           // ISO-8601 UTC
+}
+
+// A ShareList lists the shares of a session, the oldest first.
+type ShareList struct {
+	Shares []ShareAnswer `json:"shares"`
 }
 
 // A SessionList lists the sessions that the caller may reach, the latest first.

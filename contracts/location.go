@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -26,14 +27,14 @@ type step struct {
 	index int
 }
 
-func (t *location) pushName(name string) { t.push(step{name, -1}) }
-func (t *location) pushIndex(i int)      { t.push(step{"", i}) }
-func (t *location) pop()                 { t.length-- }
-
 func (t *location) push(s step) {
 	t.steps[t.length] = s
 	t.length++
 }
+
+func (t *location) pushName(name string) { t.push(step{name, -1}) }
+func (t *location) pushIndex(i int)      { t.push(step{"", i}) }
+func (t *location) pop()                 { t.length-- }
 
 // pointer returns the JSON pointer (RFC 6901) of the current value.
 func (t *location) pointer() string {
@@ -41,7 +42,7 @@ func (t *location) pointer() string {
 	for _, s := range t.steps[:t.length] {
 		b.WriteByte('/')
 		if s.index < 0 {
-			b.WriteString(pointerToken(s.name))
+			b.WriteString(pointerEscaper.Replace(shortKey(s.name)))
 		} else {
 			b.WriteString(strconv.Itoa(s.index))
 		}
@@ -49,14 +50,7 @@ func (t *location) pointer() string {
 	return b.String()
 }
 
-// pointerTo returns the JSON pointer of a property of the current value.
-func (t *location) pointerTo(key string) string {
-	return t.pointer() + "/" + pointerToken(key)
-}
-
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
-
-func pointerToken(key string) string { return pointerEscaper.Replace(shortKey(key)) }
 
 // shortKey returns a key cut to maxPointerBytes.
 func shortKey(key string) string {
@@ -68,18 +62,14 @@ func shortKey(key string) string {
 
 // violate records a violation at the current value.
 func (t *location) violate(text string) {
-	where := t.pointer()
-	if where == "" {
-		where = "$"
+	if len(t.violations) < maxViolations {
+		t.violations = append(t.violations, cmp.Or(t.pointer(), "$")+" "+text)
 	}
-	t.addViolation(where, text)
 }
 
 // violateAt records a violation at a property of the current value.
-func (t *location) violateAt(key, text string) { t.addViolation(t.pointerTo(key), text) }
-
-func (t *location) addViolation(where, text string) {
-	if len(t.violations) < maxViolations {
-		t.violations = append(t.violations, where+" "+text)
-	}
+func (t *location) violateAt(key, text string) {
+	t.pushName(key)
+	t.violate(text)
+	t.pop()
 }

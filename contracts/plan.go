@@ -1,25 +1,42 @@
 package contracts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// A plan describes the JSON form of a Go struct type. Decoding, encoding,
-// validation and the generated schemas all follow it, so they agree. Plans are made
-// once, at program start.
-type plan struct {
-	wire     string // value of the type key; empty for nested objects
-	goType   reflect.Type
-	fields   []field
-	required uint64 // bit i is set if fields[i] must be present
-	lenient  uint64 // required fields that old servers may omit
+// A Type describes one object of the wire, by its Go struct type. Decoding,
+// encoding, validation and the generators of schemas and documents all follow it,
+// so they agree. Types are made once, at program start; do not change them.
+type Type struct {
+	Name   string // Go name
+	Group  Group
+	Wire   string // value of the type key; empty for GroupObject
+	Fields []Field
+
+	goType    reflect.Type
+	construct func() any // makes an empty message; nil for GroupObject
+	opening   string     // the type key, with a comma before it; empty for GroupObject
+	required  uint64     // bit i is set if Fields[i] must be present
 }
 
-// A field is one property. Its tags are those of the Go field:
+// A Group says where objects of a type occur.
+type Group string
+
+const (
+	GroupCommand       Group = "command"        // bare client message
+	GroupClientControl Group = "client control" // ws.* frame from a client
+	GroupEvent         Group = "event"          // bare server message
+	GroupServerFrame   Group = "server frame"   // envelope, or ws.* frame from a server
+	GroupObject        Group = "object"         // inside other objects, the snapshot, and whole HTTP bodies
+)
+
+// A Field is one property. Its tags are those of the Go field:
 //
 //	json:"name"       required
 //	json:",omitempty" optional (also omitzero)
@@ -33,65 +50,75 @@ type plan struct {
 //	wire:"ready"      a body that this package encoded; it is not checked again
 //	wire:"text"       content that may be joined with the next message's
 //	wire:"oneof=a|b"  the only strings allowed
-type field struct {
-	shape
-	name       string
-	prefix     string // the quoted name and the colon
+type Field struct {
+	Value
+	Name     string // on the wire
+	GoName   string
+	Required bool
+	Nullable bool
+	Lenient  bool // required, but a client accepts its absence
+
+	prefix     string // a comma, the quoted name and a colon
 	index      int    // of the Go field
-	optional   bool
-	keepsEmpty bool // an empty list is sent as [], not omitted
-	nullable   bool
-	lenient    bool
+	keepsEmpty bool   // an empty list is sent as [], not omitted
 	text       bool
 }
 
-// A shape is the kind of a value and its restrictions.
-type shape struct {
-	kind     kind
-	pointer  bool     // the Go value is behind a pointer
-	enum     []string // allowed strings; nil allows all
-	typeName string   // name of a named string type
-	maxBytes int      // longest allowed string, which must not be empty; 0 allows all
-	unique   bool     // the items of a list must differ
-	body     string   // family of an encoded body in a raw value; empty for any JSON
-	ready    bool     // a raw value was encoded by this package
-	elem     *shape   // item of a list
-	object   *plan    // of an object
+// A Value describes the values of a property.
+type Value struct {
+	Kind     Kind
+	Enum     []string // allowed strings; nil allows all
+	EnumName string   // name of a named string type
+	MaxBytes int      // longest allowed string, which must not be empty; 0 allows all
+	Unique   bool     // the items of a list differ
+	Body     string   // family of an encoded body: event, command, init or snapshot; empty for any JSON
+	Item     *Value   // of a list
+	Object   *Type    // of an object
+
+	pointer bool // the Go value is behind a pointer
+	ready   bool // a body that was encoded by this package
 }
 
-// A kind is a class of JSON values with one Go representation.
-type kind uint8
+// A Kind is a class of JSON values with one Go representation.
+type Kind uint8
 
 const (
-	kindString     kind = iota // string or a named string type
-	kindBool                   // bool
-	kindInt                    // int64
-	kindUint                   // uint64
-	kindFloat                  // float64
-	kindNullString             // NullString
-	kindRaw                    // json.RawMessage
-	kindList                   // slice
-	kindMap                    // map[string]string
-	kindObject                 // struct
-	kindBlock                  // ContentBlock
-	kindType                   // the type key, which is not a Go field
+	KindString     Kind = iota // string or a named string type
+	KindNullString             // NullString
+	KindBool                   // bool
+	KindInt                    // int64
+	KindUint                   // uint64
+	KindFloat                  // float64
+	KindRaw                    // json.RawMessage
+	KindList                   // slice
+	KindMap                    // map[string]string
+	KindObject                 // struct
+	KindBlock                  // ContentBlock
 )
 
+// String returns the name of a kind in documents.
+func (k Kind) String() string {
+	return []string{
+		"string", "string", "boolean", "integer", "non-negative integer", "number",
+		"any JSON", "array", "object of strings", "object", "content block",
+	}[k]
+}
+
 // expectation returns the violation text for a value of another kind.
-func (s *shape) expectation() string {
-	switch s.kind {
-	case kindBool:
+func (v *Value) expectation() string {
+	switch v.Kind {
+	case KindBool:
 		return "Expected boolean"
-	case kindInt, kindUint, kindFloat:
+	case KindInt, KindUint, KindFloat:
 		return "Expected number"
-	case kindRaw:
+	case KindRaw:
 		return "Expected any value"
-	case kindList:
+	case KindList:
 		return "Expected array"
-	case kindMap, kindObject, kindBlock:
+	case KindMap, KindObject, KindBlock:
 		return "Expected object"
 	}
-	if s.enum != nil {
+	if v.Enum != nil {
 		return "Expected union value"
 	}
 	return "Expected string"
@@ -99,91 +126,79 @@ func (s *shape) expectation() string {
 
 // find returns the index of the field named key, or -1. Messages usually keep
 // the order of the Go fields, so the field at hint is tried first.
-func (p *plan) find(key []byte, hint int) int {
-	if hint < len(p.fields) && p.fields[hint].name == string(key) {
+func (t *Type) find(key []byte, hint int) int {
+	if hint < len(t.Fields) && t.Fields[hint].Name == string(key) {
 		return hint
 	}
-	for i := range p.fields {
-		if p.fields[i].name == string(key) {
+	for i := range t.Fields {
+		if t.Fields[i].Name == string(key) {
 			return i
 		}
 	}
 	return -1
 }
 
-// A planner makes plans and caches those of nested types.
-type planner map[reflect.Type]*plan
+// nestedTypes holds the types without a type key: those of nested objects, of the
+// snapshot and of whole HTTP bodies.
+type nestedTypes map[reflect.Type]*Type
 
-// message makes the plan of a type with a type key, which comes first.
-func (ps planner) message(wire string, t reflect.Type) *plan {
-	p := &plan{wire: wire, goType: t, fields: make([]field, 0, 1+t.NumField())}
-	p.add(field{name: "type", shape: shape{kind: kindType, enum: []string{wire}}})
-	ps.addFields(p)
-	return p
-}
-
-// object returns the plan of a nested type.
-func (ps planner) object(t reflect.Type) *plan {
-	if p, ok := ps[t]; ok {
-		return p
+// object returns the type of a nested object.
+func (nested nestedTypes) object(goType reflect.Type) *Type {
+	t, ok := nested[goType]
+	if !ok {
+		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType}
+		nested[goType] = t
+		nested.addFields(t)
 	}
-	p := &plan{goType: t}
-	ps[t] = p
-	ps.addFields(p)
-	return p
+	return t
 }
 
-func (p *plan) add(f field) {
-	i := len(p.fields)
+func (nested nestedTypes) addFields(t *Type) {
+	for i := range t.goType.NumField() {
+		t.add(nested.field(i, t.goType.Field(i)))
+	}
+}
+
+func (t *Type) add(f Field) {
+	i := len(t.Fields)
 	if i == 64 {
-		panic(fmt.Sprintf("contracts: %v has more fields than a plan has bits", p.goType))
+		panic(fmt.Sprintf("contracts: %v has more fields than a type has bits", t.goType))
 	}
-	f.prefix = `"` + f.name + `":`
-	if !f.optional {
-		p.required |= 1 << i
+	if f.Required {
+		t.required |= 1 << i
 	}
-	if f.lenient {
-		p.lenient |= 1 << i
-	}
-	p.fields = append(p.fields, f)
-}
-
-func (ps planner) addFields(p *plan) {
-	p.fields = slices.Grow(p.fields, p.goType.NumField())
-	for i := range p.goType.NumField() {
-		p.add(ps.field(i, p.goType.Field(i)))
-	}
+	t.Fields = append(t.Fields, f)
 }
 
 // field reads the tags of one Go field.
-func (ps planner) field(index int, sf reflect.StructField) field {
+func (nested nestedTypes) field(index int, sf reflect.StructField) Field {
 	name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-	f := field{name: name, index: index, shape: ps.shape(sf.Type)}
-	f.optional = strings.Contains(options, "omit")
-	f.keepsEmpty = f.kind == kindList && options != "omitempty"
-	f.nullable = f.pointer && !f.optional || f.kind == kindNullString
+	f := Field{Name: name, GoName: sf.Name, prefix: `,"` + name + `":`, index: index, Value: nested.value(sf.Type)}
+	f.Required = !strings.Contains(options, "omit")
+	f.keepsEmpty = f.Kind == KindList && options != "omitempty"
+	f.Nullable = f.pointer && f.Required || f.Kind == KindNullString
 	for tag := range strings.SplitSeq(sf.Tag.Get("wire"), ",") {
 		key, value, _ := strings.Cut(tag, "=")
 		switch key {
 		case "":
 		case "unique":
-			f.unique = true
+			f.Unique = true
 		case "lenient":
-			f.lenient = true
+			f.Lenient = true
 		case "nullable":
-			f.nullable = true
+			f.Nullable = true
 		case "id":
-			f.maxBytes = MaxIDBytes
+			f.MaxBytes = MaxIDBytes
 		case "sendid":
-			f.maxBytes = MaxSendIDBytes
+			f.MaxBytes = MaxSendIDBytes
 		case "body":
-			f.body = value
+			f.Body = value
 		case "ready":
 			f.ready = true
 		case "text":
 			f.text = true
 		case "oneof":
-			f.enum = strings.Split(value, "|")
+			f.Enum = strings.Split(value, "|")
 		default:
 			panic(fmt.Sprintf("contracts: unknown tag %q on field %s", tag, sf.Name))
 		}
@@ -191,48 +206,161 @@ func (ps planner) field(index int, sf reflect.StructField) field {
 	return f
 }
 
+// simpleKinds holds the kinds that say all about the values of a Go type.
+var simpleKinds = map[reflect.Type]Kind{
+	reflect.TypeFor[bool]():              KindBool,
+	reflect.TypeFor[int64]():             KindInt,
+	reflect.TypeFor[uint64]():            KindUint,
+	reflect.TypeFor[float64]():           KindFloat,
+	reflect.TypeFor[NullString]():        KindNullString,
+	reflect.TypeFor[json.RawMessage]():   KindRaw,
+	reflect.TypeFor[map[string]string](): KindMap,
+	reflect.TypeFor[ContentBlock]():      KindBlock,
+}
+
+// value describes the values of a Go type. It panics for types without a wire form.
+func (nested nestedTypes) value(goType reflect.Type) Value {
+	if kind, ok := simpleKinds[goType]; ok {
+		return Value{Kind: kind}
+	}
+	switch goType.Kind() {
+	case reflect.Pointer:
+		v := nested.value(goType.Elem())
+		v.pointer = true
+		return v
+	case reflect.String:
+		v := Value{Kind: KindString, Enum: enums[goType]}
+		if goType.Name() != "string" {
+			v.EnumName = goType.Name()
+		}
+		return v
+	case reflect.Slice:
+		item := nested.value(goType.Elem())
+		return Value{Kind: KindList, Item: &item}
+	case reflect.Struct:
+		return Value{Kind: KindObject, Object: nested.object(goType)}
+	}
+	panic(fmt.Sprintf("contracts: no wire form for %v", goType))
+}
+
+// A family is a set of message types.
+type family struct {
+	types  []*Type // in wire order
+	byWire map[string]*Type
+	texts  *texts
+}
+
+// texts are the error texts of a family.
+type texts struct{ parse, invalid, typeless, unknown string }
+
 var (
-	rawType        = reflect.TypeFor[json.RawMessage]()
-	nullStringType = reflect.TypeFor[NullString]()
-	blockType      = reflect.TypeFor[ContentBlock]()
+	nested = nestedTypes{}
+
+	commandTexts = &texts{
+		parse:    "Failed to parse command: ",
+		invalid:  "Invalid headless command: ",
+		typeless: "$.type Expected known headless command type",
+		unknown:  "Unknown headless command type",
+	}
+	messageTexts = &texts{
+		parse:    "Failed to parse message: ",
+		invalid:  "Invalid headless message: ",
+		typeless: "$.type Expected known headless message type",
+		unknown:  "Unknown headless message type",
+	}
+	bodyTexts = &texts{parse: "Invalid request body: "}
+
+	commands       = familyOf(GroupCommand, commandTexts, allCommands, Command.CommandType)
+	clientControls = familyOf(GroupClientControl, commandTexts, allClientControls, Frame.FrameType)
+	events         = familyOf(GroupEvent, messageTexts, allEvents, Event.EventType)
+	serverFrames   = familyOf(GroupServerFrame, messageTexts, allServerFrames, Frame.FrameType)
+	clientFrames   = union(commands, clientControls)
+	snapshotType   = nested.object(reflect.TypeFor[Snapshot]())
+
+	// bodies lists the types of whole HTTP requests and responses.
+	bodies = []reflect.Type{
+		reflect.TypeFor[AttachRequest](), reflect.TypeFor[SubscriptionRequest](), reflect.TypeFor[ConnectionAnswer](),
+		reflect.TypeFor[SubscriptionAnswer](), reflect.TypeFor[HeartbeatAnswer](),
+		reflect.TypeFor[DisconnectAnswer](), reflect.TypeFor[MessageAnswer](), reflect.TypeFor[SuccessAnswer](),
+		reflect.TypeFor[SessionList](), reflect.TypeFor[TicketRequest](), reflect.TypeFor[TicketAnswer](),
+		reflect.TypeFor[ShareRequest](), reflect.TypeFor[ShareAnswer](), reflect.TypeFor[ShareList](),
+		reflect.TypeFor[RunnerIdentity](), reflect.TypeFor[DrainRequest](), reflect.TypeFor[DrainAnswer](),
+		reflect.TypeFor[Manifest](),
+	}
+
+	// byGoType holds each type that can be encoded.
+	byGoType = indexTypes()
 )
 
-// shape returns the shape of a Go type. It panics for types without a wire form.
-func (ps planner) shape(t reflect.Type) shape {
-	switch t {
-	case rawType:
-		return shape{kind: kindRaw}
-	case nullStringType:
-		return shape{kind: kindNullString}
-	case blockType:
-		return shape{kind: kindBlock}
+// familyOf makes the types of a family from their constructors.
+func familyOf[T any](group Group, t *texts, constructors []func() T, typeOf func(T) string) *family {
+	f := &family{byWire: make(map[string]*Type), texts: t}
+	for _, construct := range constructors {
+		empty := construct()
+		goType := reflect.TypeOf(empty).Elem()
+		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(empty), goType: goType}
+		t.construct = func() any { return construct() }
+		t.opening = `,"type":"` + t.Wire + `"`
+		nested.addFields(t)
+		f.types, f.byWire[t.Wire] = append(f.types, t), t
 	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		s := ps.shape(t.Elem())
-		s.pointer = true
-		return s
-	case reflect.String:
-		s := shape{kind: kindString, enum: enums[t]}
-		if t.Name() != "string" {
-			s.typeName = t.Name()
-		}
-		return s
-	case reflect.Bool:
-		return shape{kind: kindBool}
-	case reflect.Int64:
-		return shape{kind: kindInt}
-	case reflect.Uint64:
-		return shape{kind: kindUint}
-	case reflect.Float64:
-		return shape{kind: kindFloat}
-	case reflect.Slice:
-		elem := ps.shape(t.Elem())
-		return shape{kind: kindList, elem: &elem}
-	case reflect.Map:
-		return shape{kind: kindMap}
-	case reflect.Struct:
-		return shape{kind: kindObject, object: ps.object(t)}
+	return f
+}
+
+// union returns a family of the types of two, with the texts of the first.
+func union(a, b *family) *family {
+	both := &family{byWire: maps.Clone(a.byWire), texts: a.texts}
+	maps.Copy(both.byWire, b.byWire)
+	return both
+}
+
+func indexTypes() map[reflect.Type]*Type {
+	index := map[reflect.Type]*Type{snapshotType.goType: snapshotType}
+	for _, body := range bodies {
+		index[body] = nested.object(body)
 	}
-	panic(fmt.Sprintf("contracts: no wire form for %v", t))
+	for _, t := range slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types) {
+		index[t.goType] = t
+	}
+	return index
+}
+
+// Types lists every type: messages in wire order, then objects by name.
+func Types() []*Type {
+	var objects []*Type
+	for _, t := range nested {
+		objects = append(objects, t)
+	}
+	slices.SortFunc(objects, func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types, objects)
+}
+
+// enums lists the values of string types in canonical order. Code is not in it:
+// clients must accept unknown codes.
+var enums = map[reflect.Type][]string{
+	reflect.TypeFor[Role]():             enumValues(RoleViewer, RoleController),
+	reflect.TypeFor[RequestType]():      enumValues(RequestTypes()...),
+	reflect.TypeFor[Verdict]():          enumValues(VerdictApproved, VerdictDenied, VerdictCompleted, VerdictFailed, VerdictAnswered, VerdictRetried, VerdictSkipped, VerdictAborted, VerdictCancelled),
+	reflect.TypeFor[Resolver]():         enumValues(ResolvedByUser, ResolvedByPolicy, ResolvedByClient, ResolvedByRuntime),
+	reflect.TypeFor[RetryAction]():      enumValues(RetryActionRetry, RetryActionSkip, RetryActionAbort),
+	reflect.TypeFor[Notification]():     enumValues(NotifyStatus, NotifyHeartbeat, NotifyConnectionInfo, NotifyCompaction),
+	reflect.TypeFor[ThinkingLevel]():    enumValues(ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingUltra),
+	reflect.TypeFor[ApprovalMode]():     enumValues(ApprovalAuto, ApprovalPrompt, ApprovalFail),
+	reflect.TypeFor[ErrorType]():        enumValues(ErrorTransient, ErrorFatal, ErrorTool, ErrorCancelled, ErrorProtocol),
+	reflect.TypeFor[UtilityOperation](): enumValues(OperationCommandExec, OperationFileSearch, OperationFileWatch, OperationFileRead),
+	reflect.TypeFor[Stream]():           enumValues(StreamStdout, StreamStderr),
+	reflect.TypeFor[ShellMode]():        enumValues(ShellModeShell, ShellModeDirect),
+	reflect.TypeFor[TerminalMode]():     enumValues(TerminalPipe, TerminalPTY),
+	reflect.TypeFor[FileChange]():       enumValues(FileCreated, FileModified, FileDeleted, FileRenamed),
+	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
+	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
+	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),
+}
+
+func enumValues[T ~string](values ...T) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = string(v)
+	}
+	return list
 }

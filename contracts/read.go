@@ -4,233 +4,168 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/bits"
 	"reflect"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
 
-// A reader decodes one text in one pass, following a plan. Its methods return only
-// syntax errors, which end the reading. Anything else that is wrong is recorded as
-// a violation, so that one error can name several.
+// A reader decodes one text in one pass, following a type. A syntax error ends the
+// reading. Anything else that is wrong is recorded as a violation, so that one error
+// can name several.
 type reader struct {
 	scanner
 	location
 	strict  bool // unknown keys, and null in optional fields, are violations
 	lenient bool // fields tagged lenient may be absent
 	unknown func(pointer string)
+
+	// Set by header.
+	wire   []byte // the type of the message, nil if it has none; valid until the next string is read
+	inline bool   // the type is the first member and has been read
 }
 
-func newReader(d *Decoder, text []byte, fromServer bool) reader {
-	return reader{
-		scanner: scanner{text: text, limit: MaxDepth},
-		strict:  d.Strict,
-		lenient: fromServer && !d.Strict,
-		unknown: d.Unknown,
-	}
-}
-
-// begin checks the encoding and skips white space.
-func (r *reader) begin() error {
-	if !utf8.Valid(r.text) {
-		return &syntaxError{what: "invalid UTF-8", offset: invalidUTF8(r.text)}
-	}
+// begin starts to read a text, and checks its encoding.
+func (r *reader) begin(d *Decoder, text []byte, fromServer bool) {
+	r.text, r.limit = text, MaxDepth
+	r.strict, r.lenient, r.unknown = d.Strict, fromServer && !d.Strict, d.Unknown
 	r.space()
-	return nil
-}
-
-// invalidUTF8 returns the offset of the first byte that is not UTF-8.
-func invalidUTF8(text []byte) int {
-	for i := 0; i < len(text); {
-		c, size := utf8.DecodeRune(text[i:])
-		if c == utf8.RuneError && size == 1 {
-			return i
+	if !utf8.Valid(text) {
+		r.pos = 0
+		for c, size := utf8.DecodeRune(text); c != utf8.RuneError || size > 1; c, size = utf8.DecodeRune(text[r.pos:]) {
+			r.pos += size
 		}
-		i += size
+		r.fail("invalid UTF-8")
 	}
-	return len(text)
 }
 
-// header enters a message and returns its type, or nil if it has none. If type is
-// the first member, as usual, header has read it and inline is true. Otherwise the
-// next read is the first member. The type is valid until the next string is read.
-func (r *reader) header() (wire []byte, inline bool, err error) {
-	if err := r.begin(); err != nil {
-		return nil, false, err
-	}
+// header enters a message and finds its type. If type is the first member, as usual,
+// the next read is the second member, otherwise the first.
+func (r *reader) header() {
 	if r.peek() != '{' {
-		return nil, false, r.skipValue()
+		r.skip()
+		r.end()
+		return
 	}
+	r.open()
 	start := r.pos
-	if err := r.open(); err != nil {
-		return nil, false, err
+	if key, ok := r.key(); ok && string(key) == "type" && r.peek() == '"' {
+		r.wire, r.inline = r.str(), true
+		return
 	}
-	if more, err := r.more('}', true); err == nil && more {
-		if key, err := r.key(); err == nil && string(key) == "type" && r.peek() == '"' {
-			wire, err := r.str()
-			return wire, true, err
-		}
-	}
-	r.pos, r.depth = start, 0
-	wire, err = r.findType()
-	r.pos, r.depth = start+1, 1
-	return wire, false, err
-}
-
-// skipValue skips the whole value and checks that nothing follows.
-func (r *reader) skipValue() error {
-	if err := r.skip(); err != nil {
-		return err
-	}
-	return r.end()
-}
-
-// findType skips a whole message and returns its type.
-func (r *reader) findType() (wire []byte, err error) {
-	if err := r.open(); err != nil {
-		return nil, err
-	}
+	r.reenter(start)
 	found := false
-	for first := true; ; first = false {
-		more, err := r.more('}', first)
-		if err != nil {
-			return nil, err
-		}
-		if !more {
-			return wire, r.end()
-		}
-		key, err := r.key()
-		if err != nil {
-			return nil, err
-		}
-		if string(key) != "type" || found || r.peek() != '"' {
-			found = found || string(key) == "type"
-			err = r.skip()
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		first := string(key) == "type" && !found
+		found = found || first
+		if first && r.peek() == '"' {
+			r.wire = bytes.Clone(r.str())
 		} else {
-			found = true
-			wire, err = r.str()
-			wire = bytes.Clone(wire)
+			r.skip()
 		}
-		if err != nil {
-			return nil, err
-		}
+	}
+	r.end()
+	r.reenter(start)
+}
+
+// reenter moves back to the start of the message's members, unless the text is not
+// JSON.
+func (r *reader) reenter(start int) {
+	if r.err == nil {
+		r.pos, r.depth, r.first = start, 1, true
 	}
 }
 
-// skipMembers skips the remaining members of the message.
-func (r *reader) skipMembers(first bool) error {
-	for ; ; first = false {
-		more, err := r.more('}', first)
-		if err != nil {
-			return err
-		}
-		if !more {
-			return r.end()
-		}
-		if _, err := r.key(); err != nil {
-			return err
-		}
-		if err := r.skip(); err != nil {
-			return err
-		}
-	}
-}
-
-// members reads the members of an object into v, up to and including its end. Bit i
-// of seen means that p.fields[i] has been read.
-func (r *reader) members(p *plan, v reflect.Value, seen uint64) error {
+// members reads the members of an object into v, up to and including its end. typed
+// says that the type key of the object has been read.
+func (r *reader) members(t *Type, v reflect.Value, typed bool) {
 	var others map[string]bool // unknown keys so far
-	hint := bits.Len64(seen)
-	for first := seen == 0; ; first = false {
-		more, err := r.more('}', first)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		key, err := r.key()
-		if err != nil {
-			return err
-		}
-		i := p.find(key, hint)
+	var seen uint64            // bit i: t.Fields[i] has been read
+	hint := 0
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		i := t.find(key, hint)
 		switch {
+		case i < 0 && t.Wire != "" && string(key) == "type":
+			if typed {
+				r.violateAt("type", "Duplicate property")
+			}
+			typed = true
+			r.skip() // header has read it
 		case i < 0:
 			others = r.unknownKey(key, others)
-			err = r.skip()
+			r.skip()
 		case seen&(1<<i) != 0:
-			r.violateAt(p.fields[i].name, "Duplicate property")
-			err = r.skip()
+			r.violateAt(t.Fields[i].Name, "Duplicate property")
+			r.skip()
 		default:
 			seen |= 1 << i
 			hint = i + 1
-			r.pushName(p.fields[i].name)
-			err = r.member(&p.fields[i], v)
+			r.pushName(t.Fields[i].Name)
+			r.member(&t.Fields[i], v)
 			r.pop()
 		}
-		if err != nil {
-			return err
-		}
 	}
-	r.absent(p, v, p.required&^seen)
-	return nil
+	r.absent(t, v, t.required&^seen)
 }
 
-// unknownKey handles a key that is not in the plan. It does not check a server's
+// unknownKey handles a key that is not in the type. It does not check a server's
 // unknown keys for duplicates.
 func (r *reader) unknownKey(key []byte, others map[string]bool) map[string]bool {
-	if r.lenient {
-		r.ignore(string(key))
-		return nil
-	}
-	if others[string(key)] {
-		r.violateAt(string(key), "Duplicate property")
+	name := string(key)
+	if others[name] {
+		r.violateAt(name, "Duplicate property")
 		return others
+	}
+	r.unexpected(name)
+	if r.lenient {
+		return nil
 	}
 	if others == nil {
 		others = make(map[string]bool)
 	}
-	others[string(key)] = true
-	if r.strict {
-		r.violateAt(string(key), "Unexpected property")
-	} else {
-		r.ignore(string(key))
-	}
+	others[name] = true
 	return others
 }
 
-func (r *reader) ignore(key string) {
-	if r.unknown != nil {
-		r.unknown(r.pointerTo(key))
+// unexpected refuses an unknown key, or ignores it.
+func (r *reader) unexpected(key string) {
+	r.pushName(key)
+	if r.strict {
+		r.violate("Unexpected property")
+	} else if r.unknown != nil {
+		r.unknown(r.pointer())
 	}
+	r.pop()
 }
 
 // absent records a violation for each missing required field, and gives missing
 // lenient fields of a server their empty value.
-func (r *reader) absent(p *plan, v reflect.Value, missing uint64) {
+func (r *reader) absent(t *Type, v reflect.Value, missing uint64) {
 	for ; missing != 0; missing &= missing - 1 {
 		i := bits.TrailingZeros64(missing)
-		f := &p.fields[i]
-		if r.lenient && f.lenient {
+		f := &t.Fields[i]
+		if r.lenient && f.Lenient {
 			f.clear(v.Field(f.index))
 		} else {
-			r.violateAt(f.name, "Required property")
+			r.violateAt(f.Name, "Required property")
 		}
 	}
 }
 
 // clear sets v to the value of a missing lenient field. Lists become empty, not
 // nil, so that encoding v gives the same JSON.
-func (s *shape) clear(v reflect.Value) {
+func (s *Value) clear(v reflect.Value) {
 	v.SetZero()
 	switch {
 	case s.pointer:
-	case s.kind == kindList:
+	case s.Kind == KindList:
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	case s.kind == kindObject:
-		for i := range s.object.fields {
-			f := &s.object.fields[i]
-			if !f.optional {
+	case s.Kind == KindObject:
+		for i := range s.Object.Fields {
+			f := &s.Object.Fields[i]
+			if f.Required {
 				f.clear(v.Field(f.index))
 			}
 		}
@@ -238,182 +173,142 @@ func (s *shape) clear(v reflect.Value) {
 }
 
 // member reads one field of the object v.
-func (r *reader) member(f *field, v reflect.Value) error {
-	if f.kind == kindType {
-		return r.skip() // read by header
-	}
+func (r *reader) member(f *Field, v reflect.Value) {
 	v = v.Field(f.index)
-	if r.peek() == 'n' && (f.kind != kindRaw || f.nullable) {
-		return r.null(f, v)
+	if r.peek() == 'n' && (f.Kind != KindRaw || f.Nullable) {
+		r.null(f, v)
+		return
 	}
-	if err := r.value(&f.shape, v); err != nil {
-		return err
-	}
+	r.value(&f.Value, v)
 	if f.keepsEmpty && v.IsNil() {
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	}
-	return nil
 }
 
-// null reads a null. Where the plan does not allow null, it counts as absent unless
+// null reads a null. Where the type does not allow null, it counts as absent unless
 // the reader is strict (D13).
-func (r *reader) null(f *field, v reflect.Value) error {
-	if err := r.word("null"); err != nil {
-		return err
-	}
+func (r *reader) null(f *Field, v reflect.Value) {
+	r.word("null")
 	switch {
-	case f.kind == kindNullString:
-		setNullString(v, Null())
-	case f.nullable, f.optional && !r.strict:
-	case f.lenient && r.lenient:
+	case f.Kind == KindNullString:
+		*nullString(v) = Null()
+	case f.Nullable, !f.Required && !r.strict:
+	case f.Lenient && r.lenient:
 		f.clear(v)
 	default:
 		r.violate(f.expectation())
 	}
-	return nil
 }
 
-func setNullString(v reflect.Value, n NullString) {
-	*v.Addr().Interface().(*NullString) = n
-}
+func nullString(v reflect.Value) *NullString { return v.Addr().Interface().(*NullString) }
 
 // value reads one value into v.
-func (r *reader) value(s *shape, v reflect.Value) error {
+func (r *reader) value(s *Value, v reflect.Value) {
 	if s.pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
 	switch c := r.peek(); {
-	case s.kind == kindRaw:
-		return r.raw(v)
-	case s.kind == kindBool && (c == 't' || c == 'f'):
+	case s.Kind == KindRaw:
+		r.raw(v)
+	case s.Kind == KindBool && (c == 't' || c == 'f'):
 		v.SetBool(c == 't')
-		return r.skip()
-	case (s.kind == kindString || s.kind == kindNullString) && c == '"':
-		return r.string(s, v)
-	case (s.kind == kindInt || s.kind == kindUint || s.kind == kindFloat) && (c == '-' || isDigit(c)):
-		return r.numeric(s, v)
-	case s.kind == kindList && c == '[':
-		return r.list(s, v)
-	case s.kind == kindMap && c == '{':
-		return r.stringMap(v)
-	case s.kind == kindBlock && c == '{':
-		return r.block(v)
-	case s.kind == kindObject && c == '{':
-		if err := r.open(); err != nil {
-			return err
-		}
-		return r.members(s.object, v, 0)
+		r.skip()
+	case (s.Kind == KindString || s.Kind == KindNullString) && c == '"':
+		r.string(s, v)
+	case (s.Kind == KindInt || s.Kind == KindUint || s.Kind == KindFloat) && (c == '-' || isDigit(c)):
+		r.numeric(s, v)
+	case s.Kind == KindList && c == '[':
+		r.list(s, v)
+	case s.Kind == KindMap && c == '{':
+		r.stringMap(v)
+	case s.Kind == KindBlock && c == '{':
+		r.block(v)
+	case s.Kind == KindObject && c == '{':
+		r.open()
+		r.members(s.Object, v, false)
+	default:
+		r.violate(s.expectation())
+		r.skip()
 	}
-	r.violate(s.expectation())
-	return r.skip()
 }
 
 // raw stores a value as compact JSON.
-func (r *reader) raw(v reflect.Value) error {
+func (r *reader) raw(v reflect.Value) {
 	start := r.pos
-	if err := r.skip(); err != nil {
-		return err
+	if r.skip(); r.err == nil {
+		value := r.text[start:r.pos]
+		v.SetBytes(appendCompact(make(json.RawMessage, 0, len(value)), value))
 	}
-	value := r.text[start:r.pos]
-	v.SetBytes(appendCompact(make(json.RawMessage, 0, len(value)), value))
-	return nil
 }
 
-func (r *reader) string(s *shape, v reflect.Value) error {
-	content, err := r.str()
-	if err != nil {
-		return err
-	}
-	if s.enum != nil {
-		r.enumerated(s, content, v)
-		return nil
-	}
+func (r *reader) string(s *Value, v reflect.Value) {
+	content := r.str()
 	switch {
-	case s.maxBytes == 0:
+	case s.Enum != nil:
+		if i := slices.Index(s.Enum, string(content)); i >= 0 {
+			v.SetString(s.Enum[i]) // does not allocate
+		} else {
+			r.violate(s.expectation())
+		}
+		return
+	case s.MaxBytes == 0:
 	case len(content) == 0:
 		r.violate("Expected non-empty string")
-	case len(content) > s.maxBytes:
-		r.violate(fmt.Sprintf("Expected at most %d bytes", s.maxBytes))
+	case len(content) > s.MaxBytes:
+		r.violate(fmt.Sprintf("Expected at most %d bytes", s.MaxBytes))
 	}
-	if s.kind == kindNullString {
-		setNullString(v, String(string(content)))
+	if s.Kind == KindNullString {
+		*nullString(v) = String(string(content))
 	} else {
 		v.SetString(string(content))
 	}
-	return nil
 }
 
-// enumerated sets v to a member of an enum without allocating.
-func (r *reader) enumerated(s *shape, content []byte, v reflect.Value) {
-	for _, allowed := range s.enum {
-		if allowed == string(content) {
-			v.SetString(allowed)
-			return
-		}
+func (r *reader) numeric(s *Value, v reflect.Value) {
+	text := r.number()
+	if text == nil {
+		return
 	}
-	r.violate(s.expectation())
-}
-
-func (r *reader) numeric(s *shape, v reflect.Value) error {
-	text, err := r.number()
-	if err != nil {
-		return err
-	}
-	if s.kind == kindFloat {
+	if s.Kind == KindFloat {
 		f, err := strconv.ParseFloat(string(text), 64)
 		if err != nil {
 			r.violate("Expected number in range")
 		}
 		v.SetFloat(f)
-		return nil
+		return
 	}
 	negative, magnitude, ok := parseInteger(text)
-	if s.kind == kindUint {
-		if !ok || negative {
-			r.violate("Expected non-negative integer")
-			return nil
-		}
+	switch {
+	case s.Kind == KindUint && (!ok || negative):
+		r.violate("Expected non-negative integer")
+	case s.Kind == KindUint:
 		v.SetUint(magnitude)
-		return nil
-	}
-	n, fits := toInt64(negative, magnitude)
-	if !ok || !fits {
+	case !ok || magnitude > math.MaxInt64 && (!negative || magnitude > 1<<63):
 		r.violate("Expected integer")
-		return nil
+	case negative:
+		v.SetInt(-int64(magnitude))
+	default:
+		v.SetInt(int64(magnitude))
 	}
-	v.SetInt(n)
-	return nil
 }
 
 // list reads an array. After a violation it no longer stores items: a short text of
 // many items could otherwise use much memory.
-func (r *reader) list(s *shape, v reflect.Value) error {
-	if err := r.open(); err != nil {
-		return err
-	}
-	repeated := false
-	for n := 0; ; n++ {
-		more, err := r.more(']', n == 0)
-		if err != nil || !more {
-			return err
-		}
+func (r *reader) list(s *Value, v reflect.Value) {
+	r.open()
+	for n := 0; r.more(']'); n++ {
 		if len(r.violations) > 0 {
-			err = r.skip()
-		} else {
-			v.Grow(1)
-			v.SetLen(n + 1)
-			r.pushIndex(n)
-			err = r.value(s.elem, v.Index(n))
-			r.pop()
-			repeated = s.unique && repeats(v, n)
+			r.skip()
+			continue
 		}
-		if err != nil {
-			return err
-		}
-		if repeated {
+		v.Grow(1)
+		v.SetLen(n + 1)
+		r.pushIndex(n)
+		r.value(s.Item, v.Index(n))
+		r.pop()
+		if s.Unique && repeats(v, n) {
 			r.violate("Expected unique items")
-			repeated = false
 		}
 	}
 }
@@ -429,45 +324,62 @@ func repeats(list reflect.Value, n int) bool {
 	return false
 }
 
-func (r *reader) stringMap(v reflect.Value) error {
-	if err := r.open(); err != nil {
-		return err
-	}
+func (r *reader) stringMap(v reflect.Value) {
 	entries := make(map[string]string)
-	for first := true; ; first = false {
-		more, err := r.more('}', first)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		key, err := r.key()
-		if err != nil {
-			return err
-		}
-		if err := r.entry(entries, string(key)); err != nil {
-			return err
+	r.open()
+	for key, ok := r.key(); ok; key, ok = r.key() {
+		name := string(key)
+		_, repeated := entries[name]
+		switch {
+		case repeated:
+			r.violateAt(name, "Duplicate property")
+			r.skip()
+		case r.peek() != '"':
+			r.violateAt(name, "Expected string")
+			r.skip()
+		default:
+			entries[name] = string(r.str())
 		}
 	}
 	if len(entries) > 0 {
 		v.Set(reflect.ValueOf(entries))
 	}
-	return nil
 }
 
-func (r *reader) entry(entries map[string]string, key string) error {
-	if _, ok := entries[key]; ok {
-		r.violateAt(key, "Duplicate property")
-		return r.skip()
+// A blockForm is a content block before its keys are checked against its type.
+type blockForm struct {
+	Type     string  `json:"type" wire:"oneof=text|image"`
+	Text     *string `json:"text,omitempty"`
+	Data     *string `json:"data,omitempty"`
+	MimeType *string `json:"mimeType,omitempty"`
+}
+
+var blockFormType = nestedTypes{}.object(reflect.TypeFor[blockForm]())
+
+// block reads a content block and checks that it has the keys of its type.
+func (r *reader) block(v reflect.Value) {
+	var form blockForm
+	r.open()
+	r.members(blockFormType, reflect.ValueOf(&form).Elem(), false)
+	if form.Type == "" {
+		return // a violation
 	}
-	if r.peek() != '"' {
-		r.violateAt(key, "Expected string")
-		return r.skip()
+	block := v.Addr().Interface().(*ContentBlock)
+	block.Type = form.Type
+	r.blockText(&block.Text, "text", form.Text, form.Type == "text")
+	r.blockText(&block.Data, "data", form.Data, form.Type == "image")
+	r.blockText(&block.MimeType, "mimeType", form.MimeType, form.Type == "image")
+}
+
+// blockText sets a string of a block. It is required in blocks of its own type, and
+// an unknown key in others.
+func (r *reader) blockText(into *string, key string, s *string, own bool) {
+	switch {
+	case own && s == nil:
+		r.violateAt(key, "Required property")
+	case own:
+		*into = *s
+	case s != nil:
+		r.unexpected(key)
 	}
-	content, err := r.str()
-	if err == nil {
-		entries[key] = string(content)
-	}
-	return err
 }

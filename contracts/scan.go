@@ -1,7 +1,10 @@
 package contracts
 
 import (
+	"bytes"
 	"fmt"
+	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -10,14 +13,19 @@ import (
 // encoding/json it bounds nesting, refuses anything but white space after the
 // value, and reports errors with their offset.
 //
+// The first error ends the reading: it is kept in err, and every later call finds
+// the end of the text and of all objects and arrays.
+//
 // It does not check UTF-8: the caller checks the text before, or repairs the
 // strings afterwards.
 type scanner struct {
 	text    []byte
 	pos     int
-	depth   int    // open objects and arrays
-	limit   int    // greatest depth
-	scratch []byte // the last string with escapes, decoded
+	depth   int          // open objects and arrays
+	limit   int          // greatest depth
+	first   bool         // nothing of the innermost object or array has been read yet
+	scratch []byte       // the last string with escapes, decoded
+	err     *syntaxError // the first error
 }
 
 // A syntaxError says why a text is not JSON.
@@ -31,11 +39,15 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("%s at byte %d", e.what, e.offset)
 }
 
-func (s *scanner) fail(what string) error {
+// fail ends the reading with an error at the current position, unless it has ended.
+func (s *scanner) fail(what string) {
 	if s.pos >= len(s.text) {
 		what = "unexpected end of text"
 	}
-	return &syntaxError{what: what, offset: s.pos}
+	if s.err == nil {
+		s.err = &syntaxError{what: what, offset: s.pos}
+	}
+	s.pos = len(s.text)
 }
 
 // peek returns the next byte, or 0 at the end. No JSON token begins with 0.
@@ -58,146 +70,135 @@ func (s *scanner) space() {
 }
 
 // end refuses anything but white space after the value.
-func (s *scanner) end() error {
-	s.space()
-	if s.pos < len(s.text) {
-		return s.fail("unexpected text after the value")
+func (s *scanner) end() {
+	if s.space(); s.pos < len(s.text) {
+		s.fail("unexpected text after the value")
 	}
-	return nil
 }
 
 // open enters the object or array at the current position.
-func (s *scanner) open() error {
+func (s *scanner) open() {
 	if s.depth == s.limit {
-		return &syntaxError{what: fmt.Sprintf("nesting deeper than %d levels", s.limit), offset: s.pos, deep: true}
+		s.fail(fmt.Sprintf("nesting deeper than %d levels", s.limit))
+		s.err.deep = true
+		return
 	}
 	s.depth++
 	s.pos++
-	return nil
+	s.first = true
 }
 
 // more reports whether another element follows, and moves to it. Otherwise it has
 // left the object or array, which ends with closing.
-func (s *scanner) more(closing byte, first bool) (bool, error) {
+func (s *scanner) more(closing byte) bool {
+	first := s.first
+	s.first = false
 	s.space()
-	if s.peek() == closing {
+	switch c := s.peek(); {
+	case c == closing:
 		s.pos++
 		s.depth--
-		return false, nil
-	}
-	if !first {
-		if s.peek() != ',' {
-			return false, s.fail("expected a comma or the end of the " + container(closing))
-		}
+		return false
+	case first:
+	case c == ',':
 		s.pos++
 		s.space()
+	case closing == '}':
+		s.fail("expected a comma or the end of the object")
+	default:
+		s.fail("expected a comma or the end of the array")
 	}
-	return true, nil
+	return s.err == nil
 }
 
-func container(closing byte) string {
-	if closing == '}' {
-		return "object"
+// key reads the name of the next member and moves to its value. It returns false
+// at the end of the object. The name is valid until the next string is read.
+func (s *scanner) key() (name []byte, ok bool) {
+	if !s.more('}') {
+		return nil, false
 	}
-	return "array"
-}
-
-// key reads a member's name and moves to its value. The name is valid until the
-// next string is read.
-func (s *scanner) key() ([]byte, error) {
 	if s.peek() != '"' {
-		return nil, s.fail("expected a property name")
+		s.fail("expected a property name")
+		return nil, false
 	}
-	name, err := s.str()
-	if err != nil {
-		return nil, err
-	}
-	s.space()
-	if s.peek() != ':' {
-		return nil, s.fail("expected a colon")
+	name = s.str()
+	if s.space(); s.peek() != ':' {
+		s.fail("expected a colon")
+		return nil, false
 	}
 	s.pos++
 	s.space()
-	return name, nil
+	return name, true
 }
 
 // str reads a string and returns its content, valid until the next call.
-func (s *scanner) str() ([]byte, error) {
-	start := s.pos + 1
-	for i := start; i < len(s.text); i++ {
-		switch c := s.text[i]; {
+func (s *scanner) str() []byte {
+	text, start := s.text, s.pos+1
+	for i := start; i < len(text); i++ {
+		switch c := text[i]; {
 		case c == '"':
 			s.pos = i + 1
-			return s.text[start:i], nil
+			return text[start:i]
 		case c == '\\':
-			s.scratch = append(s.scratch[:0], s.text[start:i]...)
+			s.scratch = append(s.scratch[:0], text[start:i]...)
 			s.pos = i
 			return s.escapedStr()
 		case c < ' ':
 			s.pos = i
-			return nil, s.fail("control character in a string")
+			s.fail("control character in a string")
+			return nil
 		}
 	}
 	s.pos = len(s.text)
-	return nil, s.fail("")
+	s.fail("")
+	return nil
 }
 
 // escapedStr reads the rest of a string from its first escape.
-func (s *scanner) escapedStr() ([]byte, error) {
+func (s *scanner) escapedStr() []byte {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
 		case c == '"':
 			s.pos++
-			return s.scratch, nil
+			return s.scratch
 		case c == '\\':
-			if err := s.escape(); err != nil {
-				return nil, err
-			}
+			s.escape()
 		case c < ' ':
-			return nil, s.fail("control character in a string")
+			s.fail("control character in a string")
 		default:
 			s.scratch = append(s.scratch, c)
 			s.pos++
 		}
 	}
-	return nil, s.fail("")
+	s.fail("")
+	return nil
 }
 
 // escape decodes one escape. A lone surrogate becomes U+FFFD.
-func (s *scanner) escape() error {
+func (s *scanner) escape() {
 	rest := s.text[s.pos:]
 	if len(rest) < 2 {
 		s.pos = len(s.text)
-		return s.fail("")
+		s.fail("")
+		return
 	}
 	if rest[1] == 'u' {
 		r, size := unescapeRune(rest)
 		if size == 0 {
-			return s.fail("invalid \\u escape in a string")
+			s.fail("invalid \\u escape in a string")
+			return
 		}
 		s.scratch = utf8.AppendRune(s.scratch, r)
 		s.pos += size
-		return nil
+		return
 	}
-	c := rest[1]
-	switch c {
-	case '"', '\\', '/':
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	default:
-		return s.fail("invalid escape in a string")
+	i := strings.IndexByte(`"\/bfnrt`, rest[1])
+	if i < 0 {
+		s.fail("invalid escape in a string")
+		return
 	}
-	s.scratch = append(s.scratch, c)
+	s.scratch = append(s.scratch, "\"\\/\b\f\n\r\t"[i])
 	s.pos += 2
-	return nil
 }
 
 // unescapeRune decodes the \u escape, or surrogate pair, at the start of text. It
@@ -221,124 +222,130 @@ func hex4(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
-	var r rune
-	for _, c := range text[2:6] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		case 'A' <= c && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return -1
-		}
-		r = r<<4 | rune(c)
+	r, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return -1
 	}
-	return r
+	return rune(r)
 }
 
-// number reads a number and returns its text.
-func (s *scanner) number() ([]byte, error) {
+// number reads a number and returns its text, or nil after an error.
+func (s *scanner) number() []byte {
 	start := s.pos
 	if s.peek() == '-' {
 		s.pos++
 	}
 	if s.peek() == '0' {
 		s.pos++
-	} else if !s.digits() {
-		return nil, s.fail("expected a digit")
+	} else {
+		s.digits()
 	}
 	if s.peek() == '.' {
 		s.pos++
-		if !s.digits() {
-			return nil, s.fail("expected a digit")
-		}
+		s.digits()
 	}
 	if c := s.peek(); c == 'e' || c == 'E' {
 		s.pos++
 		if c := s.peek(); c == '+' || c == '-' {
 			s.pos++
 		}
-		if !s.digits() {
-			return nil, s.fail("expected a digit")
-		}
+		s.digits()
 	}
-	return s.text[start:s.pos], nil
+	if s.err != nil {
+		return nil
+	}
+	return s.text[start:s.pos]
 }
 
-// digits skips digits and reports whether there was one.
-func (s *scanner) digits() bool {
+// digits skips digits, of which there must be one.
+func (s *scanner) digits() {
 	start := s.pos
-	for s.pos < len(s.text) && isDigit(s.text[s.pos]) {
+	for isDigit(s.peek()) {
 		s.pos++
 	}
-	return s.pos > start
+	if s.pos == start {
+		s.fail("expected a digit")
+	}
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // word reads true, false or null.
-func (s *scanner) word(w string) error {
-	if len(s.text)-s.pos < len(w) || string(s.text[s.pos:s.pos+len(w)]) != w {
-		return s.fail("expected a value")
+func (s *scanner) word(w string) {
+	if !bytes.HasPrefix(s.text[s.pos:], []byte(w)) {
+		s.fail("expected a value")
+		return
 	}
 	s.pos += len(w)
-	return nil
 }
 
 // skip skips one value of any kind. The limit bounds the recursion.
-func (s *scanner) skip() error {
+func (s *scanner) skip() {
 	switch c := s.peek(); {
 	case c == '{':
-		return s.skipObject()
+		s.open()
+		s.skipMembers()
 	case c == '[':
-		return s.skipArray()
+		for s.open(); s.more(']'); {
+			s.skip()
+		}
 	case c == '"':
-		_, err := s.str()
-		return err
+		s.str()
 	case c == '-' || isDigit(c):
-		_, err := s.number()
-		return err
+		s.number()
 	case c == 't':
-		return s.word("true")
+		s.word("true")
 	case c == 'f':
-		return s.word("false")
+		s.word("false")
 	case c == 'n':
-		return s.word("null")
-	}
-	return s.fail("expected a value")
-}
-
-func (s *scanner) skipObject() error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		more, err := s.more('}', first)
-		if err != nil || !more {
-			return err
-		}
-		if _, err := s.key(); err != nil {
-			return err
-		}
-		if err := s.skip(); err != nil {
-			return err
-		}
+		s.word("null")
+	default:
+		s.fail("expected a value")
 	}
 }
 
-func (s *scanner) skipArray() error {
-	if err := s.open(); err != nil {
-		return err
+// skipMembers skips the remaining members of the object, and leaves it.
+func (s *scanner) skipMembers() {
+	for _, ok := s.key(); ok; _, ok = s.key() {
+		s.skip()
 	}
-	for first := true; ; first = false {
-		more, err := s.more(']', first)
-		if err != nil || !more {
-			return err
-		}
-		if err := s.skip(); err != nil {
-			return err
-		}
+}
+
+// parseInteger returns the value of a JSON number as sign and magnitude. It accepts
+// every spelling of an integer, such as 1.0 and 1e3. ok is false for fractions and
+// for magnitudes above 64 bits.
+func parseInteger(text []byte) (negative bool, magnitude uint64, ok bool) {
+	// No text has more digits than that, so a greater exponent always means too large,
+	// and a smaller one a fraction.
+	const maxExponent = 1e9
+	if text[0] == '-' {
+		negative, text = true, text[1:]
 	}
+	digits, exponent := text, 0
+	if e := bytes.IndexAny(text, "eE"); e >= 0 {
+		digits = text[:e]
+		exponent, _ = strconv.Atoi(string(text[e+1:])) // the nearest int, if it is out of range
+		exponent = min(max(exponent, -maxExponent), maxExponent)
+	}
+	if whole, fraction, found := bytes.Cut(digits, []byte(".")); found {
+		digits = append(bytes.Clone(whole), fraction...)
+		exponent -= len(fraction)
+	}
+	if exponent != 0 {
+		trimmed := bytes.TrimRight(digits, "0")
+		exponent += len(digits) - len(trimmed)
+		digits = trimmed
+	}
+	digits = bytes.TrimLeft(digits, "0")
+	if len(digits) == 0 {
+		return false, 0, true
+	}
+	if exponent < 0 || len(digits)+exponent > len("18446744073709551615") {
+		return false, 0, false
+	}
+	if exponent > 0 {
+		digits = append(bytes.Clone(digits), bytes.Repeat([]byte("0"), exponent)...)
+	}
+	magnitude, err := strconv.ParseUint(string(digits), 10, 64)
+	return negative, magnitude, err == nil
 }

@@ -1,7 +1,7 @@
 package contracts
 
 import (
-	"errors"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -21,7 +21,7 @@ const (
 	maxValueHead = 4 << 10
 )
 
-// A writer encodes one object following its plan and records violations.
+// A writer encodes one object following its type and records violations.
 type writer struct {
 	location
 	buf        []byte
@@ -29,37 +29,33 @@ type writer struct {
 }
 
 // object writes the struct v.
-func (w *writer) object(p *plan, v reflect.Value) {
-	opening := byte('{')
-	for i := range p.fields {
-		f := &p.fields[i]
-		if f.kind != kindType && f.absent(v.Field(f.index)) {
+func (w *writer) object(t *Type, v reflect.Value) {
+	start := len(w.buf)
+	w.buf = append(w.buf, t.opening...)
+	for i := range t.Fields {
+		f := &t.Fields[i]
+		if f.absent(v.Field(f.index)) {
 			continue
 		}
-		w.buf = append(w.buf, opening)
-		opening = ','
 		w.buf = append(w.buf, f.prefix...)
-		if f.kind == kindType {
-			w.buf = appendString(w.buf, p.wire)
-			continue
-		}
-		w.pushName(f.name)
+		w.pushName(f.Name)
 		w.member(f, v.Field(f.index))
 		w.pop()
 	}
-	if opening == '{' {
+	if len(w.buf) == start {
 		w.buf = append(w.buf, '{')
 	}
+	w.buf[start] = '{' // in place of the first comma
 	w.buf = append(w.buf, '}')
 }
 
 // absent reports whether an optional field is omitted.
-func (f *field) absent(v reflect.Value) bool {
+func (f *Field) absent(v reflect.Value) bool {
 	switch {
-	case !f.optional:
+	case f.Required:
 		return false
-	case f.kind == kindNullString:
-		return !nullStringOf(v).Present
+	case f.Kind == KindNullString:
+		return !nullString(v).Present
 	case f.keepsEmpty:
 		return v.IsNil()
 	case v.Kind() == reflect.Slice, v.Kind() == reflect.Map:
@@ -68,85 +64,87 @@ func (f *field) absent(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-func nullStringOf(v reflect.Value) NullString { return v.Interface().(NullString) }
-
-func (w *writer) member(f *field, v reflect.Value) {
+func (w *writer) member(f *Field, v reflect.Value) {
 	switch {
-	case f.pointer && v.IsNil(), f.kind == kindRaw && f.nullable && v.Len() == 0:
+	case f.pointer && v.IsNil(), f.Kind == KindRaw && f.Nullable && v.Len() == 0:
 		w.buf = append(w.buf, "null"...)
 	case f.text:
 		w.start = len(w.buf) + 1
-		w.value(&f.shape, v)
+		w.value(&f.Value, v)
 		w.end = len(w.buf) - 1
 	default:
-		w.value(&f.shape, v)
+		w.value(&f.Value, v)
 	}
 }
 
-func (w *writer) value(s *shape, v reflect.Value) {
+func (w *writer) value(s *Value, v reflect.Value) {
 	if s.pointer {
 		v = v.Elem()
 	}
-	switch s.kind {
-	case kindString:
+	switch s.Kind {
+	case KindString:
 		w.string(s, v.String())
-	case kindNullString:
-		if p := nullStringOf(v).Value; p != nil {
+	case KindNullString:
+		if p := nullString(v).Value; p != nil {
 			w.buf = appendString(w.buf, *p)
 		} else {
 			w.buf = append(w.buf, "null"...)
 		}
-	case kindBool:
+	case KindBool:
 		w.buf = strconv.AppendBool(w.buf, v.Bool())
-	case kindInt:
+	case KindInt:
 		w.buf = strconv.AppendInt(w.buf, v.Int(), 10)
-	case kindUint:
+	case KindUint:
 		w.buf = strconv.AppendUint(w.buf, v.Uint(), 10)
-	case kindFloat:
+	case KindFloat:
 		w.float(v.Float())
-	case kindRaw:
+	case KindRaw:
 		w.raw(s, v.Bytes())
-	case kindList:
+	case KindList:
 		w.list(s, v)
-	case kindMap:
+	case KindMap:
 		w.stringMap(v.Interface().(map[string]string))
-	case kindBlock:
-		w.block(v.Interface().(ContentBlock))
-	case kindObject:
-		w.object(s.object, v)
+	case KindBlock:
+		w.block(v.Addr().Interface().(*ContentBlock))
+	case KindObject:
+		w.object(s.Object, v)
 	}
 }
 
-func (w *writer) string(s *shape, text string) {
+func (w *writer) string(s *Value, text string) {
 	switch {
-	case s.enum != nil && !slices.Contains(s.enum, text):
+	case s.Enum != nil && !slices.Contains(s.Enum, text):
 		w.violate("Expected union value")
-	case s.maxBytes > 0 && text == "":
+	case s.MaxBytes > 0 && text == "":
 		w.violate("Expected non-empty string")
-	case s.maxBytes > 0 && len(text) > s.maxBytes:
-		w.violate("Expected at most " + strconv.Itoa(s.maxBytes) + " bytes")
+	case s.MaxBytes > 0 && len(text) > s.MaxBytes:
+		w.violate("Expected at most " + strconv.Itoa(s.MaxBytes) + " bytes")
 	}
 	w.buf = appendString(w.buf, text)
 }
 
+// float writes a number in the shortest form that parses to the same value, with an
+// exponent where ECMAScript uses one.
 func (w *writer) float(f float64) {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
+	format := byte('f')
+	if abs := math.Abs(f); math.IsNaN(f) || math.IsInf(f, 0) {
 		w.violate("Expected number")
-		return
+	} else if abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
 	}
-	w.buf = appendFloat(w.buf, f)
+	w.buf = strconv.AppendFloat(w.buf, f, format, -1, 64)
 }
 
-func (w *writer) list(s *shape, v reflect.Value) {
+func (w *writer) list(s *Value, v reflect.Value) {
 	w.buf = append(w.buf, '[')
 	for i := range v.Len() {
 		if i > 0 {
 			w.buf = append(w.buf, ',')
 		}
 		w.pushIndex(i)
-		w.value(s.elem, v.Index(i))
+		w.value(s.Item, v.Index(i))
 		w.pop()
-		if s.unique && repeats(v, i) {
+		if s.Unique && repeats(v, i) {
 			w.violate("Expected unique items")
 			break
 		}
@@ -156,13 +154,8 @@ func (w *writer) list(s *shape, v reflect.Value) {
 
 // stringMap writes entries sorted by key, so that equal maps have equal bytes.
 func (w *writer) stringMap(m map[string]string) {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
 	w.buf = append(w.buf, '{')
-	for i, key := range keys {
+	for i, key := range slices.Sorted(maps.Keys(m)) {
 		if i > 0 {
 			w.buf = append(w.buf, ',')
 		}
@@ -172,7 +165,7 @@ func (w *writer) stringMap(m map[string]string) {
 	w.buf = append(w.buf, '}')
 }
 
-func (w *writer) block(b ContentBlock) {
+func (w *writer) block(b *ContentBlock) {
 	switch b.Type {
 	case "text":
 		w.buf = append(w.buf, `{"type":"text","text":`...)
@@ -191,7 +184,7 @@ func (w *writer) block(b ContentBlock) {
 
 // raw writes encoded JSON. Bodies are written whole. Values that are too long or
 // too deep are replaced by a marker.
-func (w *writer) raw(s *shape, value []byte) {
+func (w *writer) raw(s *Value, value []byte) {
 	if len(value) == 0 {
 		w.violate("Required property")
 		return
@@ -201,19 +194,18 @@ func (w *writer) raw(s *shape, value []byte) {
 		return
 	}
 	limit := maxValueDepth
-	if s.body != "" {
+	if s.Body != "" {
 		limit = maxBodyDepth
 	}
-	err := checkRaw(value, limit)
-	syntax, _ := errors.AsType[*syntaxError](err)
-	if syntax != nil && (!syntax.deep || s.body != "") {
+	syntax := checkRaw(value, limit)
+	if syntax != nil && (!syntax.deep || s.Body != "") {
 		w.violate("Expected JSON: " + syntax.Error())
 		return
 	}
 	start := len(w.buf)
 	if syntax == nil {
 		w.buf = appendCompact(w.buf, value)
-		if s.body != "" || len(w.buf)-start <= MaxValueBytes {
+		if s.Body != "" || len(w.buf)-start <= MaxValueBytes {
 			return
 		}
 	}

@@ -79,7 +79,7 @@ func literal(value string) *jsonschema.Schema {
 	return &jsonschema.Schema{Const: jsonschema.Ptr[any](value)}
 }
 
-func objectSchema(src *source, t contracts.Type, defs map[string]*jsonschema.Schema) *jsonschema.Schema {
+func objectSchema(src *source, t *contracts.Type, defs map[string]*jsonschema.Schema) *jsonschema.Schema {
 	s := closedObject(src.types[t.Name])
 	if t.Wire != "" {
 		addProperty(s, "type", literal(t.Wire), true)
@@ -89,7 +89,7 @@ func objectSchema(src *source, t contracts.Type, defs map[string]*jsonschema.Sch
 		if f.Nullable {
 			value = nullable(value)
 		}
-		value.Description = src.fields[t.Name][f.GoName]
+		value.Description = src.fields[t.Name+"."+f.GoName]
 		addProperty(s, f.Name, value, f.Required)
 	}
 	return s
@@ -105,33 +105,30 @@ func nullable(s *jsonschema.Schema) *jsonschema.Schema {
 
 func valueSchema(src *source, v contracts.Value, defs map[string]*jsonschema.Schema) *jsonschema.Schema {
 	switch v.Kind {
-	case contracts.ValueString:
+	case contracts.KindString, contracts.KindNullString:
 		return stringSchema(src, v, defs)
-	case contracts.ValueBoolean:
-		return &jsonschema.Schema{Type: "boolean"}
-	case contracts.ValueInteger:
-		return &jsonschema.Schema{Type: "integer"}
-	case contracts.ValueNatural:
+	case contracts.KindUint:
 		return &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(0.0)}
-	case contracts.ValueNumber:
-		return &jsonschema.Schema{Type: "number"}
-	case contracts.ValueArray:
+	case contracts.KindList:
 		return &jsonschema.Schema{Type: "array", Items: valueSchema(src, *v.Item, defs), UniqueItems: v.Unique}
-	case contracts.ValueStrings:
+	case contracts.KindMap:
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"}}
-	case contracts.ValueBlock:
+	case contracts.KindBlock:
 		return ref("ContentBlock")
-	case contracts.ValueObject:
-		return ref(v.Name)
-	case contracts.ValueBody:
-		return ref(bodies[v.Name])
+	case contracts.KindObject:
+		return ref(v.Object.Name)
+	case contracts.KindRaw:
+		if v.Body == "" {
+			return &jsonschema.Schema{} // any JSON
+		}
+		return ref(bodies[v.Body])
 	}
-	return &jsonschema.Schema{} // any JSON
+	return &jsonschema.Schema{Type: v.Kind.String()}
 }
 
-// stringSchema describes a string. Closed sets that have a name become
-// definitions, and so do codes, which are an open set. A length in bytes is never less than one in characters, so the
-// bound is right if not exact.
+// stringSchema describes a string. Closed sets that have a name become definitions,
+// and so do codes, which are an open set. A length in bytes is never less than one in
+// characters, so the bound is right if not exact.
 func stringSchema(src *source, v contracts.Value, defs map[string]*jsonschema.Schema) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "string"}
 	if v.MaxBytes > 0 {
@@ -140,17 +137,17 @@ func stringSchema(src *source, v contracts.Value, defs map[string]*jsonschema.Sc
 	for _, allowed := range v.Enum {
 		s.Enum = append(s.Enum, allowed)
 	}
-	if v.Name == "" {
+	if v.EnumName == "" {
 		return s
 	}
-	if v.Name == openSet {
+	if v.EnumName == openSet {
 		for _, code := range contracts.Codes() {
 			s.Examples = append(s.Examples, code)
 		}
 	}
-	s.Description = src.types[v.Name]
-	defs[v.Name] = s
-	return ref(v.Name)
+	s.Description = src.types[v.EnumName]
+	defs[v.EnumName] = s
+	return ref(v.EnumName)
 }
 
 // openSet is the named string type whose values a newer server may add to.

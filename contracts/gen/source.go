@@ -14,9 +14,9 @@ import (
 // A source is what the Go files of package contracts say that reflection
 // cannot see: comments and constants.
 type source struct {
-	types     map[string]string            // doc comment of each type
-	fields    map[string]map[string]string // end-of-line comment of each field, by type
-	constants []constantDoc                // of limits.go, in order
+	types     map[string]string // doc comment of each type
+	fields    map[string]string // end-of-line comment of each field, by Type.Field
+	constants []constantDoc     // of limits.go, in order
 }
 
 // A constantDoc is one limit.
@@ -27,7 +27,7 @@ func readSource(dir string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := &source{types: make(map[string]string), fields: make(map[string]map[string]string)}
+	src := &source{types: make(map[string]string), fields: make(map[string]string)}
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -58,13 +58,11 @@ func (src *source) readTypes(file *ast.File) {
 		if !ok {
 			continue
 		}
-		comments := make(map[string]string)
 		for _, f := range body.Fields.List {
 			for _, name := range f.Names {
-				comments[name.Name] = prose(f.Comment)
+				src.fields[spec.Name.Name+"."+name.Name] = prose(f.Comment)
 			}
 		}
-		src.fields[spec.Name.Name] = comments
 	}
 }
 

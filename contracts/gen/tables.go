@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/conformance"
@@ -29,21 +28,20 @@ var pages = []string{"docs/protocol.md", "docs/messages.md"}
 
 // fillPages returns the pages of the protocol reference with all their tables made
 // anew. Every table must have one place.
-func fillPages(root string, src *source) ([]output, error) {
+func fillPages(root string, src *source) (map[string][]byte, error) {
 	tables, err := makeTables(src)
 	if err != nil {
 		return nil, err
 	}
-	var outputs []output
+	outputs := make(map[string][]byte)
 	for _, path := range pages {
 		page, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			return nil, err
 		}
-		if page, err = fillTables(page, tables); err != nil {
+		if outputs[path], err = fillTables(page, tables); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		outputs = append(outputs, output{path, page})
 	}
 	for name := range tables {
 		return nil, fmt.Errorf("no place for table %q", name)
@@ -113,7 +111,7 @@ func typeTables(src *source, group contracts.Group) string {
 // wireProse returns the doc comment of a type in the words of the wire: without
 // the Go name, which is not the heading of a message, and with the keys of
 // fields for their Go names.
-func wireProse(src *source, t contracts.Type) string {
+func wireProse(src *source, t *contracts.Type) string {
 	doc := src.types[t.Name]
 	if t.Wire != "" {
 		doc = strings.TrimPrefix(doc, t.Name+" ")
@@ -127,7 +125,7 @@ func wireProse(src *source, t contracts.Type) string {
 	return doc
 }
 
-func writeFields(b *strings.Builder, src *source, t contracts.Type) {
+func writeFields(b *strings.Builder, src *source, t *contracts.Type) {
 	if len(t.Fields) == 0 {
 		b.WriteString("No fields.\n\n")
 		return
@@ -148,9 +146,9 @@ func writeFields(b *strings.Builder, src *source, t contracts.Type) {
 }
 
 // notes says what the type column cannot.
-func notes(src *source, t contracts.Type, f contracts.Field) string {
+func notes(src *source, t *contracts.Type, f contracts.Field) string {
 	var parts []string
-	if doc := src.fields[t.Name][f.GoName]; doc != "" {
+	if doc := src.fields[t.Name+"."+f.GoName]; doc != "" {
 		parts = append(parts, doc)
 	}
 	if f.Value.MaxBytes > 0 {
@@ -167,35 +165,30 @@ func notes(src *source, t contracts.Type, f contracts.Field) string {
 
 func typeName(v contracts.Value) string {
 	switch {
-	case v.Kind == contracts.ValueArray:
+	case v.Item != nil:
 		return "array of " + typeName(*v.Item)
-	case v.Kind == contracts.ValueObject, v.Kind == contracts.ValueString && v.Name != "":
-		return fmt.Sprintf("[%s](#%s)", v.Name, strings.ToLower(v.Name))
-	case v.Kind == contracts.ValueBlock:
-		return "[ContentBlock](#contentblock)"
-	case v.Kind == contracts.ValueBody:
-		return "encoded " + v.Name
+	case v.Object != nil:
+		return linkTo(v.Object.Name)
+	case v.EnumName != "":
+		return linkTo(v.EnumName)
+	case v.Kind == contracts.KindBlock:
+		return linkTo("ContentBlock")
+	case v.Body != "":
+		return "encoded " + v.Body
 	case v.Enum != nil:
 		return "`" + strings.Join(v.Enum, "`, `") + "`"
 	}
-	return string(v.Kind)
+	return v.Kind.String()
 }
 
-// setTable lists the named sets of strings.
+func linkTo(name string) string { return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name)) }
+
+// setTable lists the closed sets of strings that have a name.
 func setTable(src *source) string {
 	var b strings.Builder
-	var done []string
-	for _, t := range contracts.Types() {
-		for _, f := range t.Fields {
-			v := f.Value
-			if v.Item != nil {
-				v = *v.Item
-			}
-			if v.Kind != contracts.ValueString || v.Name == "" || v.Name == openSet || slices.Contains(done, v.Name) {
-				continue
-			}
-			done = append(done, v.Name)
-			fmt.Fprintf(&b, "#### %s\n\n%s One of `%s`.\n\n", v.Name, src.types[v.Name], strings.Join(v.Enum, "`, `"))
+	for _, set := range namedSets() {
+		if name := set.EnumName; name != openSet {
+			fmt.Fprintf(&b, "#### %s\n\n%s One of `%s`.\n\n", name, src.types[name], strings.Join(set.Enum, "`, `"))
 		}
 	}
 	return b.String()

@@ -10,10 +10,6 @@ import (
 
 func testSource(t *testing.T) *source {
 	t.Helper()
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	src, err := readSource(filepath.Join(root, "contracts"))
 	if err != nil {
 		t.Fatal(err)

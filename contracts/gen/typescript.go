@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +17,7 @@ func typeScriptFile(src *source) []byte {
 	fmt.Fprintf(&b, "// %s\n\n", notice)
 	fmt.Fprintf(&b, "export type ProtocolVersion = %q;\n", contracts.ProtocolVersion)
 	types := contracts.Types()
-	writeSets(&b, src, types)
+	writeSets(&b, src)
 	for _, t := range types {
 		writeInterface(&b, src, t)
 	}
@@ -38,27 +38,34 @@ func typeScriptFile(src *source) []byte {
 	return b.Bytes()
 }
 
-// writeSets declares the named sets of strings that any type uses.
-func writeSets(b *bytes.Buffer, src *source, types []contracts.Type) {
-	sets := make(map[string]contracts.Value)
-	for _, t := range types {
+// namedSets returns the named sets of strings that any type uses, in order of use.
+func namedSets() (sets []contracts.Value) {
+	for _, t := range contracts.Types() {
 		for _, f := range t.Fields {
 			v := f.Value
 			if v.Item != nil {
 				v = *v.Item
 			}
-			if v.Kind == contracts.ValueString && v.Name != "" {
-				sets[v.Name] = v
+			known := func(set contracts.Value) bool { return set.EnumName == v.EnumName }
+			if v.EnumName != "" && !slices.ContainsFunc(sets, known) {
+				sets = append(sets, v)
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(sets)) {
-		comment(b, src.types[name])
-		fmt.Fprintf(b, "export type %s =", name)
-		for _, value := range sets[name].Enum {
+	return sets
+}
+
+// writeSets declares the named sets of strings.
+func writeSets(b *bytes.Buffer, src *source) {
+	sets := namedSets()
+	slices.SortFunc(sets, func(a, b contracts.Value) int { return cmp.Compare(a.EnumName, b.EnumName) })
+	for _, set := range sets {
+		comment(b, src.types[set.EnumName])
+		fmt.Fprintf(b, "export type %s =", set.EnumName)
+		for _, value := range set.Enum {
 			fmt.Fprintf(b, "\n  | %q", value)
 		}
-		if name == openSet {
+		if set.EnumName == openSet {
 			for _, code := range contracts.Codes() {
 				fmt.Fprintf(b, "\n  | %q", code)
 			}
@@ -68,14 +75,14 @@ func writeSets(b *bytes.Buffer, src *source, types []contracts.Type) {
 	}
 }
 
-func writeInterface(b *bytes.Buffer, src *source, t contracts.Type) {
+func writeInterface(b *bytes.Buffer, src *source, t *contracts.Type) {
 	comment(b, src.types[t.Name])
 	fmt.Fprintf(b, "export interface %s {\n", t.Name)
 	if t.Wire != "" {
 		fmt.Fprintf(b, "  type: %q;\n", t.Wire)
 	}
 	for _, f := range t.Fields {
-		if doc := src.fields[t.Name][f.GoName]; doc != "" {
+		if doc := src.fields[t.Name+"."+f.GoName]; doc != "" {
 			fmt.Fprintf(b, "  /** %s */\n", doc)
 		}
 		optional := ""
@@ -101,9 +108,9 @@ func property(key string) string {
 
 func typeScriptOf(v contracts.Value) string {
 	switch v.Kind {
-	case contracts.ValueString:
-		if v.Name != "" {
-			return v.Name
+	case contracts.KindString, contracts.KindNullString:
+		if v.EnumName != "" {
+			return v.EnumName
 		}
 		if v.Enum == nil {
 			return "string"
@@ -113,26 +120,24 @@ func typeScriptOf(v contracts.Value) string {
 			quoted[i] = fmt.Sprintf("%q", value)
 		}
 		return strings.Join(quoted, " | ")
-	case contracts.ValueBoolean:
+	case contracts.KindBool:
 		return "boolean"
-	case contracts.ValueInteger, contracts.ValueNatural, contracts.ValueNumber:
+	case contracts.KindInt, contracts.KindUint, contracts.KindFloat:
 		return "number"
-	case contracts.ValueArray:
+	case contracts.KindList:
 		item := typeScriptOf(*v.Item)
 		if strings.Contains(item, "|") {
 			item = "(" + item + ")"
 		}
 		return item + "[]"
-	case contracts.ValueStrings:
+	case contracts.KindMap:
 		return "Record<string, string>"
-	case contracts.ValueBlock:
+	case contracts.KindBlock:
 		return "ContentBlock"
-	case contracts.ValueObject:
-		return v.Name
-	case contracts.ValueBody:
-		return bodies[v.Name]
+	case contracts.KindObject:
+		return v.Object.Name
 	}
-	return "unknown"
+	return cmp.Or(bodies[v.Body], "unknown")
 }
 
 // comment writes a doc comment, wrapped, after a blank line.

@@ -16,11 +16,10 @@ import (
 // TestDeclarationsCompile compiles the checked-in declarations strictly, with a
 // value of every type and a switch over every union that leaves nothing out.
 func TestDeclarationsCompile(t *testing.T) {
-	root, err := moduleRoot()
+	ts, err := filepath.Abs(filepath.Join(root, "contracts", "ts"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ts := filepath.Join(root, "contracts", "ts")
 	tsc := filepath.Join(ts, "node_modules", "typescript", "bin", "tsc")
 	if _, err := os.Stat(tsc); err != nil {
 		t.Fatalf("%v: run make others", err)
@@ -57,7 +56,7 @@ func usesOfTypes(path string) []byte {
 }
 
 // sampleOf is a value of a type with every field set.
-func sampleOf(t contracts.Type, types []contracts.Type) string {
+func sampleOf(t *contracts.Type, types []*contracts.Type) string {
 	var fields []string
 	if t.Wire != "" {
 		fields = append(fields, fmt.Sprintf("type: %q", t.Wire))
@@ -68,31 +67,29 @@ func sampleOf(t contracts.Type, types []contracts.Type) string {
 	return "{ " + strings.Join(fields, ", ") + " }"
 }
 
-func valueOf(v contracts.Value, types []contracts.Type) string {
-	named := func(name string) string {
-		i := slices.IndexFunc(types, func(t contracts.Type) bool { return t.Name == name })
-		return sampleOf(types[i], types)
-	}
+func valueOf(v contracts.Value, types []*contracts.Type) string {
 	switch v.Kind {
-	case contracts.ValueString:
+	case contracts.KindString, contracts.KindNullString:
 		if v.Enum != nil {
 			return fmt.Sprintf("%q", v.Enum[len(v.Enum)-1])
 		}
 		return `"x"`
-	case contracts.ValueBoolean:
+	case contracts.KindBool:
 		return "true"
-	case contracts.ValueInteger, contracts.ValueNatural, contracts.ValueNumber:
+	case contracts.KindInt, contracts.KindUint, contracts.KindFloat:
 		return "1"
-	case contracts.ValueArray:
+	case contracts.KindList:
 		return "[" + valueOf(*v.Item, types) + "]"
-	case contracts.ValueStrings:
+	case contracts.KindMap:
 		return `{ "k": "v" }`
-	case contracts.ValueBlock:
+	case contracts.KindBlock:
 		return `{ type: "image", data: "", mimeType: "image/png" }`
-	case contracts.ValueObject:
-		return named(v.Name)
-	case contracts.ValueBody:
-		return named(map[string]string{"event": "Status", "command": "Prompt", "init": "Init", "snapshot": "Snapshot"}[v.Name])
+	case contracts.KindObject:
+		return sampleOf(v.Object, types)
+	}
+	sample := map[string]string{"event": "Status", "command": "Prompt", "init": "Init", "snapshot": "Snapshot"}[v.Body]
+	if i := slices.IndexFunc(types, func(t *contracts.Type) bool { return t.Name == sample }); i >= 0 {
+		return sampleOf(types[i], types)
 	}
 	return "{}"
 }

@@ -1499,6 +1499,43 @@ export interface SessionList {
 }
 
 /**
+ * A ShareAnswer describes a share.
+ */
+export interface ShareAnswer {
+  share_id: string;
+  /** secret; only for a new share */
+  token?: string;
+  role: Role;
+  /** only for a new share */
+  session_id?: string;
+  /** not for a new share */
+  label?: string;
+  /** ISO-8601 UTC; not for a new share */
+  created_at?: string;
+  /** ISO-8601 UTC */
+  expires_at: string;
+}
+
+/**
+ * A ShareList lists the shares of a session, the oldest first.
+ */
+export interface ShareList {
+  shares: ShareAnswer[];
+}
+
+/**
+ * A ShareRequest asks for a share of a session.
+ */
+export interface ShareRequest {
+  /** default: viewer */
+  role?: Role;
+  /** 1 to 2592000; default: 86400 */
+  expiresInSeconds?: number;
+  /** at most 64 bytes, for people */
+  label?: string;
+}
+
+/**
  * A Snapshot is the runtime's state at Cursor: it includes the effects of every
  * entry up to and including Cursor, and of no other.
  */
@@ -1578,10 +1615,30 @@ export interface SubscriptionRequest {
 }
 
 /**
- * A SuccessAnswer answers unsubscribe.
+ * A SuccessAnswer answers unsubscribe, logout and the revocation of a share.
  */
 export interface SuccessAnswer {
   success: boolean;
+}
+
+/**
+ * A TicketAnswer answers ws-tickets.
+ */
+export interface TicketAnswer {
+  /** secret */
+  ticket: string;
+  /** ISO-8601 UTC */
+  expires_at: string;
+}
+
+/**
+ * A TicketRequest is the body of ws-tickets.
+ */
+export interface TicketRequest {
+  /** the only session that the ticket is for */
+  sessionId?: string;
+  /** viewer limits the ticket to viewing */
+  role?: Role;
 }
 
 /**

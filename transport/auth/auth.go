@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
@@ -89,21 +89,14 @@ type Options struct {
 // Authenticator checks requests. It is safe for concurrent use.
 type Authenticator struct {
 	// Static after New.
-	off       bool
-	token     *[sha256.Size]byte // hash; nil accepts none
-	control   *[sha256.Size]byte // hash; nil accepts none
-	owner     contracts.Principal
-	jwts      *jwtReader      // nil accepts none
-	hosts     map[string]bool // lower case, as in Options
-	origins   map[string]bool // canonical
-	cross     *http.CrossOriginProtection
-	behindTLS bool
-	session   func(context.Context, contracts.Principal, string) error
-	revoked   func(string)
-	known     func(*http.Request, contracts.Principal) error
-	rates     *ratelimit.Limiter
-	log       *slog.Logger
-	now       func() time.Time
+	opts    Options            // without the tokens
+	token   *[sha256.Size]byte // hash; nil accepts none
+	control *[sha256.Size]byte // hash; nil accepts none
+	owner   contracts.Principal
+	jwts    *jwtReader      // nil accepts none
+	hosts   map[string]bool // lower case, as in Options
+	origins map[string]bool // canonical
+	cross   *http.CrossOriginProtection
 
 	tickets passes
 	cookies passes
@@ -115,32 +108,38 @@ const Anonymous = "anon"
 
 // New returns an Authenticator.
 func New(opts Options) (*Authenticator, error) {
-	g := &Authenticator{
-		off: opts.Off, hosts: map[string]bool{}, origins: map[string]bool{},
-		cross: http.NewCrossOriginProtection(), behindTLS: opts.BehindTLS,
-		session: opts.Session, revoked: opts.Revoked, known: opts.Identified, rates: opts.RateLimit,
-		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), now: opts.Now,
-		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
-	if g.now == nil {
-		g.now = time.Now
+	if opts.RateLimit == nil {
+		opts.RateLimit = ratelimit.New(ratelimit.Options{Now: opts.Now})
 	}
-	if g.rates == nil {
-		g.rates = ratelimit.New(ratelimit.Options{Now: g.now})
+	if opts.Identified == nil {
+		opts.Identified = func(*http.Request, contracts.Principal) error { return nil }
 	}
-	if err := g.setCredentials(opts); err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
-	}
-	if err := g.setHostsAndOrigins(opts); err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+	if opts.Revoked == nil {
+		opts.Revoked = func(string) {}
 	}
 	if opts.Off { // no share is needed, and those in the file must not change
 		opts.ShareFile = ""
 	}
-	var err error
-	if g.shares, err = openShares(opts.ShareFile, g.now(), g.log); err != nil {
+	g := &Authenticator{
+		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
+		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+	}
+	err := g.setCredentials(opts)
+	if err == nil {
+		err = g.setHostsAndOrigins(opts)
+	}
+	if err == nil {
+		g.shares, err = openShares(opts.ShareFile, opts.Now(), opts.Log)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
+	opts.Token, opts.ControlToken = "", ""
+	g.opts = opts
 	return g, nil
 }
 
@@ -154,15 +153,14 @@ func (g *Authenticator) setCredentials(opts Options) error {
 		return nil
 	}
 	if opts.Keys != nil {
-		g.jwts = newJWTReader(opts, g.now)
+		g.jwts = newJWTReader(opts)
 	}
 	if opts.Token != "" || opts.Keys == nil {
 		if err := checkToken(opts.Token); err != nil {
 			return err
 		}
-		sum := sha256.Sum256([]byte(opts.Token))
-		g.token = &sum
-		g.owner.ID = "key_" + hex.EncodeToString(sum[:8])
+		g.token = new(sha256.Sum256([]byte(opts.Token)))
+		g.owner.ID = "key_" + hex.EncodeToString(g.token[:8])
 	}
 	if opts.ControlToken == "" {
 		return nil
@@ -173,8 +171,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.ControlToken == opts.Token {
 		return errors.New("the control token must differ from the token")
 	}
-	sum := sha256.Sum256([]byte(opts.ControlToken))
-	g.control = &sum
+	g.control = new(sha256.Sum256([]byte(opts.ControlToken)))
 	return nil
 }
 
@@ -215,7 +212,7 @@ func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
 	p, err := g.authorize(r)
 	if err == nil {
-		err = g.identified(r, p)
+		err = g.opts.Identified(r, p)
 	}
 	if err != nil {
 		return contracts.Principal{}, err
@@ -223,39 +220,30 @@ func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) 
 	return p, nil
 }
 
-func (g *Authenticator) identified(r *http.Request, p contracts.Principal) error {
-	if g.known == nil {
-		return nil
-	}
-	return g.known(r, p)
-}
-
 func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) {
-	if err := g.checkHost(r); err != nil {
-		return contracts.Principal{}, err
-	}
-	origin, err := g.checkOrigin(r)
+	origin, err := g.checkSender(r)
 	if err != nil {
 		return contracts.Principal{}, err
 	}
-	if g.off {
+	if g.opts.Off {
 		return g.owner, nil
 	}
-	if key, err := headerKey(r.Header); err != nil || key != "" {
-		return g.admit(r, key, err)
+	key, err := headerKey(r.Header)
+	switch {
+	case err != nil:
+		return contracts.Principal{}, err
+	case key != "":
+		return g.admit(r, key)
 	}
 	p, cookieErr := g.cookieHolder(r, origin)
 	if cookieErr == nil {
 		return p, nil
 	}
 	ticket, err := queryTicket(r)
-	if err != nil {
-		return contracts.Principal{}, err
-	}
-	key, err := protocolKey(r.Header)
+	key, errKey := protocolKey(r.Header)
 	switch {
-	case err != nil:
-		return contracts.Principal{}, err
+	case err != nil || errKey != nil:
+		return contracts.Principal{}, cmp.Or(err, errKey)
 	case ticket == "" && key == "":
 		return contracts.Principal{}, g.countFailure(r, cookieErr)
 	case origin == "" && r.Header.Get("Upgrade") != "":
@@ -263,14 +251,11 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	case ticket != "":
 		return g.redeem(r, ticket, origin)
 	}
-	return g.admit(r, key, nil)
+	return g.admit(r, key)
 }
 
 // admit checks the credential in key.
-func (g *Authenticator) admit(r *http.Request, key string, err error) (contracts.Principal, error) {
-	if err != nil {
-		return contracts.Principal{}, err
-	}
+func (g *Authenticator) admit(r *http.Request, key string) (contracts.Principal, error) {
 	p, err := g.holder(key)
 	return p, g.countFailure(r, err)
 }
@@ -285,13 +270,31 @@ func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	}
 	switch {
 	case strings.HasPrefix(key, sharePrefix):
-		if p, ok := g.shares.holder(key, g.now()); ok {
+		if p, ok := g.shares.holder(key, g.opts.Now()); ok {
 			return p, nil
 		}
 	case g.jwts != nil && strings.Count(key, ".") == 2:
 		return g.jwts.holder(key)
 	}
 	return contracts.Principal{}, errWrong
+}
+
+// countFailure counts a wrong credential against the remote address and returns
+// err, the outcome of checking the credential. Beyond the limit it returns a
+// refusal with rate_limited instead.
+//
+// A right credential is never refused because of wrong ones: behind a proxy all
+// clients have one address, so one client could lock out all. The length of
+// credentials protects them from guessing.
+func (g *Authenticator) countFailure(r *http.Request, err error) error {
+	if err == nil || err == errMissing || !errors.Is(err, &contracts.Error{Code: contracts.CodeUnauthenticated}) {
+		return err
+	}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // an invalid address has an allowance as well
+	if g.opts.RateLimit.Failure(from.Addr()) > 0 {
+		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many wrong credentials"}
+	}
+	return err
 }
 
 // equals reports whether key has the hash, in constant time.
@@ -306,13 +309,28 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 // registering a connection: the credential may have been revoked between
 // Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
-	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
+	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
 }
 
-// fail answers with err. It logs errors that are not refusals.
-func (g *Authenticator) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if _, refused := errors.AsType[*contracts.Error](err); !refused {
-		g.log.Error("request failed", "route", r.Pattern, "error", err)
+// Control refuses a request that may not control the server itself, such as
+// drain it. With authentication on, it requires the control token as
+// Authorization: Bearer. It refuses a missing credential with unauthenticated,
+// and a client's credential with access_denied. With authentication off, it
+// checks Host and Origin only.
+func (g *Authenticator) Control(r *http.Request) error {
+	if _, err := g.checkSender(r); err != nil {
+		return err
 	}
-	httperr.Write(w, err)
+	key, err := bearerKey(r.Header)
+	switch {
+	case g.opts.Off, err == nil && equals(key, g.control):
+		return g.opts.Identified(r, contracts.Principal{}) // control requests have the bounds of the owner
+	case err != nil:
+		return err
+	}
+	// A client with a valid credential gets access_denied.
+	if _, err := g.Authorize(r); err != nil {
+		return err
+	}
+	return denied("the control credential is required")
 }

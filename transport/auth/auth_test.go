@@ -389,7 +389,7 @@ func TestTicketsAreIssuedOverHTTP(t *testing.T) {
 		{"unknown role", "POST", `{"role":"owner"}`, []string{bearer, jsonType}, 400},
 		{"malformed session", "POST", `{"sessionId":"../x"}`, []string{bearer, jsonType}, 400},
 		{"long session", "POST", `{"sessionId":"` + strings.Repeat("x", 129) + `"}`, []string{bearer, jsonType}, 400},
-		{"large body", "POST", `{"more":"` + strings.Repeat("x", maxTicketRequest) + `"}`, []string{bearer, jsonType}, 413},
+		{"large body", "POST", `{"more":"` + strings.Repeat("x", maxRequestBody) + `"}`, []string{bearer, jsonType}, 413},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newAuthenticator(t, Options{})

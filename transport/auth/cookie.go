@@ -42,14 +42,11 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	if r.Method != http.MethodGet { // a HEAD, such as of a link preview, would use up the ticket
 		return "", notAllowed(w, http.MethodGet)
 	}
-	if err := g.checkHost(r); err != nil {
-		return "", err
-	}
-	origin, err := g.checkOrigin(r)
+	origin, err := g.checkSender(r)
 	if err != nil {
 		return "", err
 	}
-	if next, err = nextPath(r); err != nil || g.off {
+	if next, err = nextPath(r); err != nil || g.opts.Off {
 		return next, err
 	}
 	ticket, err := queryTicket(r)
@@ -63,9 +60,9 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	if err != nil {
 		return "", err
 	}
-	now := g.now()
+	now := g.opts.Now()
 	if old, err := cookieSecret(r); err == nil && old != "" {
-		g.cookies.use(old, now)
+		g.cookies.find(old, true, now)
 	}
 	secret, expires := g.cookies.add(holder, "", now)
 	if e := holder.Expires; !e.IsZero() && e.Before(expires) {
@@ -80,7 +77,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 func (g *Authenticator) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: secret, Path: "/", MaxAge: seconds,
-		HttpOnly: true, Secure: r.TLS != nil || g.behindTLS, SameSite: http.SameSiteStrictMode,
+		HttpOnly: true, Secure: r.TLS != nil || g.opts.BehindTLS, SameSite: http.SameSiteStrictMode,
 	})
 }
 
@@ -110,34 +107,24 @@ func localPath(p string) bool {
 // Logout serves POST /logout: it ends the request's cookie. Connections made
 // with it go on. A request without a cookie gets the same answer.
 func (g *Authenticator) Logout() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.logout(w, r); err != nil {
-			g.fail(w, r, err)
-			return
+	return g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if r.Method != http.MethodPost {
+			return nil, notAllowed(w, http.MethodPost)
 		}
-		reply(w, map[string]bool{"success": true})
+		origin, err := g.checkSender(r)
+		if err != nil {
+			return nil, err
+		}
+		cookies := r.CookiesNamed(cookieName)
+		if len(cookies) > 0 && !fromOwnPage(r, origin) {
+			return nil, errNotOwnPage
+		}
+		for _, c := range cookies {
+			g.cookies.find(c.Value, true, g.opts.Now())
+		}
+		g.setCookie(w, r, "", -1)
+		return &contracts.SuccessAnswer{Success: true}, nil
 	})
-}
-
-func (g *Authenticator) logout(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return notAllowed(w, http.MethodPost)
-	}
-	if err := g.checkHost(r); err != nil {
-		return err
-	}
-	origin, err := g.checkOrigin(r)
-	if err != nil {
-		return err
-	}
-	if len(r.CookiesNamed(cookieName)) > 0 && !fromOwnPage(r, origin) {
-		return errNotOwnPage
-	}
-	for _, c := range r.CookiesNamed(cookieName) {
-		g.cookies.use(c.Value, g.now())
-	}
-	g.setCookie(w, r, "", -1)
-	return nil
 }
 
 var errNotOwnPage = denied("the cookie is for this server's own pages")
@@ -157,7 +144,7 @@ func (g *Authenticator) cookieHolder(r *http.Request, origin string) (contracts.
 	case mayHarm(r) && !fromOwnPage(r, origin):
 		return contracts.Principal{}, errNotOwnPage
 	}
-	found, ok := g.cookies.find(secret, g.now())
+	found, ok := g.cookies.find(secret, false, g.opts.Now())
 	if !ok || !g.Alive(found.holder) {
 		return contracts.Principal{}, errWrong
 	}

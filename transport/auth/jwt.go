@@ -32,9 +32,9 @@ type jwtReader struct {
 	now        func() time.Time
 }
 
-func newJWTReader(opts Options, now func() time.Time) *jwtReader {
+func newJWTReader(opts Options) *jwtReader {
 	rules := []jwt.ParserOption{
-		jwt.WithValidMethods([]string{algHMAC, algRSA, algECDSA}), jwt.WithStrictDecoding(), jwt.WithTimeFunc(now),
+		jwt.WithValidMethods([]string{algHMAC, algRSA, algECDSA}), jwt.WithStrictDecoding(), jwt.WithTimeFunc(opts.Now),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(jwtLeeway),
 	}
 	if opts.Issuer != "" {
@@ -42,7 +42,7 @@ func newJWTReader(opts Options, now func() time.Time) *jwtReader {
 	}
 	return &jwtReader{
 		keys: opts.Keys.list, parser: jwt.NewParser(rules...), audience: opts.Audience,
-		scopeClaim: cmp.Or(opts.ScopeClaim, "scope"), now: now,
+		scopeClaim: cmp.Or(opts.ScopeClaim, "scope"), now: opts.Now,
 	}
 }
 
@@ -75,7 +75,7 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	case j.audience != "" && !slices.Contains(audiences, j.audience):
 		return contracts.Principal{}, denied("this credential is for another audience")
 	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController,
-		p.SessionID != "" && !validID(p.SessionID), claimed != "" && !validScope(claimed):
+		p.SessionID != "" && !contracts.ValidID(p.SessionID), claimed != "" && !validScope(claimed):
 		return contracts.Principal{}, denied("this credential has a claim that is not understood")
 	}
 	if role == contracts.RoleViewer {

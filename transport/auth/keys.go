@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
@@ -11,9 +12,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
-	"os"
+	"slices"
 )
 
 const (
@@ -52,29 +52,19 @@ type verifyKey struct {
 //
 // A file with a secret must not be readable by other users.
 func LoadKeys(path string) (*Keys, error) {
-	f, err := os.Open(path)
+	b, shared, err := readFile("key file", path, maxKeyFile+1)
 	if err != nil {
-		return nil, fmt.Errorf("open the key file: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the key file: %w", err)
+		return nil, err
 	}
 	if len(b) > maxKeyFile {
 		return nil, fmt.Errorf("key file %s is larger than %d bytes", path, maxKeyFile)
 	}
 	keys, err := parseKeys(b)
+	if err == nil && slices.ContainsFunc(keys.list, func(k verifyKey) bool { return k.alg == algHMAC }) {
+		err = shared
+	}
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
-	}
-	for _, k := range keys.list {
-		if k.alg != algHMAC {
-			continue
-		}
-		if err := checkPrivate(f); err != nil {
-			return nil, fmt.Errorf("key file %s: %w", path, err)
-		}
 	}
 	return keys, nil
 }
@@ -212,28 +202,29 @@ func parseSet(text []byte) ([]verifyKey, error) {
 }
 
 func (w *webKey) verifyKey() (verifyKey, error) {
+	var bad error
+	part := func(text string) []byte {
+		b, err := base64.RawURLEncoding.DecodeString(text)
+		bad = cmp.Or(bad, err)
+		return b
+	}
 	switch w.Kty {
 	case "RSA":
-		n, errN := base64.RawURLEncoding.DecodeString(w.N)
-		e, errE := base64.RawURLEncoding.DecodeString(w.E)
-		if errN != nil || errE != nil || len(e) == 0 || len(e) > 4 {
+		n, e := part(w.N), part(w.E)
+		if bad != nil || len(e) == 0 || len(e) > 4 {
 			return verifyKey{}, errors.New("malformed RSA key")
 		}
 		return publicKey(w.Kid, &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())})
 	case "EC":
-		x, errX := base64.RawURLEncoding.DecodeString(w.X)
-		y, errY := base64.RawURLEncoding.DecodeString(w.Y)
-		if errX != nil || errY != nil || len(x) != 32 || len(y) != 32 {
-			return verifyKey{}, errors.New("malformed ECDSA key")
-		}
-		k, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), append(append([]byte{4}, x...), y...))
-		if err != nil {
+		x, y := part(w.X), part(w.Y)
+		k, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
+		if bad != nil || len(x) != 32 || err != nil {
 			return verifyKey{}, errors.New("malformed ECDSA key")
 		}
 		return publicKey(w.Kid, k)
 	}
-	secret, err := base64.RawURLEncoding.DecodeString(w.K)
-	if err != nil || len(secret) < minSecret {
+	secret := part(w.K)
+	if bad != nil || len(secret) < minSecret {
 		return verifyKey{}, fmt.Errorf("a secret has at least %d bytes", minSecret)
 	}
 	return verifyKey{w.Kid, algHMAC, secret}, nil

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -126,7 +127,7 @@ func TestSecretsAreInNoAnswerAndNoLog(t *testing.T) {
 			g.fail(w, r, err)
 			return
 		}
-		reply(w, p)
+		_ = json.NewEncoder(w).Encode(p)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/who", who)
@@ -146,7 +147,7 @@ func TestSecretsAreInNoAnswerAndNoLog(t *testing.T) {
 	server.Start()
 	defer server.Close()
 
-	share := &share{session: "sess_a", role: contracts.RoleController, made: time.Now().UTC(), expires: time.Now().UTC().Add(time.Hour)}
+	share := &share{SessionID: "sess_a", Role: contracts.RoleController, CreatedAt: time.Now().UTC(), ExpiresAt: time.Now().UTC().Add(time.Hour)}
 	shareToken, err := g.shares.mint(share, time.Now())
 	if err != nil {
 		t.Fatal(err)

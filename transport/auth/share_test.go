@@ -199,7 +199,7 @@ func TestOnlyControllersShare(t *testing.T) {
 func TestSharingIsRefused(t *testing.T) {
 	s := newSharing(t)
 	m := s.mint(t, "")
-	s.session = func(_ context.Context, _ contracts.Principal, session string) error {
+	s.Authenticator.opts.Session = func(_ context.Context, _ contracts.Principal, session string) error {
 		if session == "sess_x" {
 			return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 		}
@@ -342,8 +342,8 @@ func TestSharesSurviveARestart(t *testing.T) {
 	if p, err := present(s.Authenticator, long.Token); err != nil || p != want {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
 	}
-	if _, err := present(s.Authenticator, short.Token); err == nil || len(s.shares.byID) != 1 || len(s.shares.byHash) != 1 {
-		t.Errorf("got %v and %d shares, want the expired one gone", err, len(s.shares.byID))
+	if _, err := present(s.Authenticator, short.Token); err == nil || len(*s.shares.list.Load()) != 1 {
+		t.Errorf("got %v and %d shares, want the expired one gone", err, len(*s.shares.list.Load()))
 	}
 	if got := s.list(t, jwtOf(changes{"exp": inSeconds(86400), "scope": "p"})); len(got) != 1 || got[0].Label != `a "b" é` || got[0].Role != "controller" {
 		t.Errorf("got %+v, want the share", got)
@@ -375,7 +375,7 @@ func TestSharesAreBounded(t *testing.T) {
 	s := newSharing(t)
 	s.shares.path = "" // a thousand files would take a while
 	add := func(scope string) error {
-		_, err := s.shares.mint(&share{scope: scope, session: "sess_a", role: contracts.RoleViewer, made: epoch, expires: epoch.Add(time.Hour)}, s.clock.now)
+		_, err := s.shares.mint(&share{Scope: scope, SessionID: "sess_a", Role: contracts.RoleViewer, CreatedAt: epoch, ExpiresAt: epoch.Add(time.Hour)}, s.clock.now)
 		return err
 	}
 	for i := range maxSharesOfScope {
@@ -398,8 +398,8 @@ func TestSharesAreBounded(t *testing.T) {
 		t.Errorf("over HTTP: got %d %v, want 429 and Retry-After", w.Code, w.Header())
 	}
 	s.clock.now = epoch.Add(time.Hour)
-	if err := add("c"); err != nil || len(s.shares.byID) != 1 || len(s.shares.byHash) != 1 {
-		t.Errorf("after all have expired: got %v and %d kept, want 1", err, len(s.shares.byID))
+	if err := add("c"); err != nil || len(*s.shares.list.Load()) != 1 {
+		t.Errorf("after all have expired: got %v and %d kept, want 1", err, len(*s.shares.list.Load()))
 	}
 }
 

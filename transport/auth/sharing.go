@@ -20,16 +20,7 @@ import (
 // /{share_id}. It refuses principals that may not control the session, and
 // bearers of shares. A share has the scope of the principal that makes it, and
 // ends with that principal's credential at the latest.
-func (g *Authenticator) Shares() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := g.serveShares(w, r)
-		if err != nil {
-			g.fail(w, r, err)
-			return
-		}
-		reply(w, answer)
-	})
-}
+func (g *Authenticator) Shares() http.Handler { return g.route(g.serveShares) }
 
 func (g *Authenticator) serveShares(w http.ResponseWriter, r *http.Request) (answer any, err error) {
 	one := r.PathValue("share_id")
@@ -58,101 +49,70 @@ func (g *Authenticator) authorizeSharing(w http.ResponseWriter, r *http.Request)
 	session = strings.Clone(r.PathValue("id")) // a copy, because shares outlive requests
 	switch {
 	case err != nil:
-	case g.off:
+	case g.opts.Off:
 		err = denied("with authentication off, everybody may attach")
 	case isShare(p):
 		err = denied("a share cannot be shared")
 	case p.Role == contracts.RoleViewer:
 		err = denied("this credential only allows viewing")
-	case !validID(session):
+	case !contracts.ValidID(session):
 		err = badRequest("malformed session id")
 	case p.SessionID != "" && p.SessionID != session:
 		err = denied("this credential is for another session")
-	case g.session != nil:
-		err = g.session(r.Context(), p, session)
+	case g.opts.Session != nil:
+		err = g.opts.Session(r.Context(), p, session)
 	}
 	return p, session, err
 }
 
-// A shareAnswer describes a share. Only the answer to POST has the token.
-type shareAnswer struct {
-	ShareID   string         `json:"share_id"`
-	Token     string         `json:"token,omitempty"`
-	Role      contracts.Role `json:"role"`
-	SessionID string         `json:"session_id,omitempty"`
-	Label     string         `json:"label,omitempty"`
-	CreatedAt string         `json:"created_at,omitempty"`
-	ExpiresAt string         `json:"expires_at"`
-}
-
-func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p contracts.Principal, session string) (*shareAnswer, error) {
-	role, label, ttl, err := readShareRequest(w, r)
-	if err != nil {
+func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p contracts.Principal, session string) (any, error) {
+	req := contracts.ShareRequest{Role: contracts.RoleViewer}
+	if err := readBody(w, r, &req); err != nil {
 		return nil, err
 	}
-	now := g.now().UTC().Truncate(time.Millisecond) // precision of the answer
-	one := &share{scope: p.Scope, session: session, role: role, label: label, made: now, expires: now.Add(ttl)}
-	if !p.Expires.IsZero() && p.Expires.Before(one.expires) {
-		one.expires = p.Expires
+	ttl := defaultShareTTL
+	if n := req.ExpiresInSeconds; n != nil {
+		ttl = time.Duration(min(max(*n, 0), int64(2*maxShareTTL/time.Second))) * time.Second
+	}
+	switch {
+	case ttl <= 0 || ttl > maxShareTTL:
+		return nil, badRequest("expiresInSeconds must be a whole number from 1 to 2592000")
+	case !validLabel(req.Label):
+		return nil, badRequest("label must be a text of at most 64 bytes")
+	}
+	now := g.opts.Now().UTC().Truncate(time.Millisecond) // precision of the answer
+	one := &share{Scope: p.Scope, SessionID: session, Role: req.Role, Label: req.Label, CreatedAt: now, ExpiresAt: now.Add(ttl)}
+	if !p.Expires.IsZero() && p.Expires.Before(one.ExpiresAt) {
+		one.ExpiresAt = p.Expires
 	}
 	token, err := g.shares.mint(one, now)
 	if err != nil {
 		return nil, err
 	}
-	return &shareAnswer{ShareID: one.id, Token: token, Role: role, SessionID: session, ExpiresAt: timestamp(one.expires)}, nil
-}
-
-// readShareRequest reads the body, {role?, expiresInSeconds?, label?}. It may
-// be empty.
-func readShareRequest(w http.ResponseWriter, r *http.Request) (role contracts.Role, label string, ttl time.Duration, err error) {
-	m, err := readBody(w, r, "role", "expiresInSeconds", "label")
-	if err != nil {
-		return "", "", 0, err
-	}
-	text, okRole := m.text("role")
-	label, okLabel := m.text("label")
-	seconds, present, okSeconds := m.whole("expiresInSeconds")
-	role, ttl = contracts.RoleViewer, defaultShareTTL
-	if text != "" {
-		role = contracts.Role(text)
-	}
-	if present {
-		ttl = time.Duration(min(seconds, int64(2*maxShareTTL/time.Second))) * time.Second
-	}
-	switch {
-	case !okRole || role != contracts.RoleViewer && role != contracts.RoleController:
-		err = badRequest("role must be viewer or controller")
-	case !okSeconds || ttl <= 0 || ttl > maxShareTTL:
-		err = badRequest("expiresInSeconds must be a whole number from 1 to 2592000")
-	case !okLabel || !validLabel(label):
-		err = badRequest("label must be a text of at most 64 bytes")
-	}
-	return role, label, ttl, err
+	return &contracts.ShareAnswer{ShareID: one.ID, Token: token, Role: req.Role, SessionID: session, ExpiresAt: timestamp(one.ExpiresAt)}, nil
 }
 
 func validLabel(s string) bool {
 	return len(s) <= maxLabel && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-type shareList struct {
-	Shares []shareAnswer `json:"shares"`
-}
-
-func (g *Authenticator) listShares(p contracts.Principal, session string) *shareList {
-	list := &shareList{Shares: []shareAnswer{}}
-	for _, one := range g.shares.list(p.Scope, session, g.now()) {
-		list.Shares = append(list.Shares, shareAnswer{
-			ShareID: one.id, Role: one.role, Label: one.label,
-			CreatedAt: timestamp(one.made), ExpiresAt: timestamp(one.expires),
-		})
+func (g *Authenticator) listShares(p contracts.Principal, session string) *contracts.ShareList {
+	list := &contracts.ShareList{}
+	for _, one := range g.shares.live(g.opts.Now()) {
+		if one.Scope == p.Scope && one.SessionID == session {
+			list.Shares = append(list.Shares, contracts.ShareAnswer{
+				ShareID: one.ID, Role: one.Role, Label: one.Label,
+				CreatedAt: timestamp(one.CreatedAt), ExpiresAt: timestamp(one.ExpiresAt),
+			})
+		}
 	}
 	return list
 }
 
 func (g *Authenticator) revoke(p contracts.Principal, session, id string) (answer any, err error) {
-	found, err := g.shares.revoke(p.Scope, session, id, g.now())
-	if found && g.revoked != nil {
-		g.revoked(shareOwner + id) // even if the share would return after a restart
+	found, err := g.shares.revoke(p.Scope, session, id, g.opts.Now())
+	if found {
+		g.opts.Revoked(shareOwner + id) // even if the share would return after a restart
 	}
 	switch {
 	case err != nil:
@@ -160,5 +120,5 @@ func (g *Authenticator) revoke(p contracts.Principal, session, id string) (answe
 	case !found:
 		return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "share not found"}
 	}
-	return map[string]bool{"success": true}, nil
+	return &contracts.SuccessAnswer{Success: true}, nil
 }

@@ -1,8 +1,12 @@
 package auth
 
 import (
+	"container/list"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -39,13 +43,13 @@ func (g *Authenticator) Mint(p contracts.Principal, session string, role contrac
 		}
 		origin = canonical
 	}
-	text, expires = g.tickets.add(p, origin, g.now())
+	text, expires = g.tickets.add(p, origin, g.opts.Now())
 	return text, expires, nil
 }
 
 // redeem uses up a ticket, even if it then does not fit the request.
 func (g *Authenticator) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
-	used, ok := g.tickets.use(text, g.now())
+	used, ok := g.tickets.find(text, true, g.opts.Now())
 	switch {
 	case !ok || !g.Alive(used.holder):
 		return contracts.Principal{}, g.countFailure(r, errTicket)
@@ -66,65 +70,94 @@ func ownRead(r *http.Request, wanted, origin string) bool {
 // principal of the request, bound to the session and role in the body and to
 // the request's Origin.
 func (g *Authenticator) Tickets() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := g.issue(w, r)
-		if err != nil {
-			g.fail(w, r, err)
-			return
+	return g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if r.Method != http.MethodPost {
+			return nil, notAllowed(w, http.MethodPost)
 		}
-		reply(w, answer)
+		principal, err := g.authorizeOwnRoute(w, r)
+		if err != nil {
+			return nil, err
+		}
+		var req contracts.TicketRequest
+		if err := readBody(w, r, &req); err != nil {
+			return nil, err
+		}
+		if req.SessionID != "" && !contracts.ValidID(req.SessionID) {
+			return nil, badRequest("malformed session id")
+		}
+		text, expires, err := g.Mint(principal, req.SessionID, req.Role, r.Header.Get("Origin"))
+		if err != nil {
+			return nil, err
+		}
+		return &contracts.TicketAnswer{Ticket: text, ExpiresAt: timestamp(expires)}, nil
 	})
 }
 
-type ticketAnswer struct {
-	Ticket    string `json:"ticket"`
-	ExpiresAt string `json:"expires_at"`
+// A pass is a secret that stands for a principal for a limited time: a ticket
+// or a cookie.
+type pass struct {
+	key     [sha256.Size]byte // a hash, so that the duration of a lookup says nothing about the secret
+	holder  contracts.Principal
+	origin  string // canonical; empty allows every allowed origin
+	expires time.Time
 }
 
-func (g *Authenticator) issue(w http.ResponseWriter, r *http.Request) (*ticketAnswer, error) {
-	if r.Method != http.MethodPost {
-		return nil, notAllowed(w, http.MethodPost)
-	}
-	principal, err := g.authorizeOwnRoute(w, r)
-	if err != nil {
-		return nil, err
-	}
-	session, role, err := readTicketRequest(w, r)
-	if err != nil {
-		return nil, err
-	}
-	text, expires, err := g.Mint(principal, session, role, r.Header.Get("Origin"))
-	if err != nil {
-		return nil, err
-	}
-	return &ticketAnswer{text, timestamp(expires)}, nil
+// passes are the valid passes. All live equally long, so they expire in the
+// order in which they were made.
+type passes struct {
+	ttl  time.Duration
+	most int // beyond it the oldest is forgotten
+
+	mu    sync.Mutex
+	order *list.List                          // of *pass, oldest first; at most most
+	byKey map[[sha256.Size]byte]*list.Element // into order
 }
 
-// readTicketRequest reads the body, {sessionId?, role?}. It may be empty.
-func readTicketRequest(w http.ResponseWriter, r *http.Request) (session string, role contracts.Role, err error) {
-	members, err := readBody(w, r, "sessionId", "role")
-	if err != nil {
-		return "", "", err
-	}
-	session, okSession := members.text("sessionId")
-	text, okRole := members.text("role")
-	role = contracts.Role(text)
-	switch {
-	case !okSession || !okRole:
-		return "", "", badRequest("sessionId and role must be strings")
-	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController:
-		return "", "", badRequest("role must be viewer or controller")
-	case session != "" && !validID(session):
-		return "", "", badRequest("malformed session id")
-	}
-	return session, role, nil
+func newPasses(ttl time.Duration, most int) passes {
+	return passes{ttl: ttl, most: most, order: list.New(), byKey: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// validID reports whether s is a legal id.
-func validID(s string) bool {
-	return s != "" && len(s) <= contracts.MaxIDBytes && !strings.ContainsFunc(s, notInID)
+// newSecret returns 256 random bits as base64url text.
+func newSecret() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails; it ends the program instead
+	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-func notInID(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
+// add makes a pass and returns its secret, which is not stored.
+func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (secret string, expires time.Time) {
+	secret = newSecret()
+	expires = now.Add(p.ttl)
+	made := &pass{key: sha256.Sum256([]byte(secret)), holder: holder, origin: origin, expires: expires}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for e := p.order.Front(); e != nil; e = p.order.Front() {
+		if old := e.Value.(*pass); p.order.Len() < p.most && now.Before(old.expires) {
+			break
+		}
+		p.remove(e)
+	}
+	p.byKey[made.key] = p.order.PushBack(made)
+	return secret, expires
+}
+
+// find returns the valid pass with a secret, and removes it if it is used up.
+func (p *passes) find(secret string, usedUp bool, now time.Time) (found pass, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.byKey[sha256.Sum256([]byte(secret))]
+	if e == nil {
+		return pass{}, false
+	}
+	found = *e.Value.(*pass)
+	ok = now.Before(found.expires)
+	if usedUp || !ok {
+		p.remove(e)
+	}
+	return found, ok
+}
+
+// remove removes a pass. The caller holds mu.
+func (p *passes) remove(e *list.Element) {
+	delete(p.byKey, p.order.Remove(e).(*pass).key)
 }

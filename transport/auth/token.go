@@ -1,8 +1,7 @@
 package auth
 
 import (
-	"crypto/rand"
-	"encoding/base64"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,15 +39,12 @@ func LoadOrCreateToken(path string) (string, error) {
 // createToken writes the file under another name and links it to path, so that
 // no process sees half of it. It fails if path exists by then.
 func createToken(path string) (err error) {
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails; it ends the program instead
-
 	f, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.WriteString(base64.RawURLEncoding.EncodeToString(secret) + "\n")
+	_, err = f.WriteString(newSecret() + "\n")
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -56,23 +52,29 @@ func createToken(path string) (err error) {
 }
 
 func loadToken(path string) (string, error) {
-	f, err := os.Open(path)
+	b, shared, err := readFile("token file", path, maxToken+2)
 	if err != nil {
-		return "", fmt.Errorf("open the token file: %w", err)
-	}
-	defer f.Close()
-	if err := checkPrivate(f); err != nil {
-		return "", fmt.Errorf("token file %s: %w", path, err)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxToken+2))
-	if err != nil {
-		return "", fmt.Errorf("read the token file: %w", err)
+		return "", err
 	}
 	token := strings.TrimSpace(string(b))
-	if err := checkToken(token); err != nil {
+	if err := cmp.Or(shared, checkToken(token)); err != nil {
 		return "", fmt.Errorf("token file %s: %w", path, err)
 	}
 	return token, nil
+}
+
+// readFile returns at most most bytes of a file. The error shared says that other
+// users may know them.
+func readFile(what, path string, most int64) (b []byte, shared, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the %s: %w", what, err)
+	}
+	defer f.Close()
+	if b, err = io.ReadAll(io.LimitReader(f, most)); err != nil {
+		return nil, nil, fmt.Errorf("read the %s: %w", what, err)
+	}
+	return b, checkPrivate(f), nil
 }
 
 // checkPrivate refuses a file that other users can read, because they may have

@@ -12,8 +12,11 @@ package connlimit
 import (
 	"cmp"
 	"context"
+	"io"
+	"log/slog"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -53,17 +56,11 @@ type Options struct {
 	// Unfinished bounds the bytes of incomplete messages, and
 	// PrincipalUnfinished those of one principal other than the owner. Zero
 	// means 32 MiB, and a quarter of Unfinished. A message beyond Unfinished is
-	// refused with overloaded, beyond PrincipalUnfinished with rate_limited.
+	// refused with overloaded, beyond PrincipalUnfinished with rate_limited. Four
+	// times these numbers likewise bound the bytes of answers that clients have not
+	// read; see [ReserveAnswer].
 	Unfinished          int
 	PrincipalUnfinished int
-
-	// Answers bounds the bytes of answers that clients have not read, and
-	// PrincipalAnswers those of one principal other than the owner; see
-	// [ReserveAnswer]. Zero means four times Unfinished and PrincipalUnfinished.
-	// An answer beyond Answers is refused with overloaded, beyond
-	// PrincipalAnswers with rate_limited.
-	Answers          int
-	PrincipalAnswers int
 
 	// WriteTimeout is the time in which a client must read 256 KiB of an answer
 	// to a request that came through Guard. Zero means
@@ -89,11 +86,12 @@ type Limiter struct {
 
 	mu         sync.Mutex
 	closed     bool
-	conns      map[Conn]struct{} // at most slots.taken
-	slots      quota             // sockets and streams, including those not yet entered
-	requests   quota             // requests under way, of known principals
-	unfinished quota             // bytes
-	answers    quota             // bytes
+	conns      map[Conn]struct{}     // at most slots.taken
+	incoming   map[*request]struct{} // requests whose body has not been read to its end
+	slots      quota                 // sockets and streams, including those not yet entered
+	requests   quota                 // requests under way, of known principals
+	unfinished quota                 // bytes
+	answers    quota                 // bytes
 	http       httpConns
 }
 
@@ -104,23 +102,19 @@ func New(opts Options) *Limiter {
 	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (3*opts.Connections+3)/4)
 	opts.Unfinished = cmp.Or(max(opts.Unfinished, 0), 32<<20)
 	opts.PrincipalUnfinished = cmp.Or(max(opts.PrincipalUnfinished, 0), opts.Unfinished/4)
-	opts.Answers = cmp.Or(max(opts.Answers, 0), 4*min(opts.Unfinished, math.MaxInt/4))
-	opts.PrincipalAnswers = cmp.Or(max(opts.PrincipalAnswers, 0), 4*min(opts.PrincipalUnfinished, math.MaxInt/4))
+	answers, perPrincipal := 4*min(opts.Unfinished, math.MaxInt/4), 4*min(opts.PrincipalUnfinished, math.MaxInt/4)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	reserved := (opts.Connections + 15) / 16
 	ctx, stop := context.WithCancel(context.Background())
 	return &Limiter{
-		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{},
+		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{}, incoming: map[*request]struct{}{},
 		slots:      newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
 		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
 		unfinished: newQuota(opts.Unfinished, opts.PrincipalUnfinished, opts.Unfinished/4, "unfinished messages"),
-		answers:    newQuota(opts.Answers, opts.PrincipalAnswers, opts.Answers/4, "unread answers"),
+		answers:    newQuota(answers, perPrincipal, answers/4, "unread answers"),
 		http:       newHTTPConns(opts.Connections, opts.AddressConnections),
 	}
 }
-
-// Context returns a context that ends when the limiter is closed.
-func (d *Limiter) Context() context.Context { return d.ctx }
 
 // A Slot is the share of a quota that one connection or request holds. All
 // methods except Enter may be called on a nil Slot, which has no bounds.
@@ -166,6 +160,19 @@ func (s *Slot) Enter(c Conn) {
 	}
 }
 
+// Serve puts c in the slot and calls serve with a context that ends when the limiter
+// is closed. It turns a panic into an error, so that it ends one connection only.
+func (s *Slot) Serve(c Conn, log *slog.Logger, serve func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("panic while serving a connection", "panic", p, "stack", string(debug.Stack()))
+			err = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+		}
+	}()
+	s.Enter(c)
+	return serve(s.limiter.ctx)
+}
+
 // Leave returns the slot and forgets its connection.
 func (s *Slot) Leave() {
 	if s == nil {
@@ -176,8 +183,8 @@ func (s *Slot) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, s.conn)
-	d.answers.give(s.by, s.answer)
-	s.of.give(s.by, 1)
+	d.answers.add(s.by, -s.answer)
+	s.of.add(s.by, -1)
 	d.wg.Done()
 }
 
@@ -185,9 +192,30 @@ func (s *Slot) Leave() {
 // pass even if others have used up the memory.
 const freeBytes = 4 << 10
 
-// Grow returns b, the beginning of a message of at most most bytes, with room
-// for more. The room counts until Release. Grow refuses room beyond the bounds.
-func (s *Slot) Grow(b []byte, most int) ([]byte, error) {
+// ReadAll appends the rest of a message of at most most bytes to b. The buffer grows
+// with the bytes that arrive, and counts until Release. Beyond the bounds, ReadAll
+// refuses.
+func (s *Slot) ReadAll(r io.Reader, b []byte, most int) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			var err error
+			if b, err = s.grow(b, most); err != nil {
+				return b, err
+			}
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		} else if err != nil {
+			return b, err
+		}
+	}
+}
+
+// grow returns b, the beginning of a message of at most most bytes, with room
+// for more. It refuses room beyond the bounds.
+func (s *Slot) grow(b []byte, most int) ([]byte, error) {
 	room := max(2*cap(b), freeBytes, len(b)+1)
 	if room >= most {
 		room = max(most+1, len(b)+1) // one byte more shows that the message is too long
@@ -215,7 +243,7 @@ func (s *Slot) Release() {
 	}
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()
-	s.limiter.unfinished.give(s.by, s.held)
+	s.limiter.unfinished.add(s.by, -s.held)
 	s.held = 0
 }
 
@@ -277,9 +305,9 @@ func (d *Limiter) Counts() Counts {
 	return Counts{
 		Slots: d.slots.taken, Conns: len(d.conns), Requests: d.requests.taken,
 		Waiting: d.http.waiting.Len(), Unfinished: d.unfinished.taken, Answers: d.answers.taken, Evicted: d.http.evicted,
-		Connections: Refused{d.slots.refused[0] + d.requests.refused[0], d.slots.refused[1] + d.requests.refused[1]},
-		Messages:    Refused{d.unfinished.refused[0], d.unfinished.refused[1]},
-		Unread:      Refused{d.answers.refused[0], d.answers.refused[1]},
+		Connections: Refused{d.slots.refused.Full + d.requests.refused.Full, d.slots.refused.Excess + d.requests.refused.Excess},
+		Messages:    d.unfinished.refused,
+		Unread:      d.answers.refused,
 	}
 }
 
@@ -293,9 +321,14 @@ func (d *Limiter) Close(ctx context.Context) error {
 	for c := range d.conns {
 		c.Close(GoingAway)
 	}
-	d.http.close()
-	d.mu.Unlock()
+	for _, c := range d.http.byConn {
+		c.closeUnlessAnswering()
+	}
 	d.stop()
+	for q := range d.incoming {
+		_ = q.control.SetReadDeadline(time.Now()) // an error says that reading fails as well
+	}
+	d.mu.Unlock()
 	ended := make(chan struct{})
 	go func() { // ends when the last connection and request have ended
 		d.wg.Wait()
@@ -312,4 +345,51 @@ func (d *Limiter) Close(ctx context.Context) error {
 		c.Cut()
 	}
 	return ctx.Err()
+}
+
+// A quota is an amount that principals share. The limiter's lock guards it.
+type quota struct {
+	// Static.
+	all      int              // the whole amount
+	each     int              // for one principal other than the owner
+	confined int              // for all confined principals together; the rest is reserved
+	full     *contracts.Error // refuses beyond all and beyond confined
+	excess   *contracts.Error // refuses beyond each
+
+	taken       int
+	byConfined  int            // part of taken
+	byPrincipal map[string]int // parts of taken by principal ID; none is zero
+	refused     Refused
+}
+
+func newQuota(all, each, reserved int, what string) quota {
+	return quota{
+		all: all, each: each, confined: all - reserved, byPrincipal: map[string]int{},
+		full:   &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many " + what},
+		excess: &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many " + what + " of one principal"},
+	}
+}
+
+// take takes n for a principal, or refuses and takes nothing.
+func (q *quota) take(p contracts.Principal, n int) error {
+	switch {
+	case q.taken+n > q.all, p.Confined() && q.byConfined+n > q.confined:
+		q.refused.Full++
+		return q.full
+	case !p.Owner() && q.byPrincipal[p.ID]+n > q.each:
+		q.refused.Excess++
+		return q.excess
+	}
+	q.add(p, n)
+	return nil
+}
+
+func (q *quota) add(p contracts.Principal, n int) {
+	q.taken += n
+	if p.Confined() {
+		q.byConfined += n
+	}
+	if q.byPrincipal[p.ID] += n; q.byPrincipal[p.ID] == 0 {
+		delete(q.byPrincipal, p.ID)
+	}
 }

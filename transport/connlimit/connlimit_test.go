@@ -106,7 +106,7 @@ func TestZeroMeansManyPlaces(t *testing.T) {
 func TestCloseEndsAllAndWaits(t *testing.T) {
 	d := New(Options{})
 	conns := []*conn{enter(t, d, &conn{}), enter(t, d, &conn{}), enter(t, d, &conn{})}
-	if err := d.Context().Err(); err != nil {
+	if err := d.ctx.Err(); err != nil {
 		t.Errorf("before: got %v, want a context that goes on", err)
 	}
 	if err := d.Close(t.Context()); err != nil {
@@ -117,8 +117,8 @@ func TestCloseEndsAllAndWaits(t *testing.T) {
 			t.Errorf("connection %d: closed %d times with %v, cut %d times, want closed once with %v", i, c.closed, c.why, c.cut, GoingAway)
 		}
 	}
-	if d.Counts().Conns != 0 || d.Counts().Slots != 0 || d.Context().Err() == nil {
-		t.Errorf("got %d connections, %d slots, %v, want none and an ended context", d.Counts().Conns, d.Counts().Slots, d.Context().Err())
+	if d.Counts().Conns != 0 || d.Counts().Slots != 0 || d.ctx.Err() == nil {
+		t.Errorf("got %d connections, %d slots, %v, want none and an ended context", d.Counts().Conns, d.Counts().Slots, d.ctx.Err())
 	}
 	if _, err := d.Admit(owner); err != GoingAway {
 		t.Errorf("afterwards: got %v, want %v", err, GoingAway)

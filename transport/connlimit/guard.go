@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
+	"os"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -19,30 +19,31 @@ func (d *Limiter) Guard(s *http.Server) {
 	s.ConnContext, s.ConnState = d.accepted, d.changed
 	next := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !d.enterRequest() {
+		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
+		q := &request{limiter: d, control: http.NewResponseController(w), conn: conn}
+		hasBody := r.Body != http.NoBody
+		d.mu.Lock()
+		refused := d.closed
+		if !refused {
+			d.wg.Add(1)
+		}
+		if !refused && hasBody {
+			d.incoming[q] = struct{}{}
+		}
+		d.mu.Unlock()
+		if refused {
 			w.Header().Set("Connection", "close")
 			httperr.Write(w, GoingAway)
 			return
 		}
-		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
-		q := &request{limiter: d, control: http.NewResponseController(w), conn: conn}
 		defer q.end()
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
-		if r.Body != http.NoBody {
+		if hasBody {
 			r.Body = &body{r.Body, q}
 			q.unread = r.ProtoMajor == 1
 		}
 		next.ServeHTTP(&answer{w, q, r}, r)
 	})
-}
-
-func (d *Limiter) enterRequest() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.closed {
-		d.wg.Add(1)
-	}
-	return !d.closed
 }
 
 type requestKey struct{}
@@ -54,10 +55,6 @@ type request struct {
 	conn    *httpConn
 	slot    *Slot // nil until Identify
 	unread  bool  // some of the body has not been read
-
-	mu     sync.Mutex
-	ended  bool        // control must not be used any more
-	unhook func() bool // stops the AfterFunc that interrupts reading the body
 }
 
 // Identify names the principal of a request that came through Guard. It refuses
@@ -76,26 +73,22 @@ func (d *Limiter) Identify(r *http.Request, p contracts.Principal) error {
 	if q.conn != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.http.begin(q.conn)
+		q.conn.identified++
+		d.http.stopWaiting(q.conn)
 	}
 	return nil
 }
 
 func (q *request) end() {
-	q.mu.Lock()
-	q.ended = true
-	if q.unhook != nil {
-		q.unhook()
-	}
-	q.mu.Unlock()
-	if q.slot != nil {
-		q.slot.Leave()
-	}
+	q.slot.Leave()
 	d := q.limiter
 	d.mu.Lock()
+	delete(d.incoming, q)
 	if c := q.conn; c != nil {
 		if q.slot != nil {
-			d.http.end(c)
+			if c.identified--; c.identified == 0 && d.http.byConn[c.conn] == c {
+				d.http.wait(c)
+			}
 		}
 		if c.unread = q.unread; d.closed && c.unread {
 			c.closeUnlessAnswering()
@@ -105,21 +98,6 @@ func (q *request) end() {
 	d.wg.Done()
 }
 
-// interruptible makes the end of the limiter interrupt reading the body.
-func (q *request) interruptible() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.unhook == nil && !q.ended {
-		q.unhook = context.AfterFunc(q.limiter.ctx, func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			if !q.ended {
-				_ = q.control.SetReadDeadline(time.Now()) // an error says that reading fails as well
-			}
-		})
-	}
-}
-
 // A body is the body of a request. Reading it fails when the limiter is closed.
 type body struct {
 	io.ReadCloser
@@ -127,12 +105,14 @@ type body struct {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	b.of.interruptible()
 	n, err := b.ReadCloser.Read(p)
+	d := b.of.limiter
 	if err == io.EOF {
 		b.of.unread = false
-	}
-	if err != nil && err != io.EOF && b.of.limiter.ctx.Err() != nil {
+		d.mu.Lock()
+		delete(d.incoming, b.of)
+		d.mu.Unlock()
+	} else if err != nil && d.ctx.Err() != nil {
 		err = GoingAway
 	}
 	return n, err
@@ -187,44 +167,27 @@ func CountAnswer(r *http.Request, n int) { _ = slotOf(r).reserveAnswer(n, true) 
 // refusals. The memory counts for the principal of the request; see
 // [Limiter.Identify].
 func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
-	tooLarge := &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
 	if r.ContentLength > int64(most) {
-		return nil, tooLarge
+		return nil, errTooLarge
 	}
-	slot := slotOf(r)
-	limited := http.MaxBytesReader(w, r.Body, int64(most))
-	var text []byte
-	for {
-		if len(text) == cap(text) {
-			var err error
-			if text, err = slot.Grow(text, most); err != nil {
-				return nil, err
-			}
-		}
-		n, err := limited.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		switch {
-		case err == nil:
-		case err == io.EOF:
-			return text, nil
-		default:
-			return nil, unread(err, tooLarge)
-		}
+	text, err := slotOf(r).ReadAll(http.MaxBytesReader(w, r.Body, int64(most)), nil, most)
+	if err != nil {
+		return nil, unread(err)
 	}
+	return text, nil
 }
 
+var errTooLarge = &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
+
 // unread returns the refusal for a body that could not be read.
-func unread(err error, tooLarge *contracts.Error) error {
+func unread(err error) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return tooLarge
+		return errTooLarge
 	}
 	if refusal, ok := errors.AsType[*contracts.Error](err); ok {
 		return refusal
 	}
-	if timeout, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); ok && timeout.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &contracts.Error{Code: contracts.CodeTimeout, Message: "the body took too long"}
 	}
 	return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the body could not be read"}

@@ -19,7 +19,6 @@ import (
 type httpConns struct {
 	all, each int // connections; waiting connections of one address
 
-	closed  bool
 	byConn  map[net.Conn]*httpConn
 	waiting *list.List            // of *httpConn, the longest waiting first
 	byAddr  map[string]*list.List // likewise by address; no list is empty
@@ -43,17 +42,14 @@ func newHTTPConns(all, each int) httpConns {
 // add registers a new connection, and returns the connection that it closed to
 // make room, if any.
 func (h *httpConns) add(conn net.Conn) (c, evicted *httpConn) {
-	c = &httpConn{conn: conn}
+	var from netip.Addr
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		c.addr = ratelimit.Network(tcp.AddrPort().Addr())
-	} else {
-		c.addr = ratelimit.Network(netip.Addr{})
+		from = tcp.AddrPort().Addr()
 	}
+	c = &httpConn{conn: conn, addr: ratelimit.Network(from)}
 	h.byConn[conn] = c
 	h.wait(c)
 	switch own := h.byAddr[c.addr]; {
-	case h.closed:
-		cut(conn)
 	case own.Len() > h.each:
 		return c, h.evict(own)
 	case len(h.byConn) > h.all:
@@ -72,7 +68,7 @@ func (h *httpConns) evict(waiting *list.List) *httpConn {
 	c := oldest.Value.(*httpConn)
 	h.remove(c.conn)
 	h.evicted++
-	cut(c.conn)
+	Cut(c.conn)
 	return c
 }
 
@@ -106,40 +102,20 @@ func (h *httpConns) stopWaiting(c *httpConn) {
 	c.inAll, c.inAddr = nil, nil
 }
 
-// begin notes that a request of a known principal is under way, and end that it
-// is answered.
-func (h *httpConns) begin(c *httpConn) {
-	c.identified++
-	h.stopWaiting(c)
-}
-
-func (h *httpConns) end(c *httpConn) {
-	if c.identified--; c.identified == 0 && h.byConn[c.conn] == c {
-		h.wait(c)
-	}
-}
-
-// close ends the connections on which no request is being answered. The server
-// completes answers under way.
-func (h *httpConns) close() {
-	h.closed = true
-	for _, c := range h.byConn {
-		c.closeUnlessAnswering()
-	}
-}
-
+// closeUnlessAnswering ends a connection on which no request is being answered. The
+// server completes answers under way.
 func (c *httpConn) closeUnlessAnswering() {
 	switch {
 	case !c.active:
-		cut(c.conn)
+		Cut(c.conn)
 	case c.unread:
 		_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection has ended
 	}
 }
 
-// cut closes a connection at once. It goes below TLS, whose Close waits for the
-// peer.
-func cut(conn net.Conn) {
+// Cut closes a connection at once. It goes below TLS, whose Close waits until the
+// peer has taken a close_notify.
+func Cut(conn net.Conn) {
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = over.NetConn()
 	}
@@ -152,6 +128,9 @@ type httpConnKey struct{}
 func (d *Limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
 	d.mu.Lock()
 	c, evicted := d.http.add(conn)
+	if d.closed {
+		Cut(conn)
+	}
 	d.mu.Unlock()
 	if evicted != nil && d.opts.Evicted != nil {
 		d.opts.Evicted(evicted.conn.RemoteAddr().String())
@@ -168,8 +147,8 @@ func (d *Limiter) changed(conn net.Conn, state http.ConnState) {
 	case c == nil: // it was evicted
 	case state == http.StateActive, state == http.StateIdle:
 		c.active, c.unread = state == http.StateActive, false
-		if d.http.closed && !c.active {
-			cut(conn)
+		if d.closed && !c.active {
+			Cut(conn)
 		}
 	case state == http.StateHijacked, state == http.StateClosed:
 		d.http.remove(conn)

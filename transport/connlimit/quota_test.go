@@ -64,7 +64,7 @@ func TestUnfinishedBytesAreBounded(t *testing.T) {
 		var b []byte
 		for len(b) < most {
 			var err error
-			if b, err = slot.Grow(b, most); err != nil {
+			if b, err = slot.grow(b, most); err != nil {
 				return slot, err
 			}
 			b = b[:min(cap(b), most)]
@@ -107,11 +107,11 @@ func TestUnfinishedBytesAreBounded(t *testing.T) {
 func TestShortMessagesNeedNoRoom(t *testing.T) {
 	d := New(Options{Unfinished: 1, PrincipalUnfinished: 1})
 	slot := admit(t, d, guest)
-	b, err := slot.Grow(nil, 1<<20)
+	b, err := slot.grow(nil, 1<<20)
 	if err != nil || cap(b) < freeBytes {
 		t.Fatalf("got room for %d bytes and %v, want %d", cap(b), err, freeBytes)
 	}
-	if _, err := slot.Grow(b[:cap(b)], 1<<20); !errors.Is(err, full) {
+	if _, err := slot.grow(b[:cap(b)], 1<<20); !errors.Is(err, full) {
 		t.Errorf("beyond: got %v, want %v", err, full)
 	}
 }
@@ -119,7 +119,7 @@ func TestShortMessagesNeedNoRoom(t *testing.T) {
 func TestLeavingGivesTheBytesBack(t *testing.T) {
 	d := New(Options{})
 	slot := admit(t, d, guest)
-	b, err := slot.Grow(make([]byte, freeBytes), 1<<20)
+	b, err := slot.grow(make([]byte, freeBytes), 1<<20)
 	if err != nil || len(b) != freeBytes || cap(b) <= freeBytes || d.Counts().Unfinished != cap(b) {
 		t.Fatalf("got %d of %d bytes, %d counted, %v", len(b), cap(b), d.Counts().Unfinished, err)
 	}
@@ -132,7 +132,7 @@ func TestLeavingGivesTheBytesBack(t *testing.T) {
 // The bytes of answers are bounded as those of messages are. Small answers are not
 // counted.
 func TestAnswersAreBounded(t *testing.T) {
-	d := New(Options{Answers: 1 << 20, PrincipalAnswers: 256 << 10})
+	d := New(Options{Unfinished: 256 << 10, PrincipalUnfinished: 64 << 10})
 	for range 10 {
 		if err := admit(t, d, guest).reserveAnswer(freeBytes, false); err != nil {
 			t.Fatal(err)

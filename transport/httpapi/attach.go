@@ -2,14 +2,19 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/sse"
 )
 
 // attachment reads the body of an attaching request.
@@ -29,45 +34,39 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 	if req.SessionID == "" {
 		req.SessionID = c.by.Principal.SessionID
 	}
-	switch {
-	case req.SessionID != "" && !validID(req.SessionID):
-		return nil, badRequest("malformed session id")
-	case c.by.Principal.SessionID != "" && req.SessionID != c.by.Principal.SessionID:
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	if err := checkSession(c.by.Principal, req.SessionID); err != nil {
+		return nil, err
 	}
 	return req, h.fenceAttach(r, req)
 }
 
 // connect makes or renews a connection. It refuses an unknown session id; an
 // empty one makes a new session.
-func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, _, err := h.openSession(r, c, req, req.SessionID == "")
-	if err != nil {
-		return err
+	if err == nil {
+		err = reserve(r, s)
 	}
-	if err := reserve(r, s); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
 	got, token, err := s.Connect(req, c.by)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	setSessionHeaders(w, s, token)
-	text := got.Snapshot
-	got.Snapshot = noSnapshot
-	return answerWith(w, r, got, text)
+	return nil, answerWith(w, r, got, &got.Snapshot)
 }
 
-// noSnapshot is a placeholder for the snapshot in a body; see answerWith.
-var noSnapshot = json.RawMessage("{}")
-
-// answerWith sends body, whose last member is noSnapshot, with snapshot in its
-// place. The snapshot may be large, so it is not copied.
-func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byte) error {
+// answerWith sends body, whose last member is snapshot. The snapshot may be large,
+// so it is not copied.
+func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot *json.RawMessage) error {
+	large := *snapshot
+	*snapshot = json.RawMessage("{}")
 	text, err := contracts.EncodeBody(body)
 	if err != nil {
 		return err
@@ -76,8 +75,8 @@ func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byt
 	if !ok {
 		return errors.New("httpapi: the snapshot is not the last member of " + string(text))
 	}
-	connlimit.CountAnswer(r, len(snapshot))
-	send(w, http.StatusOK, head, snapshot, []byte("}"))
+	connlimit.CountAnswer(r, len(large))
+	httperr.WriteJSON(w, http.StatusOK, head, large, []byte("}"))
 	return nil
 }
 
@@ -103,56 +102,56 @@ func setSessionHeaders(w http.ResponseWriter, s Session, token string) {
 
 // create makes the session, or finds it. The client that makes it gets a
 // connection, which its subscription then takes over.
-func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, opened, err := h.openSession(r, c, req, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !opened {
-		return h.show(w, r, s)
+		return nil, show(w, r, s)
 	}
 	req.ConnectionID = ""
 	by := c.by
 	by.ConnectionID = ""
 	got, token, err := s.Connect(req, by)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	setSessionHeaders(w, s, token)
 	connlimit.CountAnswer(r, len(got.Snapshot))
-	send(w, http.StatusOK, got.Snapshot)
-	return nil
+	httperr.WriteJSON(w, http.StatusOK, got.Snapshot)
+	return nil, nil
 }
 
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	if h.opts.List == nil {
-		return &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+		return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
 	}
 	text, err := contracts.EncodeBody(h.opts.List(c.by.Principal))
+	if err == nil {
+		err = connlimit.ReserveAnswer(r, len(text))
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := connlimit.ReserveAnswer(r, len(text)); err != nil {
-		return err
-	}
-	send(w, http.StatusOK, text)
-	return nil
+	httperr.WriteJSON(w, http.StatusOK, text)
+	return nil, nil
 }
 
-func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.show(w, r, s)
+	return nil, show(w, r, s)
 }
 
 // show answers with the state.
-func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error {
+func show(w http.ResponseWriter, r *http.Request, s Session) error {
 	if err := reserve(r, s); err != nil {
 		return err
 	}
@@ -164,48 +163,43 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error 
 		return err
 	}
 	setSessionHeaders(w, s, "")
-	send(w, http.StatusOK, text)
+	httperr.WriteJSON(w, http.StatusOK, text)
 	return nil
 }
 
-func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, err := h.find(r, c)
-	if err != nil {
-		return err
+	if err == nil {
+		err = reserve(r, s)
 	}
-	if err := reserve(r, s); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
 	got, token, err := s.Subscribe(req, c.by)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	setSessionHeaders(w, s, token)
-	text := got.Snapshot
-	got.Snapshot = noSnapshot
-	return answerWith(w, r, got, text)
+	return nil, answerWith(w, r, got, &got.Snapshot)
 }
 
-func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	var req contracts.SubscriptionRequest
 	if err := h.body(w, r, &req, false); err != nil {
-		return err
+		return nil, err
 	}
 	if req.SubscriptionID == "" {
-		return badRequest("Invalid request body: /subscriptionId Expected required property")
+		return nil, badRequest("Invalid request body: /subscriptionId Expected required property")
 	}
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.Unsubscribe(req.SubscriptionID, c.by); err != nil {
-		return err
-	}
-	return answer(w, &contracts.SuccessAnswer{Success: true})
+	return &contracts.SuccessAnswer{Success: true}, s.Unsubscribe(req.SubscriptionID, c.by)
 }
 
 // targetSession finds the session of a request. If the body names a connection or
@@ -223,51 +217,116 @@ func (h *Handler) targetSession(w http.ResponseWriter, r *http.Request, c *call)
 	return s, by, err
 }
 
-func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	s, by, err := h.targetSession(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got, err := s.Heartbeat(by)
-	if err != nil {
-		return err
-	}
-	return answer(w, got)
+	return s.Heartbeat(by)
 }
 
-func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	s, by, err := h.targetSession(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got, err := s.Disconnect(by)
-	if err != nil {
-		return err
-	}
-	return answer(w, got)
+	return s.Disconnect(by)
 }
 
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := h.read(w, r)
-	if err != nil {
-		return err
+	if err == nil && h.opts.Fence != nil {
+		err = h.opts.Fence.CheckMessage()
 	}
-	if h.opts.Fence != nil {
-		if err := h.opts.Fence.CheckMessage(); err != nil {
-			return err
-		}
+	if err != nil {
+		return nil, err
 	}
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.Post(text, key, c.by, func(answer []byte) {
+	return nil, s.Post(text, key, c.by, func(answer []byte) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // without it net/http would send chunks
-		send(w, http.StatusOK, answer)
+		httperr.WriteJSON(w, http.StatusOK, answer)
 		_ = http.NewResponseController(w).Flush() // an error says that the client has gone; it asks again
 	})
+}
+
+// events answers with the event stream.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
+	if r.Method == http.MethodHead {
+		w.Header().Set("Allow", http.MethodGet)
+		return nil, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
+	}
+	if h.opts.Fence != nil {
+		if err := h.opts.Fence.CheckOwner(r.Header.Get(headerOwner)); err != nil {
+			return nil, err
+		}
+	}
+	req, err := streamRequest(r, c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.opts.Streams.Serve(w, r, s, req, c.by)
+}
+
+// streamRequest reads where a stream begins. A browser that reconnects repeats
+// its first query, so Last-Event-ID overrides the cursor in the query (A59).
+func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return req, badRequest("malformed query")
+	}
+	param := func(name string) string {
+		if len(q[name]) > 1 && err == nil {
+			err = badRequest("the parameter " + name + " is there more than once")
+		}
+		return strings.Clone(q.Get(name)) // a copy, so that the request can be freed
+	}
+	req.SubscriptionID = cmp.Or(param("subscriptionId"), c.by.SubscriptionID)
+	if text := param("cursor"); text != "" {
+		n, bad := strconv.ParseInt(text, 10, 64)
+		if bad != nil && err == nil {
+			err = badRequest("the cursor must be an integer")
+		}
+		req.Cursor = &n
+	}
+	if req.Epoch = param("epoch"); len(req.Epoch) > contracts.MaxIDBytes && err == nil {
+		err = badRequest("malformed epoch")
+	}
+	if epoch, cursor, ok := sse.ParseID(r.Header.Get("Last-Event-ID")); ok {
+		req.Cursor, req.Epoch = &cursor, strings.Clone(epoch)
+	}
+	if req.SubscriptionID != "" {
+		return req, err
+	}
+	if text := param("optOutNotifications"); text != "" && err == nil {
+		req.OptOuts, err = optOuts(text)
+	}
+	return req, err
+}
+
+// optOuts reads the notifications that a stream leaves out.
+func optOuts(text string) (list []contracts.Notification, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		n := contracts.Notification(strings.TrimSpace(word))
+		switch n {
+		case contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction:
+		default:
+			return nil, badRequest("optOutNotifications: unknown notification")
+		}
+		if slices.Contains(list, n) {
+			return nil, badRequest("optOutNotifications: a notification is there more than once")
+		}
+		list = append(list, n)
+	}
+	return list, nil
 }

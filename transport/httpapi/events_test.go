@@ -149,7 +149,7 @@ func FuzzRequests(f *testing.F) {
 			h.session.untouched(t)
 		}
 		for _, want := range h.wanted {
-			if want.ID != "" && !validID(want.ID) {
+			if want.ID != "" && !contracts.ValidID(want.ID) {
 				t.Errorf("%s %q %q: got session %q looked for", method, target, body, want.ID)
 			}
 		}

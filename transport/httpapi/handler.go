@@ -3,14 +3,19 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
+	"github.com/seed-028515a8/maestro/transport/sse"
 )
 
 // RateLimiter limits requests; see [ratelimit.Limiter]. An attaching request
@@ -57,9 +62,9 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", noRoute)
 }
 
-// An endpoint serves one request. It returns an error to be sent as a refusal,
+// An endpoint serves one request. It returns a body type or an error to be sent,
 // or nil after it has answered.
-type endpoint func(w http.ResponseWriter, r *http.Request, c *call) error
+type endpoint func(w http.ResponseWriter, r *http.Request, c *call) (body any, err error)
 
 // methods maps the HTTP methods of a path to handlers.
 type methods = map[string]http.HandlerFunc
@@ -79,7 +84,8 @@ func Methods(can methods) http.HandlerFunc {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
-	allow := joinSorted(allowed)
+	slices.Sort(allowed)
+	allow := strings.Join(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
 		if method == http.MethodHead {
@@ -103,13 +109,12 @@ func Methods(can methods) http.HandlerFunc {
 func (h *Handler) authenticated(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
 	return func(do endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
+			var body any
 			c, err := h.begin(w, r, count)
 			if err == nil {
-				err = do(w, r, c)
+				body, err = do(w, r, c)
 			}
-			if err != nil {
-				httperr.Write(w, err)
-			}
+			answer(w, http.StatusOK, body, err)
 		}
 	}
 }
@@ -136,13 +141,22 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(RateL
 	}
 	by.Principal = p
 	c := &call{by: by, id: r.PathValue("id")}
-	if c.id != "" && !validID(c.id) {
-		return nil, badRequest("malformed session id")
-	}
-	if p.SessionID != "" && c.id != "" && c.id != p.SessionID {
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	if err := checkSession(p, c.id); err != nil {
+		return nil, err
 	}
 	return c, h.fence(r, c)
+}
+
+// checkSession refuses a session id that is malformed or not for the principal.
+func checkSession(p contracts.Principal, id string) error {
+	switch {
+	case id == "":
+	case !contracts.ValidID(id):
+		return badRequest("malformed session id")
+	case p.SessionID != "" && id != p.SessionID:
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	return nil
 }
 
 // find opens the session in the path.
@@ -182,24 +196,135 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // encoded. The answer stays in memory until the client has read it.
 func reserve(r *http.Request, s Session) error { return connlimit.ReserveAnswer(r, s.SnapshotBytes()) }
 
-// answer sends a body type.
-func answer(w http.ResponseWriter, body any) error {
-	text, err := contracts.EncodeBody(body)
-	if err != nil {
-		return err
+// answer sends err as a refusal, or a body type unless it is nil.
+func answer(w http.ResponseWriter, status int, body any, err error) {
+	var text []byte
+	if err == nil && body != nil {
+		text, err = contracts.EncodeBody(body)
 	}
-	send(w, http.StatusOK, text)
-	return nil
+	switch {
+	case err != nil:
+		httperr.Write(w, err)
+	case body != nil:
+		httperr.WriteJSON(w, status, text)
+	}
 }
 
-// send writes an answer that consists of parts.
-func send(w http.ResponseWriter, status int, parts ...[]byte) {
+// welcome is the text for a person who opens the server's address in a browser.
+// It is the same on every server, because the reader has shown no credential.
+const welcome = `This is a Maestro server: a coding agent that one client at a time drives, and any number watch.
+
+There is nothing to click here. Attach from a terminal:
+
+    maestro attach ADDRESS
+
+ADDRESS is that of this page. What the server printed when it started is the same line with
+all that is needed, such as where its token is.
+`
+
+// noRoute serves paths without a route. A browser at / gets the welcome text,
+// every other request a refusal.
+func noRoute(w http.ResponseWriter, r *http.Request) {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if r.URL.Path == "/" {
+		w.Header().Add("Vary", "Accept")
+	}
+	if r.URL.Path != "/" || !reads || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"})
+		return
+	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	for _, part := range parts {
-		_, _ = w.Write(part) // an error says that the client has gone; it asks again
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	_, _ = w.Write([]byte(welcome)) // an error says that the browser has gone
+}
+
+// healthz answers that the process runs.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true}`))
+}
+
+// readyz says whether clients may attach. It says nothing else, because probes
+// carry no credential.
+func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
+	ready, draining := true, false
+	if h.opts.Ready != nil {
+		ready, draining = h.opts.Ready()
 	}
+	if ready {
+		httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true,"ready":true,"draining":false}`))
+		return
+	}
+	refusal := &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "not accepting new attachments"}
+	httperr.WriteWith(w, refusal, fmt.Sprintf(`"draining":%t,"ok":false,"ready":false,`, draining))
+}
+
+// A Session is a session as its HTTP clients use it. A *contracts.Error is a
+// refusal: the call has changed nothing.
+type Session interface {
+	sse.Session
+
+	// State returns the encoded current snapshot.
+	State() ([]byte, error)
+
+	// SnapshotBytes returns the approximate length of the encoded snapshot, or
+	// zero before the first one is encoded.
+	SnapshotBytes() int
+
+	// Connect makes or renews a connection. token is the secret of a new one.
+	Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error)
+
+	// Subscribe makes a subscription, and its connection if there is none.
+	Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error)
+
+	// Unsubscribe ends a subscription. Ending the last one ends its connection.
+	Unsubscribe(id string, by contracts.Caller) error
+
+	// Post admits the command in text and calls reply with the encoded answer,
+	// or returns a refusal. The command's effects begin after reply returns.
+	// Calls with the same key admit the command once.
+	Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error
+
+	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)
+	Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error)
+}
+
+// A Wanted says which session a request needs, and whether to make it.
+type Wanted struct {
+	ID        string // empty: a new session, or the only one
+	Create    bool   // make the session if it is unknown
+	Socket    bool   // for a WebSocket, whose clients may leave the choice to the server
+	Key       string // idempotency key of a request that makes a session without an id: a repeated request finds that session
+	Principal contracts.Principal
+	Role      contracts.Role           // the role that the headers request
+	Runtime   *contracts.AttachRequest // the requested properties of a new runtime; nil if there are none
+}
+
+// Options configures a handler. Authorize, Find and Streams are required.
+type Options struct {
+	// Authorize returns the principal of a request. It checks Host and Origin as
+	// well.
+	Authorize func(*http.Request) (contracts.Principal, error)
+
+	// Find opens the session of a request. opened says that this call started
+	// its runtime.
+	Find func(ctx context.Context, want Wanted) (session Session, opened bool, err error)
+
+	// List lists the sessions that a principal may reach. Nil answers 404.
+	List func(contracts.Principal) *contracts.SessionList
+
+	// Fence refuses requests that a hosted runner may not serve. It may be nil.
+	Fence Fence
+
+	// Ready reports whether clients may attach, and whether the process is
+	// draining. Nil means ready.
+	Ready func() (ready, draining bool)
+
+	Streams *sse.Streams
+	Rates   RateLimiter // limits the requests of one principal; nil means no limit
+
+	MaxBodyBytes int  // bounds a request body; zero means contracts.MaxSocketBytes; a larger one gets 413
+	Strict       bool // refuse unknown keys and nulls (D13)
 }

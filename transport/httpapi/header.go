@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -86,30 +85,6 @@ func idempotencyKey(h http.Header) (string, error) {
 		return "", badRequest("Idempotency-Key must be 1 to 128 printable characters")
 	}
 	return key, nil
-}
-
-// validID reports whether id is a legal session id. It refuses . and .., which
-// change the path.
-func validID(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
-	})
-}
-
-// singleParam returns a query parameter that may appear once.
-func singleParam(q url.Values, name string) (value string, present bool, err error) {
-	switch values := q[name]; len(values) {
-	case 0:
-		return "", false, nil
-	case 1:
-		return values[0], true, nil
-	}
-	return "", false, badRequest("the parameter " + name + " is there more than once")
-}
-
-func joinSorted(words []string) string {
-	slices.Sort(words)
-	return strings.Join(words, ", ")
 }
 
 func badRequest(text string) *contracts.Error {

@@ -43,48 +43,39 @@ func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request)
 			return
 		}
 		id := runner.Identity()
-		if err := answer(w, &id); err != nil {
-			httperr.Write(w, err)
-		}
+		answer(w, http.StatusOK, &id, nil)
 	}
 	drain := func(w http.ResponseWriter, r *http.Request) {
-		err := error(&contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
-		if runner != nil {
-			if err = control(r); err == nil {
-				err = drained(w, r, runner)
-			}
+		if runner == nil {
+			httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
+			return
 		}
-		if err != nil {
+		if err := control(r); err != nil {
 			httperr.Write(w, err)
+			return
 		}
+		drained(w, r, runner)
 	}
 	mux.HandleFunc(base+"identity", Methods(map[string]http.HandlerFunc{"GET": identity}))
 	mux.HandleFunc(base+"drain", Methods(map[string]http.HandlerFunc{"POST": drain}))
 }
 
-func drained(w http.ResponseWriter, r *http.Request, runner Runner) error {
+func drained(w http.ResponseWriter, r *http.Request, runner Runner) {
 	body, err := connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
 	if err != nil {
-		return err
+		httperr.Write(w, err)
+		return
 	}
 	result, replayed, err := runner.Drain(r.Context(), body)
-	if err != nil {
-		return err
-	}
-	text, err := contracts.EncodeBody(result)
-	if err != nil {
-		return err
-	}
 	if replayed {
 		w.Header().Set(headerReplayed, "true")
 	}
 	status := http.StatusOK
-	if result.Status != contracts.Drained {
+	if err == nil && result.Status != contracts.Drained {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
-	send(w, status, text)
-	return nil
+	answer(w, status, result, err)
 }
 
 // fence checks a request against the runner's session and owner.

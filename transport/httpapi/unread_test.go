@@ -91,7 +91,7 @@ func TestUnreadStatesAreBounded(t *testing.T) {
 		{"POST", "/api/headless/sessions", `{"sessionId":"sess_a","role":"viewer"}`},
 	} {
 		t.Run(tt.method+" "+tt.target, func(t *testing.T) {
-			h, d, addr := serveLarge(t, connlimit.Options{Answers: 64 << 20, PrincipalAnswers: 16 << 20})
+			h, d, addr := serveLarge(t, connlimit.Options{Unfinished: 16 << 20, PrincipalUnfinished: 4 << 20})
 			got := map[string]int{}
 			var open []*lazy
 			for range 100 {
@@ -152,7 +152,7 @@ func TestStateBeyondTheBoundIsAnswered(t *testing.T) {
 		each int // for one principal
 		next string
 	}{{1 << 20, "429"}, {4 << 20, "503"}} {
-		_, _, addr := serveLarge(t, connlimit.Options{Answers: 4 << 20, PrincipalAnswers: tt.each})
+		_, _, addr := serveLarge(t, connlimit.Options{Unfinished: 1 << 20, PrincipalUnfinished: tt.each / 4})
 		for _, want := range []string{"200", tt.next} {
 			if l := askLazily(t, addr, "", "GET", "/api/headless/sessions/sess_a", ""); l.status != want {
 				t.Errorf("%d bytes for one: got %s, want %s", tt.each, l.status, want)

@@ -1,5 +1,5 @@
-// Package httperr writes refusals as HTTP responses, in the one body that all
-// HTTP surfaces share.
+// Package httperr writes the JSON answers of all HTTP surfaces, and refusals in the
+// one body that they share.
 package httperr
 
 import (
@@ -23,34 +23,36 @@ type Body struct {
 // Write answers with err. For any error but a [contracts.Error] the client gets
 // a fixed text; the caller logs the real one. Statuses 429 and 503 get a
 // Retry-After unless the caller has set it.
-func Write(w http.ResponseWriter, err error) { WriteWith(w, err, nil) }
+func Write(w http.ResponseWriter, err error) { WriteWith(w, err, "") }
 
-// WriteWith is Write with additional members in the body.
-func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
-	refusal, ok := errors.AsType[*contracts.Error](err)
-	if !ok {
-		refusal = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+// WriteWith is Write with additional members in the body: JSON, each with a comma
+// after it.
+func WriteWith(w http.ResponseWriter, err error, members string) {
+	tell(w, refusalOf(err))
+	status, body := Encode(w.Header(), err)
+	WriteJSON(w, status, append([]byte("{"+members), body[1:]...))
+}
+
+func refusalOf(err error) *contracts.Error {
+	if refusal, ok := errors.AsType[*contracts.Error](err); ok {
+		return refusal
 	}
-	tell(w, refusal)
-	body, err := json.Marshal(Body{
+	return &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+}
+
+// Encode returns the status and the body of the answer that Write gives, and sets
+// its header fields.
+func Encode(h http.Header, err error) (status int, body []byte) {
+	refusal := refusalOf(err)
+	body, err = json.Marshal(Body{
 		Message: refusal.Message, ErrorType: refusal.Code, Code: refusal.Code,
 		Retryable: refusal.Code.Retryable(), Details: refusal.Details(),
 	})
 	if err != nil {
 		panic(err) // cannot fail: the body is strings
 	}
-	if len(facts) > 0 {
-		more, err := json.Marshal(facts)
-		if err != nil {
-			panic(err) // strings and booleans only
-		}
-		body = append(append(more[:len(more)-1], ','), body[1:]...)
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	status := refusal.Code.HTTPStatus()
+	setHeader(h)
+	status = refusal.Code.HTTPStatus()
 	switch status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="maestro"`)
@@ -59,9 +61,22 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 			h.Set("Retry-After", "1")
 		}
 	}
+	return status, append(body, '\n')
+}
+
+// WriteJSON answers with JSON that consists of parts and must not be cached.
+func WriteJSON(w http.ResponseWriter, status int, parts ...[]byte) {
+	setHeader(w.Header())
 	w.WriteHeader(status)
-	// An error means that the peer has gone.
-	_, _ = w.Write(append(body, '\n'))
+	for _, part := range parts {
+		_, _ = w.Write(part) // an error says that the client has gone
+	}
+}
+
+func setHeader(h http.Header) {
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
 }
 
 // A RefusalWriter is a [http.ResponseWriter] whose Refused method is called for

@@ -7,11 +7,10 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // Conn is one stream. One goroutine may call ReadFrame, and one at a time
@@ -23,8 +22,7 @@ type Conn struct {
 	wire    wire
 	timeout time.Duration // of one write
 
-	once   sync.Once
-	closed chan struct{} // closed by Close
+	closed atomic.Bool // Close was called
 
 	// writing is a lock that is held across I/O: a channel of capacity 1, full
 	// while it is locked. A goroutine that waits for it waits for the peer.
@@ -60,7 +58,7 @@ func newConn(w wire, epoch string, timeout time.Duration) *Conn {
 	h.Set("X-Accel-Buffering", "no") // otherwise proxies buffer events
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Maestro-Headless-Epoch", epoch)
-	return &Conn{form: Form{epoch}, header: h, wire: w, timeout: timeout, closed: make(chan struct{}), writing: make(chan struct{}, 1)}
+	return &Conn{form: Form{epoch}, header: h, wire: w, timeout: timeout, writing: make(chan struct{}, 1)}
 }
 
 func (c *Conn) Form() contracts.Form { return c.form }
@@ -76,7 +74,7 @@ func (c *Conn) Write(events []byte) error {
 	}
 	c.lock()
 	defer c.unlock()
-	if c.ended || c.isClosed() {
+	if c.ended || c.closed.Load() {
 		return net.ErrClosed
 	}
 	for part := range slices.Chunk(events, contracts.WritePart) {
@@ -103,7 +101,7 @@ func (c *Conn) send(part []byte) error {
 // returns a frame: clients cannot send on a stream.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	err := c.wire.wait()
-	if c.isClosed() {
+	if c.closed.Load() {
 		return nil, net.ErrClosed
 	}
 	if err == nil {
@@ -119,22 +117,22 @@ func (c *Conn) LastSeen() time.Time { return time.Time{} }
 // cut after one second. Only the first call counts. Close does not wait. SSE
 // has no close reason; the client learns it from its next request.
 func (c *Conn) Close(*contracts.Error) {
-	c.once.Do(func() {
-		close(c.closed)
-		hurry := time.AfterFunc(closeTimeout, c.wire.cut)
-		go func() { // ends within closeTimeout
-			defer hurry.Stop()
-			c.lock()
-			defer c.unlock()
-			switch {
-			case !c.begun:
-				c.wire.wake() // finishOrRefuse still has to send the refusal
-			case !c.ended:
-				_ = c.wire.finish(time.Now().Add(closeTimeout)) // an error says that the peer has gone
-				c.ended = true
-			}
-		}()
-	})
+	if c.closed.Swap(true) {
+		return
+	}
+	hurry := time.AfterFunc(closeTimeout, c.wire.cut)
+	go func() { // ends within closeTimeout
+		defer hurry.Stop()
+		c.lock()
+		defer c.unlock()
+		switch {
+		case !c.begun:
+			c.wire.wake() // finishOrRefuse still has to send the refusal
+		case !c.ended:
+			_ = c.wire.finish(time.Now().Add(closeTimeout)) // an error says that the peer has gone
+			c.ended = true
+		}
+	}()
 }
 
 // closeTimeout is the time in which the peer must take the end of a stream.
@@ -145,15 +143,6 @@ func (c *Conn) Cut() { c.wire.cut() }
 
 func (c *Conn) lock()   { c.writing <- struct{}{} }
 func (c *Conn) unlock() { <-c.writing }
-
-func (c *Conn) isClosed() bool {
-	select {
-	case <-c.closed:
-		return true
-	default:
-		return false
-	}
-}
 
 // finishOrRefuse ends the connection after its session has returned. If nothing
 // was written, it sends a refusal.
@@ -171,26 +160,4 @@ func (c *Conn) finishOrRefuse(err error) {
 	}
 	c.ended = true
 	c.wire.leave()
-}
-
-// refusal returns err as an HTTP status and body. It sets its header fields in
-// header.
-func refusal(header http.Header, err error) (status int, body []byte) {
-	r := &recorder{header: header}
-	httperr.Write(r, err)
-	return r.status, r.body
-}
-
-// A recorder is a ResponseWriter that stores the answer.
-type recorder struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (r *recorder) Header() http.Header    { return r.header }
-func (r *recorder) WriteHeader(status int) { r.status = status }
-func (r *recorder) Write(p []byte) (int, error) {
-	r.body = append(r.body, p...)
-	return len(p), nil
 }

@@ -15,72 +15,49 @@ type Form struct{ Epoch string }
 
 var _ contracts.Form = Form{}
 
-// The envelopes in pieces.
-const (
-	idStart        = "id: "
-	messageStart   = "\ndata: " + `{"type":"message","cursor":`
-	messageMiddle  = `,"message":`
-	snapshotStart  = "\ndata: " + `{"type":"snapshot","snapshot":`
-	resetStart     = "\ndata: " + `{"type":"reset","reason":"`
-	resetMiddle    = `","snapshot":`
-	heartbeatStart = "data: " + `{"type":"heartbeat","cursor":`
-	end            = "}\n\n"
+const end = "}\n\n" // of an event
 
-	keepalive = ": ka\n\n"
-	opening   = "retry: 2000\n\n" // milliseconds until a browser reconnects
-)
-
-// AppendOpening appends the delay after which a client reconnects.
-func (Form) AppendOpening(dst []byte) []byte { return append(dst, opening...) }
+// AppendOpening appends the delay after which a client reconnects: 2,000 ms.
+func (Form) AppendOpening(dst []byte) []byte { return append(dst, "retry: 2000\n\n"...) }
 
 // AppendMessage appends a message envelope around body.
 func (f Form) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
-	dst = f.appendID(dst, cursor)
-	dst = append(dst, messageStart...)
-	dst = strconv.AppendUint(dst, cursor, 10)
-	dst = append(dst, messageMiddle...)
-	dst = append(dst, body...)
-	return append(dst, end...)
+	dst = append(f.appendID(dst, cursor), `{"type":"message","cursor":`...)
+	dst = append(strconv.AppendUint(dst, cursor, 10), `,"message":`...)
+	return append(append(dst, body...), end...)
 }
 
 // AppendSnapshot appends a snapshot envelope around body, which contains the
 // cursor.
 func (f Form) AppendSnapshot(dst []byte, cursor uint64, body []byte) []byte {
-	dst = f.appendID(dst, cursor)
-	dst = append(dst, snapshotStart...)
-	dst = append(dst, body...)
-	return append(dst, end...)
+	dst = append(f.appendID(dst, cursor), `{"type":"snapshot","snapshot":`...)
+	return append(append(dst, body...), end...)
 }
 
 // AppendReset appends a reset envelope around body, which contains the cursor.
 func (f Form) AppendReset(dst []byte, cursor uint64, reason contracts.ResetReason, body []byte) []byte {
-	dst = f.appendID(dst, cursor)
-	dst = append(dst, resetStart...)
-	dst = append(dst, reason...)
-	dst = append(dst, resetMiddle...)
-	dst = append(dst, body...)
-	return append(dst, end...)
+	dst = append(f.appendID(dst, cursor), `{"type":"reset","reason":"`...)
+	dst = append(append(dst, reason...), `","snapshot":`...)
+	return append(append(dst, body...), end...)
 }
 
 // AppendHeartbeat appends a heartbeat envelope, which has no id. If quiet, it
 // appends a comment instead, which keeps proxies from closing the connection.
 func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	if quiet {
-		return append(dst, keepalive...)
+		return append(dst, ": ka\n\n"...)
 	}
-	dst = append(dst, heartbeatStart...)
-	dst = strconv.AppendUint(dst, cursor, 10)
-	return append(dst, end...)
+	dst = append(dst, `data: {"type":"heartbeat","cursor":`...)
+	return append(strconv.AppendUint(dst, cursor, 10), end...)
 }
 
 // AppendControl appends nothing: streams have no control frames.
 func (Form) AppendControl(dst, _ []byte) []byte { return dst }
 
+// appendID appends the id of an event and the start of its data.
 func (f Form) appendID(dst []byte, cursor uint64) []byte {
-	dst = append(dst, idStart...)
-	dst = append(dst, f.Epoch...)
-	dst = append(dst, '.')
-	return strconv.AppendUint(dst, cursor, 10)
+	dst = append(append(dst, "id: "...), f.Epoch...)
+	return append(strconv.AppendUint(append(dst, '.'), cursor, 10), "\ndata: "...)
 }
 
 // ParseID parses the Last-Event-ID of a client. It returns false for any text

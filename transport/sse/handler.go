@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -101,8 +100,7 @@ func copyHeader(dst, src http.Header) {
 // run serves a stream from its start to its end.
 func (s *Streams) run(c *Conn, slot *connlimit.Slot, session Session, req contracts.StreamRequest, by contracts.Caller) {
 	defer slot.Leave()
-	slot.Enter(c)
-	err := s.stream(c, session, req, by)
+	err := slot.Serve(c, s.opts.Log, func(ctx context.Context) error { return session.Stream(ctx, c, req, by) })
 	s.report(by.Principal.ID, err)
 	c.finishOrRefuse(err)
 }
@@ -116,15 +114,4 @@ func (s *Streams) report(principal string, err error) {
 	if err != nil && !refused && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		s.opts.Log.Debug("stream ended", "principal", principal, "error", err)
 	}
-}
-
-// stream turns a panic into an error, so that it ends one stream only.
-func (s *Streams) stream(c *Conn, session Session, req contracts.StreamRequest, by contracts.Caller) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.opts.Log.Error("panic while serving a stream", "panic", p, "stack", string(debug.Stack()))
-			err = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
-		}
-	}()
-	return session.Stream(s.opts.ConnLimit.Context(), c, req, by)
 }

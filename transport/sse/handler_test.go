@@ -244,7 +244,9 @@ func TestDoorShutMeanwhileRefusesTheStream(t *testing.T) {
 			k.opts.session = &fakeSession{
 				asked: func(contracts.StreamRequest, contracts.Caller) {
 					go func() { shut <- d.Close(context.Background()) }() // it waits for this very stream
-					<-d.Context().Done()
+					for slot, err := d.Admit(contracts.Principal{}); err == nil; slot, err = d.Admit(contracts.Principal{}) {
+						slot.Leave() // until it is closed
+					}
 				},
 				stream: func(ctx context.Context, c *Conn) error { return s.follow(ctx, c) },
 			}

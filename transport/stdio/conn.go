@@ -32,10 +32,8 @@ type Conn struct {
 	born time.Time
 	seen atomic.Int64 // when the peer last sent anything, in ns since born
 
-	want   chan struct{} // unbuffered; ReadFrame asks for a frame
-	frames chan inbound  // unbuffered; ReadFrame gets the frame
-	writes chan []byte   // unbuffered; Write passes bytes on
-	wrote  chan error    // 1-buffered; Write gets the outcome, unless Close came first
+	reads  worker[struct{}, inbound]
+	writes worker[[]byte, error]
 	copied []byte        // copy of the bytes being written, because the caller may reuse them; owned by Write
 	done   chan struct{} // closed when the connection has ended
 	quit   func()        // ends the connection, once
@@ -56,18 +54,20 @@ func New(in io.Reader, out io.Writer, opts Options) *Conn {
 	if opts.MaxLineBytes <= 0 {
 		opts.MaxLineBytes = contracts.MaxLineBytes
 	}
-	c := &Conn{
-		born: time.Now(),
-		want: make(chan struct{}), frames: make(chan inbound),
-		writes: make(chan []byte), wrote: make(chan error, 1),
-		done: make(chan struct{}),
-	}
+	c := &Conn{born: time.Now(), done: make(chan struct{})}
 	c.quit = sync.OnceFunc(func() {
 		close(c.done)
 		expire(in, out)
 	})
-	go c.pumpIn(newLines(watched{in, c}, opts.MaxLineBytes))
-	go c.pumpOut(out)
+	lines := newLines(watched{in, c}, opts.MaxLineBytes)
+	c.reads = newWorker(c.done, func(struct{}) inbound {
+		text, err := lines.next()
+		return inbound{text, err}
+	})
+	c.writes = newWorker(c.done, func(frames []byte) error {
+		_, err := out.Write(frames)
+		return err
+	})
 	return c
 }
 
@@ -96,32 +96,41 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pumpIn reads a line when ReadFrame asks for one, never ahead.
-func (c *Conn) pumpIn(l *lines) {
-	for {
-		select {
-		case <-c.want:
-		case <-c.done:
-			return
-		}
-		text, err := l.next()
-		select {
-		case c.frames <- inbound{text, err}:
-		case <-c.done:
-			return
-		}
-	}
+// A worker does the calls of one function in a goroutine of its own, until done is
+// closed. So its caller need not wait for a call that is under way at that time.
+type worker[A, R any] struct {
+	done    <-chan struct{}
+	asked   chan A // unbuffered
+	outcome chan R // 1-buffered, so that the goroutine does not wait
 }
 
-func (c *Conn) pumpOut(out io.Writer) {
-	for {
-		select {
-		case frames := <-c.writes:
-			_, err := out.Write(frames)
-			c.wrote <- err
-		case <-c.done:
-			return
+func newWorker[A, R any](done <-chan struct{}, do func(A) R) worker[A, R] {
+	w := worker[A, R]{done, make(chan A), make(chan R, 1)}
+	go func() {
+		for {
+			select {
+			case a := <-w.asked:
+				w.outcome <- do(a)
+			case <-done:
+				return
+			}
 		}
+	}()
+	return w
+}
+
+// call returns false if done was closed first.
+func (w *worker[A, R]) call(a A) (outcome R, ok bool) {
+	select {
+	case w.asked <- a:
+	case <-w.done:
+		return outcome, false
+	}
+	select {
+	case outcome = <-w.outcome:
+		return outcome, true
+	case <-w.done:
+		return outcome, false
 	}
 }
 
@@ -133,20 +142,14 @@ func (c *Conn) Form() contracts.Form { return Form{} }
 // may read on. It returns io.EOF at the end of the stream and after a failed
 // write, and net.ErrClosed after Close.
 func (c *Conn) ReadFrame() ([]byte, error) {
-	select {
-	case c.want <- struct{}{}:
-	case <-c.done:
-		return nil, c.ended()
-	}
-	select {
-	case in := <-c.frames:
-		if in.err != nil && c.isDone() { // Close has interrupted the read
-			return nil, c.ended()
-		}
+	in, ok := c.reads.call(struct{}{})
+	switch {
+	case ok && (in.err == nil || !c.isDone()):
 		return in.text, in.err
-	case <-c.done:
-		return nil, c.ended()
+	case c.broken.Load():
+		return nil, io.EOF
 	}
+	return nil, net.ErrClosed
 }
 
 func (c *Conn) isDone() bool {
@@ -156,14 +159,6 @@ func (c *Conn) isDone() bool {
 	default:
 		return false
 	}
-}
-
-// ended returns the error of ReadFrame after the end.
-func (c *Conn) ended() error {
-	if c.broken.Load() {
-		return io.EOF
-	}
-	return net.ErrClosed
 }
 
 // Write sends whole frames and waits without a limit until the peer has taken
@@ -176,25 +171,16 @@ func (c *Conn) Write(frames []byte) error {
 		c.copied = nil
 	}
 	c.copied = append(c.copied[:0], frames...)
-	select {
-	case c.writes <- c.copied:
-	case <-c.done:
+	err, ok := c.writes.call(c.copied)
+	switch {
+	case ok && err == nil:
+		return nil
+	case c.isDone(): // Close has interrupted the write
 		return net.ErrClosed
 	}
-	select {
-	case err := <-c.wrote:
-		switch {
-		case err == nil:
-			return nil
-		case c.isDone(): // Close has interrupted the write
-			return net.ErrClosed
-		}
-		c.broken.Store(true)
-		c.quit()
-		return fmt.Errorf("write %d bytes: %w", len(frames), err)
-	case <-c.done:
-		return net.ErrClosed
-	}
+	c.broken.Store(true)
+	c.quit()
+	return fmt.Errorf("write %d bytes: %w", len(frames), err)
 }
 
 // LastSeen returns when the peer last sent anything.
@@ -204,3 +190,29 @@ func (c *Conn) LastSeen() time.Time { return c.born.Add(time.Duration(c.seen.Loa
 // cannot be told the reason. Frames for which Write returned nil have been
 // written.
 func (c *Conn) Close(*contracts.Error) { c.quit() }
+
+// Form builds lines of bare messages, without cursors. A local client has no
+// snapshots, resets or heartbeats. All Forms are equal.
+type Form struct{}
+
+var _ contracts.Form = Form{}
+
+// AppendMessage appends body as a line.
+func (Form) AppendMessage(dst []byte, _ uint64, body []byte) []byte { return appendLine(dst, body) }
+
+// AppendSnapshot appends nothing.
+func (Form) AppendSnapshot(dst []byte, _ uint64, _ []byte) []byte { return dst }
+
+// AppendReset appends nothing.
+func (Form) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte) []byte { return dst }
+
+// AppendHeartbeat appends nothing.
+func (Form) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte { return dst }
+
+// AppendOpening appends nothing.
+func (Form) AppendOpening(dst []byte) []byte { return dst }
+
+// AppendControl appends text as a line.
+func (Form) AppendControl(dst, text []byte) []byte { return appendLine(dst, text) }
+
+func appendLine(dst, text []byte) []byte { return append(append(dst, text...), '\n') }

@@ -20,10 +20,9 @@ import (
 // a time Write; any may call Close and LastSeen.
 type Conn struct {
 	// Static.
-	lib          *websocket.Conn
-	tap          *tap
-	slot         *connlimit.Slot // counts the bytes of incomplete messages; nil counts none
-	frameTimeout time.Duration
+	lib  *websocket.Conn
+	tap  *tap
+	slot *connlimit.Slot // counts the bytes of incomplete messages; nil counts none
 
 	// Owned by the goroutine that reads.
 	frame  *[]byte // the frame last returned, from buffers
@@ -72,15 +71,8 @@ func (c *Conn) Close(why *contracts.Error) {
 	c.closeWith(why.Code.CloseCode(), why.Code)
 }
 
-// Cut closes the socket at once. It goes below TLS, whose Close waits until the
-// peer has taken a close_notify.
-func (c *Conn) Cut() {
-	var socket net.Conn = c.tap.Conn
-	if over, ok := socket.(interface{ NetConn() net.Conn }); ok {
-		socket = over.NetConn()
-	}
-	_ = socket.Close() // an error leaves nothing to do
-}
+// Cut closes the socket at once.
+func (c *Conn) Cut() { connlimit.Cut(c.tap.Conn) }
 
 func (c *Conn) closeWith(code int, reason contracts.Code) {
 	c.tap.startClosing(func() {
@@ -165,7 +157,7 @@ func (c *Conn) read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.tap.beginMessage(c.frameTimeout)
+	c.tap.beginMessage()
 	defer c.tap.endMessage()
 	if kind != websocket.MessageText {
 		return nil, &violation{closeBinary, contracts.CodeBadRequest, "binary frame"}
@@ -180,30 +172,17 @@ func (c *Conn) read() ([]byte, error) {
 	return *c.frame, nil
 }
 
-// fill reads a whole message into c.frame. The buffer grows with the bytes that
-// arrive, not with the length that a header announces. The scanner has already
-// checked the announced length.
-func (c *Conn) fill(r io.Reader) error {
-	b := *c.frame
-	defer func() { *c.frame = b }()
-	for {
-		if len(b) == cap(b) {
-			var err error
-			if b, err = c.slot.Grow(b, c.tap.scanner.most); err != nil {
-				return err
-			}
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		switch {
-		case err == io.EOF && c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
-			return io.ErrUnexpectedEOF
-		case err == io.EOF:
-			return c.tap.readErr
-		case err != nil:
-			return err
-		}
+// fill reads a whole message into c.frame. The scanner has already checked the
+// length that a header announces.
+func (c *Conn) fill(r io.Reader) (err error) {
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
+	switch {
+	case err != nil:
+		return err
+	case c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
+		return io.ErrUnexpectedEOF
 	}
+	return c.tap.readErr
 }
 
 // explain returns the error of ReadFrame for a failed read, and closes the

@@ -14,16 +14,6 @@ type Form struct{}
 
 var _ contracts.Form = Form{}
 
-// The envelopes in pieces.
-const (
-	messageStart   = `{"type":"message","cursor":`
-	messageMiddle  = `,"message":`
-	snapshotStart  = `{"type":"snapshot","snapshot":`
-	resetStart     = `{"type":"reset","reason":"`
-	resetMiddle    = `","snapshot":`
-	heartbeatStart = `{"type":"heartbeat","cursor":`
-)
-
 // The first byte of a frame: the FIN bit and the opcode (RFC 6455 section 5.2).
 const (
 	finText  = 0x81
@@ -38,32 +28,18 @@ const (
 // AppendMessage appends a message envelope around body.
 func (Form) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
 	var digits [20]byte
-	number := strconv.AppendUint(digits[:0], cursor, 10)
-	dst = appendHeader(dst, len(messageStart)+len(number)+len(messageMiddle)+len(body)+1)
-	dst = append(dst, messageStart...)
-	dst = append(dst, number...)
-	dst = append(dst, messageMiddle...)
-	dst = append(dst, body...)
-	return append(dst, '}')
+	return appendText(dst, `{"type":"message","cursor":`, strconv.AppendUint(digits[:0], cursor, 10), `,"message":`, body, "}")
 }
 
 // AppendSnapshot appends a snapshot envelope around body, which contains the
 // cursor.
 func (Form) AppendSnapshot(dst []byte, _ uint64, body []byte) []byte {
-	dst = appendHeader(dst, len(snapshotStart)+len(body)+1)
-	dst = append(dst, snapshotStart...)
-	dst = append(dst, body...)
-	return append(dst, '}')
+	return appendText(dst, `{"type":"snapshot","snapshot":`, nil, "", body, "}")
 }
 
 // AppendReset appends a reset envelope around body, which contains the cursor.
 func (Form) AppendReset(dst []byte, _ uint64, reason contracts.ResetReason, body []byte) []byte {
-	dst = appendHeader(dst, len(resetStart)+len(reason)+len(resetMiddle)+len(body)+1)
-	dst = append(dst, resetStart...)
-	dst = append(dst, reason...)
-	dst = append(dst, resetMiddle...)
-	dst = append(dst, body...)
-	return append(dst, '}')
+	return appendText(dst, `{"type":"reset","reason":"`, []byte(reason), `","snapshot":`, body, "}")
 }
 
 // AppendHeartbeat appends a ping, which every client answers, and unless quiet
@@ -74,31 +50,28 @@ func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 		return dst
 	}
 	var digits [20]byte
-	number := strconv.AppendUint(digits[:0], cursor, 10)
-	dst = appendHeader(dst, len(heartbeatStart)+len(number)+1)
-	dst = append(dst, heartbeatStart...)
-	dst = append(dst, number...)
-	return append(dst, '}')
+	return appendText(dst, `{"type":"heartbeat","cursor":`, strconv.AppendUint(digits[:0], cursor, 10), "}", nil, "")
 }
 
 // AppendOpening appends nothing: the handshake has its own frames.
 func (Form) AppendOpening(dst []byte) []byte { return dst }
 
 // AppendControl appends text as a frame without an envelope.
-func (Form) AppendControl(dst, text []byte) []byte {
-	return append(appendHeader(dst, len(text)), text...)
-}
+func (Form) AppendControl(dst, text []byte) []byte { return appendText(dst, "", text, "", nil, "") }
 
-// appendHeader appends the header of a text frame of n bytes.
-func appendHeader(dst []byte, n int) []byte {
-	switch {
+// appendText appends a text frame with an envelope in pieces.
+func appendText(dst []byte, start string, first []byte, middle string, body []byte, end string) []byte {
+	switch n := len(start) + len(first) + len(middle) + len(body) + len(end); {
 	case n < 126:
-		return append(dst, finText, byte(n))
+		dst = append(dst, finText, byte(n))
 	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(dst, finText, 126), uint16(n))
+		dst = binary.BigEndian.AppendUint16(append(dst, finText, 126), uint16(n))
 	default:
-		return binary.BigEndian.AppendUint64(append(dst, finText, 127), uint64(n))
+		dst = binary.BigEndian.AppendUint64(append(dst, finText, 127), uint64(n))
 	}
+	dst = append(append(dst, start...), first...)
+	dst = append(append(dst, middle...), body...)
+	return append(dst, end...)
 }
 
 // closeFrame returns a close frame. It cuts a reason that is too long for a

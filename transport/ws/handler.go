@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/coder/websocket"
@@ -43,7 +42,6 @@ type Options struct {
 
 	MaxFrameBytes int           // bounds one reassembled message; contracts.MaxSocketBytes; a larger one gets 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
-	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; a slower one gets 4408
 
 	// Refused is called for each connection that was refused after the upgrade.
 	// It may be nil.
@@ -78,7 +76,6 @@ func New(opts Options) (*Handler, error) {
 	}
 	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
-	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.ConnLimit == nil {
 		opts.ConnLimit = connlimit.New(connlimit.Options{})
@@ -190,14 +187,13 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 		return nil, err
 	}
 	lib.SetReadLimit(-1) // the tap's scanner enforces the limit, with our close reason
-	return &Conn{lib: lib, tap: t, frameTimeout: h.opts.FrameTimeout}, nil
+	return &Conn{lib: lib, tap: t}, nil
 }
 
 // run serves a connection from its start to its end.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
 	defer c.slot.Leave()
-	c.slot.Enter(c)
-	err := h.serve(c, s)
+	err := c.slot.Serve(c, h.opts.Log, func(ctx context.Context) error { return s.Serve(ctx, c) })
 	h.report(c, session, principal, err)
 	c.Close(reason(err))
 	c.linger()
@@ -220,17 +216,6 @@ func (h *Handler) report(c *Conn, session, principal string, err error) {
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
 	}
-}
-
-// serve turns a panic into an error, so that it ends one connection only.
-func (h *Handler) serve(c *Conn, s Session) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			h.opts.Log.Error("panic while serving a WebSocket", "panic", p, "stack", string(debug.Stack()))
-			err = errInternal
-		}
-	}()
-	return s.Serve(h.opts.ConnLimit.Context(), c)
 }
 
 // reason returns the close reason for a session that returned err.

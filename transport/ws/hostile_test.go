@@ -205,7 +205,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 
 func TestMessageThatDripsTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, true, Options{FrameTimeout: 30 * time.Second})
+		s := newServer(t, true, Options{})
 		p := s.raw()
 		<-s.conns
 		start := time.Now()

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,7 @@ import (
 const protocolFamily = "maestro-headless."
 
 // checkUpgrade refuses a request that is not a WebSocket handshake for this
-// protocol. It sets the answer's headers that say what is required.
+// protocol and version. It sets the answer's headers that say what is required.
 func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if r.Method != http.MethodGet {
 		answer.Set("Allow", http.MethodGet)
@@ -34,7 +35,16 @@ func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return badRequest("malformed Sec-WebSocket-Key")
 	}
-	return checkProtocol(answer, r.Header)
+	offers := tokens(r.Header, "Sec-WebSocket-Protocol")
+	otherVersion := func(offer string) bool { return strings.HasPrefix(offer, protocolFamily) }
+	switch {
+	case slices.Contains(offers, contracts.Subprotocol):
+		return nil
+	case slices.ContainsFunc(offers, otherVersion):
+		answer.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
+		return &contracts.Error{Code: contracts.CodeUpgradeRequired, Message: "protocol version not supported; use " + contracts.Subprotocol}
+	}
+	return badRequest("the WebSocket subprotocol " + contracts.Subprotocol + " must be offered")
 }
 
 func validKey(key string) bool {
@@ -42,149 +52,67 @@ func validKey(key string) bool {
 	return err == nil && len(b) == 16
 }
 
-// checkProtocol requires our subprotocol among those offered. If another
-// version of it is offered, the refusal names ours.
-func checkProtocol(answer, h http.Header) *contracts.Error {
-	otherVersion := false
-	for offer := range tokens(h, "Sec-WebSocket-Protocol") {
-		if offer == contracts.Subprotocol {
-			return nil
-		}
-		otherVersion = otherVersion || strings.HasPrefix(offer, protocolFamily)
-	}
-	if otherVersion {
-		answer.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
-		return &contracts.Error{Code: contracts.CodeUpgradeRequired, Message: "protocol version not supported; use " + contracts.Subprotocol}
-	}
-	return badRequest("the WebSocket subprotocol " + contracts.Subprotocol + " must be offered")
-}
-
-// hasToken reports whether a header lists token, which is lower case.
+// hasToken reports whether a header lists token, in any case.
 func hasToken(h http.Header, name, token string) bool {
-	for t := range tokens(h, name) {
-		if strings.EqualFold(t, token) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tokens(h, name), func(t string) bool { return strings.EqualFold(t, token) })
 }
 
-// tokens yields the members of a comma-separated header.
-func tokens(h http.Header, name string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, line := range h.Values(name) {
-			for t := range strings.SplitSeq(line, ",") {
-				if t = strings.Trim(t, " \t"); t != "" && !yield(t) {
-					return
-				}
-			}
-		}
+// tokens returns the members of a comma-separated header.
+func tokens(h http.Header, name string) []string {
+	list := strings.Split(strings.Join(h.Values(name), ","), ",")
+	for i := range list {
+		list[i] = strings.Trim(list[i], " \t")
 	}
+	return list
 }
 
 // parseAttach reads the attachment from the session id in the path, empty if
 // the route has none, and the raw query. Unknown parameters are ignored (D13);
 // known ones may appear once. The caller fills in the principal.
-func parseAttach(pathID, rawQuery string) (contracts.Attach, *contracts.Error) {
-	var att contracts.Attach
+func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contracts.Error) {
 	values, err := url.ParseQuery(rawQuery)
 	if err != nil {
 		return att, badRequest("malformed query")
 	}
-	q := query{values: values}
-	att.SessionID = q.id("sessionId")
-	att.ConnectionID = q.id("connectionId")
-	att.Epoch = q.id("epoch")
-	att.Role = contracts.Role(q.oneOf("role", "", string(contracts.RoleViewer), string(contracts.RoleController)))
-	att.Takeover = contracts.Takeover(q.oneOf("takeControl", "0", string(contracts.TakeoverForce), string(contracts.TakeoverLater)))
-	att.Create = q.oneOf("create", "0", "1") == "1"
-	att.Cursor = q.number("cursor")
-	q.get("ticket") // Authorize reads it; here it only must not appear twice
+	bad := func(name string) {
+		if refusal == nil {
+			refusal = badRequest("malformed " + name) // without the value, which may be a secret
+		}
+	}
+	get := func(name string, legal func(string) bool) string {
+		all := values[name]
+		if len(all) > 1 || len(all) == 1 && !legal(all[0]) {
+			bad(name)
+		}
+		return strings.Clone(values.Get(name)) // a copy, so that the request can be freed
+	}
+	oneOf := func(name string, legal ...string) string {
+		return get(name, func(value string) bool { return slices.Contains(legal, value) })
+	}
+	att.SessionID = get("sessionId", contracts.ValidID)
+	att.ConnectionID = get("connectionId", contracts.ValidID)
+	att.Epoch = get("epoch", contracts.ValidID)
+	att.Role = contracts.Role(oneOf("role", string(contracts.RoleViewer), string(contracts.RoleController)))
+	if take := oneOf("takeControl", "0", string(contracts.TakeoverForce), string(contracts.TakeoverLater)); take != "0" {
+		att.Takeover = contracts.Takeover(take)
+	}
+	att.Create = oneOf("create", "0", "1") == "1"
+	get("cursor", func(value string) bool {
+		n, err := strconv.ParseInt(value, 10, 64)
+		att.Cursor = &n
+		return err == nil
+	})
+	get("ticket", func(string) bool { return true }) // Authorize reads it; here it only must not appear twice
 	if pathID != "" {
-		if !validID(pathID) || att.SessionID != "" && att.SessionID != pathID {
-			q.bad("session id")
+		if !contracts.ValidID(pathID) || att.SessionID != "" && att.SessionID != pathID {
+			bad("session id")
 		}
 		att.SessionID = strings.Clone(pathID) // as in get
 	}
-	if q.err != nil {
-		return contracts.Attach{}, q.err
+	if refusal != nil {
+		return contracts.Attach{}, refusal
 	}
 	return att, nil
-}
-
-// A query reads parameters and keeps the error of the first malformed one.
-type query struct {
-	values url.Values
-	err    *contracts.Error
-}
-
-func (q *query) bad(name string) {
-	if q.err == nil {
-		q.err = badRequest("malformed " + name) // without the value, which may be a secret
-	}
-}
-
-func (q *query) get(name string) (value string, ok bool) {
-	all := q.values[name]
-	if len(all) > 1 {
-		q.bad(name)
-	}
-	if len(all) == 0 {
-		return "", false
-	}
-	return strings.Clone(all[0]), true // a copy, so that the request can be freed
-}
-
-func (q *query) id(name string) string {
-	value, ok := q.get(name)
-	if ok && !validID(value) {
-		q.bad(name)
-	}
-	return value
-}
-
-// oneOf returns a parameter that must be one of legal. A missing parameter, or
-// the value absent, returns "".
-func (q *query) oneOf(name, absent string, legal ...string) string {
-	value, ok := q.get(name)
-	if !ok || absent != "" && value == absent {
-		return ""
-	}
-	for _, l := range legal {
-		if value == l {
-			return value
-		}
-	}
-	q.bad(name)
-	return ""
-}
-
-func (q *query) number(name string) *int64 {
-	value, ok := q.get(name)
-	if !ok {
-		return nil
-	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		q.bad(name)
-		return nil
-	}
-	return &n
-}
-
-// validID reports whether s is a legal id: 1 to 128 of [A-Za-z0-9._:-], except
-// . and .., which change the path.
-func validID(s string) bool {
-	if s == "" || s == "." || s == ".." || len(s) > contracts.MaxIDBytes {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:-", rune(c)) {
-			return false
-		}
-	}
-	return true
 }
 
 func badRequest(text string) *contracts.Error {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,10 @@ const (
 	// closeTimeout bounds all that follows a close: the write under way, the
 	// close frame and the wait for the peer's.
 	closeTimeout = time.Second
+
+	// messageTimeout is the time from a message's first byte to its last; a slower
+	// one gets 4408.
+	messageTimeout = 30 * time.Second
 
 	readBuffer  = 512 // bytes; larger reads bypass it
 	writeBuffer = 128 // bytes; holds a control frame, the largest that the library writes
@@ -91,9 +96,9 @@ func (t *tap) Read(p []byte) (n int, err error) {
 
 // beginMessage bounds the time and the bytes of the current message, including
 // frame headers and control frames between its fragments.
-func (t *tap) beginMessage(timeout time.Duration) {
+func (t *tap) beginMessage() {
 	t.bytesLeft = 2*t.scanner.most + 64<<10
-	t.setReadDeadline(time.Now().Add(timeout))
+	t.setReadDeadline(time.Now().Add(messageTimeout))
 }
 
 // endMessage removes the bounds of beginMessage: between messages a peer may be
@@ -257,4 +262,71 @@ func (w *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	w.tap.Conn, w.tap.early = conn, bytes.Clone(early)
 	return w.tap, bufio.NewReadWriter(bufio.NewReaderSize(w.tap, readBuffer), bufio.NewWriterSize(w.tap, writeBuffer)), nil
+}
+
+var errTooLarge = errors.New("the message is larger than allowed")
+
+// A scanner follows the frames that a peer sends. It finds a message that is
+// too large by the length in its frame headers, which the library does not
+// expose.
+type scanner struct {
+	most int // bound of a message, in bytes
+
+	head    [14]byte // header of the current frame
+	got     int      // bytes of head read so far
+	skip    int64    // payload bytes of the frame still to come
+	message int64    // announced bytes of the current message
+}
+
+// scan processes the next bytes from the peer.
+func (s *scanner) scan(p []byte) error {
+	for len(p) > 0 {
+		if s.skip > 0 {
+			n := min(s.skip, int64(len(p)))
+			s.skip -= n
+			p = p[n:]
+			continue
+		}
+		s.head[s.got] = p[0]
+		s.got++
+		p = p[1:]
+		length, whole := s.length()
+		if !whole {
+			continue
+		}
+		s.got, s.skip = 0, length
+		if opcode := s.head[0] & 0x0f; opcode > opBinary {
+			continue // a control frame is not part of a message
+		} else if opcode != opContinuation {
+			s.message = 0
+		}
+		if length > int64(s.most)-s.message {
+			return errTooLarge
+		}
+		s.message += length
+	}
+	return nil
+}
+
+// length returns the length of the frame's payload once the header is whole.
+// The library refuses a negative length.
+func (s *scanner) length() (payload int64, whole bool) {
+	if s.got < 2 {
+		return 0, false
+	}
+	size := 2
+	if s.head[1]&0x80 != 0 { // masked
+		size += 4
+	}
+	switch n := s.head[1] & 0x7f; n {
+	case 126:
+		size += 2
+		payload = int64(binary.BigEndian.Uint16(s.head[2:]))
+	case 127:
+		size += 8
+		payload = int64(binary.BigEndian.Uint64(s.head[2:]))
+	default:
+		payload = int64(n)
+	}
+	return payload, s.got == size
 }

@@ -2,12 +2,19 @@ package sse
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // A socket is a hijacked connection. The body is chunked, so that a client can
@@ -22,7 +29,6 @@ type socket struct {
 	size  [20]byte    // of the chunk being written
 	parts [4][]byte   // backing array of vec
 	vec   net.Buffers // being written
-	once  sync.Once
 }
 
 var (
@@ -92,14 +98,13 @@ func (s *socket) sayEnd() error {
 }
 
 func (s *socket) refuse(header http.Header, err error) {
-	status, body := refusal(header, err)
+	status, body := httperr.Encode(header, err)
+	answer := http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: header, Close: true,
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
 	var out bytes.Buffer
-	out.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
-	header.Set("Connection", "close")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_ = header.Write(&out) // a buffer cannot fail
-	out.WriteString("\r\n")
-	out.Write(body)
+	_ = answer.Write(&out) // a buffer cannot fail
 	if s.SetWriteDeadline(time.Now().Add(closeTimeout)) == nil {
 		_, _ = s.Write(out.Bytes()) // the peer may be gone
 		_ = s.sayEnd()
@@ -108,16 +113,7 @@ func (s *socket) refuse(header http.Header, err error) {
 
 func (s *socket) leave() { s.cut() }
 func (s *socket) wake()  { _ = s.SetReadDeadline(time.Now()) } // fails if the connection has ended
-
-func (s *socket) cut() {
-	s.once.Do(func() {
-		below := s.Conn
-		if secure, ok := below.(*tls.Conn); ok { // tls.Conn.Close would wait for a peer that does not read
-			below = secure.NetConn()
-		}
-		_ = below.Close() // an error leaves nothing to do
-	})
-}
+func (s *socket) cut()   { connlimit.Cut(s.Conn) }
 
 // wait reads until the peer hangs up. It discards what it reads, and fails
 // after 64 KiB.
@@ -132,4 +128,86 @@ func (s *socket) wait() error {
 		got += n
 	}
 	return net.ErrClosed
+}
+
+// An answer is a wire through the ResponseWriter, for connections that cannot
+// be hijacked. Its handler must not return before the stream ends, because w
+// must not be used after the handler has returned.
+type answer struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	ctx     context.Context // of the request
+	stop    context.CancelFunc
+
+	mu    sync.Mutex // held while the deadline is set, but not while w is written to
+	ended bool       // no deadline may be set any more: the handler returns, or the stream was cut
+}
+
+func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
+	ctx, stop := context.WithCancel(r.Context())
+	return &answer{w: w, control: http.NewResponseController(w), ctx: ctx, stop: stop}
+}
+
+func (a *answer) begin(header http.Header, first []byte, deadline time.Time) error {
+	maps.Copy(a.w.Header(), header)
+	a.w.WriteHeader(http.StatusOK)
+	return a.write(first, deadline)
+}
+
+func (a *answer) write(events []byte, deadline time.Time) error {
+	if err := a.ctx.Err(); err != nil {
+		return err
+	}
+	if err := a.limit(deadline); err != nil {
+		return err
+	}
+	if _, err := a.w.Write(events); err != nil {
+		return err
+	}
+	if err := a.control.Flush(); err != nil {
+		return err
+	}
+	if a.ctx.Err() != nil && !time.Now().Before(deadline) {
+		return os.ErrDeadlineExceeded // a middleware's Flush may return no error
+	}
+	return a.limit(time.Time{}) // HTTP/2 resets a stream at its deadline even if nothing is being written
+}
+
+// limit sets the write deadline; the zero time means none.
+func (a *answer) limit(deadline time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return net.ErrClosed
+	}
+	return a.control.SetWriteDeadline(deadline)
+}
+
+func (a *answer) finish(time.Time) error { a.stop(); return nil } // the return of the handler ends the body
+func (a *answer) wake()                  { a.stop() }
+
+func (a *answer) refuse(_ http.Header, err error) { httperr.Write(a.w, err) }
+
+// cut interrupts a blocked write and makes the end of the body fail. The
+// handler must not return before that.
+func (a *answer) cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		_ = a.control.SetWriteDeadline(time.Now()) // it fails if the connection has ended
+	}
+	a.ended = true
+	a.stop()
+}
+
+func (a *answer) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.stop()
+}
+
+func (a *answer) wait() error {
+	<-a.ctx.Done()
+	return a.ctx.Err()
 }
