@@ -73,57 +73,49 @@ func newMeters(reg *prometheus.Registry, version string) *meters {
 		Name: "maestro_build_info", Help: "Always 1; the labels say what was built.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision(), "goversion": runtime.Version()},
 	}).Set(1)
-	m := &meters{}
-	m.addClients(f)
-	m.addWork(f)
-	m.addRequests(f)
-	return m
-}
-
-func (m *meters) addClients(f promauto.Factory) {
-	m.connections = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "maestro_connections", Help: "Attached sockets and streams.",
-	}, []string{"role", "transport"})
+	m := &meters{
+		connections: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "maestro_connections", Help: "Attached sockets and streams.",
+		}, []string{"role", "transport"}),
+		refusals: counters(f, "maestro_refusals_total", "What clients were refused, handshakes included.", "code", refusalCodes),
+		resets:   counters(f, "maestro_resets_total", "Clients that had to start over.", "reason", resetReasons),
+		leases:   counters(f, "maestro_lease_changes_total", "Changes of the holder of a controller lease.", "reason", leaseReasons),
+		waits: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "maestro_request_wait_seconds", Help: "Time from a question to its resolution.",
+			Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600},
+		}, []string{"type", "outcome"}),
+		pending: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "maestro_requests_pending", Help: "Questions that wait for an answer.",
+		}, []string{"type"}),
+		runs: counters(f, "maestro_runs_total", "Prompts that were served; failed are those whose last word was an error.", "outcome", outcomes),
+		appends: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "maestro_journal_append_seconds", Help: "Time the store took for a batch of entries.",
+			Buckets: prometheus.ExponentialBuckets(2e-6, 4, 10),
+		}),
+		entries: f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_entries_total", Help: "Entries that went to the store."}),
+		bytes: f.NewCounter(prometheus.CounterOpts{
+			Name: "maestro_journal_bytes_total", Help: "Bytes of the bodies of entries that went to the store.",
+		}),
+		untracked: counters(f, "maestro_untracked_total", "Questions and tools beyond the bound of what is followed at once.", "what", tracked),
+		spans: counters(f, "maestro_trace_spans_total",
+			"Spans that ended, that the collector took and that it did not take; the others wait or were dropped.", "stage", stages),
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "maestro_http_requests_total", Help: "Requests that were answered.",
+		}, []string{"route", "code"}),
+		durations: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "maestro_http_request_duration_seconds", Help: "Time to answer a request, streams excepted.",
+			Buckets: []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30},
+		}, []string{"route"}),
+	}
 	for _, role := range roles {
 		for _, transport := range transports {
 			m.connections.WithLabelValues(string(role), transport)
 		}
 	}
-	m.refusals = counters(f, "maestro_refusals_total", "What clients were refused, handshakes included.", "code", refusalCodes)
-	m.resets = counters(f, "maestro_resets_total", "Clients that had to start over.", "reason", resetReasons)
-	m.leases = counters(f, "maestro_lease_changes_total", "Changes of the holder of a controller lease.", "reason", leaseReasons)
-}
-
-func (m *meters) addWork(f promauto.Factory) {
-	m.waits = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "maestro_request_wait_seconds", Help: "Time from a question to its resolution.",
-		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600},
-	}, []string{"type", "outcome"})
-	m.pending = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "maestro_requests_pending", Help: "Questions that wait for an answer.",
-	}, []string{"type"})
 	for _, kind := range requestTypes {
 		m.pending.WithLabelValues(string(kind))
 	}
-	m.runs = counters(f, "maestro_runs_total", "Prompts that were served; failed are those whose last word was an error.", "outcome", outcomes)
-	m.appends = f.NewHistogram(prometheus.HistogramOpts{
-		Name: "maestro_journal_append_seconds", Help: "Time the store took for a batch of entries.",
-		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 10),
-	})
-	m.entries = f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_entries_total", Help: "Entries that went to the store."})
-	m.bytes = f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_bytes_total", Help: "Bytes of the bodies of entries that went to the store."})
-	m.untracked = counters(f, "maestro_untracked_total", "Questions and tools beyond the bound of what is followed at once.", "what", tracked)
-	m.spans = counters(f, "maestro_trace_spans_total", "Spans that ended, that the collector took and that it did not take; the others wait or were dropped.", "stage", stages)
-}
-
-func (m *meters) addRequests(f promauto.Factory) {
-	m.requests = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "maestro_http_requests_total", Help: "Requests that were answered.",
-	}, []string{"route", "code"})
-	m.durations = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "maestro_http_request_duration_seconds", Help: "Time to answer a request, streams excepted.",
-		Buckets: []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30},
-	}, []string{"route"})
+	return m
 }
 
 // counters makes a counter for each value of one label, so that every series

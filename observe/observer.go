@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options configures an observer. A zero field means the default named beside
@@ -71,7 +73,7 @@ func New(opts Options) (*Observer, error) {
 		sessions: map[*Session]struct{}{},
 	}
 	o.meters = newMeters(o.registry, opts.Version)
-	o.registry.MustRegister(newGaugeCollector(o)) // panics only if a metric is registered twice
+	o.watch(o.sessionMetrics)
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
 	return o, err
@@ -98,13 +100,17 @@ func (o *Observer) Handler() http.Handler {
 // session has ended or could not be opened.
 func (o *Observer) Session(id string, who Identity) *Session {
 	s := &Session{
-		observer: o, meters: o.meters,
-		attached: map[connKind]int{}, questions: map[string]question{},
+		observer: o, meters: o.meters, prompt: noSpan,
+		attached: map[connKind]int{}, questions: map[string]question{}, tools: map[string]trace.Span{},
 	}
 	if o.tracing != nil {
 		who = who.or(o.identity)
-		common := append(who.attributes(), attribute.String("maestro.session_id", id))
-		s.tracker = newTracker(o.tracing.tracer, common, who.AgentRunStep)
+		s.tracer = o.tracing.tracer
+		s.common = append(who.attributes(), attribute.String("maestro.session_id", id))
+		s.detail = s.common
+		if who.AgentRunStep != "" {
+			s.detail = append(slices.Clip(s.common), attribute.String("maestro.agent_run_step_id", who.AgentRunStep))
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
