@@ -45,7 +45,7 @@ const (
 // errors are for the operator and name the flag and the variable. It does not
 // write to the disk.
 func (c *Config) Resolve(getenv func(string) string) error {
-	given := c.read(getenv)
+	parts := c.read(getenv)
 	if c.RunnerSessionID == "" {
 		return missing("runner-session-id")
 	}
@@ -55,7 +55,7 @@ func (c *Config) Resolve(getenv func(string) string) error {
 	if err := c.resolveWorkspace(); err != nil {
 		return err
 	}
-	listen, err := given.listen()
+	listen, err := listenAddress(parts)
 	if err != nil {
 		return err
 	}

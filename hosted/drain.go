@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -49,7 +50,10 @@ func (r *Runner) Drain(ctx context.Context, body []byte) (answer *contracts.Drai
 	if err != nil {
 		return nil, false, err
 	}
-	if answer := r.drained(); answer != nil && len(req.ExportPaths) == 0 {
+	r.mu.Lock()
+	answer = r.success()
+	r.mu.Unlock()
+	if answer != nil && len(req.ExportPaths) == 0 {
 		return answer, true, nil
 	} else if answer == nil && !isDir(r.config.WorkspaceRoot) {
 		return nil, false, r.notReady("hosted runner workspace root is unavailable")
@@ -72,14 +76,8 @@ func (r *Runner) DrainForShutdown(ctx context.Context) (interrupted bool, err er
 	return answer != nil && answer.Status == contracts.DrainInterrupted, err
 }
 
-// drained returns the result of the successful drain, or nil.
-func (r *Runner) drained() *contracts.DrainAnswer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.success()
-}
-
-// success is drained. The caller holds mu.
+// success returns the result of the successful drain, or nil. The caller holds
+// mu.
 func (r *Runner) success() *contracts.DrainAnswer {
 	if r.last != nil && r.last.Status == contracts.Drained {
 		return r.last
@@ -87,37 +85,31 @@ func (r *Runner) success() *contracts.DrainAnswer {
 	return nil
 }
 
-// join waits for the running drain. If there is none, it starts one.
-func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contracts.DrainAnswer, bool, error) {
-	f, answer, err := r.joinOrStart(req)
-	if f == nil {
-		return answer, answer != nil, err
+// join waits for the running drain. If there is none, it starts one, unless one
+// was successful.
+func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (answer *contracts.DrainAnswer, replayed bool, err error) {
+	r.mu.Lock()
+	f := r.flight
+	if answer := r.success(); answer != nil {
+		r.mu.Unlock()
+		return answer, true, nil
 	}
+	if f == nil && r.closed {
+		r.mu.Unlock()
+		return nil, false, &contracts.Error{Code: contracts.CodeGoingAway, Message: "hosted runner is closing"}
+	}
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		r.flight, r.draining = f, true
+		r.drains.Go(func() { r.runFlight(f, req) }) // ends with the flush timeout; Close waits for it
+	}
+	r.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.answer, false, f.err
 	case <-ctx.Done():
 		return nil, false, &contracts.Error{Code: contracts.CodeTimeout, Message: "hosted runner is still draining"}
 	}
-}
-
-// joinOrStart returns the running drain, or the result of the successful one. If
-// there is neither, it starts a drain.
-func (r *Runner) joinOrStart(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if answer := r.success(); answer != nil {
-		return nil, answer, nil
-	}
-	if r.flight == nil {
-		if r.closed {
-			return nil, nil, &contracts.Error{Code: contracts.CodeGoingAway, Message: "hosted runner is closing"}
-		}
-		f := &flight{done: make(chan struct{})}
-		r.flight, r.draining = f, true
-		r.drains.Go(func() { r.runFlight(f, req) }) // ends with the flush timeout; Close waits for it
-	}
-	return r.flight, nil, nil
 }
 
 // runFlight runs one attempt and stores its result.
@@ -191,7 +183,7 @@ func (r *Runner) writeManifest(d *drained) (*contracts.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.path = r.config.manifestPath(name)
+	d.path = filepath.Join(r.config.SnapshotRoot, name)
 	manifest, err := d.manifest()
 	if err != nil {
 		return nil, err

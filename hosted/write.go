@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"regexp"
 	"time"
 )
@@ -78,6 +77,3 @@ func writeFile(dir *os.Root, name string, content []byte) error {
 	}
 	return syncDir(dir)
 }
-
-// manifestPath returns the path of the manifest with that name.
-func (c *Config) manifestPath(name string) string { return filepath.Join(c.SnapshotRoot, name) }

@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	"agent/acpserver":                   {ours: []string{"client", "contracts", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
 	"internal/testkit/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},
 	"internal/testkit/localmodel/serve": {ours: []string{"internal/testkit/localmodel"}},
-	"hosted":                            {ours: []string{"contracts", "internal/abridge"}, others: []string{flags}},
+	"hosted":                            {ours: []string{"contracts", "internal/abridge", "session"}, others: []string{flags}},
 	"internal/console":                  {others: []string{"golang.org/x/term", "golang.org/x/text"}},
 	"internal/lazyregexp":               {},
 	"internal/line":                     {},
