@@ -80,7 +80,7 @@ func headless(s settings) error {
 	if s.stateDir != "" {
 		m.dir, id = m.workspaceDir(s.stateDir), firstSession
 	}
-	m.shared = s.listen != ""
+	m.session.Shared = s.listen != ""
 	h, err := m.open(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: true})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -89,7 +89,7 @@ func headless(s settings) error {
 		return err
 	}
 	steps := []func(context.Context) error{h.Close}
-	if m.shared {
+	if m.session.Shared {
 		n, err := share(s, m, h, log)
 		if err != nil {
 			leave(log, steps...)
@@ -98,7 +98,7 @@ func headless(s settings) error {
 		steps = append(steps, n.close)
 	}
 	started()
-	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.limits.lineBytes})
+	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.lineBytes})
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)
@@ -113,7 +113,7 @@ func headless(s settings) error {
 
 // share lets others attach to the session over the network.
 func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
-	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), house{
+	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), backend{
 		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if want.ID != "" && want.ID != h.SessionID() { // whoever may come here comes to this one
 				return nil, false, hub.ErrUnknownSession

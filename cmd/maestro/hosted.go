@@ -42,7 +42,7 @@ func hostedCommand() *cobra.Command {
 	c.Register(cmd.Flags())
 	cmd.Flags().StringVar(&s.controlTokenFile, "control-token-file", "", "file with the credential that drains the runner; created if missing (default control-token in the state directory)")
 	cmd.Flags().StringVar(&s.drainRequests, "drain-requests", "", "what a drain does with open questions: keep those that the agent can act on after a restore, or cancel all (default keep, with --protocol-profile public cancel)")
-	complete(cmd, "drain-requests", cobra.ShellCompDirectiveNoFileComp, "keep", "cancel")
+	complete(cmd, "drain-requests", cobra.ShellCompDirectiveNoFileComp, drains[1:]...)
 	groupFlags(cmd)
 	return cmd
 }
@@ -56,7 +56,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		return err
 	}
 	if s.auth == "off" && !onLoopback(c.Listen) {
-		return errOpenDoor(c.Listen)
+		return errNotLoopback("--auth off", c.Listen)
 	}
 	_, restored, err := c.Restore()
 	if err != nil {
@@ -81,14 +81,14 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		secrets = filepath.Join(defaultStateRoot(), runnerFolder(c))
 	}
 	if c.AttachAudience != "" {
-		s.jwtAudience = c.AttachAudience
+		s.access.Audience = c.AttachAudience
 	}
 	r, err := startRunner(ctx, s, c, restored)
 	if err != nil {
 		return err
 	}
 	r.secrets = secrets
-	n, err := listen(s, secrets, r.house(), log)
+	n, err := listen(s, secrets, r.backend(), log)
 	if err == nil {
 		n.accept(log)
 		err = announce(s, n.readiness(r.hub.SessionID()), out)
@@ -158,7 +158,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 	id := c.Session(restored)
 	m.policy = s.policy(true)
 	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
-	m.restored = restored
+	m.session.Restored = restored
 	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
 	key := hub.Key{ID: id}
 	h, err := m.open(ctx, key, hub.OpenOptions{Create: true})
@@ -180,10 +180,10 @@ func runnerFolder(c hosted.Config) string {
 	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // never a path of its own
 }
 
-// house lets clients into the one session. Who they are decides what they may
-// do; all who may come here come to the same.
-func (r *hostedSession) house() house {
-	return house{
+// backend gives every client the one session. The credential decides what a
+// client may do there.
+func (r *hostedSession) backend() backend {
+	return backend{
 		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if err := r.runner.CheckSession(want.ID); err != nil {
 				return nil, false, err
@@ -207,7 +207,7 @@ func (r *hostedSession) house() house {
 			id := r.runner.Identity()
 			return id.Ready && r.sessions.writable(), id.Draining
 		},
-		fence: r.runner, runner: r.runner,
+		runner:   r.runner,
 		observer: r.sessions.observer,
 	}
 }

@@ -110,7 +110,7 @@ func TestCatalogIsBounded(t *testing.T) {
 // Sessions that an operator removes make room for others.
 func TestTooManySessionsAreNotMade(t *testing.T) {
 	sh := newShelf(t)
-	sh.sessions.limits.kept = 3
+	sh.sessions.maxKept = 3
 	for i := range 3 {
 		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: fmt.Sprint(i), Create: true}); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func BenchmarkCreating(b *testing.B) {
 }
 
 // shelfWith returns a shelf with so many sessions on the disk.
-func shelfWith(b *testing.B, n int) *shelf {
+func shelfWith(b *testing.B, n int) *server {
 	b.Helper()
 	sh := newShelf(b)
 	for i := range n {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -42,19 +43,21 @@ type network struct {
 	done      chan struct{}
 }
 
-// A house is what the network lets clients into.
-type house struct {
-	// find opens a session. opened says that this call made its runtime.
+// A backend has the sessions that a network serves.
+type backend struct {
+	// find opens a session. opened reports whether this call started its runtime.
 	find func(ctx context.Context, want httpapi.Wanted) (h *hub.Hub, opened bool, err error)
 
-	list     func(contracts.Principal) *contracts.SessionList // nil lists nothing
-	admit    func(alive func(contracts.Principal) bool)       // is given what says whether a credential still counts; nil needs nothing
-	evict    func(principalID string)                         // ends the connections of a principal
-	ready    func() (ready, draining bool)                    // nil is always
-	dir      string                                           // of what belongs to the sessions beside their journals; empty keeps it in memory
-	fence    httpapi.Fence                                    // of a hosted runner, or nil
-	runner   httpapi.Runner                                   // the same, or nil
-	observer *observe.Observer                                // of requests and what clients take up
+	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
+	admit  func(alive func(contracts.Principal) bool)       // receives the check whether a credential is still valid
+	evict  func(principalID string)                         // ends the connections of a principal
+	ready  func() (ready, draining bool)
+	dir    string      // for the shares; empty keeps them in memory
+	runner interface { // nil unless the process is a hosted runner
+		httpapi.Fence
+		httpapi.Runner
+	}
+	observer *observe.Observer
 }
 
 // visit is one attachment to one session.
@@ -75,7 +78,7 @@ func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.Stre
 }
 
 // listen takes the address. Clients that connect wait until accept is called.
-func listen(s settings, root string, h house, log *slog.Logger) (*network, error) {
+func listen(s settings, root string, h backend, log *slog.Logger) (*network, error) {
 	ln, err := listenOn("listen", s.listen)
 	if err != nil {
 		return nil, err
@@ -136,35 +139,26 @@ func (n *network) counts() observe.Network {
 	}
 }
 
-func (n *network) open(s settings, root string, h house, log *slog.Logger) error {
+func (n *network) open(s settings, root string, h backend, log *slog.Logger) error {
 	if s.auth == "off" && !isLoopback(n.ln.Addr()) {
-		return errOpenDoor(n.ln.Addr().String())
+		return errNotLoopback("--auth off", n.ln.Addr().String())
 	}
 	refusals := &refusalLog{log: log, now: time.Now}
-	n.connLimit = connlimit.New(connlimit.Options{
-		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
-		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
-		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
-		Evicted: refusals.evicted,
-	})
-	limiter := ratelimit.New(ratelimit.Options{
-		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
-		RequestRate: s.limits.requestRate, RequestBurst: s.limits.requestBurst,
-	})
+	s.clients.Refused, s.clients.Evicted = refusals.request, refusals.evicted
+	n.connLimit = connlimit.New(s.clients)
+	limiter := ratelimit.New(s.rates)
 	g, err := n.authenticator(s, root, h, limiter, log)
 	if err != nil {
 		return err
 	}
-	if h.admit != nil {
-		h.admit(g.Alive)
-	}
+	h.admit(g.Alive)
 	mux, err := n.routes(s, g, h, limiter, refusals, log)
 	if err != nil {
 		return err
 	}
 	n.server = &http.Server{
-		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
-		IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.headerBytes,
+		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.header, ReadTimeout: s.read,
+		IdleTimeout: s.idle, MaxHeaderBytes: s.headerBytes,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
@@ -186,7 +180,7 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 		return err
 	}
 	if !isLoopback(ln.Addr()) {
-		return errors.Join(errOpenProfiles(addr), ln.Close())
+		return errors.Join(errNotLoopback("--pprof", addr), ln.Close())
 	}
 	n.debug = &http.Server{Handler: observe.Debug(), ReadHeaderTimeout: 5 * time.Second}
 	log.Info("profiles", "url", "http://"+ln.Addr().String()+"/debug/pprof/")
@@ -213,18 +207,15 @@ func (n *network) secure(s settings) error {
 }
 
 // authenticator returns the authentication of the routes.
-func (n *network) authenticator(s settings, root string, h house, limiter *ratelimit.Limiter, log *slog.Logger) (*auth.Authenticator, error) {
-	opts := auth.Options{
-		Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins, BehindTLS: s.behindTLS,
-		Issuer: s.jwtIssuer, Audience: s.jwtAudience, ScopeClaim: s.jwtScopeClaim,
-		Revoked: h.evict, Identified: n.connLimit.Identify, RateLimit: limiter, Log: log,
-		Session: func(ctx context.Context, p contracts.Principal, id string) error {
-			_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
-			return err
-		},
+func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter, log *slog.Logger) (*auth.Authenticator, error) {
+	opts := s.access
+	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, log
+	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
+		_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
+		return err
 	}
 	if host, _, err := net.SplitHostPort(s.listen); err == nil && host != "" && net.ParseIP(host) == nil {
-		opts.Hosts = append(opts.Hosts, host)
+		opts.Hosts = append(slices.Clip(opts.Hosts), host)
 	}
 	if opts.Off {
 		return auth.New(opts)
@@ -253,12 +244,12 @@ func (n *network) authenticator(s settings, root string, h house, limiter *ratel
 }
 
 // routes puts everything that is served on one mux.
-func (n *network) routes(s settings, g *auth.Authenticator, h house, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
+func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
-			if err == nil && h.fence != nil { // after the credential: what it says is for those who have one
-				err = httpapi.FenceUpgrade(h.fence, r)
+			if err == nil && h.runner != nil { // after the credential: what it says is for those who have one
+				err = httpapi.FenceUpgrade(h.runner, r)
 			}
 			return p, err
 		},
@@ -270,19 +261,19 @@ func (n *network) routes(s settings, g *auth.Authenticator, h house, limiter *ra
 			}
 			return &visit{session, att}, session.Admit(att)
 		},
-		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Refused: refusals.attachment, Log: log,
+		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	requests, err := httpapi.New(httpapi.Options{
-		Authorize: g.Authorize, List: h.list, Fence: h.fence, Ready: h.ready, Rates: limiter,
+		Authorize: g.Authorize, List: h.list, Fence: h.runner, Ready: h.ready, Rates: limiter,
 		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.limits.write, Log: log}),
-		MaxBodyBytes: s.limits.frameBytes, Strict: s.strict,
+		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: log}),
+		MaxBodyBytes: s.session.MaxFrameBytes, Strict: s.session.Strict,
 	})
 	if err != nil {
 		return nil, err

@@ -38,9 +38,8 @@ func serveCommand() *cobra.Command {
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
-	cmd.Flags().DurationVar(&s.idleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	s.registerServer(cmd)
-	s.limits.registerSessions(cmd)
+	s.registerSessions(cmd)
 	groupFlags(cmd)
 	return cmd
 }
@@ -48,38 +47,60 @@ func serveCommand() *cobra.Command {
 func serve(s settings, in io.Reader, out io.Writer) error {
 	log := s.log()
 	ctx, started := untilSignal()
-	m, err := newSessions(s, log)
+	v, err := newServer(s, log)
 	if err != nil {
 		return err
 	}
-	root := cmp.Or(s.stateDir, defaultStateRoot())
-	if err := m.keepBelow(root); err != nil {
-		return err
-	}
-	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
-	shelf := &shelf{m, d}
-	n, err := listen(s, root, house{
-		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
-		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
-	}, log)
-	if err != nil {
-		return err
-	}
-	_, _, err = d.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
+	_, _, err = v.open.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
 	if errors.Is(err, journal.ErrCorrupt) { // the others are served
 		log.Error("session set aside", "session", firstSession, "err", err)
 		err = nil
 	}
-	n.accept(log) // not before: a client may ask for the first session at once
+	v.net.accept(log) // not before: a client may ask for the first session at once
 	if err == nil {
-		err = announce(s, n.readiness(firstSession), out)
+		err = announce(s, v.net.readiness(firstSession), out)
 	}
 	if err == nil {
 		started()
 		err = awaitEnd(ctx, s.eofExit, in, nil)
 	}
-	leave(log, d.Suspend, n.close, m.observer.Shutdown)
+	leave(log, v.close)
 	return err
+}
+
+// A server serves the sessions of one workspace on the network. The open sessions
+// are in a directory, the others on the disk.
+type server struct {
+	sessions *sessions
+	open     *hub.Directory
+	net      *network
+}
+
+// newServer opens the workspace and listens. Clients that connect wait until the
+// network accepts.
+func newServer(s settings, log *slog.Logger) (*server, error) {
+	m, err := newSessions(s, log)
+	if err != nil {
+		return nil, err
+	}
+	root := cmp.Or(s.stateDir, defaultStateRoot())
+	if err := m.keepBelow(root); err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	v := &server{sessions: m, open: &hub.Directory{Open: m.open, Max: s.maxSessions, Log: log}}
+	v.net, err = listen(s, root, backend{
+		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
+		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
+	}, log)
+	if err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	return v, nil
+}
+
+// close suspends the sessions and ends the server, which has been accepting.
+func (v *server) close(ctx context.Context) error {
+	return errors.Join(v.open.Suspend(ctx), v.net.close(ctx), v.sessions.close(ctx))
 }
 
 // announce tells harnesses and people where the server is.

@@ -28,20 +28,16 @@ import (
 type sessions struct {
 	settings
 	work     *workspace.Workspace
-	tools    *utility.Shared // what the utilities of all sessions have in common
-	memory   *hub.Memory     // and what they hold together
+	shared   *utility.Shared // by the utilities of all sessions
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
-	identity observe.Identity // of the work that the sessions do, beside what the environment says
+	identity observe.Identity // added to the identity in the environment
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
-	shared   bool             // local and network clients on one session
-	disk     disk             // that dir is on
-	kept     catalog          // what is in dir
+	disk     disk             // of dir
+	kept     catalog          // of the sessions in dir
 
-	policy   policy
-	alive    atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
-	noReturn bool                                           // see hub.Options.NoReturn
-	restored *contracts.Restored                            // see hub.Options.Restored
+	policy policy
+	alive  atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
 
 	log *slog.Logger
 }
@@ -59,7 +55,8 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	m := &sessions{settings: s, policy: s.policy(false), work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}
+	s.session.Memory = hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory})
+	m := &sessions{settings: s, policy: s.policy(false), work: work, shared: utility.NewShared(), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
@@ -110,44 +107,31 @@ func (m *sessions) refusal(err error) *contracts.Error {
 var errJournal = errors.New("open the session")
 
 func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
-	id := key.ID
 	store, err := m.store(key, options.Create)
 	if err != nil {
 		return nil, err
 	}
-	a, err := agent.Open(m.agent, agent.Options{
-		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.policy.hosted, Profile: m.policy.profile,
-		StateDir: m.agentDir(key), SessionID: id, Version: version(), Servers: m.servers,
-		Allow: m.allow, Ask: m.ask, Deny: m.deny, ModelURL: m.modelURL,
-		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Price: m.price, Log: m.log,
-	})
+	run := m.runtime
+	run.Dir, run.Hosted, run.Profile = m.work.Root(), m.policy.hosted, m.policy.profile
+	run.StateDir, run.SessionID, run.Version, run.Servers, run.Log = m.agentDir(key), key.ID, version(), m.servers, m.log
+	a, err := agent.Open(m.agent, run)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	timeouts, err := m.limits.requestTimeouts()
+	use := m.tools
+	use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Hosted, use.Log = m.work, m.shared, m.journals(), run.EnvPass, run.Hosted, m.log
+	tools, err := utility.New(use)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	tools, err := utility.New(utility.Options{
-		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.policy.hosted, Log: m.log,
-		MaxCommands: m.limits.commands, MaxRunTime: m.limits.commandTime, MaxReadBytes: m.limits.readBytes,
-		MaxWatches: m.limits.watches, MaxWatchedDirs: m.limits.watchedDirs,
-	})
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	watcher := m.observer.Session(id, m.identity)
-	h, err := hub.New(hub.Options{
-		SessionID: id, Alive: m.counts, Init: options.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
-		DrainCancels: m.policy.drainCancels, NoReturn: m.noReturn, Quiet: m.policy.quiet, Restored: m.restored,
-		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
-		LoadAttachments: m.attachments, Profile: m.policy.profile, Strict: m.strict,
-		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
-		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
-		MaxFrameBytes: m.limits.frameBytes, MaxConnections: m.limits.connections, MaxControllers: m.limits.controllers,
-		GroupCommit: m.fsync && m.dir != "", Shared: m.shared, Log: m.log,
-		CheckpointBytes: int(min(m.retainBytes/4, 8<<20)), CheckpointAge: m.retainAge / 4,
-	})
+	watcher := m.observer.Session(key.ID, m.identity)
+	opts := m.session
+	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Utilities, opts.Observer = key.ID, options.Init, a, store, tools, watcher
+	opts.Cwd, opts.GitBranch, opts.LoadAttachments, opts.Alive, opts.Log = m.work.Root(), m.work.GitBranch(), m.attachments, m.counts, m.log
+	opts.Profile, opts.RequireTokens, opts.DrainCancels, opts.Quiet = m.policy.profile, m.policy.requireTokens, m.policy.drainCancels, m.policy.quiet
+	opts.GroupCommit = m.fsync && m.dir != ""
+	opts.CheckpointBytes, opts.CheckpointAge = int(min(m.retainBytes/4, 8<<20)), m.retainAge/4
+	h, err := hub.New(opts)
 	if err != nil {
 		watcher.Close()
 		return nil, errors.Join(err, store.Close(), tools.Close(ctx))
@@ -229,7 +213,7 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	if _, err := os.Stat(dir); !create || !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	full, err := m.kept.full(key.Scope, m.limits.kept)
+	full, err := m.kept.full(key.Scope, m.maxKept)
 	if err != nil {
 		return err
 	}

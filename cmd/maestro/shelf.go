@@ -18,21 +18,14 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
-// A shelf is where serve keeps its sessions: the open ones in a directory, the
-// others on the disk.
-type shelf struct {
-	sessions *sessions
-	open     *hub.Directory
-}
-
 // find opens the session that a client wants.
-func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
+func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
 	viewer := want.Principal.Role == contracts.RoleViewer
 	options := hub.OpenOptions{Create: want.Create && !viewer}
 	if req := want.Runtime; req != nil {
 		options.Init = firstInit(req)
-		if err := errors.Join(s.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
+		if err := errors.Join(v.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
 			return nil, false, err // before a session is made for nothing
 		}
 	}
@@ -47,9 +40,9 @@ func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, 
 	default:
 		return nil, false, hub.ErrUnknownSession
 	}
-	h, opened, err := s.open.Get(ctx, key, options)
+	h, opened, err := v.open.Get(ctx, key, options)
 	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal says everything
-		s.sessions.log.Error("session not opened", "session", key.ID, "err", err)
+		v.sessions.log.Error("session not opened", "session", key.ID, "err", err)
 	}
 	if want.Create && viewer && errors.Is(err, hub.ErrUnknownSession) {
 		err = errMayNotCreate
@@ -90,8 +83,8 @@ func (m *sessions) isHere(path string) error {
 }
 
 // evict ends the connections of a principal, wherever they are.
-func (s *shelf) evict(principalID string) {
-	for _, h := range s.open.List() {
+func (v *server) evict(principalID string) {
+	for _, h := range v.open.List() {
 		h.Evict(principalID)
 	}
 }
@@ -100,21 +93,21 @@ func (s *shelf) evict(principalID string) {
 const maxListedSessions = 1000
 
 // list lists the sessions that a principal may reach, the latest first.
-func (s *shelf) list(p contracts.Principal) *contracts.SessionList {
+func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	open := map[string]bool{}
 	var all []entry
-	for key, h := range s.open.List() {
+	for key, h := range v.open.List() {
 		if key.Scope == p.Scope && (p.SessionID == "" || p.SessionID == key.ID) {
 			open[key.ID] = true
 			all = append(all, describe(h))
 		}
 	}
-	kept, err := s.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
+	kept, err := v.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
 		return !open[id] && (p.SessionID == "" || p.SessionID == id) &&
-			!s.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // shut down: it is not found until somebody asks for it anew
+			!v.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // shut down: it is not found until somebody asks for it anew
 	})
 	if err != nil {
-		s.sessions.log.Error("list sessions", "err", err)
+		v.sessions.log.Error("list sessions", "err", err)
 	}
 	for _, k := range kept {
 		all = append(all, entry{SessionEntry: contracts.SessionEntry{SessionID: k.id}, at: k.at})

@@ -13,7 +13,7 @@ import (
 )
 
 // newShelf returns the sessions of a server in a workspace of its own.
-func newShelf(t testing.TB) *shelf {
+func newShelf(t testing.TB) *server {
 	t.Helper()
 	var s settings
 	s.register(&cobra.Command{})
@@ -23,7 +23,7 @@ func newShelf(t testing.TB) *shelf {
 		t.Fatal(err)
 	}
 	m.dir = t.TempDir()
-	sh := &shelf{m, &hub.Directory{Open: m.open}}
+	sh := &server{sessions: m, open: &hub.Directory{Open: m.open}}
 	t.Cleanup(func() {
 		if err := sh.open.Suspend(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
