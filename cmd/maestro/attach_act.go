@@ -190,14 +190,14 @@ func (a *attachment) send(o order) {
 	a.orders <- o // there is room: sending counts them
 }
 
-// dispatch makes the requests in their order, until ctx ends.
+// dispatch sends the orders one after the other until ctx ends.
 func (a *attachment) dispatch(ctx context.Context) {
 	for {
 		select {
 		case o := <-a.orders:
-			result, err := o.do(ctx)
+			o.result, o.err = o.do(ctx)
 			select {
-			case a.outcomes <- outcome{o, result, err}:
+			case a.outcomes <- o:
 			case <-ctx.Done():
 				return
 			}
