@@ -54,7 +54,7 @@ func (q *question) text(last string, all bool) string {
 	}
 	body := q.body()
 	if !all {
-		body = abridge(body)
+		body = bothEnds(body)
 	}
 	for i, o := range q.options() { // are never left out
 		body = append(body, fmt.Sprintf("  %d. %s", i+1, optionText(o)))

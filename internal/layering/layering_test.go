@@ -120,7 +120,7 @@ var rooms = map[string]room{
 	"bench/journalbench": {ours: []string{"journal"}},
 	"bench/kills":        {ours: []string{"client", "contracts"}},
 
-	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, "github.com/google/uuid"}},
+	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid"}},
 }
 
 // check reports why pkg may not import path, or nil if it may. pkg is a path
