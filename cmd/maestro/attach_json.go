@@ -25,8 +25,7 @@ type jsonUpdate struct {
 	RetryMS  int64                 `json:"retry_ms,omitempty"`
 }
 
-// writeJSON writes an update as one line. The token that proves whose
-// connection this is stays out of it.
+// writeJSON writes an update as one line, without the secret of the connection.
 func writeJSON(w io.Writer, u client.Update) error {
 	line := jsonUpdate{
 		Kind: u.Kind, Cursor: u.Cursor, Epoch: u.Epoch, Replayed: u.Replayed,
@@ -62,8 +61,8 @@ func writeJSON(w io.Writer, u client.Update) error {
 	return err
 }
 
-// harmless escapes what a terminal could act on and JSON allows in strings. The
-// values stay the same.
+// harmless escapes the characters in JSON strings that a terminal acts on. The values
+// stay the same.
 func harmless(text string) string {
 	hostile := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 	if !strings.ContainsFunc(text, hostile) {
