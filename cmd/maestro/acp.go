@@ -27,13 +27,13 @@ import (
 // maxLocalServers bounds the servers that one editor makes this program start.
 const maxLocalServers = 16
 
-// acpFlags is what the command line says beside what a server is told.
+// acpFlags are the values of the flags of acp.
 type acpFlags struct {
 	attachFlags // view, take, session, create, tokenFile and name
 	server      settings
 }
 
-// acpCommand returns the command that makes this program an agent for editors.
+// acpCommand returns the command that serves editors as an agent.
 func acpCommand(defaults attachDefaults) *cobra.Command {
 	var flags acpFlags
 	cmd := &cobra.Command{
@@ -81,7 +81,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 		if cmd.Flags().Changed("token-file") {
 			return opts, nil, usage{errors.New("--token-file needs a URL: without one the token is in --state-dir")}
 		}
-		opts.Session, opts.Create = f.session, true // there is nobody else who could have made it
+		opts.Session, opts.Create = f.session, true // nobody else could have created it
 		servers = &localServers{settings: f.server, here: f.server.workspace == "", log: opts.Log, open: map[string]*server{}}
 		opts.Open = servers.find
 		return opts, servers, nil
@@ -106,11 +106,10 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	return opts, nil, nil
 }
 
-// withURL are the flags that say something where the server is somebody else's.
+// withURL are the flags that are allowed with the URL of a server.
 var withURL = []string{"view", "take", "session", "create", "token-file", "name", "log-level", "log-format"}
 
-// otherFlag returns a flag that was given and is none of those, empty if there is
-// none.
+// otherFlag returns a given flag that is none of those, empty without one.
 func otherFlag(cmd *cobra.Command, those []string) (name string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(those, f.Name) {
@@ -120,16 +119,16 @@ func otherFlag(cmd *cobra.Command, those []string) (name string) {
 	return name
 }
 
-// runACP serves the editor until it leaves or a signal comes, and then ends what
-// was started for it.
+// runACP serves the editor until it leaves or a signal comes, and then ends the servers
+// that were started for it.
 func runACP(in io.Reader, out io.Writer, opts acpserver.Options, own *localServers) error {
 	ctx, started := untilSignal()
 	started()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that is gone must not end us before its servers
-	give := func() {                                        // an editor that has left and still holds our output back must not hold us
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that has ended must not end this process before its servers
+	give := func() {                                        // bounds the time for an editor that has left and does not read
 		time.AfterFunc(2*leavePatience, func() { os.Exit(exitFailure) })
 	}
-	defer context.AfterFunc(ctx, give)() // nor one that lives and does not read
+	defer context.AfterFunc(ctx, give)() // the same after a signal
 	err := acpserver.Serve(ctx, &untilEOF{in: in, end: give}, out, opts)
 	if own != nil {
 		leave(opts.Log, own.close)
@@ -137,7 +136,7 @@ func runACP(in io.Reader, out io.Writer, opts acpserver.Options, own *localServe
 	return err
 }
 
-// untilEOF is a reader that tells when it has ended.
+// An untilEOF is a reader that calls end at its end.
 type untilEOF struct {
 	in  io.Reader
 	end func()
@@ -211,8 +210,8 @@ func (l *localServers) start(dir string) (*server, error) {
 	return v, nil
 }
 
-// openSoon opens a session. An editor that starts this program anew may do so while
-// its predecessor ends, which then still has the session. ctx ends the wait for that.
+// openSoon opens a session. If an editor restarts this program, the earlier process may
+// still have the session. openSoon waits for its end until leavePatience or ctx.
 func (m *sessions) openSoon(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	taken := &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}
 	late := time.Now().Add(leavePatience)

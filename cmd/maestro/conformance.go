@@ -18,7 +18,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// isTarget reports whether a text has the form of a target.
+// isTarget reports whether text has the form of a target.
 func isTarget(text string) bool {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {

@@ -162,20 +162,20 @@ func (s *settings) registerServer(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.eofExit, "exit-on-stdin-eof", false, "end when standard input is closed")
 }
 
-// complete tells the shell what a flag of cmd may be.
+// complete registers the values of a flag for completion by the shell.
 func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, how)); err != nil {
 		panic(err) // the flag is registered above
 	}
 }
 
-// A variable is what the environment can say instead of a flag.
+// A variable is an environment variable that stands for a flag.
 type variable struct {
 	name, flag string
-	unit       string // what makes a flag's value of the number
+	unit       string // appended to the number for the flag
 }
 
-// variables are those that other implementations of the protocol read.
+// variables are the variables of other implementations of the protocol.
 var variables = []variable{
 	{"MAESTRO_HEADLESS_CONNECTION_HEARTBEAT_INTERVAL_MS", "heartbeat-interval", "ms"},
 	{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS", "lease-ttl", "ms"},
@@ -184,8 +184,8 @@ var variables = []variable{
 	{"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES", "max-read-bytes", ""},
 }
 
-// fromEnvironment sets the flags of cmd that were not given and that the
-// environment names. Anything but a positive integer is wrong usage.
+// fromEnvironment sets the flags of cmd that were not given from the environment. Only
+// positive integers are allowed.
 func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
 	for _, v := range variables {
 		flag, text := cmd.Flags().Lookup(v.flag), strings.TrimSpace(getenv(v.name))
@@ -312,11 +312,11 @@ func (s *settings) requestTimeouts() (map[contracts.RequestType]time.Duration, e
 	return timeouts, nil
 }
 
-// minContext is the smallest context that a model can be said to have: the
-// instructions and the tools alone take about half of it.
+// minContext is the smallest context size. The instructions and the tools take about
+// half of it.
 const minContext = 4096
 
-// narrow are the flags that are for some kinds of agents only.
+// narrow are the flags for some kinds of agents only.
 var narrow = []struct {
 	flags, kinds []string
 }{
@@ -324,8 +324,8 @@ var narrow = []struct {
 	{[]string{"mcp-config"}, []string{"acp", "llm"}},
 }
 
-// checkAgent refuses an agent that is none, and what is given for it but wrong or
-// for agents of another kind: a rule that nobody reads would protect nothing.
+// checkAgent refuses an unknown agent, wrong values of its flags, and flags for agents
+// of another kind, because a rule that no agent reads would protect nothing.
 func (s *settings) checkAgent(given func(flag string) bool) error {
 	if err := agent.Check(s.agent, agent.Options{}); err != nil {
 		return fmt.Errorf("--agent %q: %w", s.agent, err)
@@ -356,7 +356,7 @@ func (s *settings) checkAgent(given func(flag string) bool) error {
 	return nil
 }
 
-// addresses completes where to listen.
+// addresses completes and checks the listening addresses.
 func (s *settings) addresses() (err error) {
 	if s.listen, err = completeAddress("listen", s.listen); err != nil {
 		return err
@@ -397,7 +397,7 @@ func (s *settings) absolute() error {
 func (s *settings) log() *slog.Logger {
 	var opts slog.HandlerOptions
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.logLevel)) // which was checked
+	_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
 	opts.Level = level
 	if s.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, &opts))
@@ -405,7 +405,7 @@ func (s *settings) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &opts))
 }
 
-// defaultStateRoot is where state is kept when nobody says otherwise.
+// defaultStateRoot returns the default directory of all state.
 func defaultStateRoot() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "maestro")
@@ -419,8 +419,8 @@ func defaultStateRoot() string {
 
 func tokenFile(root string) string { return filepath.Join(root, "token") }
 
-// mcpServers returns the MCP servers that the operator names: those of the
-// platform, by the environment, and those of the configuration.
+// mcpServers returns the MCP servers for agents: those of --mcp-config, and the one of
+// the platform in the environment.
 func (s *settings) mcpServers(getenv func(string) string) ([]mcp.Server, error) {
 	var servers []mcp.Server
 	if s.mcpConfig != "" {

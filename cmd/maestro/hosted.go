@@ -19,8 +19,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
-// exitInterrupted is the exit code of a runner whose last drain was not
-// completed.
+// exitInterrupted is the exit code of a runner whose last drain was interrupted.
 const exitInterrupted = 3
 
 func hostedCommand() *cobra.Command {
@@ -47,8 +46,8 @@ func hostedCommand() *cobra.Command {
 	return cmd
 }
 
-// runHosted serves one session until its control plane, a signal or the end of
-// the input ends it.
+// runHosted serves one session until the control plane, a signal or the end of the
+// input ends it.
 func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	log := s.log()
 	ctx, started := untilSignal()
@@ -72,7 +71,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		return err
 	}
 	s.workspace, s.listen = c.WorkspaceRoot, c.Listen
-	secrets := s.stateDir // the workspace is no place for them: the agent and every controller can read it
+	secrets := s.stateDir // not in the workspace, which the agent and every controller can read
 	if s.stateDir == "" {
 		s.stateDir = filepath.Join(c.WorkspaceRoot, ".maestro")
 		if err := hide(s.stateDir); err != nil {
@@ -98,7 +97,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		err = awaitEnd(ctx, s.eofExit, in, failed(r.hub))
 	}
 	if err == nil {
-		err = r.hub.Err() // whoever started this runner starts the next, which goes on once it can write
+		err = r.hub.Err() // the control plane starts the next runner, which continues
 	}
 	if ctx.Err() != nil && n != nil {
 		err = r.drainAtSignal()
@@ -125,8 +124,8 @@ func failed(h *hub.Hub) <-chan struct{} {
 	return done
 }
 
-// hide makes a directory for our own matters in the workspace, which git and
-// searches leave out.
+// hide creates a directory for the server's files in the workspace, which git and
+// searches ignore.
 func hide(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -147,7 +146,7 @@ type hostedSession struct {
 	hub      *hub.Hub
 	runner   *hosted.Runner
 	sessions *sessions
-	secrets  string // where the tokens are
+	secrets  string // directory of the tokens
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
@@ -169,15 +168,15 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		Config: c, Session: h, Restored: restored, SessionFile: m.sessionDir(key), Log: s.log(),
 	})
 	if err != nil {
-		return nil, errors.Join(err, h.Suspend(ctx)) // the session is as it was
+		return nil, errors.Join(err, h.Suspend(ctx)) // the session stays as it was
 	}
 	return &hostedSession{hub: h, runner: runner, sessions: m}, nil
 }
 
-// runnerFolder is where a runner keeps what is its own. A runner that comes back
-// under its name finds it again.
+// runnerFolder returns the folder of a runner's files. A later runner with the same
+// name uses it again.
 func runnerFolder(c hosted.Config) string {
-	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // never a path of its own
+	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // the prefix keeps . and .. harmless
 }
 
 // backend gives every client the one session. The credential decides what a
@@ -212,9 +211,8 @@ func (r *hostedSession) backend() backend {
 	}
 }
 
-// drainAtSignal drains the session because the process was told to end, or waits
-// for a drain that is under way. A session that is drained ends the program in
-// peace.
+// drainAtSignal drains the session after a signal, or waits for the running drain. If
+// the session was drained, the exit code is 0.
 func (r *hostedSession) drainAtSignal() error {
 	interrupted, err := r.runner.DrainForShutdown(context.Background())
 	if err == nil && interrupted {

@@ -39,7 +39,7 @@ type network struct {
 	token     string        // path of the token file; empty with authentication off
 	control   string        // path of the control token's file; empty if there is none
 	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
-	failed    atomic.Uint64 // times that accepting failed for want of descriptors
+	failed    atomic.Uint64 // failures to accept because no descriptor was left
 	done      chan struct{}
 }
 
@@ -60,7 +60,7 @@ type backend struct {
 	observer *observe.Observer
 }
 
-// visit is one attachment to one session.
+// A visit is one WebSocket's attachment to a session.
 type visit struct {
 	hub *hub.Hub
 	att contracts.Attach
@@ -70,14 +70,14 @@ func (v *visit) Serve(ctx context.Context, conn *ws.Conn) error {
 	return v.hub.Serve(ctx, conn, hub.WireEnvelope, &v.att)
 }
 
-// overHTTP is a session as its HTTP clients use it.
+// overHTTP is a hub with the Stream of [httpapi.Session].
 type overHTTP struct{ *hub.Hub }
 
 func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.StreamRequest, by contracts.Caller) error {
 	return o.Hub.Stream(ctx, conn, req, by)
 }
 
-// listen takes the address. Clients that connect wait until accept is called.
+// listen opens the listener. Clients that connect wait until accept is called.
 func listen(s settings, root string, h backend, log *slog.Logger) (*network, error) {
 	ln, err := listenOn("listen", s.listen)
 	if err != nil {
@@ -90,7 +90,7 @@ func listen(s settings, root string, h backend, log *slog.Logger) (*network, err
 	return n, nil
 }
 
-// accept lets clients in until close.
+// accept serves clients until close.
 func (n *network) accept(log *slog.Logger) {
 	go func() { // ends when the server is shut down; close waits for it
 		defer close(n.done)
@@ -104,14 +104,13 @@ func (n *network) accept(log *slog.Logger) {
 	}()
 }
 
-// An acceptor accepts connections. When the process runs out of descriptors it
-// closes a connection on which nobody has asked anything, so that others get in,
-// and logs it.
+// An acceptor accepts connections. If no descriptor is left, it logs that and closes a
+// connection that waits for a request.
 type acceptor struct {
 	*network
 	net.Listener
 	log  *slog.Logger
-	said time.Time // when it was last logged
+	said time.Time // when a failure was last logged
 }
 
 // Accept implements [net.Listener]. The server calls it again after a pause.
@@ -128,7 +127,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// counts returns the network's part of the metrics.
+// counts returns the metrics of the network.
 func (n *network) counts() observe.Network {
 	c := n.connLimit.Counts()
 	return observe.Network{
@@ -159,7 +158,7 @@ func (n *network) open(s settings, root string, h backend, log *slog.Logger) err
 	n.server = &http.Server{
 		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.header, ReadTimeout: s.read,
 		IdleTimeout: s.idle, MaxHeaderBytes: s.headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors of clients
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
 	n.connLimit.Guard(n.server)
@@ -170,7 +169,7 @@ func (n *network) open(s settings, root string, h backend, log *slog.Logger) err
 	return n.profile(s.pprof, log)
 }
 
-// profile serves the inside of the process on a loopback address of its own.
+// profile serves the profiles of the process on a loopback address of their own.
 func (n *network) profile(addr string, log *slog.Logger) error {
 	if addr == "" {
 		return nil
@@ -192,7 +191,7 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 	return nil
 }
 
-// secure turns TLS on if there is a certificate.
+// secure switches TLS on if there is a certificate.
 func (n *network) secure(s settings) error {
 	if s.tlsCert == "" {
 		return nil
@@ -221,7 +220,7 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 		return auth.New(opts)
 	}
 	n.token = tokenFile(root)
-	if h.dir != "" { // shares name sessions, so they belong to those of one workspace
+	if h.dir != "" { // shares name sessions of this workspace
 		opts.ShareFile = filepath.Join(h.dir, "shares.json")
 	}
 	token, err := auth.LoadOrCreateToken(n.token)
@@ -243,12 +242,12 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 	return auth.New(opts)
 }
 
-// routes puts everything that is served on one mux.
+// routes returns the routes of the server.
 func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
-			if err == nil && h.runner != nil { // after the credential: what it says is for those who have one
+			if err == nil && h.runner != nil { // only clients with a credential see the fence's errors
 				err = httpapi.FenceUpgrade(h.runner, r)
 			}
 			return p, err
@@ -292,8 +291,8 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	return mux, nil
 }
 
-// metricsFor lets in who may see the server's numbers, which are those of all
-// sessions: who has a credential that is not confined.
+// metricsFor authorizes requests for the metrics. They cover all sessions, so only
+// owners may read them.
 func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Authorize(r)
@@ -308,7 +307,7 @@ func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	})
 }
 
-// A readiness says where the server is, for harnesses.
+// A readiness has the address of the server, for harnesses.
 type readiness struct {
 	BaseURL          string `json:"baseUrl"`
 	WSURL            string `json:"wsUrl"`
@@ -320,7 +319,7 @@ type readiness struct {
 
 func (n *network) readiness(session string) readiness {
 	addr := n.ln.Addr().String()
-	if tcp, ok := n.ln.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // everywhere, so on loopback too
+	if tcp, ok := n.ln.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // every interface includes loopback
 		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
 	return readiness{
@@ -329,8 +328,8 @@ func (n *network) readiness(session string) readiness {
 	}
 }
 
-// attachLine is the command that attaches a terminal. It calls this program as
-// this program was called.
+// attachLine returns the command line that attaches a terminal. It names this program
+// as the user called it.
 func (r readiness) attachLine() string {
 	line := os.Args[0] + " attach " + r.BaseURL
 	if r.TokenFile != "" && r.TokenFile != tokenFile(defaultStateRoot()) {
@@ -339,7 +338,7 @@ func (r readiness) attachLine() string {
 	return line
 }
 
-// writeReady writes the file atomically: whoever sees it sees all of it.
+// writeReady writes the file atomically, so that a reader never sees a part of it.
 func writeReady(path string, r readiness) error {
 	if path == "" {
 		return nil
@@ -362,16 +361,16 @@ func writeReady(path string, r readiness) error {
 	return nil
 }
 
-// answerPatience is how long the end waits for answers that are on their way
-// out. A client that has not sent a whole request keeps nobody waiting.
+// answerPatience is how long close waits for answers that are being written. It does
+// not wait for incomplete requests.
 const answerPatience = 100 * time.Millisecond
 
-// close ends every connection and the listener, which has been accepting.
+// close ends all connections and the listener. Call it after accept.
 func (n *network) close(ctx context.Context) error {
 	err := n.connLimit.Close(ctx)
 	out, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	if n.server.Shutdown(out) != nil { // the listener is closed all the same
+	if n.server.Shutdown(out) != nil { // it has closed the listener
 		err = errors.Join(err, n.server.Close())
 	}
 	if n.debug != nil {

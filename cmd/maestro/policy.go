@@ -2,8 +2,8 @@ package main
 
 import "github.com/seed-028515a8/maestro/contracts"
 
-// A policy is what the command and --protocol-profile choose together, where
-// flags do not say otherwise. It is chosen here and nowhere else.
+// A policy has the settings that depend on the command and on --protocol-profile.
+// Flags override them:
 //
 //	                     serve, headless   hosted-runner   with --protocol-profile public
 //	--connection-tokens  required          optional        the same
@@ -14,7 +14,7 @@ import "github.com/seed-028515a8/maestro/contracts"
 // With --auth off connection tokens are optional everywhere.
 type policy struct {
 	profile       contracts.Profile
-	hosted        bool // one session for a control plane: processes get only what they are known to need
+	hosted        bool // one session for a control plane: processes get an allow-list of the environment
 	requireTokens bool // requests about a connection must present its secret
 	drainCancels  bool // a drain cancels all questions
 	quiet         bool // the start of the agent is not in the journal
@@ -24,7 +24,7 @@ func (s *settings) policy(hosted bool) policy {
 	public := s.profile == string(contracts.ProfilePublic)
 	p := policy{
 		profile: contracts.Profile(s.profile), hosted: hosted,
-		requireTokens: s.auth != "off" && !hosted, // clients of control planes are often made for servers without secrets
+		requireTokens: s.auth != "off" && !hosted, // many clients of control planes were made for servers without connection tokens
 		drainCancels:  public, quiet: public && hosted,
 	}
 	if s.connectionTokens != "" {

@@ -23,8 +23,8 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// sessions makes hubs from settings: it is where an agent, a journal and a
-// workspace meet.
+// sessions opens the sessions of a workspace: each has a hub with an agent, a journal
+// and utilities.
 type sessions struct {
 	settings
 	work     *workspace.Workspace
@@ -61,19 +61,19 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	return m, nil
 }
 
-// close ends what the sessions have in common. It comes after their ends.
+// close closes the shared resources. Call it after the sessions have ended.
 func (m *sessions) close(ctx context.Context) error {
 	return errors.Join(m.observer.Shutdown(ctx), m.work.Close())
 }
 
-// workspaceDir is the folder of one workspace's sessions below root.
+// workspaceDir returns the folder of the workspace's sessions below root.
 func (m *sessions) workspaceDir(root string) string {
 	sum := sha256.Sum256([]byte(m.work.Root()))
 	return filepath.Join(root, "workspaces", filepath.Base(m.work.Root())+"-"+hex.EncodeToString(sum[:6]))
 }
 
-// open makes and starts a session. One that was kept is brought back; an
-// unknown one is created only with options.Create.
+// open opens and starts a session from its journal. It creates a session only with
+// options.Create.
 func (m *sessions) open(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	h, err := m.start(ctx, key, options)
 	if refusal := m.refusal(err); refusal != nil {
@@ -82,8 +82,8 @@ func (m *sessions) open(ctx context.Context, key hub.Key, options hub.OpenOption
 	return h, err
 }
 
-// refusal is what clients learn of a journal that could not be opened, nil if err
-// is something else. Errors about files name paths, which are not for clients.
+// refusal returns the error for clients if a journal could not be opened, and nil for
+// other errors. It has no paths, because clients must not see them.
 func (m *sessions) refusal(err error) *contracts.Error {
 	switch {
 	case errors.Is(err, journal.ErrLocked):
@@ -103,7 +103,7 @@ func (m *sessions) refusal(err error) *contracts.Error {
 	return nil
 }
 
-// errJournal means that a journal could not be opened.
+// errJournal means that the journal could not be opened.
 var errJournal = errors.New("open the session")
 
 func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
@@ -140,29 +140,30 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	return h, h.Start(ctx)
 }
 
-// journals is where the sessions' journals are: a watch of them would see itself.
+// journals returns the directory of the journals, which must not be watched: the event
+// about a change there would be the next change.
 func (m *sessions) journals() []string {
 	if m.dir == "" {
 		return nil
 	}
 	dir, err := filepath.Abs(m.dir)
 	if err != nil {
-		return nil // without a current directory a relative one has been opened by nobody
+		return nil // a relative directory cannot be opened without a current directory
 	}
 	return []string{dir}
 }
 
-// admit takes over what says whether a credential still counts.
+// admit sets the function that reports whether a credential is still valid.
 func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&alive) }
 
-// counts reports whether a credential that was accepted still counts.
+// counts reports whether an accepted credential is still valid.
 func (m *sessions) counts(p contracts.Principal) bool {
 	alive := m.alive.Load()
 	return alive == nil || (*alive)(p)
 }
 
-// watch lets the observer ask the session for what it does not say by itself,
-// until the session has ended, and then calls ended.
+// watch connects the observer to the session until the session has ended, and then
+// calls ended.
 func watch(w *observe.Session, h *hub.Hub, ended func()) {
 	w.Watch(observe.Gauges{
 		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
@@ -190,7 +191,7 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 		return nil, hub.ErrUnknownSession
 	}
 	if !m.writable() {
-		return nil, errFull // which is known without starting an agent
+		return nil, errFull // before an agent is started
 	}
 	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
 	if err != nil {
@@ -208,7 +209,7 @@ var errFull = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "se
 // writable reports whether sessions can be kept.
 func (m *sessions) writable() bool { return m.dir == "" || m.disk.check(m.dir, m.log) == nil }
 
-// hasRoom refuses a session that would be one too many on the disk.
+// hasRoom refuses a new session if the scope has the maximum on the disk.
 func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	if _, err := os.Stat(dir); !create || !errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -223,16 +224,16 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	return nil
 }
 
-// sessionDir is where a session's journal is. Sessions of the owner lie side by
-// side; those of another scope have a folder of their own.
+// sessionDir returns the folder of a session's journal. The sessions of the owner are
+// in one folder, those of each scope in another.
 func (m *sessions) sessionDir(key hub.Key) string {
 	return filepath.Join(m.scopeDir(key.Scope), sessionFolder(key.ID))
 }
 
 func sessionFolder(id string) string { return sessionPrefix + url.PathEscape(id) }
 
-// agentDir is where a session's agent keeps what it goes on from, empty if
-// nothing is kept.
+// agentDir returns the folder for the state of a session's agent, empty if nothing is
+// kept.
 func (m *sessions) agentDir(key hub.Key) string {
 	if m.dir == "" {
 		return ""

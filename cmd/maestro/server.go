@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,41 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
+// A server serves the sessions of one workspace on the network. The open sessions
+// are in a directory, the others on the disk.
+type server struct {
+	sessions *sessions
+	open     *hub.Directory
+	net      *network
+}
+
+// newServer opens the workspace and listens. Clients that connect wait until the
+// network accepts.
+func newServer(s settings, log *slog.Logger) (*server, error) {
+	m, err := newSessions(s, log)
+	if err != nil {
+		return nil, err
+	}
+	root := cmp.Or(s.stateDir, defaultStateRoot())
+	if err := m.keepBelow(root); err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	v := &server{sessions: m, open: &hub.Directory{Open: m.open, Max: s.maxSessions, Log: log}}
+	v.net, err = listen(s, root, backend{
+		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
+		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
+	}, log)
+	if err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	return v, nil
+}
+
+// close suspends the sessions and ends the server, which has been accepting.
+func (v *server) close(ctx context.Context) error {
+	return errors.Join(v.open.Suspend(ctx), v.net.close(ctx), v.sessions.close(ctx))
+}
+
 // find opens the session that a client wants.
 func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
@@ -26,7 +62,7 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 	if req := want.Runtime; req != nil {
 		options.Init = firstInit(req)
 		if err := errors.Join(v.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
-			return nil, false, err // before a session is made for nothing
+			return nil, false, err // before a session is created
 		}
 	}
 	switch {
@@ -41,7 +77,7 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 		return nil, false, hub.ErrUnknownSession
 	}
 	h, opened, err := v.open.Get(ctx, key, options)
-	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal says everything
+	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal has no cause for the log
 		v.sessions.log.Error("session not opened", "session", key.ID, "err", err)
 	}
 	if want.Create && viewer && errors.Is(err, hub.ErrUnknownSession) {
@@ -52,7 +88,7 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 
 var errMayNotCreate = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
 
-// firstInit is what a request says of a new runtime, nil if nothing.
+// firstInit returns the settings of a new runtime in a request, nil without any.
 func firstInit(req *contracts.AttachRequest) *contracts.Init {
 	if req.ApprovalMode == "" && req.ThinkingLevel == "" {
 		return nil
@@ -60,8 +96,8 @@ func firstInit(req *contracts.AttachRequest) *contracts.Init {
 	return &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
 }
 
-// newSessionID names a new session. A request with a key finds the session that
-// it has made before, also after a restart.
+// newSessionID returns the id of a new session. A repeated request with the same key
+// gets the same id, also after a restart.
 func newSessionID(want httpapi.Wanted) string {
 	if want.Key == "" {
 		return "sess_" + uuid.NewString()
@@ -70,7 +106,7 @@ func newSessionID(want httpapi.Wanted) string {
 	return "sess_" + hex.EncodeToString(sum[:16])
 }
 
-// isHere refuses workspaces that are not the server's.
+// isHere refuses other workspaces than the server's.
 func (m *sessions) isHere(path string) error {
 	if path == "" {
 		return nil
@@ -82,7 +118,7 @@ func (m *sessions) isHere(path string) error {
 	return nil
 }
 
-// evict ends the connections of a principal, wherever they are.
+// evict ends the connections of a principal in all sessions.
 func (v *server) evict(principalID string) {
 	for _, h := range v.open.List() {
 		h.Evict(principalID)
@@ -92,7 +128,7 @@ func (v *server) evict(principalID string) {
 // maxListedSessions bounds one listing.
 const maxListedSessions = 1000
 
-// list lists the sessions that a principal may reach, the latest first.
+// list lists the sessions of a principal, the latest first.
 func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	open := map[string]bool{}
 	var all []entry
@@ -104,7 +140,7 @@ func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	}
 	kept, err := v.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
 		return !open[id] && (p.SessionID == "" || p.SessionID == id) &&
-			!v.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // shut down: it is not found until somebody asks for it anew
+			!v.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // it was shut down, and is not found until a client creates it again
 	})
 	if err != nil {
 		v.sessions.log.Error("list sessions", "err", err)
@@ -128,7 +164,7 @@ type entry struct {
 	at time.Time
 }
 
-// listed returns the entry as it is sent.
+// listed returns the entry in the form for clients.
 func (e entry) listed() contracts.SessionEntry {
 	e.UpdatedAt = e.at.UTC().Format("2006-01-02T15:04:05.000Z")
 	return e.SessionEntry
