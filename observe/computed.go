@@ -123,7 +123,7 @@ func (o *Observer) sessionMetrics(gauge, counter measure) {
 // WatchNetwork adds metrics from read, which is called whenever metrics are
 // read. Call it once.
 func (o *Observer) WatchNetwork(read func() Network) {
-	o.watch(func(gauge, counter measure) {
+	o.registry.MustRegister(computed(func(gauge, counter measure) { // panics only if a metric is registered twice
 		n := read()
 		gauge("waiting_connections", "TCP connections without a request of a known principal.", float64(n.Waiting))
 		gauge("requests_in_flight", "Requests of known principals that are being answered.", float64(n.Requests))
@@ -141,8 +141,5 @@ func (o *Observer) WatchNetwork(read func() Network) {
 			float64(n.Evicted))
 		counter("accept_failures_total", "Times that no connection could be accepted for want of descriptors.",
 			float64(n.NoDescriptors))
-	})
+	}))
 }
-
-// watch adds computed metrics. It panics only if a metric is registered twice.
-func (o *Observer) watch(c computed) { o.registry.MustRegister(c) }

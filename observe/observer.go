@@ -73,7 +73,7 @@ func New(opts Options) (*Observer, error) {
 		sessions: map[*Session]struct{}{},
 	}
 	o.meters = newMeters(o.registry, opts.Version)
-	o.watch(o.sessionMetrics)
+	o.registry.MustRegister(computed(o.sessionMetrics)) // panics only if a metric is registered twice
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
 	return o, err

@@ -43,7 +43,12 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbHelp:
 		a.local.Line(console.Plain, a.view.help())
 	case verbShow:
-		a.show()
+		q := a.inbox.first()
+		if q == nil {
+			a.refuse(errors.New("no question is open"))
+			break
+		}
+		a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 	case verbWho:
 		st := a.client.State()
 		a.view.who(a.local, &st)
@@ -80,16 +85,6 @@ func (a *attachment) refusal(act action) error {
 		return fmt.Errorf("%s is in control: /ask or /take first", a.view.name(a.view.controller))
 	}
 	return nil
-}
-
-// show prints the whole next question.
-func (a *attachment) show() {
-	q := a.inbox.first()
-	if q == nil {
-		a.refuse(errors.New("no question is open"))
-		return
-	}
-	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 }
 
 // say answers the next question, or starts a run. line is the typed line of the text.
@@ -136,33 +131,33 @@ func (a *attachment) say(line, text string) {
 
 // lease executes an interrupt or an action about control.
 func (a *attachment) lease(act action) {
+	var do request
 	switch act.verb {
 	case verbInterrupt:
 		if !a.typed {
 			a.inbox.end()
 		}
-		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
+		do = a.command(&contracts.Interrupt{})
 	case verbTake:
-		a.send(order{what: "take", do: a.client.TakeControl})
+		do = a.client.TakeControl
 	case verbRelease:
-		a.send(order{what: "release", do: a.client.ReleaseControl})
+		do = a.client.ReleaseControl
 	case verbAsk:
-		a.send(order{what: "ask", do: func(ctx context.Context) (contracts.Result, error) {
-			return a.client.AskControl(ctx, act.text)
-		}})
+		do = func(ctx context.Context) (contracts.Result, error) { return a.client.AskControl(ctx, act.text) }
 	case verbGrant, verbDeny:
 		asker, ok := a.inbox.takeAsker(act.number)
 		if !ok {
 			a.refuse(errors.New("no client with that number asks for control"))
 			return
 		}
-		a.send(order{what: string(act.verb), do: func(ctx context.Context) (contracts.Result, error) {
+		do = func(ctx context.Context) (contracts.Result, error) {
 			if act.verb == verbGrant {
 				return a.client.GrantControl(ctx, asker.ConnectionID)
 			}
 			return a.client.DenyControl(ctx, asker.ConnectionID, act.text)
-		}})
+		}
 	}
+	a.send(order{what: string(act.verb), do: do})
 }
 
 // command returns the request that sends cmd. Without a connection it tells the user

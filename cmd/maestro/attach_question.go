@@ -190,7 +190,13 @@ func (q *question) answer(line string, remembers bool) (*contracts.ServerRequest
 	case contracts.RequestApproval:
 		return r, q.approvalAnswer(r, line, remembers)
 	case contracts.RequestToolRetry:
-		return r, retryAnswer(r, word, rest)
+		for _, action := range []contracts.RetryAction{contracts.RetryActionRetry, contracts.RetryActionSkip, contracts.RetryActionAbort} {
+			if word == string(action) || word == string(action)[:1] {
+				r.DecisionAction, r.Reason = action, rest
+				return r, nil
+			}
+		}
+		return r, errors.New("want a decision: r, s or a")
 	case contracts.RequestMCPElicitation:
 		return r, q.form().answer(r, line)
 	case contracts.RequestUserInput:
@@ -199,16 +205,6 @@ func (q *question) answer(line string, remembers bool) (*contracts.ServerRequest
 	text, failed := strings.CutPrefix(line, "!")
 	r.IsError, r.Content = failed, textBlock(strings.TrimPrefix(text, " "))
 	return r, nil
-}
-
-func retryAnswer(r *contracts.ServerRequestResponse, word, reason string) error {
-	for _, action := range []contracts.RetryAction{contracts.RetryActionRetry, contracts.RetryActionSkip, contracts.RetryActionAbort} {
-		if word == string(action) || word == string(action)[:1] {
-			r.DecisionAction, r.Reason = action, reason
-			return nil
-		}
-	}
-	return errors.New("want a decision: r, s or a")
 }
 
 // input reads the answer to the next part. After the last part the answers become one

@@ -163,20 +163,15 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.Compaction:
 		v.notice(console.Dim, "history summarised: %s", oneLine(e.Summary, maxArgs))
 	case *contracts.Status:
-		v.learn(e.Message)
+		if commands, ok := strings.CutPrefix(e.Message, "Agent commands: "); ok {
+			words := strings.Fields(commands)
+			v.announced = words[:min(len(words), maxFlows)]
+		}
 		if e.Message != contracts.StatusWorking || len(v.questions) == 0 && !v.screen.Live() { // an agent that waits for an answer does not work; a prompt shows it too
 			v.notice(console.Dim, "%s", oneLine(e.Message, maxArgs))
 		}
 	case *contracts.ErrorEvent:
 		v.failure(e)
-	}
-}
-
-// learn reads the agent's commands from a status.
-func (v *view) learn(status string) {
-	if commands, ok := strings.CutPrefix(status, "Agent commands: "); ok {
-		words := strings.Fields(commands)
-		v.announced = words[:min(len(words), maxFlows)]
 	}
 }
 

@@ -163,8 +163,13 @@ func (n *network) open(s settings, root string, h backend, log *slog.Logger) err
 	}
 	n.connLimit.Guard(n.server)
 	h.observer.WatchNetwork(n.counts)
-	if err := n.secure(s); err != nil {
-		return err
+	if s.tlsCert != "" {
+		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+		if err != nil {
+			return fmt.Errorf("load the TLS certificate: %w", err)
+		}
+		n.scheme = "https"
+		n.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
 	return n.profile(s.pprof, log)
 }
@@ -188,20 +193,6 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 			log.Error("profiles", "err", err)
 		}
 	}()
-	return nil
-}
-
-// secure switches TLS on if there is a certificate.
-func (n *network) secure(s settings) error {
-	if s.tlsCert == "" {
-		return nil
-	}
-	cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
-	if err != nil {
-		return fmt.Errorf("load the TLS certificate: %w", err)
-	}
-	n.scheme = "https"
-	n.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // A refusalLog logs refused clients for operators: wrong credentials, hosts, origins
@@ -30,8 +31,8 @@ const (
 
 // request logs the refusal of a request.
 func (l *refusalLog) request(r *http.Request, refusal *contracts.Error) {
-	l.add(refusal, "remote", r.RemoteAddr, "method", cutLogged(r.Method), "route", r.Pattern,
-		"host", cutLogged(r.Host), "origin", cutLogged(r.Header.Get("Origin")))
+	l.add(refusal, "remote", r.RemoteAddr, "method", abridge.Head(r.Method, maxLogged), "route", r.Pattern,
+		"host", abridge.Head(r.Host, maxLogged), "origin", abridge.Head(r.Header.Get("Origin"), maxLogged))
 }
 
 // attachment logs the refusal of a client that has upgraded to a socket.
@@ -66,5 +67,3 @@ func (l *refusalLog) add(refusal *contracts.Error, who ...any) {
 	}
 	l.log.Info("refused", facts...)
 }
-
-func cutLogged(text string) string { return text[:min(len(text), maxLogged)] }

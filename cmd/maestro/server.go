@@ -60,7 +60,9 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 	viewer := want.Principal.Role == contracts.RoleViewer
 	options := hub.OpenOptions{Create: want.Create && !viewer}
 	if req := want.Runtime; req != nil {
-		options.Init = firstInit(req)
+		if req.ApprovalMode != "" || req.ThinkingLevel != "" {
+			options.Init = &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
+		}
 		if err := errors.Join(v.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
 			return nil, false, err // before a session is created
 		}
@@ -87,14 +89,6 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 }
 
 var errMayNotCreate = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
-
-// firstInit returns the settings of a new runtime in a request, nil without any.
-func firstInit(req *contracts.AttachRequest) *contracts.Init {
-	if req.ApprovalMode == "" && req.ThinkingLevel == "" {
-		return nil
-	}
-	return &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
-}
 
 // newSessionID returns the id of a new session. A repeated request with the same key
 // gets the same id, also after a restart.
