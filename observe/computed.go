@@ -121,9 +121,9 @@ func (o *Observer) sessionMetrics(gauge, counter measure) {
 }
 
 // WatchNetwork adds metrics from read, which is called whenever metrics are
-// read. Call it once.
+// read. Call it once, before metrics are read.
 func (o *Observer) WatchNetwork(read func() Network) {
-	o.registry.MustRegister(computed(func(gauge, counter measure) { // panics only if a metric is registered twice
+	o.collectors = append(o.collectors, computed(func(gauge, counter measure) {
 		n := read()
 		gauge("waiting_connections", "TCP connections without a request of a known principal.", float64(n.Waiting))
 		gauge("requests_in_flight", "Requests of known principals that are being answered.", float64(n.Requests))

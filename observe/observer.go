@@ -55,7 +55,10 @@ type Observer struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
-	process sync.Once // registers the metrics of Go and of the process
+	// The metrics are registered at the first request for them. Registering them at
+	// the start of the program would take a third of a millisecond.
+	first      sync.Once
+	collectors []prometheus.Collector
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{} // open sessions
@@ -72,8 +75,8 @@ func New(opts Options) (*Observer, error) {
 		identity: opts.Identity.or(environment(os.Getenv)), registry: prometheus.NewRegistry(), log: opts.Log,
 		sessions: map[*Session]struct{}{},
 	}
-	o.meters = newMeters(o.registry, opts.Version)
-	o.registry.MustRegister(computed(o.sessionMetrics)) // panics only if a metric is registered twice
+	o.meters = newMeters(opts.Version)
+	o.collectors = append(o.meters.collectors, computed(o.sessionMetrics))
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
 	return o, err
@@ -85,13 +88,17 @@ func (o *Observer) Tracing() bool { return o.tracing != nil }
 // Handler returns the handler of /metrics. It exposes numbers of every session;
 // the caller must authorize requests.
 func (o *Observer) Handler() http.Handler {
-	// Without a call of Handler these collectors are not needed.
-	o.process.Do(func() {
-		o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	})
-	return promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{
+	handler := promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{
 		Registry: o.registry, MaxRequestsInFlight: maxScrapes,
 		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelError),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.first.Do(func() {
+			o.registry.MustRegister(o.collectors...) // panics only if a metric is registered twice
+			o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+			o.meters.addZeros()
+		})
+		handler.ServeHTTP(w, r)
 	})
 }
 
