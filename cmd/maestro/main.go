@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,8 +38,9 @@ func run(args []string) int {
 	if err := proc.Hide(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro: child processes may read the environment of this process:", err)
 	}
-	root := rootCommand()
-	root.SetArgs(headlessSpelling(args))
+	args = headlessSpelling(args)
+	root := rootCommand(args...)
+	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	var code exit
 	switch {
@@ -88,7 +88,9 @@ func mark(cmd *cobra.Command) {
 	}
 }
 
-func rootCommand() *cobra.Command {
+// rootCommand returns the command for args. If the first argument names a command, the
+// others are left out, because their flags would take half a millisecond.
+func rootCommand(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "maestro",
 		Short: "Share one coding agent between any number of clients",
@@ -107,11 +109,22 @@ func rootCommand() *cobra.Command {
 		return cmd.Help()
 	}
 	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
-	sessions := sessionsCommand()
-	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
-		attachCommand(ours), acpCommand(ours), sessions)
-	for _, cmd := range slices.Concat(root.Commands(), sessions.Commands()) {
+	commands := map[string]func() *cobra.Command{
+		"serve": serveCommand, "hosted-runner": hostedCommand, "headless": headlessCommand, "conformance": conformanceCommand,
+		"version": versionCommand, "sessions": sessionsCommand,
+		"attach": func() *cobra.Command { return attachCommand(ours) }, "acp": func() *cobra.Command { return acpCommand(ours) },
+	}
+	if len(args) > 0 && commands[args[0]] != nil {
+		commands = map[string]func() *cobra.Command{args[0]: commands[args[0]]}
+		root.CompletionOptions.DisableDefaultCmd = true
+	}
+	for _, command := range commands {
+		cmd := command()
+		root.AddCommand(cmd)
 		mark(cmd)
+		for _, below := range cmd.Commands() {
+			mark(below)
+		}
 	}
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
