@@ -114,11 +114,11 @@ func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (answer 
 
 // runFlight runs one attempt and stores its result.
 func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
-	answer, at, err := r.attempt(req)
+	answer, err := r.attempt(req)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		r.last, r.drainedAt = answer, at
+		r.last = answer
 	}
 	f.answer, f.err = answer, err
 	r.flight = nil
@@ -126,19 +126,19 @@ func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
 }
 
 // attempt stops the session and writes a manifest.
-func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, time.Time, error) {
+func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, error) {
 	d := &drained{config: &r.config, session: r.session.SessionID(), sessionFile: r.sessionFile, request: req}
 	r.quiesce(d)
 	var err error
 	if d.exports, err = resolveExports(r.config.WorkspaceRoot, req.ExportPaths, true); err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	d.git = gitState(context.Background(), r.config.WorkspaceRoot, r.config.ownDirs()...)
 	d.at = time.Now()
 	manifest, err := r.writeManifest(d)
 	if err != nil {
 		r.log.Error("drain manifest not written", "snapshot_root", r.config.SnapshotRoot, "err", err)
-		return nil, time.Time{}, &contracts.Error{
+		return nil, &contracts.Error{
 			Code: contracts.CodeRuntimeFailed, Message: "hosted runner manifest could not be written", Metadata: r.metadata(),
 		}
 	}
@@ -146,7 +146,7 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, t
 	return &contracts.DrainAnswer{
 		ProtocolVersion: contracts.DrainProtocol, Status: d.status(), RunnerSessionID: r.config.RunnerSessionID,
 		RequestedBy: req.RequestedBy, Reason: req.Reason, ManifestPath: d.path, Manifest: *manifest,
-	}, d.at, nil
+	}, nil
 }
 
 // quiesce makes the session stop and flush, and records the outcome.

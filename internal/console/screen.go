@@ -282,44 +282,37 @@ func (s *Screen) Enter(shown string) {
 func (s *Screen) SetPrompt(p Prompt) { s.prompt = p }
 
 // Flush writes the printed text, and the line below it.
-func (s *Screen) Flush() {
+func (s *Screen) Flush() { s.flush(true) }
+
+// Hide writes the printed text and removes the line from the terminal, so that
+// others can write there.
+func (s *Screen) Hide() {
+	if s.Live() {
+		s.EndLine()
+		s.flush(false)
+	}
+}
+
+func (s *Screen) flush(withLine bool) {
 	if !s.Live() {
 		return
 	}
 	s.resize(s.size())
-	printed := s.print()
-	erase := s.erase()
-	frame := s.draw()
-	if s.drawn && printed == "" && frame == s.frame {
-		return
-	}
-	s.send(erase + printed + frame)
-	s.frame, s.drawn = frame, true
-}
-
-// print runs the waiting prints and returns the complete rows.
-func (s *Screen) print() string {
 	for _, print := range s.waiting {
 		print()
 	}
 	clear(s.waiting)
 	s.waiting, s.bytes = s.waiting[:0], 0
-	printed := s.rows.String()
+	printed, erase, frame := s.rows.String(), s.erase(), ""
 	s.rows.Reset()
-	return printed
-}
-
-// Hide writes the printed text and removes the line from the terminal, so that
-// others can write there.
-func (s *Screen) Hide() {
-	if !s.Live() {
+	if withLine {
+		frame = s.draw()
+	}
+	if s.drawn && withLine && printed == "" && frame == s.frame {
 		return
 	}
-	s.EndLine()
-	s.resize(s.size())
-	printed := s.print()
-	s.send(s.erase() + printed)
-	s.drawn = false
+	s.send(erase + printed + frame)
+	s.frame, s.drawn = frame, withLine
 }
 
 // Abandon leaves the line on the terminal because others have written there
