@@ -1,12 +1,12 @@
 package hosted
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"time"
 )
 
@@ -35,17 +35,12 @@ func (c *Config) openSnapshotRoot() (*os.Root, error) {
 // maxNamedID bounds the part of a runner session id in a file name, in bytes.
 const maxNamedID = 120
 
-var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-
 // manifestName returns a name for a new manifest in dir: the runner, the time,
 // and six random digits, because two drains may have the same millisecond.
 func manifestName(dir *os.Root, runner string, at time.Time) (string, error) {
-	id := unsafeInName.ReplaceAllString(runner, "_")
-	if id == "" {
-		id = "runner"
-	}
+	id := cmp.Or(restrict(runner, "_-"), "runner")
 	id = id[:min(len(id), maxNamedID)]
-	when := unsafeInName.ReplaceAllString(stamp(at), "_")
+	when := restrict(stamp(at), "_-")
 	for range 8 {
 		name := fmt.Sprintf("%s-%s-%06d.json", id, when, rand.IntN(1_000_000))
 		if _, err := dir.Lstat(name); errors.Is(err, fs.ErrNotExist) {
