@@ -37,16 +37,22 @@ func (q *question) lasts(remembers bool) bool {
 	return remembers && slices.Contains(ownTools, q.tool)
 }
 
-// approvalKeys returns how to answer an approval. remembers says whether the agent can
-// remember the answer.
-func approvalKeys(options contracts.ApprovalOptions, remembers bool) string {
-	if len(options) == 0 {
-		keys := "y = approve, n [reason] = deny"
-		if remembers {
-			keys += ", a = approve, always in this session"
-		}
-		return keys
+// approvalWords returns the prompt of an approval, how to answer it, and the answers
+// that are possible. remembers says whether the agent remembers answers.
+func (q *question) approvalWords(remembers bool) (prompt, keys, want string) {
+	options := q.options()
+	switch n := len(options); {
+	case n > 0:
+		return fmt.Sprintf("approve? [1-%d/y/n] ", n), optionKeys(options), fmt.Sprintf("a number from 1 to %d, y, or n and a reason", n)
+	case q.lasts(remembers):
+		return "approve? [y]es, [n]o, [a]lways in this session: ",
+			"y = approve, n [reason] = deny, a = approve, always in this session", "y, n and a reason, or a"
 	}
+	return "approve? [y/n] ", "y = approve, n [reason] = deny", "y, or n and a reason"
+}
+
+// optionKeys returns how to answer with an option, and the options that y and n mean.
+func optionKeys(options contracts.ApprovalOptions) string {
 	number := func(key string, approved bool) string {
 		if i := options.Meant(approved, contracts.AnswerNote{}); i >= 0 {
 			return fmt.Sprintf(", %s = %d", key, i+1)
@@ -98,13 +104,8 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		decide(r, true, contracts.AnswerNote{Remember: contracts.RememberSession}.String())
 		return nil
 	}
-	if len(options) > 0 {
-		return fmt.Errorf("want a decision: a number from 1 to %d, y, or n and a reason", len(options))
-	}
-	if q.lasts(remembers) {
-		return errors.New("want a decision: y, n and a reason, or a")
-	}
-	return errors.New("want a decision: y, or n and a reason")
+	_, _, want := q.approvalWords(remembers)
+	return errors.New("want a decision: " + want)
 }
 
 var errForgetful = errors.New("this agent does not remember answers: want y, or n and a reason")

@@ -133,7 +133,8 @@ func (q *question) takesNothing() bool {
 func (q *question) keys(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
-		return approvalKeys(q.options(), q.lasts(remembers))
+		_, keys, _ := q.approvalWords(remembers)
+		return keys
 	case contracts.RequestToolRetry:
 		return "r = retry, s = skip, a = abort, each with an optional reason"
 	case contracts.RequestMCPElicitation:
@@ -157,13 +158,8 @@ func (q *question) keys(remembers bool) string {
 func (q *question) prompt(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
-		if n := len(q.options()); n > 0 {
-			return fmt.Sprintf("approve? [1-%d/y/n] ", n)
-		}
-		if q.lasts(remembers) {
-			return "approve? [y]es, [n]o, [a]lways in this session: "
-		}
-		return "approve? [y/n] "
+		prompt, _, _ := q.approvalWords(remembers)
+		return prompt
 	case contracts.RequestMCPElicitation:
 		return q.form().prompt()
 	case contracts.RequestToolRetry:
