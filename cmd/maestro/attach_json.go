@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"unicode"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -65,16 +64,5 @@ func writeJSON(w io.Writer, u client.Update) error {
 // stay the same.
 func harmless(text string) string {
 	hostile := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
-	if !strings.ContainsFunc(text, hostile) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if hostile(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
+	return replaced(text, hostile, func(r rune) string { return fmt.Sprintf(`\u%04x`, r) })
 }

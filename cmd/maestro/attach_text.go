@@ -146,17 +146,21 @@ func cut(s string, limit int) string {
 // exposed returns a text that somebody decides about. Characters that a terminal acts
 // on or does not show are written as escapes. Newlines and tabs stay.
 func exposed(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if !strings.ContainsFunc(s, unseen) {
+	return replaced(strings.ToValidUTF8(s, "\ufffd"), unseen, func(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") })
+}
+
+// replaced returns a text whose bad characters are replaced.
+func replaced(s string, bad func(rune) bool, by func(rune) string) string {
+	if !strings.ContainsFunc(s, bad) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if unseen(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
+		if bad(r) {
+			b.WriteString(by(r))
+		} else {
+			b.WriteRune(r)
 		}
-		b.WriteRune(r)
 	}
 	return b.String()
 }

@@ -140,10 +140,13 @@ func (s *Screen) do(bytes int, print func()) {
 func (s *Screen) write(look Style, prefix, piece string, verbatim bool) {
 	for line := range strings.Lines(piece) {
 		line, ended := strings.CutSuffix(line, "\n")
-		if s.Live() {
+		switch {
+		case s.Live():
 			s.extend(look, prefix, line, verbatim)
-		} else {
-			s.put(look, prefixed(prefix, line, s.midLine))
+		case s.midLine:
+			s.put(look, line)
+		default:
+			s.put(look, begin(prefix, line)+line)
 		}
 		s.midLine = true
 		if ended {
@@ -152,16 +155,12 @@ func (s *Screen) write(look Style, prefix, piece string, verbatim bool) {
 	}
 }
 
-// prefixed returns a line with its prefix. An empty line has no space at its
-// end.
-func prefixed(prefix, line string, midLine bool) string {
-	switch {
-	case midLine:
-		return line
-	case line == "":
+// begin returns the prefix of a line. An empty line has no space at its end.
+func begin(prefix, line string) string {
+	if line == "" {
 		return strings.TrimRight(prefix, " ")
 	}
-	return prefix + line
+	return prefix
 }
 
 func (s *Screen) endLine() {
@@ -180,11 +179,8 @@ func (s *Screen) endLine() {
 func (s *Screen) extend(look Style, prefix, piece string, verbatim bool) {
 	r := &s.row
 	if !s.midLine {
-		begin := prefixed(prefix, "", false)
-		if piece != "" {
-			begin = prefix
-		}
-		*r = row{look: look, prefix: prefix, text: begin, cells: cellsIn(begin)}
+		text := begin(prefix, piece)
+		*r = row{look: look, prefix: prefix, text: text, cells: cellsIn(text)}
 	}
 	for _, c := range piece {
 		n := 1
@@ -418,9 +414,8 @@ func (s *Screen) layout() (rows []shownRow, at, column int) {
 		state += " "
 		lead = s.styled(look, state) + s.styled(Bold, mark)
 	}
-	first := shownRow{lead, state + mark, len(state + mark), cellsIn(state + mark)}
+	rows = []shownRow{{lead, state + mark, len(state + mark), cellsIn(state + mark)}}
 	indent := min(2, room-1)
-	rows = []shownRow{first}
 	next := func() { rows = append(rows, shownRow{text: strings.Repeat(" ", indent), cells: indent}) }
 	for i, c := range s.line.cells {
 		last := &rows[len(rows)-1]
