@@ -35,7 +35,7 @@ type settings struct {
 	listen, auth               string
 	readyFile                  string
 	readyStdout, eofExit       bool
-	fsync                      bool
+	fsync, hosted              bool // hosted: the command is hosted-runner
 	profile                    string
 	retainAge                  time.Duration
 	retainBytes, historyMemory int64

@@ -70,7 +70,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err := os.Chdir(c.WorkspaceRoot); err != nil {
 		return err
 	}
-	s.workspace, s.listen = c.WorkspaceRoot, c.Listen
+	s.workspace, s.listen, s.hosted = c.WorkspaceRoot, c.Listen, true
 	secrets := s.stateDir // not in the workspace, which the agent and every controller can read
 	if s.stateDir == "" {
 		s.stateDir = filepath.Join(c.WorkspaceRoot, ".maestro")
@@ -155,7 +155,6 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		return nil, err
 	}
 	id := c.Session(restored)
-	m.policy = s.policy(true)
 	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
 	m.session.Restored = restored
 	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}

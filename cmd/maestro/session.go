@@ -31,13 +31,11 @@ type sessions struct {
 	shared   *utility.Shared // by the utilities of all sessions
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
-	identity observe.Identity // added to the identity in the environment
-	dir      string           // parent of the sessions' journals; empty keeps them in memory
-	disk     disk             // of dir
-	kept     catalog          // of the sessions in dir
-
-	policy policy
-	alive  atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
+	identity observe.Identity                               // added to the identity in the environment
+	dir      string                                         // parent of the sessions' journals; empty keeps them in memory
+	disk     disk                                           // of dir
+	kept     catalog                                        // of the sessions in dir
+	alive    atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
 
 	log *slog.Logger
 }
@@ -55,8 +53,9 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
+	s.setPolicy()
 	s.session.Memory = hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory})
-	m := &sessions{settings: s, policy: s.policy(false), work: work, shared: utility.NewShared(), servers: servers, observer: observer, log: log}
+	m := &sessions{settings: s, work: work, shared: utility.NewShared(), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
@@ -88,7 +87,7 @@ func (m *sessions) refusal(err error) *contracts.Error {
 	switch {
 	case errors.Is(err, journal.ErrLocked):
 		flag := "--workspace"
-		if m.policy.hosted {
+		if m.hosted {
 			flag = "--workspace-root"
 		}
 		return &contracts.Error{
@@ -112,14 +111,14 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, err
 	}
 	run := m.runtime
-	run.Dir, run.Hosted, run.Profile = m.work.Root(), m.policy.hosted, m.policy.profile
-	run.StateDir, run.SessionID, run.Version, run.Servers, run.Log = m.agentDir(key), key.ID, version(), m.servers, m.log
+	run.Dir, run.StateDir, run.SessionID, run.Version = m.work.Root(), m.agentDir(key), key.ID, version()
+	run.Servers, run.Log = m.servers, m.log
 	a, err := agent.Open(m.agent, run)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	use := m.tools
-	use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Hosted, use.Log = m.work, m.shared, m.journals(), run.EnvPass, run.Hosted, m.log
+	use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Log = m.work, m.shared, m.journals(), run.EnvPass, m.log
 	tools, err := utility.New(use)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -128,7 +127,6 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	opts := m.session
 	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Utilities, opts.Observer = key.ID, options.Init, a, store, tools, watcher
 	opts.Cwd, opts.GitBranch, opts.LoadAttachments, opts.Alive, opts.Log = m.work.Root(), m.work.GitBranch(), m.attachments, m.counts, m.log
-	opts.Profile, opts.RequireTokens, opts.DrainCancels, opts.Quiet = m.policy.profile, m.policy.requireTokens, m.policy.drainCancels, m.policy.quiet
 	opts.GroupCommit = m.fsync && m.dir != ""
 	opts.CheckpointBytes, opts.CheckpointAge = int(min(m.retainBytes/4, 8<<20)), m.retainAge/4
 	h, err := hub.New(opts)
