@@ -29,19 +29,17 @@ var errNoAnswer = errors.New("the file system does not answer")
 // waits for its own attempt only; otherwise it returns the last result.
 func (d *disk) check(dir string, log *slog.Logger) error {
 	d.mu.Lock()
-	if since := time.Since(d.at); since < tryInterval || d.busy {
-		defer d.mu.Unlock()
-		if d.busy && since > tryPatience {
-			return errNoAnswer
-		}
+	defer d.mu.Unlock()
+	switch since := time.Since(d.at); {
+	case d.busy && since > tryPatience:
+		return errNoAnswer
+	case d.busy || since < tryInterval:
 		return d.err
 	}
 	d.busy, d.at = true, time.Now()
 	d.mu.Unlock()
-
 	err := tryWrite(dir)
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	switch {
 	case err != nil && d.err == nil:
 		log.Error("the state directory cannot be written to", "err", err)

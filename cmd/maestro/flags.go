@@ -411,7 +411,7 @@ func defaultStateRoot() string {
 		return filepath.Join(dir, "maestro")
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
+	if err != nil || !filepath.IsAbs(home) {
 		return filepath.Join(os.TempDir(), fmt.Sprintf("maestro-%d", os.Getuid()))
 	}
 	return filepath.Join(home, ".local", "state", "maestro")

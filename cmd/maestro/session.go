@@ -31,11 +31,12 @@ type sessions struct {
 	shared   *utility.Shared // by the utilities of all sessions
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
-	identity observe.Identity                               // added to the identity in the environment
-	dir      string                                         // parent of the sessions' journals; empty keeps them in memory
-	disk     disk                                           // of dir
-	kept     catalog                                        // of the sessions in dir
-	alive    atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
+	identity observe.Identity // added to the identity in the environment
+	dir      string           // parent of the sessions' journals; empty keeps them in memory
+	disk     disk             // of dir
+	kept     catalog          // of the sessions in dir
+
+	alive atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
 
 	log *slog.Logger
 }
@@ -118,7 +119,10 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, errors.Join(err, store.Close())
 	}
 	use := m.tools
-	use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Log = m.work, m.shared, m.journals(), run.EnvPass, m.log
+	use.Workspace, use.Shared, use.EnvPass, use.Log = m.work, m.shared, run.EnvPass, m.log
+	if m.dir != "" {
+		use.Journals = []string{m.dir}
+	}
 	tools, err := utility.New(use)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -136,19 +140,6 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	}
 	watch(watcher, h, func() { m.kept.touch(key.Scope, key.ID) })
 	return h, h.Start(ctx)
-}
-
-// journals returns the directory of the journals, which must not be watched: the event
-// about a change there would be the next change.
-func (m *sessions) journals() []string {
-	if m.dir == "" {
-		return nil
-	}
-	dir, err := filepath.Abs(m.dir)
-	if err != nil {
-		return nil // a relative directory cannot be opened without a current directory
-	}
-	return []string{dir}
 }
 
 // admit sets the function that reports whether a credential is still valid.
