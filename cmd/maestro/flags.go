@@ -250,14 +250,14 @@ var zeroMeans = []string{
 // negative, or zero where zero has no meaning.
 func checkNumbers(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		kind, value := f.Value.Type(), f.Value.String()
-		switch {
-		case err != nil || kind != "int" && kind != "int64" && kind != "duration":
-		case slices.Contains(zeroMeans, f.Name):
-			if strings.HasPrefix(value, "-") {
-				err = fmt.Errorf("--%s %s must not be negative", f.Name, value)
-			}
-		case strings.HasPrefix(value, "-") || value == "0" || value == "0s":
+		if err != nil || !slices.Contains([]string{"int", "int64", "duration"}, f.Value.Type()) {
+			return
+		}
+		value, zero := f.Value.String(), slices.Contains(zeroMeans, f.Name)
+		switch negative := strings.HasPrefix(value, "-"); {
+		case zero && negative:
+			err = fmt.Errorf("--%s %s must not be negative", f.Name, value)
+		case !zero && (negative || value == "0" || value == "0s"):
 			err = fmt.Errorf("--%s %s must be positive", f.Name, value)
 		}
 	})
