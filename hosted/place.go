@@ -35,7 +35,7 @@ func locateWithin(path string, links int) (resolvedPath, error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return resolvedPath{}, err
 	}
-	dir, name := filepath.Split(path) // which must not clean dir: links must be resolved before ..
+	dir, name := filepath.Split(path) // filepath.Dir would clean dir, but links must be resolved before ..
 	target, err := os.Readlink(path)
 	switch {
 	case err != nil:
