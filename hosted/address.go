@@ -8,23 +8,19 @@ import (
 	"strings"
 )
 
-// An address has the given parts of the listening address, by precedence.
-type address struct {
-	flags, variables []part
-}
-
-// A part gives the host, the port or, as listen, either or both.
+// A part is a setting of the listening address. It gives the host, the port or,
+// as listen, either or both.
 type part struct{ what, name, value string }
 
-// listen chooses host and port independently. Flags precede variables, and
-// listen precedes host and port. Parts that are not needed are not checked.
+// listenAddress chooses host and port independently, each from the first part
+// that gives it. Parts that are not needed are not checked.
 //
 // If listen gives a port only, and no host is given, the host is loopback, as
 // in every command. With port or the default port, the host is every interface,
 // because pods are given only their port.
-func (a *address) listen() (string, error) {
+func listenAddress(parts []part) (string, error) {
 	var host, port, otherwise string
-	for _, p := range append(a.flags, a.variables...) {
+	for _, p := range parts {
 		if p.what == "host" && host != "" || p.what == "port" && port != "" {
 			continue
 		}

@@ -45,7 +45,7 @@ const (
 // errors are for the operator and name the flag and the variable. It does not
 // write to the disk.
 func (c *Config) Resolve(getenv func(string) string) error {
-	given := c.read(getenv)
+	parts := c.read(getenv)
 	if c.RunnerSessionID == "" {
 		return missing("runner-session-id")
 	}
@@ -55,7 +55,7 @@ func (c *Config) Resolve(getenv func(string) string) error {
 	if err := c.resolveWorkspace(); err != nil {
 		return err
 	}
-	listen, err := given.listen()
+	listen, err := listenAddress(parts)
 	if err != nil {
 		return err
 	}
@@ -121,21 +121,22 @@ func (c *Config) Session(restored *contracts.Restored) string {
 // legalID returns a runner's id in the form of a session id, which clients use
 // in paths.
 func legalID(id string) string {
-	id = strings.Map(func(r rune) rune {
-		if !isIDRune(r) {
-			return '_'
-		}
-		return r
-	}, id)
+	id = restrict(id, "._:-")
 	if id == "." || id == ".." { // they would change a path
 		return "_" + id
 	}
 	return id[:min(len(id), contracts.MaxIDBytes)]
 }
 
-// isIDRune reports whether an id may contain r.
-func isIDRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:-", r)
+// restrict replaces each character by an underscore unless it is an ASCII letter, a
+// digit or one of others.
+func restrict(text, others string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(others, r) {
+			return r
+		}
+		return '_'
+	}, text)
 }
 
 // Restore loads the configured manifest. Without one it returns nil twice. It

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -49,7 +50,10 @@ func (r *Runner) Drain(ctx context.Context, body []byte) (answer *contracts.Drai
 	if err != nil {
 		return nil, false, err
 	}
-	if answer := r.drained(); answer != nil && len(req.ExportPaths) == 0 {
+	r.mu.Lock()
+	answer = r.success()
+	r.mu.Unlock()
+	if answer != nil && len(req.ExportPaths) == 0 {
 		return answer, true, nil
 	} else if answer == nil && !isDir(r.config.WorkspaceRoot) {
 		return nil, false, r.notReady("hosted runner workspace root is unavailable")
@@ -72,14 +76,8 @@ func (r *Runner) DrainForShutdown(ctx context.Context) (interrupted bool, err er
 	return answer != nil && answer.Status == contracts.DrainInterrupted, err
 }
 
-// drained returns the result of the successful drain, or nil.
-func (r *Runner) drained() *contracts.DrainAnswer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.success()
-}
-
-// success is drained. The caller holds mu.
+// success returns the result of the successful drain, or nil. The caller holds
+// mu.
 func (r *Runner) success() *contracts.DrainAnswer {
 	if r.last != nil && r.last.Status == contracts.Drained {
 		return r.last
@@ -87,12 +85,25 @@ func (r *Runner) success() *contracts.DrainAnswer {
 	return nil
 }
 
-// join waits for the running drain. If there is none, it starts one.
-func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contracts.DrainAnswer, bool, error) {
-	f, answer, err := r.joinOrStart(req)
-	if f == nil {
-		return answer, answer != nil, err
+// join waits for the running drain. If there is none, it starts one, unless one
+// was successful.
+func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (answer *contracts.DrainAnswer, replayed bool, err error) {
+	r.mu.Lock()
+	f := r.flight
+	if answer := r.success(); answer != nil {
+		r.mu.Unlock()
+		return answer, true, nil
 	}
+	if f == nil && r.closed {
+		r.mu.Unlock()
+		return nil, false, &contracts.Error{Code: contracts.CodeGoingAway, Message: "hosted runner is closing"}
+	}
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		r.flight, r.draining = f, true
+		r.drains.Go(func() { r.runFlight(f, req) }) // ends with the flush timeout; Close waits for it
+	}
+	r.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.answer, false, f.err
@@ -101,32 +112,13 @@ func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contra
 	}
 }
 
-// joinOrStart returns the running drain, or the result of the successful one. If
-// there is neither, it starts a drain.
-func (r *Runner) joinOrStart(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if answer := r.success(); answer != nil {
-		return nil, answer, nil
-	}
-	if r.flight == nil {
-		if r.closed {
-			return nil, nil, &contracts.Error{Code: contracts.CodeGoingAway, Message: "hosted runner is closing"}
-		}
-		f := &flight{done: make(chan struct{})}
-		r.flight, r.draining = f, true
-		r.drains.Go(func() { r.runFlight(f, req) }) // ends with the flush timeout; Close waits for it
-	}
-	return r.flight, nil, nil
-}
-
 // runFlight runs one attempt and stores its result.
 func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
-	answer, at, err := r.attempt(req)
+	answer, err := r.attempt(req)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		r.last, r.drainedAt = answer, at
+		r.last = answer
 	}
 	f.answer, f.err = answer, err
 	r.flight = nil
@@ -134,19 +126,19 @@ func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
 }
 
 // attempt stops the session and writes a manifest.
-func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, time.Time, error) {
+func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, error) {
 	d := &drained{config: &r.config, session: r.session.SessionID(), sessionFile: r.sessionFile, request: req}
 	r.quiesce(d)
 	var err error
 	if d.exports, err = resolveExports(r.config.WorkspaceRoot, req.ExportPaths, true); err != nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
 	d.git = gitState(context.Background(), r.config.WorkspaceRoot, r.config.ownDirs()...)
 	d.at = time.Now()
 	manifest, err := r.writeManifest(d)
 	if err != nil {
 		r.log.Error("drain manifest not written", "snapshot_root", r.config.SnapshotRoot, "err", err)
-		return nil, time.Time{}, &contracts.Error{
+		return nil, &contracts.Error{
 			Code: contracts.CodeRuntimeFailed, Message: "hosted runner manifest could not be written", Metadata: r.metadata(),
 		}
 	}
@@ -154,7 +146,7 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, t
 	return &contracts.DrainAnswer{
 		ProtocolVersion: contracts.DrainProtocol, Status: d.status(), RunnerSessionID: r.config.RunnerSessionID,
 		RequestedBy: req.RequestedBy, Reason: req.Reason, ManifestPath: d.path, Manifest: *manifest,
-	}, d.at, nil
+	}, nil
 }
 
 // quiesce makes the session stop and flush, and records the outcome.
@@ -191,7 +183,7 @@ func (r *Runner) writeManifest(d *drained) (*contracts.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.path = r.config.manifestPath(name)
+	d.path = filepath.Join(r.config.SnapshotRoot, name)
 	manifest, err := d.manifest()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,6 @@ var wholeWorkspace = []string{"."}
 // stopped says that the paths were checked before the session stopped. A path
 // that has disappeared since is listed as missing and does not prevent the
 // manifest.
-// manifest.
 func resolveExports(root string, paths []string, stopped bool) ([]contracts.ExportPath, error) {
 	list := make([]contracts.ExportPath, len(paths))
 	for i, path := range paths {

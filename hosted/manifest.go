@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -53,62 +54,54 @@ func (d *drained) manifest() (*contracts.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	work := d.workContinuity()
+	runtime := contracts.ManifestRuntime{FlushStatus: d.flush, SessionID: d.session, SessionFile: d.sessionFile}
+	if d.flush == contracts.FlushFailed {
+		runtime.Error = d.FlushError
+	}
+	if d.flush != contracts.FlushSkipped {
+		runtime.ProtocolVersion, runtime.Cursor = cmp.Or(d.Protocol, contracts.ProtocolVersion), &d.Cursor
+	}
 	return &contracts.Manifest{
 		ProtocolVersion: contracts.ManifestProtocol, RunnerSessionID: d.config.RunnerSessionID,
 		WorkspaceID: d.config.WorkspaceID, AgentRunID: d.config.AgentRunID, MaestroSessionID: d.session,
 		Reason: d.request.Reason, RequestedBy: d.request.RequestedBy,
 		CreatedAt: stamp(d.at), WorkspaceRoot: d.config.WorkspaceRoot,
-		Runtime:         d.runtime(),
+		Runtime:         runtime,
 		WorkspaceExport: contracts.WorkspaceExport{Mode: exportMode, Paths: d.exports},
 		Snapshot:        snapshot, PendingRequests: pending,
-		RetentionPolicy: retention, WorkContinuity: work, PlatformEvidence: d.evidence(work), Git: d.git,
+		RetentionPolicy: retention, PlatformEvidence: d.evidence(), Git: d.git,
+		WorkContinuity: contracts.WorkContinuity{ // our runtimes have no subagents with a graph, so those lists are empty
+			ProtocolVersion: contracts.WorkContinuityProtocol, CodexSubagentSchemaVersion: contracts.SubagentProtocol,
+			ActiveToolCount: int64(d.ActiveTools), TrackedToolCount: int64(d.TrackedTools), PendingRequestCount: int64(d.PendingRequests),
+		},
 	}, nil
-}
-
-func (d *drained) runtime() contracts.ManifestRuntime {
-	r := contracts.ManifestRuntime{FlushStatus: d.flush, SessionID: d.session, SessionFile: d.sessionFile}
-	if d.flush == contracts.FlushFailed {
-		r.Error = d.FlushError
-	}
-	if d.flush != contracts.FlushSkipped {
-		r.ProtocolVersion, r.Cursor = d.Protocol, &d.Cursor
-		if r.ProtocolVersion == "" {
-			r.ProtocolVersion = contracts.ProtocolVersion
-		}
-	}
-	return r
 }
 
 // snapshot returns the session's snapshot, which is ready exactly if the flush
 // was completed. Without one, it returns a snapshot with the known facts.
 func (d *drained) snapshot() (json.RawMessage, error) {
-	snapshot := d.bareSnapshot()
+	var snapshot *contracts.Snapshot
 	if len(d.Snapshot) > 0 {
 		var err error
 		if snapshot, err = (&contracts.Decoder{}).Snapshot(d.Snapshot); err != nil {
 			return nil, fmt.Errorf("snapshot of the drained session: %w", err)
 		}
+	} else {
+		status := statusDrained
+		snapshot = &contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: d.session, State: contracts.State{
+			Model: d.Model, Provider: d.Provider, Cwd: d.config.WorkspaceRoot, SessionID: contracts.String(d.session), LastStatus: &status,
+		}}
+		switch d.flush {
+		case contracts.FlushSkipped:
+			status = statusSkipped
+		case contracts.FlushFailed:
+			status = statusInterrupted
+			snapshot.State.LastError, snapshot.State.LastErrorType = &d.FlushError, contracts.ErrorProtocol
+		}
 	}
 	snapshot.Cursor = d.Cursor
 	snapshot.State.IsReady = d.flush == contracts.FlushCompleted
 	return contracts.EncodeSnapshot(snapshot)
-}
-
-func (d *drained) bareSnapshot() *contracts.Snapshot {
-	s := &contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: d.session, State: contracts.State{
-		Model: d.Model, Provider: d.Provider, Cwd: d.config.WorkspaceRoot, SessionID: contracts.String(d.session),
-	}}
-	status := statusDrained
-	switch d.flush {
-	case contracts.FlushSkipped:
-		status = statusSkipped
-	case contracts.FlushFailed:
-		status = statusInterrupted
-		s.State.LastError, s.State.LastErrorType = &d.FlushError, contracts.ErrorProtocol
-	}
-	s.State.LastStatus = &status
-	return s
 }
 
 func openRequests(kept []contracts.KeptRequest) ([]contracts.OpenRequest, error) {
@@ -127,16 +120,7 @@ func openRequests(kept []contracts.KeptRequest) ([]contracts.OpenRequest, error)
 	return list, nil
 }
 
-// workContinuity returns the counts of running work. Our runtimes have no
-// subagents with a graph, so those lists are empty.
-func (d *drained) workContinuity() contracts.WorkContinuity {
-	return contracts.WorkContinuity{
-		ProtocolVersion: contracts.WorkContinuityProtocol, CodexSubagentSchemaVersion: contracts.SubagentProtocol,
-		ActiveToolCount: int64(d.ActiveTools), TrackedToolCount: int64(d.TrackedTools), PendingRequestCount: int64(d.PendingRequests),
-	}
-}
-
-func (d *drained) evidence(work contracts.WorkContinuity) contracts.PlatformEvidence {
+func (d *drained) evidence() contracts.PlatformEvidence {
 	c := d.config
 	refs := []string{
 		"remote-runner://sessions/" + url.PathEscape(c.RunnerSessionID) + "/drain#manifest",
@@ -151,13 +135,8 @@ func (d *drained) evidence(work contracts.WorkContinuity) contracts.PlatformEvid
 		Status: d.status(), RuntimeFlushStatus: d.flush,
 		ManifestPath: d.path, ManifestProtocolVersion: contracts.ManifestProtocol, CreatedAt: stamp(d.at),
 		WorkContinuity: contracts.EvidenceContinuity{
-			ProtocolVersion: work.ProtocolVersion, CodexSubagentSchemaVersion: work.CodexSubagentSchemaVersion,
-			ActiveToolCount: work.ActiveToolCount, TrackedToolCount: work.TrackedToolCount, PendingRequestCount: work.PendingRequestCount,
-			CodexSubagentToolCallIDs: work.CodexSubagentToolCallIDs, CodexSubagentChildRunIDs: work.CodexSubagentChildRunIDs,
-			CodexSubagentThreadIDs:     work.CodexSubagentThreadIDs,
-			CodexSubagentToolCallCount: int64(len(work.CodexSubagentToolCallIDs)),
-			CodexSubagentChildRunCount: int64(len(work.CodexSubagentChildRunIDs)),
-			CodexSubagentThreadCount:   int64(len(work.CodexSubagentThreadIDs)),
+			ProtocolVersion: contracts.WorkContinuityProtocol, CodexSubagentSchemaVersion: contracts.SubagentProtocol,
+			ActiveToolCount: int64(d.ActiveTools), TrackedToolCount: int64(d.TrackedTools), PendingRequestCount: int64(d.PendingRequests),
 		},
 		Retention: contracts.EvidenceRetention{
 			PolicyVersion:                              retention.PolicyVersion,

@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -23,59 +24,29 @@ type resolvedPath struct {
 // locate resolves an absolute path. A part that does not exist has no links, so
 // the rest is used as written. Unlike filepath.EvalSymlinks it accepts such
 // paths, and follows a dangling link to its target.
-func locate(path string) (resolvedPath, error) {
-	volume := filepath.VolumeName(path)
-	top := volume + string(filepath.Separator)
-	at, isFile, links := resolvedPath{top, true}, false, 0
-	todo := steps(path[len(volume):])
-	for len(todo) > 0 {
-		name := todo[0]
-		todo = todo[1:]
-		if isFile { // nothing can be below a file
-			at.exists = false
-		}
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at.path, isFile = filepath.Dir(at.path), false
-			continue
-		}
-		next := filepath.Join(at.path, name)
-		target, mode, err := look(next)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			at, isFile = resolvedPath{next, false}, false
-		case err != nil:
-			return resolvedPath{}, err
-		case target == "":
-			at.path, isFile = next, !mode.IsDir()
-		case links == maxLinks:
-			return resolvedPath{}, errLoop
-		default:
-			links++
-			if filepath.IsAbs(target) {
-				at.path = top
-			}
-			todo = append(steps(target), todo...)
-		}
-	}
-	return at, nil
-}
+func locate(path string) (resolvedPath, error) { return locateWithin(path, maxLinks) }
 
-func steps(path string) []string { return strings.Split(filepath.ToSlash(path), "/") }
-
-// look returns the mode of the file at path and, for a symbolic link, its
-// target.
-func look(path string) (target string, mode fs.FileMode, err error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "", 0, err
+// locateWithin is locate for a path with at most links dangling links.
+func locateWithin(path string, links int) (resolvedPath, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return resolvedPath{real, true}, nil
 	}
-	if mode = info.Mode(); mode&fs.ModeSymlink != 0 {
-		target, err = os.Readlink(path)
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return resolvedPath{}, err
 	}
-	return target, mode, err
+	dir, name := filepath.Split(path) // filepath.Dir would clean dir, but links must be resolved before ..
+	target, err := os.Readlink(path)
+	switch {
+	case err != nil:
+		at, err := locateWithin(cmp.Or(strings.TrimRight(dir, string(filepath.Separator)), dir), links)
+		return resolvedPath{filepath.Join(at.path, name), false}, err
+	case links == 0:
+		return resolvedPath{}, errLoop
+	case !filepath.IsAbs(target):
+		target = dir + target
+	}
+	return locateWithin(target, links-1)
 }
 
 // inside returns path relative to root, and reports whether it is root or below

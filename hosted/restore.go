@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/session"
 )
 
 const (
@@ -152,34 +153,29 @@ func lastInit(s *contracts.Snapshot) (*contracts.Init, error) {
 }
 
 // settle makes the snapshot that of the restored session: no client is
-// attached, nothing runs, and only the kept questions are open.
+// attached, nothing runs, and only the kept questions are open. It uses the
+// questions and not the lists of the drained snapshot, so that a client sees
+// exactly those that it can answer.
 func settle(r *contracts.Restored) {
-	s := r.Snapshot
-	s.ProtocolVersion, s.SessionID, s.Cursor = contracts.ProtocolVersion, r.SessionID, r.Cursor
-	old := s.State
-	s.State = contracts.State{
+	old := r.Snapshot.State
+	state := session.New()
+	from := &contracts.Snapshot{SessionID: r.SessionID, LastInit: r.Snapshot.LastInit, State: contracts.State{
 		ProtocolVersion: old.ProtocolVersion, Model: old.Model, Provider: old.Provider, Cwd: old.Cwd, GitBranch: old.GitBranch,
 		SessionID:              contracts.String(r.SessionID),
-		Connections:            []contracts.ConnectionState{},
-		PendingRequests:        []contracts.PendingRequest{},
-		PendingApprovals:       []contracts.PendingEntry{},
-		PendingClientTools:     []contracts.PendingEntry{},
-		PendingMCPElicitations: []contracts.PendingEntry{},
-		PendingUserInputs:      []contracts.PendingEntry{},
-		PendingToolRetries:     []contracts.PendingEntry{},
-		ActiveTools:            []contracts.ActiveTool{},
-		ActiveUtilityCommands:  []contracts.ActiveCommand{},
-		ActiveFileWatches:      []contracts.ActiveWatch{},
 		TrackedTools:           old.TrackedTools,
 		LastStatus:             &r.LastStatus,
 		LastResponseDurationMS: old.LastResponseDurationMS,
 		LastTTFTMS:             old.LastTTFTMS,
 		IsReady:                r.Ready,
-	}
+	}}
 	if !r.Ready {
-		s.State.LastError, s.State.LastErrorType = &r.LastError, r.LastErrorType
+		from.State.LastError, from.State.LastErrorType = &r.LastError, r.LastErrorType
 	}
-	addPending(&s.State, r.Requests)
+	state.Restore(from)
+	for _, k := range r.Requests {
+		state.Apply(k.Request)
+	}
+	r.Snapshot = state.Snapshot(r.Cursor)
 }
 
 // keptRequests decodes the questions that were open when the session was

@@ -48,12 +48,11 @@ type Runner struct {
 
 	// Guarded by mu, which is not held while the session is called or a file is
 	// used.
-	mu        sync.Mutex
-	closed    bool
-	draining  bool
-	flight    *flight                // the running drain; nil without one
-	last      *contracts.DrainAnswer // of the last drain that wrote a manifest; shared and immutable
-	drainedAt time.Time              // when last was made
+	mu       sync.Mutex
+	closed   bool
+	draining bool
+	flight   *flight                // the running drain; nil without one
+	last     *contracts.DrainAnswer // of the last drain that wrote a manifest; shared and immutable
 }
 
 // Options configures a runner.
@@ -120,8 +119,7 @@ func (r *Runner) Identity() contracts.RunnerIdentity {
 		Draining:        r.draining,
 	}
 	if r.last != nil {
-		id.DrainStatus, id.DrainManifestPath = r.last.Status, r.last.ManifestPath
-		id.DrainedAt = stamp(r.drainedAt)
+		id.DrainStatus, id.DrainManifestPath, id.DrainedAt = r.last.Status, r.last.ManifestPath, r.last.Manifest.CreatedAt
 	}
 	return id
 }

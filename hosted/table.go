@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -70,27 +71,26 @@ func (t *text) Set(value string) error {
 	return nil
 }
 
-// read completes the configuration from the environment. It returns the address
-// as given, because each part of it is chosen independently.
-func (c *Config) read(getenv func(string) string) address {
-	var a address
+// read completes the configuration from the environment. It returns the parts
+// of the listening address: flags precede variables, and listen precedes host
+// and port.
+func (c *Config) read(getenv func(string) string) []part {
+	var flags, variables []part
 	for _, s := range settings {
 		field := s.field(c)
 		*field = strings.TrimSpace(*field)
 		variable, value := s.variable(getenv)
 		switch s.flag {
 		case "listen", "host", "port":
-			a.flags = append(a.flags, part{s.flag, "--" + s.flag, *field})
+			flags = append(flags, part{s.flag, "--" + s.flag, *field})
 			if s.flag != "listen" || *field == "" {
-				a.variables = append(a.variables, part{s.flag, variable, value})
+				variables = append(variables, part{s.flag, variable, value})
 			}
 		default:
-			if *field == "" {
-				*field = value
-			}
+			*field = cmp.Or(*field, value)
 		}
 	}
-	return a
+	return append(flags, variables...)
 }
 
 // variable returns the first of the setting's variables that is not blank.

@@ -1,13 +1,12 @@
 package hosted
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"regexp"
 	"time"
 )
 
@@ -36,17 +35,12 @@ func (c *Config) openSnapshotRoot() (*os.Root, error) {
 // maxNamedID bounds the part of a runner session id in a file name, in bytes.
 const maxNamedID = 120
 
-var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-
 // manifestName returns a name for a new manifest in dir: the runner, the time,
 // and six random digits, because two drains may have the same millisecond.
 func manifestName(dir *os.Root, runner string, at time.Time) (string, error) {
-	id := unsafeInName.ReplaceAllString(runner, "_")
-	if id == "" {
-		id = "runner"
-	}
+	id := cmp.Or(restrict(runner, "_-"), "runner")
 	id = id[:min(len(id), maxNamedID)]
-	when := unsafeInName.ReplaceAllString(stamp(at), "_")
+	when := restrict(stamp(at), "_-")
 	for range 8 {
 		name := fmt.Sprintf("%s-%s-%06d.json", id, when, rand.IntN(1_000_000))
 		if _, err := dir.Lstat(name); errors.Is(err, fs.ErrNotExist) {
@@ -78,6 +72,3 @@ func writeFile(dir *os.Root, name string, content []byte) error {
 	}
 	return syncDir(dir)
 }
-
-// manifestPath returns the path of the manifest with that name.
-func (c *Config) manifestPath(name string) string { return filepath.Join(c.SnapshotRoot, name) }

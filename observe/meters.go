@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -28,6 +27,8 @@ type meters struct {
 	spans       *prometheus.CounterVec   // stage
 	requests    *prometheus.CounterVec   // route, code
 	durations   *prometheus.HistogramVec // route
+
+	collectors []prometheus.Collector // all of them, to be registered
 }
 
 // other is the label for a value that is in no closed set.
@@ -67,73 +68,80 @@ func label[T ~string](v T, set []T) string {
 	return other
 }
 
-func newMeters(reg *prometheus.Registry, version string) *meters {
-	f := promauto.With(reg) // panics only if a metric is registered twice
-	f.NewGauge(prometheus.GaugeOpts{
+func newMeters(version string) *meters {
+	m := &meters{}
+	keep(m, prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "maestro_build_info", Help: "Always 1; the labels say what was built.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision(), "goversion": runtime.Version()},
-	}).Set(1)
-	m := &meters{}
-	m.addClients(f)
-	m.addWork(f)
-	m.addRequests(f)
+	})).Set(1)
+	m.connections = keep(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "maestro_connections", Help: "Attached sockets and streams.",
+	}, []string{"role", "transport"}))
+	m.refusals = counter(m, "maestro_refusals_total", "What clients were refused, handshakes included.", "code")
+	m.resets = counter(m, "maestro_resets_total", "Clients that had to start over.", "reason")
+	m.leases = counter(m, "maestro_lease_changes_total", "Changes of the holder of a controller lease.", "reason")
+	m.waits = keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "maestro_request_wait_seconds", Help: "Time from a question to its resolution.",
+		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600},
+	}, []string{"type", "outcome"}))
+	m.pending = keep(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "maestro_requests_pending", Help: "Questions that wait for an answer.",
+	}, []string{"type"}))
+	m.runs = counter(m, "maestro_runs_total", "Prompts that were served; failed are those whose last word was an error.", "outcome")
+	m.appends = keep(m, prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "maestro_journal_append_seconds", Help: "Time the store took for a batch of entries.",
+		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 10),
+	}))
+	m.entries = keep(m, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "maestro_journal_entries_total", Help: "Entries that went to the store.",
+	}))
+	m.bytes = keep(m, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "maestro_journal_bytes_total", Help: "Bytes of the bodies of entries that went to the store.",
+	}))
+	m.untracked = counter(m, "maestro_untracked_total", "Questions and tools beyond the bound of what is followed at once.", "what")
+	m.spans = counter(m, "maestro_trace_spans_total",
+		"Spans that ended, that the collector took and that it did not take; the others wait or were dropped.", "stage")
+	m.requests = counter(m, "maestro_http_requests_total", "Requests that were answered.", "route", "code")
+	m.durations = keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "maestro_http_request_duration_seconds", Help: "Time to answer a request, streams excepted.",
+		Buckets: []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30},
+	}, []string{"route"}))
 	return m
 }
 
-func (m *meters) addClients(f promauto.Factory) {
-	m.connections = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "maestro_connections", Help: "Attached sockets and streams.",
-	}, []string{"role", "transport"})
+// keep adds a collector to those that are to be registered.
+func keep[T prometheus.Collector](m *meters, c T) T {
+	m.collectors = append(m.collectors, c)
+	return c
+}
+
+func counter(m *meters, name, help string, labels ...string) *prometheus.CounterVec {
+	return keep(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+}
+
+// addZeros adds the series that have not been counted, so that every series starts
+// at zero.
+func (m *meters) addZeros() {
 	for _, role := range roles {
 		for _, transport := range transports {
 			m.connections.WithLabelValues(string(role), transport)
 		}
 	}
-	m.refusals = counters(f, "maestro_refusals_total", "What clients were refused, handshakes included.", "code", refusalCodes)
-	m.resets = counters(f, "maestro_resets_total", "Clients that had to start over.", "reason", resetReasons)
-	m.leases = counters(f, "maestro_lease_changes_total", "Changes of the holder of a controller lease.", "reason", leaseReasons)
-}
-
-func (m *meters) addWork(f promauto.Factory) {
-	m.waits = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "maestro_request_wait_seconds", Help: "Time from a question to its resolution.",
-		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600},
-	}, []string{"type", "outcome"})
-	m.pending = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "maestro_requests_pending", Help: "Questions that wait for an answer.",
-	}, []string{"type"})
 	for _, kind := range requestTypes {
 		m.pending.WithLabelValues(string(kind))
 	}
-	m.runs = counters(f, "maestro_runs_total", "Prompts that were served; failed are those whose last word was an error.", "outcome", outcomes)
-	m.appends = f.NewHistogram(prometheus.HistogramOpts{
-		Name: "maestro_journal_append_seconds", Help: "Time the store took for a batch of entries.",
-		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 10),
-	})
-	m.entries = f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_entries_total", Help: "Entries that went to the store."})
-	m.bytes = f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_bytes_total", Help: "Bytes of the bodies of entries that went to the store."})
-	m.untracked = counters(f, "maestro_untracked_total", "Questions and tools beyond the bound of what is followed at once.", "what", tracked)
-	m.spans = counters(f, "maestro_trace_spans_total", "Spans that ended, that the collector took and that it did not take; the others wait or were dropped.", "stage", stages)
+	zeros(m.refusals, refusalCodes)
+	zeros(m.resets, resetReasons)
+	zeros(m.leases, leaseReasons)
+	zeros(m.runs, outcomes)
+	zeros(m.untracked, tracked)
+	zeros(m.spans, stages)
 }
 
-func (m *meters) addRequests(f promauto.Factory) {
-	m.requests = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "maestro_http_requests_total", Help: "Requests that were answered.",
-	}, []string{"route", "code"})
-	m.durations = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "maestro_http_request_duration_seconds", Help: "Time to answer a request, streams excepted.",
-		Buckets: []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30},
-	}, []string{"route"})
-}
-
-// counters makes a counter for each value of one label, so that every series
-// starts at zero.
-func counters[T ~string](f promauto.Factory, name, help, label string, values []T) *prometheus.CounterVec {
-	vec := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+func zeros[T ~string](vec *prometheus.CounterVec, values []T) {
 	for _, v := range values {
 		vec.WithLabelValues(string(v))
 	}
-	return vec
 }
 
 // revision returns the commit that the program was built from, if the build

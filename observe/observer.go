@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options configures an observer. A zero field means the default named beside
@@ -53,7 +55,10 @@ type Observer struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
-	process sync.Once // registers the metrics of Go and of the process
+	// The metrics are registered at the first request for them. Registering them at
+	// the start of the program would take a third of a millisecond.
+	first      sync.Once
+	collectors []prometheus.Collector
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{} // open sessions
@@ -70,8 +75,8 @@ func New(opts Options) (*Observer, error) {
 		identity: opts.Identity.or(environment(os.Getenv)), registry: prometheus.NewRegistry(), log: opts.Log,
 		sessions: map[*Session]struct{}{},
 	}
-	o.meters = newMeters(o.registry, opts.Version)
-	o.registry.MustRegister(newGaugeCollector(o)) // panics only if a metric is registered twice
+	o.meters = newMeters(opts.Version)
+	o.collectors = append(o.meters.collectors, computed(o.sessionMetrics))
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
 	return o, err
@@ -83,13 +88,17 @@ func (o *Observer) Tracing() bool { return o.tracing != nil }
 // Handler returns the handler of /metrics. It exposes numbers of every session;
 // the caller must authorize requests.
 func (o *Observer) Handler() http.Handler {
-	// Without a call of Handler these collectors are not needed.
-	o.process.Do(func() {
-		o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	})
-	return promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{
+	handler := promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{
 		Registry: o.registry, MaxRequestsInFlight: maxScrapes,
 		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelError),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.first.Do(func() {
+			o.registry.MustRegister(o.collectors...) // panics only if a metric is registered twice
+			o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+			o.meters.addZeros()
+		})
+		handler.ServeHTTP(w, r)
 	})
 }
 
@@ -98,13 +107,17 @@ func (o *Observer) Handler() http.Handler {
 // session has ended or could not be opened.
 func (o *Observer) Session(id string, who Identity) *Session {
 	s := &Session{
-		observer: o, meters: o.meters,
-		attached: map[connKind]int{}, questions: map[string]question{},
+		observer: o, meters: o.meters, prompt: noSpan,
+		attached: map[connKind]int{}, questions: map[string]question{}, tools: map[string]trace.Span{},
 	}
 	if o.tracing != nil {
 		who = who.or(o.identity)
-		common := append(who.attributes(), attribute.String("maestro.session_id", id))
-		s.tracker = newTracker(o.tracing.tracer, common, who.AgentRunStep)
+		s.tracer = o.tracing.tracer
+		s.common = append(who.attributes(), attribute.String("maestro.session_id", id))
+		s.detail = s.common
+		if who.AgentRunStep != "" {
+			s.detail = append(slices.Clip(s.common), attribute.String("maestro.agent_run_step_id", who.AgentRunStep))
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

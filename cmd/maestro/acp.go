@@ -21,19 +21,19 @@ import (
 	"github.com/seed-028515a8/maestro/agent/acpserver"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
-// maxHouses bounds the servers that one editor makes this program start.
-const maxHouses = 16
+// maxLocalServers bounds the servers that one editor makes this program start.
+const maxLocalServers = 16
 
-// acpFlags is what the command line says beside what a server is told.
+// acpFlags are the values of the flags of acp.
 type acpFlags struct {
 	attachFlags // view, take, session, create, tokenFile and name
 	server      settings
-	here        bool // the editor's directory says what to work on
 }
 
-// acpCommand returns the command that makes this program an agent for editors.
+// acpCommand returns the command that serves editors as an agent.
 func acpCommand(defaults attachDefaults) *cobra.Command {
 	var flags acpFlags
 	cmd := &cobra.Command{
@@ -45,18 +45,17 @@ Without a URL, this process runs a server for each directory that the editor ope
 loopback port and with the flags of serve. The server ends with the editor. Its sessions
 can be loaded the next time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, houses, err := flags.options(cmd, args, defaults)
+			opts, servers, err := flags.options(cmd, args, defaults)
 			if err != nil {
 				return err
 			}
-			return runACP(cmd.InOrStdin(), cmd.OutOrStdout(), opts, houses)
+			return runACP(cmd.InOrStdin(), cmd.OutOrStdout(), opts, servers)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.server.workspace, "workspace", "", "directory that the agent works in; default: the directory that the editor opens")
 	flags.server.registerShared(cmd)
-	f.DurationVar(&flags.server.idleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
-	flags.server.limits.registerSessions(cmd)
+	flags.server.registerSessions(cmd)
 	f.BoolVar(&flags.view, "view", false, "watch only")
 	f.BoolVar(&flags.take, "take", false, "take control when attaching, also from another client")
 	f.StringVar(&flags.session, "session", "", "session `ID` that new conversations attach to; default: a new session each time")
@@ -67,25 +66,25 @@ can be loaded the next time.`,
 	return cmd
 }
 
-// options turns the command line into how an editor is served. houses is nil if
-// the server is somebody else's.
-func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (acpserver.Options, *houses, error) {
-	f.server.listen, f.here = "127.0.0.1:0", f.server.workspace == ""
+// options returns the options of the editor's server. servers is nil if the command
+// line names another server.
+func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (opts acpserver.Options, servers *localServers, err error) {
+	f.server.listen = "127.0.0.1:0"
 	if f.view && f.take {
-		return acpserver.Options{}, nil, usage{errViewerTakes}
+		return opts, nil, usage{errViewerTakes}
 	}
 	if err := f.server.check(cmd); err != nil {
-		return acpserver.Options{}, nil, err
+		return opts, nil, err
 	}
-	opts := acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
+	opts = acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
 	if len(args) == 0 {
 		if cmd.Flags().Changed("token-file") {
 			return opts, nil, usage{errors.New("--token-file needs a URL: without one the token is in --state-dir")}
 		}
-		opts.Session, opts.Create = f.session, true // there is nobody else who could have made it
-		h := &houses{settings: f.server, here: f.here, log: opts.Log, open: map[string]*lodging{}}
-		opts.Open = h.find
-		return opts, h, nil
+		opts.Session, opts.Create = f.session, true // nobody else could have created it
+		servers = &localServers{settings: f.server, here: f.server.workspace == "", log: opts.Log, open: map[string]*server{}}
+		opts.Open = servers.find
+		return opts, servers, nil
 	}
 	if flag := otherFlag(cmd, withURL); flag != "" {
 		return opts, nil, usage{fmt.Errorf("--%s cannot be used with a URL: leave out the URL, or start that server with it", flag)}
@@ -107,11 +106,10 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	return opts, nil, nil
 }
 
-// withURL are the flags that say something where the server is somebody else's.
+// withURL are the flags that are allowed with the URL of a server.
 var withURL = []string{"view", "take", "session", "create", "token-file", "name", "log-level", "log-format"}
 
-// otherFlag returns a flag that was given and is none of those, empty if there is
-// none.
+// otherFlag returns a given flag that is none of those, empty without one.
 func otherFlag(cmd *cobra.Command, those []string) (name string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(those, f.Name) {
@@ -121,16 +119,16 @@ func otherFlag(cmd *cobra.Command, those []string) (name string) {
 	return name
 }
 
-// runACP serves the editor until it leaves or a signal comes, and then ends what
-// was started for it.
-func runACP(in io.Reader, out io.Writer, opts acpserver.Options, own *houses) error {
+// runACP serves the editor until it leaves or a signal comes, and then ends the servers
+// that were started for it.
+func runACP(in io.Reader, out io.Writer, opts acpserver.Options, own *localServers) error {
 	ctx, started := untilSignal()
 	started()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that is gone must not end us before its servers
-	give := func() {                                        // an editor that has left and still holds our output back must not hold us
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that has ended must not end this process before its servers
+	give := func() {                                        // bounds the time for an editor that has left and does not read
 		time.AfterFunc(2*leavePatience, func() { os.Exit(exitFailure) })
 	}
-	defer context.AfterFunc(ctx, give)() // nor one that lives and does not read
+	defer context.AfterFunc(ctx, give)() // the same after a signal
 	err := acpserver.Serve(ctx, &untilEOF{in: in, end: give}, out, opts)
 	if own != nil {
 		leave(opts.Log, own.close)
@@ -138,7 +136,7 @@ func runACP(in io.Reader, out io.Writer, opts acpserver.Options, own *houses) er
 	return err
 }
 
-// untilEOF is a reader that tells when it has ended.
+// An untilEOF is a reader that calls end at its end.
 type untilEOF struct {
 	in  io.Reader
 	end func()
@@ -152,30 +150,24 @@ func (r *untilEOF) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// houses are the servers of this process, by directory.
-type houses struct {
+// localServers are the servers of this process, by directory.
+type localServers struct {
 	settings
-	here bool // the directory that is asked for counts, not the one of the settings
+	here bool // the requested directory counts, and not that of the settings
 	log  *slog.Logger
 
-	mu     sync.Mutex // held while one is started
-	open   map[string]*lodging
+	mu     sync.Mutex // held while a server is started
+	open   map[string]*server
 	latest string // directory of the server that was started last; empty if there is none
 }
 
-// A lodging is one server of this process.
-type lodging struct {
-	server acpserver.Server
-	close  []func(context.Context) error // in this order
-}
-
 // find returns the server for a directory, and starts it if there is none. Without
-// a directory it is the one that was started last.
-func (h *houses) find(_ context.Context, dir string) (acpserver.Server, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.here || dir == "" {
-		dir = cmp.Or(h.latest, h.workspace, ".")
+// a directory it returns the server that was started last.
+func (l *localServers) find(_ context.Context, dir string) (acpserver.Server, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.here || dir == "" {
+		dir = cmp.Or(l.latest, l.workspace, ".")
 	}
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -184,85 +176,60 @@ func (h *houses) find(_ context.Context, dir string) (acpserver.Server, error) {
 	if err != nil {
 		return acpserver.Server{}, err
 	}
-	if open := h.open[real]; open != nil {
-		return open.server, nil
-	}
-	if len(h.open) >= maxHouses {
+	v := l.open[real]
+	if v == nil && len(l.open) >= maxLocalServers {
 		return acpserver.Server{}, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many directories are open"}
 	}
-	s := h.settings
-	s.workspace = real
-	open, err := start(s, h.log)
-	if err != nil {
-		return acpserver.Server{}, err
+	if v == nil {
+		if v, err = l.start(real); err != nil {
+			return acpserver.Server{}, err
+		}
+		l.open[real], l.latest = v, real
 	}
-	h.open[real], h.latest = open, real
-	return open.server, nil
-}
-
-// start starts a server as serve does, without a session that nobody asked for.
-func start(s settings, log *slog.Logger) (*lodging, error) {
-	m, err := newSessions(s, log)
-	if err != nil {
-		return nil, err
-	}
-	root := cmp.Or(s.stateDir, defaultStateRoot())
-	if err := m.keepBelow(root); err != nil {
-		return nil, errors.Join(err, m.close(context.Background()))
-	}
-	m.noReturn = true // the port is another each time
-	d := &hub.Directory{Open: m.openSoon, Max: s.limits.sessions, Log: log}
-	shelf := &shelf{m, d}
-	n, err := listen(s, root, house{
-		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
-		observer: m.observer,
-	}, log)
-	if err != nil {
-		return nil, errors.Join(err, m.close(context.Background()))
-	}
-	n.accept(log)
-	r := n.readiness(firstSession)
-	log.Info("server for the editor", "url", r.BaseURL, "workspace", m.work.Root())
-	return &lodging{
-		server: acpserver.Server{
-			URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root(),
-			Ready: func(ctx context.Context, id string, create bool) error {
-				_, _, err := d.Get(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: create})
-				return err
-			},
+	r := v.net.readiness(firstSession)
+	return acpserver.Server{
+		URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: v.sessions.work.Root(),
+		Ready: func(ctx context.Context, id string, create bool) error {
+			_, _, err := v.open.Get(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: create})
+			return err
 		},
-		close: []func(context.Context) error{d.Suspend, n.close, m.close},
 	}, nil
 }
 
-// openSoon opens a session. An editor that starts this program anew may do so while
-// its predecessor ends, which then still has the session. ctx ends the wait for that.
+// start starts a server for a directory as serve does, without a first session.
+func (l *localServers) start(dir string) (*server, error) {
+	s := l.settings
+	s.workspace, s.session.NoReturn = dir, true // the next server will have another port
+	v, err := newServer(s, l.log)
+	if err != nil {
+		return nil, err
+	}
+	v.open.Open = v.sessions.openSoon
+	v.net.accept(l.log)
+	l.log.Info("server for the editor", "url", v.net.readiness(firstSession).BaseURL, "workspace", v.sessions.work.Root())
+	return v, nil
+}
+
+// openSoon opens a session. If an editor restarts this program, the earlier process may
+// still have the session. openSoon waits for its end until leavePatience or ctx.
 func (m *sessions) openSoon(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	taken := &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}
 	late := time.Now().Add(leavePatience)
 	for {
 		h, err := m.open(ctx, key, options)
-		if !errors.Is(err, taken) || time.Now().After(late) {
+		if !errors.Is(err, taken) || time.Now().After(late) || sleep.For(ctx, leavePatience/200) != nil {
 			return h, err
-		}
-		select {
-		case <-time.After(leavePatience / 200):
-		case <-ctx.Done():
-			return nil, err
 		}
 	}
 }
 
-// close ends all servers. What runs there is stopped, and what waits there for an
-// answer waits on.
-func (h *houses) close(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// close ends all servers. Their runs are stopped, and open questions stay open.
+func (l *localServers) close(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var errs []error
-	for _, open := range h.open {
-		for _, step := range open.close {
-			errs = append(errs, step(ctx))
-		}
+	for _, v := range l.open {
+		errs = append(errs, v.close(ctx))
 	}
 	return errors.Join(errs...)
 }

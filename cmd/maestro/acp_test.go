@@ -796,7 +796,7 @@ func TestEditorIsToldThatItsServersAreNotUsed(t *testing.T) {
 
 // A predecessor that does not end is waited for, as long as somebody wants that.
 func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
-	m, key := newShelf(t).sessions, hub.Key{ID: "held"}
+	m, key := newTestServer(t).sessions, hub.Key{ID: "held"}
 	store, err := m.store(key, true)
 	if err != nil {
 		t.Fatal(err)
@@ -820,7 +820,7 @@ func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
 
 // The session is opened as soon as the predecessor has let go of it.
 func TestWaitForAPredecessorEndsWithIt(t *testing.T) {
-	m, key := newShelf(t).sessions, hub.Key{ID: "held"}
+	m, key := newTestServer(t).sessions, hub.Key{ID: "held"}
 	store, err := m.store(key, true)
 	if err != nil {
 		t.Fatal(err)

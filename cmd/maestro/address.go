@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// completeAddress makes host:port of what a flag says, which may be a port alone
-// and is then on loopback. Empty stays empty.
+// completeAddress returns host:port for the value of a flag. A port alone is on
+// loopback. Empty stays empty.
 func completeAddress(flag, text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -33,14 +33,15 @@ func completeAddress(flag, text string) (string, error) {
 // isPort reports whether an address is a port alone.
 func isPort(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// mayServe reports whether a server can be at a port. None is that of the scheme.
+// mayServe reports whether a server can have the port. Empty means the port of the
+// scheme.
 func mayServe(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil && n > 0
 }
 
-// onLoopback reports whether an address can be one that only this machine
-// reaches. What a name stands for is seen when it is listened on.
+// onLoopback reports whether an address may be on loopback. A name is checked
+// when the process listens.
 func onLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
@@ -50,24 +51,18 @@ func onLoopback(addr string) bool {
 	return ip == nil || ip.IsLoopback()
 }
 
-// isLoopback reports whether what is listened on can be reached from this machine
-// only.
+// isLoopback reports whether only this machine can reach a listening address.
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }
 
-// errOpenDoor is wrong usage: everybody on the network would be let in.
-func errOpenDoor(addr string) error {
-	return usage{fmt.Errorf("--auth off is accepted on a loopback address only, not on %s", addr)}
+// errNotLoopback refuses a flag that would expose the process to the network.
+func errNotLoopback(flag, addr string) error {
+	return usage{fmt.Errorf("%s is accepted on a loopback address only, not on %s", flag, addr)}
 }
 
-// errOpenProfiles is wrong usage too.
-func errOpenProfiles(addr string) error {
-	return usage{fmt.Errorf("--pprof is accepted on a loopback address only, not on %s", addr)}
-}
-
-// listenOn takes an address that a flag names.
+// listenOn listens on the address of a flag.
 func listenOn(flag, addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {

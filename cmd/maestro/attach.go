@@ -21,14 +21,14 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// attachDefaults is what main knows and the line client does not.
+// attachDefaults are the defaults of the client commands.
 type attachDefaults struct {
 	URL       string // the server to attach to if none is named
-	TokenFile string // where its token would be; may not exist
-	Version   string // of this program, told to the server
+	TokenFile string // path of its token; the file may not exist
+	Version   string // of this program, sent to the server
 }
 
-// attachFlags is what the command line says.
+// attachFlags are the values of the flags of attach.
 type attachFlags struct {
 	view      bool
 	take      bool
@@ -118,9 +118,8 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 	return cmd
 }
 
-// address returns the server that a URL names, and takes over what it says of a
-// session. Without a scheme it is http, and a port alone is on loopback, as where
-// servers listen.
+// address returns the URL of the server in text, and takes the session from its query.
+// The default scheme is http, and a port alone is on loopback.
 func (f *attachFlags) address(text string) (string, error) {
 	if isPort(text) {
 		text = net.JoinHostPort("127.0.0.1", text)
@@ -160,8 +159,8 @@ func (f *attachFlags) address(text string) (string, error) {
 	return u.String(), nil
 }
 
-// token returns the path of the token file, empty if there is none: the default
-// one may not exist.
+// token returns the path of the token file. It is empty if the default file does not
+// exist.
 func (f *attachFlags) token(defaults attachDefaults) (string, error) {
 	if f.tokenFile == "" {
 		return "", nil
@@ -173,11 +172,11 @@ func (f *attachFlags) token(defaults attachDefaults) (string, error) {
 	return f.tokenFile, err
 }
 
-// shownHistory is how many entries of the past are shown at first. A million of
-// them would take minutes to scroll by.
+// shownHistory is the number of earlier entries that attach shows. A million entries
+// would take minutes.
 const shownHistory = 2000
 
-// options turns the flags into those of the client.
+// options returns the options of the client.
 func (f *attachFlags) options(tokenFile string, defaults attachDefaults) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
@@ -214,8 +213,8 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
-	// Notified until the process ends: a terminal that closes may send SIGHUP twice,
-	// and the second must not end the process before it has said goodbye.
+	// The process handles signals until it ends: a terminal that closes may send SIGHUP
+	// twice, and the second one must not end the process before the client has detached.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, leaving()...)
 	signal.Notify(signals, console.Signals...)
@@ -224,7 +223,7 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	if err != nil {
 		return flags.explain(err, hostOf(address), token)
 	}
-	defer c.Close(false) // says goodbye, so that a closed terminal does not keep control
+	defer c.Close(false) // detaches, so that a closed terminal does not keep control
 	mode, err := flags.terminal(cmd.InOrStdin(), cmd.OutOrStdout())
 	if err != nil {
 		return err
@@ -246,10 +245,10 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), hostOf(address), token)
 }
 
-// openingTakesLong is how long attach waits for the server in silence.
+// openingTakesLong is the time after which attach says that it waits for the server.
 const openingTakesLong = 2 * time.Second
 
-// dial attaches. Meanwhile Ctrl-C gives up.
+// dial attaches. Ctrl-C ends it.
 func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string, opts []client.Option) (*client.Client, error) {
 	ctx, stop := signal.NotifyContext(ctx, leaving()...)
 	defer stop()
@@ -264,8 +263,7 @@ func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string
 	return c, err
 }
 
-// leaving returns the signals that end attach. SIGHUP is not among them under
-// nohup, which has it ignored.
+// leaving returns the signals that end attach, without a SIGHUP that nohup ignores.
 func leaving() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -274,8 +272,8 @@ func leaving() []os.Signal {
 	return signals
 }
 
-// terminal switches the terminal to raw mode if the user both reads and types
-// there; nil if not.
+// terminal switches the terminal to raw mode. It returns nil if input or output is not
+// a terminal.
 func (f *attachFlags) terminal(in io.Reader, out io.Writer) (*console.Mode, error) {
 	if f.json || os.Getenv("TERM") == "dumb" || !console.IsTerminal(in) || !console.IsTerminal(out) {
 		return nil, nil

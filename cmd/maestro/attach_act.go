@@ -10,13 +10,13 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// A request is one thing to ask the server.
+// A request sends one command to the server.
 type request func(context.Context) (contracts.Result, error)
 
-// line does what a typed line says. An error ends the attachment.
+// line executes a line. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
 	act, err := parseLine(line, a.view.commandsOfAgent())
-	if act.verb != verbSay || a.inbox.first() == nil { // answers are not for the history, unless they are refused
+	if act.verb != verbSay || a.inbox.first() == nil { // answers are in the history only if they are refused
 		a.edit.Remember(line)
 	}
 	if q := a.inbox.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
@@ -32,7 +32,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	}
 	if act.acts() && !a.acted {
 		a.acted = true
-		if !a.typed && a.json == nil { // with JSON a program writes the lines, which was told of the questions
+		if !a.typed && a.json == nil { // with JSON a program writes the lines, and it was shown the questions
 			a.inbox.age()
 		}
 	}
@@ -43,7 +43,12 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbHelp:
 		a.local.Line(console.Plain, a.view.help())
 	case verbShow:
-		a.show()
+		q := a.inbox.first()
+		if q == nil {
+			a.refuse(errors.New("no question is open"))
+			break
+		}
+		a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 	case verbWho:
 		st := a.client.State()
 		a.view.who(a.local, &st)
@@ -57,14 +62,13 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	return nil
 }
 
-// refuse tells that a line is not done.
+// refuse prints why a line is not executed.
 func (a *attachment) refuse(why error) {
 	a.failed = true
 	a.local.Line(console.Red, "! "+why.Error())
 }
 
-// refusal returns why this user may not do what a line says, before the server
-// is bothered.
+// refusal returns why this client may not execute an action now.
 func (a *attachment) refusal(act action) error {
 	if a.viewer {
 		return errors.New("you only watch: attach without --view to act")
@@ -83,18 +87,7 @@ func (a *attachment) refusal(act action) error {
 	return nil
 }
 
-// show prints the question that waits longest, all of it.
-func (a *attachment) show() {
-	q := a.inbox.first()
-	if q == nil {
-		a.refuse(errors.New("no question is open"))
-		return
-	}
-	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
-}
-
-// say answers the question that waits longest, or else starts a run. The line is
-// what was typed to say the text.
+// say answers the next question, or starts a run. line is the typed line of the text.
 func (a *attachment) say(line, text string) {
 	if a.tooLate() {
 		a.edit.Remember(line)
@@ -136,39 +129,39 @@ func (a *attachment) say(line, text string) {
 	}
 }
 
-// lease does what a line about control says.
+// lease executes an interrupt or an action about control.
 func (a *attachment) lease(act action) {
+	var do request
 	switch act.verb {
 	case verbInterrupt:
 		if !a.typed {
 			a.inbox.end()
 		}
-		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
+		do = a.command(&contracts.Interrupt{})
 	case verbTake:
-		a.send(order{what: "take", do: a.client.TakeControl})
+		do = a.client.TakeControl
 	case verbRelease:
-		a.send(order{what: "release", do: a.client.ReleaseControl})
+		do = a.client.ReleaseControl
 	case verbAsk:
-		a.send(order{what: "ask", do: func(ctx context.Context) (contracts.Result, error) {
-			return a.client.AskControl(ctx, act.text)
-		}})
+		do = func(ctx context.Context) (contracts.Result, error) { return a.client.AskControl(ctx, act.text) }
 	case verbGrant, verbDeny:
 		asker, ok := a.inbox.takeAsker(act.number)
 		if !ok {
 			a.refuse(errors.New("no client with that number asks for control"))
 			return
 		}
-		a.send(order{what: string(act.verb), do: func(ctx context.Context) (contracts.Result, error) {
+		do = func(ctx context.Context) (contracts.Result, error) {
 			if act.verb == verbGrant {
 				return a.client.GrantControl(ctx, asker.ConnectionID)
 			}
 			return a.client.DenyControl(ctx, asker.ConnectionID, act.text)
-		}})
+		}
 	}
+	a.send(order{what: string(act.verb), do: do})
 }
 
-// command returns the request that sends cmd. Without a connection the request waits
-// for the next one, and the user is told.
+// command returns the request that sends cmd. Without a connection it tells the user
+// that the request waits for the next one.
 func (a *attachment) command(cmd contracts.Command) request {
 	if a.view.lost != "" {
 		a.local.Line(console.Dim, "-- not connected: this is sent when the connection is back")
@@ -176,8 +169,8 @@ func (a *attachment) command(cmd contracts.Command) request {
 	return func(ctx context.Context) (contracts.Result, error) { return a.client.Send(ctx, cmd) }
 }
 
-// send has a request made beside the loop, so that the session goes on being
-// shown meanwhile, and after those before it. Its outcome comes back to the loop.
+// send queues an order for dispatch. Its outcome comes back to the loop, which shows
+// the session meanwhile.
 func (a *attachment) send(o order) {
 	if a.sending == maxSending {
 		if o.undo != nil {
@@ -187,17 +180,17 @@ func (a *attachment) send(o order) {
 		return
 	}
 	a.sending++
-	a.orders <- o // there is room: sending counts them
+	a.orders <- o // there is room, because sending is bounded
 }
 
-// dispatch makes the requests in their order, until ctx ends.
+// dispatch sends the orders one after the other until ctx ends.
 func (a *attachment) dispatch(ctx context.Context) {
 	for {
 		select {
 		case o := <-a.orders:
-			result, err := o.do(ctx)
+			o.result, o.err = o.do(ctx)
 			select {
-			case a.outcomes <- outcome{o, result, err}:
+			case a.outcomes <- o:
 			case <-ctx.Done():
 				return
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,10 +13,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// How the arguments of a tool are shown: in a line beside its name, and whole
+// This file shows the arguments of a tool: in one line beside its name, and whole
 // where somebody decides about them.
 
-// Names under which tools take a file, and a text and what replaces it.
+// Names under which tools take a file, and a text with its replacement.
 var (
 	pathKeys   = []string{"path", "file_path", "filePath", "file", "filename", "notebook_path"}
 	changeKeys = [][2]string{
@@ -23,8 +24,8 @@ var (
 	}
 )
 
-// An extra is what an agent of the Agent Client Protocol says of a call beside
-// its arguments, in "_acp".
+// An extra is the data that an agent of the Agent Client Protocol adds to the
+// arguments of a call, under "_acp".
 type extra struct {
 	Title     string `json:"title"`
 	Locations []struct {
@@ -36,29 +37,29 @@ type extra struct {
 	OmittedBytes int                       `json:"omitted_bytes"`
 }
 
-// fields returns the arguments by name, and the extra, which is not among them;
-// nil if there is none. It returns false if the arguments have no names.
-func fields(args json.RawMessage) (map[string]json.RawMessage, *extra, bool) {
+// fields returns the arguments by name, nil if they are not an object, and the extra
+// without its name, nil if there is none.
+func fields(args json.RawMessage) (map[string]json.RawMessage, *extra) {
 	var byName map[string]json.RawMessage
-	if json.Unmarshal(args, &byName) != nil || byName == nil {
-		return nil, nil, false
+	if json.Unmarshal(args, &byName) != nil {
+		return nil, nil
 	}
 	more := &extra{}
 	if byName["_acp"] == nil || json.Unmarshal(byName["_acp"], more) != nil {
-		return byName, nil, true
+		return byName, nil
 	}
 	delete(byName, "_acp")
-	return byName, more, true
+	return byName, more
 }
 
-// summary returns a tool's arguments in a line: a command as it would be typed,
-// or what an agent calls the call, anything else as JSON.
+// summary returns a tool's arguments in one line: the command as a user types it, or
+// the agent's title of the call, or JSON.
 func summary(args json.RawMessage) string {
-	byName, more, ok := fields(args)
+	byName, more := fields(args)
 	if command, isText := textOf(byName["command"]); isText {
 		return "$ " + inLine(command, maxArgs)
 	}
-	if ok && more != nil && more.Title != "" {
+	if more != nil && more.Title != "" {
 		text := inLine(more.Title, maxArgs)
 		for _, place := range more.places() {
 			if !strings.Contains(text, place) {
@@ -73,25 +74,38 @@ func summary(args json.RawMessage) string {
 	return inLine(compacted(args), maxArgs)
 }
 
-// details returns a tool's arguments line by line, all of them: its command or
-// the file it is about first, then what is short. Nothing in them can be taken
-// for another one, or is not seen.
+// details returns all of a tool's arguments, line by line: first the command or the
+// file, then the short ones. No argument looks like another one, and none is hidden.
 func details(args json.RawMessage) []string {
-	byName, more, ok := fields(args)
-	if !ok || len(byName) == 0 && more == nil {
+	byName, more := fields(args)
+	if byName == nil || len(byName) == 0 && more == nil {
 		return lines(compacted(args))
 	}
+	more = cmp.Or(more, &extra{})
 	command, isCommand := textOf(byName["command"])
-	shown := more.details(command)
-	places := more.files()
-	paths := slices.Clone(places)
+	var shown, paths []string
+	if more.Title != command {
+		shown = lines(more.Title)
+	}
+	for _, place := range more.places() {
+		shown = append(shown, "at "+place)
+	}
+	if more.OmittedBytes > 0 {
+		shown = append(shown, fmt.Sprintf("(%d bytes are too much to be shown)", more.OmittedBytes))
+	}
+	for _, l := range more.Locations {
+		if len(l.Path) <= maxShown { // its place is shown whole
+			paths = append(paths, l.Path)
+		}
+	}
+	located := paths
 	if isCommand {
 		delete(byName, "command")
 		shown = append(shown, hang("$ ", "  ", command)...)
 	}
 	for _, key := range pathKeys {
 		if path, ok := textOf(byName[key]); ok {
-			if !slices.Contains(places, path) { // which are shown
+			if !slices.Contains(located, path) {
 				shown = append(shown, field(key, path)...)
 			}
 			paths = append(paths, path)
@@ -99,7 +113,7 @@ func details(args json.RawMessage) []string {
 		}
 	}
 	change := changeIn(byName)
-	if more != nil && more.Diff != "" { // which may be cut, or not what the arguments say: those are shown as well
+	if more.Diff != "" { // the diff may be cut or differ from the arguments: then those are shown as well
 		told := lines(more.Diff)
 		if slices.Equal(marked(change, " "), marked(hunks(told), "")) {
 			change = nil
@@ -111,29 +125,10 @@ func details(args json.RawMessage) []string {
 		})
 	}
 	short, long := plain(byName)
-	shown = append(append(shown, short...), change...)
-	return append(shown, long...)
+	return slices.Concat(shown, short, change, long)
 }
 
-// details returns what an extra adds: the title, unless it is the command, and
-// the places.
-func (e *extra) details(command string) (shown []string) {
-	if e == nil {
-		return nil
-	}
-	if e.Title != "" && e.Title != command {
-		shown = lines(e.Title)
-	}
-	for _, place := range e.places() {
-		shown = append(shown, "at "+place)
-	}
-	if e.OmittedBytes > 0 {
-		shown = append(shown, fmt.Sprintf("(%d bytes are too much to be shown)", e.OmittedBytes))
-	}
-	return shown
-}
-
-// places returns the files and lines that a call is about.
+// places returns the files and lines of a call.
 func (e *extra) places() (places []string) {
 	for _, l := range e.Locations {
 		place := inLine(l.Path, maxShown)
@@ -145,25 +140,12 @@ func (e *extra) places() (places []string) {
 	return places
 }
 
-// files returns the files of the places that are shown whole.
-func (e *extra) files() (paths []string) {
-	if e == nil {
-		return nil
-	}
-	for _, l := range e.Locations {
-		if len(l.Path) <= maxShown {
-			paths = append(paths, l.Path)
-		}
-	}
-	return paths
-}
-
-// repeats reports whether a text says what the difference does and no more: the
-// same hunks, of one of the files.
+// repeats reports whether a text is the same diff as change and no more: the same
+// hunks, of one of the files.
 func repeats(text, change, paths []string) bool {
 	body := hunks(text)
 	for _, l := range text[:len(text)-len(body)] {
-		l, _, _ = strings.Cut(l, "\t") // a time follows
+		l, _, _ = strings.Cut(l, "\t") // a time follows the name
 		name := l[strings.LastIndex(l, " ")+1:]
 		for _, side := range []string{"a/", "b/"} {
 			name = strings.TrimPrefix(name, side)
@@ -176,15 +158,14 @@ func repeats(text, change, paths []string) bool {
 	return len(body) > 0 && slices.Equal(body, hunks(change))
 }
 
-// hunks returns the lines of a difference after what stands before its first
-// hunk, all of them if nothing does.
+// hunks returns the lines of a diff after the head of its first hunk, or all lines.
 func hunks(change []string) []string {
 	at := slices.IndexFunc(change, func(l string) bool { return strings.HasPrefix(l, "@@ ") })
 	return change[at+1:]
 }
 
-// marked returns the lines that a difference takes away and adds, each right after
-// its mark; space is what the difference has between them.
+// marked returns the lines that a diff removes and adds, each right after its mark.
+// space stands between mark and line in the diff.
 func marked(change []string, space string) (changed []string) {
 	for _, l := range change {
 		for _, mark := range []string{"-", "+"} {
@@ -196,8 +177,8 @@ func marked(change []string, space string) (changed []string) {
 	return changed
 }
 
-// changeIn takes a text and what replaces it off the arguments, and returns them
-// as a diff.
+// changeIn removes a text and its replacement from the arguments and returns them as
+// a diff.
 func changeIn(byName map[string]json.RawMessage) []string {
 	for _, keys := range changeKeys {
 		before, isBefore := textOf(byName[keys[0]])
@@ -211,7 +192,7 @@ func changeIn(byName map[string]json.RawMessage) []string {
 	return nil
 }
 
-// changed returns the lines of both, those that stay the same once.
+// changed returns the lines of both texts as a diff; common lines appear once.
 func changed(before, after []string) (shown []string) {
 	if len(before) == 1 && before[0] == "" {
 		before = nil // a new file
@@ -232,13 +213,13 @@ func changed(before, after []string) (shown []string) {
 	return shown
 }
 
-// plain returns the arguments in the order of their names, those of one line and
+// plain returns the arguments in the order of their names: those of one line, and
 // those of several.
 func plain(byName map[string]json.RawMessage) (short, long []string) {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		text, isText := textOf(byName[name])
 		if !isText || text == "" || text != strings.TrimSpace(text) && !strings.Contains(text, "\n") {
-			text = compacted(byName[name]) // shows where it begins and ends
+			text = compacted(byName[name]) // the quotes show where it begins and ends
 		}
 		if shown := field(name, text); len(shown) == 1 {
 			short = append(short, shown...)
@@ -258,7 +239,7 @@ func field(name, text string) []string {
 	return append([]string{name}, hang("  | ", "  | ", text)...)
 }
 
-// hang returns the lines of a text, with first before the first and rest before
+// hang returns the lines of a text, with first before the first line and rest before
 // the others.
 func hang(first, rest, text string) []string {
 	shown := split(text)
@@ -269,7 +250,7 @@ func hang(first, rest, text string) []string {
 	return shown
 }
 
-// lines returns a text, exposed, line by line.
+// lines returns the lines of an exposed text, none for the empty text.
 func lines(text string) []string {
 	if text == "" {
 		return nil
@@ -277,17 +258,17 @@ func lines(text string) []string {
 	return split(text)
 }
 
-// split returns a text as lines does, the empty one as an empty line.
+// split returns the lines of an exposed text, one for the empty text.
 func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(exposed(text), "\n"), "\n")
 }
 
-// textOf returns the text that a value is, and whether it is one.
+// textOf returns the text of a JSON string, and reports whether raw is one.
 func textOf(raw json.RawMessage) (text string, ok bool) {
 	return text, len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
 }
 
-// compacted returns JSON without what is not needed, or nothing if it is none.
+// compacted returns JSON without insignificant space, or nothing if raw is not JSON.
 func compacted(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {

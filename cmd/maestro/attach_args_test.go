@@ -83,7 +83,7 @@ func TestOfVeryLongArgumentsBothEndsAreShown(t *testing.T) {
 func TestAbridgingSaysHowMuchIsMissing(t *testing.T) {
 	text := strings.Repeat("ä", 5000)
 	want := []string{text[:2*headShown], "… 904 characters more: /show shows all …", text[:2*(maxShown-headShown)]}
-	if got := abridge([]string{text}); !slices.Equal(got, want) {
+	if got := bothEnds([]string{text}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// explain puts the failure to attach to the server at host in words that say
-// what to do about it.
+// explain returns an error of the server at host in words that say what to do.
 func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	e, ok := errors.AsType[*client.CloseError](err)
 	if !ok {
@@ -46,7 +45,7 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	return err
 }
 
-// inWords says why something was refused.
+// inWords returns a refusal in words.
 func inWords(err error) string {
 	switch refusal, _ := errors.AsType[*contracts.Error](err); {
 	case refusal == nil:
@@ -67,7 +66,7 @@ func hostOf(address string) string {
 	return u.Host
 }
 
-// innermost returns what the network said, without the layers that passed it on.
+// innermost returns the text of the innermost error.
 func innermost(err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return dns.Err
@@ -78,8 +77,7 @@ func innermost(err error) string {
 	return err.Error()
 }
 
-// checkToken reads a token file once before it is used, for what would else come
-// back as a refusal.
+// checkToken checks that a token file can be read and is not empty.
 func checkToken(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -10,73 +10,59 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A form is what an elicitation asks a person to fill in, field by field. Its
-// zero value has no fields: then the answer is a JSON object, or none.
+// A form is an elicitation that a person fills in field by field. A form without
+// fields is answered with a JSON object, or without one.
 type form struct {
 	fields []formField
 	filled map[string]json.RawMessage // by name, of the fields before at
-	at     int                        // the field that is asked for
+	at     int                        // the next field
 }
 
-// A formField is a field of a form. The server of the form has the last word on
-// what it takes.
+// A formField is a field of a form. The server that sent the form checks the values
+// again.
 type formField struct {
+	*jsonschema.Schema
 	name     string
 	required bool
-	choices  []formChoice
+	choices  []formChoice // empty if any text is allowed
 	takes    *elicit.Field
-
-	Type        string          `json:"type"`
-	Title       string          `json:"title"`
-	Description string          `json:"description"`
-	Default     json.RawMessage `json:"default"`
-	Format      string          `json:"format"`
-	Minimum     *float64        `json:"minimum"`
-	Maximum     *float64        `json:"maximum"`
-	Pattern     string          `json:"pattern"`
-	MinLength   *int            `json:"minLength"`
-	MaxLength   *int            `json:"maxLength"`
-	MinItems    *int            `json:"minItems"`
-	MaxItems    *int            `json:"maxItems"`
-	choosing
-	Items choosing `json:"items"`
 }
 
-// A choosing lists what may be chosen, in one of the ways that forms have.
-type choosing struct {
-	Enum  []json.RawMessage `json:"enum"`
-	Names []string          `json:"enumNames"`
-	OneOf []formChoice      `json:"oneOf"`
-	AnyOf []formChoice      `json:"anyOf"`
-}
+// A formChoice is an allowed value with its title.
+type formChoice struct{ Value, Title string }
 
-// A formChoice is a value that may be chosen, and what it is called.
-type formChoice struct {
-	Value string `json:"const"`
-	Title string `json:"title"`
-}
-
-// all returns the choices, nil if any text will do.
-func (c *choosing) all() []formChoice {
-	choices := slices.Concat(c.OneOf, c.AnyOf)
-	for i, raw := range c.Enum {
-		choice := formChoice{}
-		if choice.Value, _ = textOf(raw); choice.Value == "" {
-			choice.Value = compacted(raw)
+// choicesOf returns the values that a schema lists, in any of the ways that forms
+// have.
+func choicesOf(s *jsonschema.Schema) (choices []formChoice) {
+	for _, one := range slices.Concat(s.OneOf, s.AnyOf) {
+		choice := formChoice{Title: one.Title}
+		if one.Const != nil {
+			choice.Value, _ = (*one.Const).(string)
 		}
-		if i < len(c.Names) {
-			choice.Title = c.Names[i]
+		choices = append(choices, choice)
+	}
+	titles, _ := s.Extra["enumNames"].([]any)
+	for i, value := range s.Enum {
+		choice := formChoice{}
+		if choice.Value, _ = value.(string); choice.Value == "" {
+			choice.Value = string(asJSON(value))
+		}
+		if i < len(titles) {
+			choice.Title, _ = titles[i].(string)
 		}
 		choices = append(choices, choice)
 	}
 	return choices
 }
 
-// newForm reads a schema. One that is not as those of forms are has no fields.
+// newForm reads a schema. The form has no fields if the schema is not that of a
+// form.
 func newForm(schema json.RawMessage) *form {
 	var s struct {
 		Properties json.RawMessage `json:"properties"`
@@ -88,13 +74,16 @@ func newForm(schema json.RawMessage) *form {
 	}
 	f := &form{filled: map[string]json.RawMessage{}}
 	for _, name := range namesIn(s.Properties) {
-		field := formField{name: name, required: slices.Contains(s.Required, name)}
+		field := formField{Schema: &jsonschema.Schema{}, name: name, required: slices.Contains(s.Required, name)}
 		var err error
-		if field.takes, err = elicit.NewField(byName[name]); err != nil || json.Unmarshal(byName[name], &field) != nil {
+		if field.takes, err = elicit.NewField(byName[name]); err != nil || json.Unmarshal(byName[name], field.Schema) != nil || field.Types != nil {
 			return &form{}
 		}
-		if field.choices = field.all(); field.Type == "array" {
-			field.choices = field.Items.all()
+		switch {
+		case field.Type != "array":
+			field.choices = choicesOf(field.Schema)
+		case field.Items != nil:
+			field.choices = choicesOf(field.Items)
 		}
 		if compacted(field.Default) == "null" {
 			field.Default = nil
@@ -104,32 +93,18 @@ func newForm(schema json.RawMessage) *form {
 	return f
 }
 
-// namesIn returns the names in an object, in their order.
+// namesIn returns the names in a valid object, in their order.
 func namesIn(object json.RawMessage) (names []string) {
 	d := json.NewDecoder(bytes.NewReader(object))
-	depth, value := 0, false // value: the next token at depth 1 is not a name
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return names
+	_, _ = d.Token() // the brace
+	for d.More() {
+		token, _ := d.Token()
+		if name, _ := token.(string); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		delim, isDelim := token.(json.Delim)
-		switch {
-		case isDelim && (delim == '{' || delim == '['):
-			depth++
-		case isDelim:
-			if depth--; depth == 1 {
-				value = false
-			}
-		case depth == 1 && !value:
-			if name, _ := token.(string); !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-			value = true
-		case depth == 1:
-			value = false
-		}
+		_ = d.Decode(new(json.RawMessage))
 	}
+	return names
 }
 
 // text returns a line for each field.
@@ -141,7 +116,7 @@ func (f *form) text() []string {
 	return shown
 }
 
-// text returns the field with what may be filled in.
+// text returns a line about the field: its name, its type, its choices and its title.
 func (f *formField) text() string {
 	var choices []string
 	for i, c := range f.choices {
@@ -167,7 +142,7 @@ func (f *formField) text() string {
 	return text
 }
 
-// formats says what texts of a format are, with one that is taken.
+// formats describes the formats of texts, each with an example at the end.
 var formats = map[string]string{
 	"date":      "a date such as 2000-02-28",
 	"date-time": "a date and time such as 2000-02-28T13:30:00Z",
@@ -175,7 +150,7 @@ var formats = map[string]string{
 	"uri":       "an address such as https://example.com",
 }
 
-// kind says what a field takes, and within which bounds.
+// kind describes the allowed values of a field, with their bounds.
 func (f *formField) kind() string {
 	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no", "array": "texts, separated by commas"}
 	kind := cmp.Or(words[f.Type], inLine(f.Type, 20), "value")
@@ -198,7 +173,7 @@ func (f *formField) kind() string {
 	return kind
 }
 
-// bounds says within which bounds a value is, or nothing.
+// bounds returns the bounds of a value in words, or nothing.
 func (f *formField) bounds() string {
 	switch f.Type {
 	case "string":
@@ -221,7 +196,7 @@ func span[T any](least, most *T, unit string) string {
 	return ""
 }
 
-// preset returns the default in words, a list as it would be typed.
+// preset returns the default in the form in which a person types it.
 func (f *formField) preset() string {
 	if text, ok := textOf(f.Default); ok && text != "" {
 		return inLine(text, maxArgs)
@@ -233,12 +208,12 @@ func (f *formField) preset() string {
 	return inLine(compacted(f.Default), maxArgs)
 }
 
-// untypable reports whether a text of a list would be taken for something else.
+// untypable reports whether a text in a typed list would be read differently.
 func untypable(text string) bool {
 	return text == "" || text != strings.TrimSpace(text) || strings.ContainsAny(text, `,"`)
 }
 
-// prompt returns the words before the cursor.
+// prompt returns the prompt for the next field.
 func (f *form) prompt() string {
 	if f.at >= len(f.fields) {
 		return "answer: "
@@ -254,7 +229,7 @@ func (f *form) prompt() string {
 	return text + ": "
 }
 
-// answer takes a line for the form: a field, or all of it.
+// answer reads a line: the value of the next field, or the answer to the whole form.
 func (f *form) answer(r *contracts.ServerRequestResponse, line string) error {
 	line = strings.TrimSpace(line)
 	object, whole := strings.CutPrefix(line, elicit.Accept+" ")
@@ -294,10 +269,10 @@ func (f *form) answer(r *contracts.ServerRequestResponse, line string) error {
 	return err
 }
 
-// restart asks for all fields once more, if the answer should be refused.
+// restart empties the form, for the case that the answer is refused.
 func (f *form) restart() { f.filled, f.at = map[string]json.RawMessage{}, 0 }
 
-// take fills in the next field. It returns errMore until it was the last.
+// take fills in the next field. It returns errMore if another field follows.
 func (f *form) take(line string) error {
 	field := &f.fields[f.at]
 	value, err := field.read(line)
@@ -313,7 +288,7 @@ func (f *form) take(line string) error {
 	return nil
 }
 
-// rest returns what is filled in, and the defaults of the other fields.
+// rest returns the filled fields, and the defaults of the others.
 func (f *form) rest() map[string]json.RawMessage {
 	content := map[string]json.RawMessage{}
 	for i := range f.fields {
@@ -327,7 +302,7 @@ func (f *form) rest() map[string]json.RawMessage {
 	return content
 }
 
-// check says what is wrong with the content of a form.
+// check returns an error if the content does not fit the form.
 func (f *form) check(content map[string]json.RawMessage) error {
 	for i := range f.fields {
 		field := &f.fields[i]
@@ -347,7 +322,7 @@ func (f *form) check(content map[string]json.RawMessage) error {
 
 var errRequired = errors.New("it is required")
 
-// read returns the value that a line stands for, nil if the field is left out.
+// read returns the value of a line, nil to leave the field out.
 func (f *formField) read(line string) (json.RawMessage, error) {
 	switch {
 	case line != "":
@@ -397,8 +372,8 @@ func (f *formField) parse(line string) (json.RawMessage, error) {
 	return asJSON(line), nil
 }
 
-// pick returns the text that a line stands for: a choice, by number or name, what
-// is between quotes, or the line itself.
+// pick returns the text of a line: a choice by number or name, the text in quotes, or
+// the line itself.
 func (f *formField) pick(line string) (string, error) {
 	if text, quoted := textOf(json.RawMessage(line)); quoted {
 		return text, nil
@@ -417,7 +392,7 @@ func (f *formField) pick(line string) (string, error) {
 	return "", f.awaited()
 }
 
-// awaited says what the field takes.
+// awaited returns an error that describes the allowed values.
 func (f *formField) awaited() error {
 	switch n, bounds := len(f.choices), f.bounds(); {
 	case n == 0:
@@ -429,7 +404,7 @@ func (f *formField) awaited() error {
 	}
 }
 
-// check says what is wrong with a value.
+// check returns an error for a value that is not allowed.
 func (f *formField) check(raw json.RawMessage) error {
 	var value any
 	if err := json.Unmarshal(raw, &value); err != nil {
@@ -445,7 +420,7 @@ func (f *formField) check(raw json.RawMessage) error {
 func asJSON(value any) json.RawMessage {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // it was read as JSON, or is text
+		panic(err) // the value was read from JSON, or is text
 	}
 	return raw
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An inbox holds what waits for the user: questions to answer, oldest first, and
-// clients that ask for control. The goroutine that follows the session owns it.
+// An inbox has the open questions, oldest first, and the clients that ask for control.
+// It also follows whether the agent works. The goroutine of the attachment owns it.
 type inbox struct {
 	questions []question
 	askers    []contracts.ControlRequest
 	busy      map[string]bool // the run, open responses and tools, by kind and id
 	answered  map[string]bool // questions answered here whose resolution has not arrived
-	follows   bool            // no event is missing since the last snapshot
+	follows   bool            // every event since the last snapshot was seen
 	epoch     string          // of the cursors
 	accepted  *uint64         // the cursor at which the awaited prompt was accepted; nil until then
 	run       runStatus       // from the latest snapshot
@@ -25,7 +25,7 @@ type inbox struct {
 	ending    bool            // a script interrupted a run that asks, and sent no prompt since
 }
 
-// A runStatus is what a snapshot says of a prompt that was accepted before it.
+// A runStatus is what a snapshot says about a prompt that was accepted before it.
 type runStatus struct {
 	cursor  uint64
 	pending bool // the run of the prompt may not have begun yet
@@ -38,15 +38,15 @@ const (
 	maxBusy      = 1024
 )
 
-// A run among what is busy: asked for here and not begun, and begun.
+// Keys of runs in busy.
 const (
-	awaited = "prompt"
+	awaited = "prompt" // sent here and not begun
 	begun   = "run"
 )
 
 func newInbox() *inbox { return &inbox{busy: map[string]bool{}, answered: map[string]bool{}} }
 
-// note follows an update. It returns the number of a new asker, or 0.
+// note handles an update. It returns the number of a new asker, or 0.
 func (d *inbox) note(u client.Update) int {
 	switch u.Kind {
 	case client.KindSnapshot, client.KindReset:
@@ -56,11 +56,11 @@ func (d *inbox) note(u client.Update) int {
 		d.run = runStatus{u.Cursor, seen && u.Snapshot.State.IsResponding}
 		d.settle()
 	case client.KindConnected:
-		d.askers = nil // they ask a connection; this is another one
+		d.askers = nil // they asked the earlier connection
 		d.follows = u.Attached.Resume == "replay"
 		if u.Epoch != d.epoch {
 			d.epoch = u.Epoch
-			delete(d.busy, awaited) // no entry of the other journal will come
+			delete(d.busy, awaited) // no entry of the earlier epoch will come
 		}
 	}
 	switch f := u.Control.(type) {
@@ -94,7 +94,7 @@ func (d *inbox) note(u client.Update) int {
 		d.start("response " + e.ResponseID)
 	case *contracts.ResponseEnd:
 		delete(d.busy, "response "+e.ResponseID)
-		delete(d.busy, awaited) // a server without raw events says no more of the run's end
+		delete(d.busy, awaited) // without raw events there is no other sign that the run ended
 	case *contracts.ToolCall:
 		d.erred = false
 		d.start("tool " + e.CallID)
@@ -104,10 +104,10 @@ func (d *inbox) note(u client.Update) int {
 	return 0
 }
 
-// restore replaces the inbox by what a state shows. The state may be older than
-// what was sent last: a prompt is awaited all the same, and a question that was
-// answered is not asked again. Unless all before it was seen, the run that was
-// going on may have ended, and another may have begun.
+// restore replaces the inbox by a state. The state may be older than the last order: a
+// prompt is still awaited, and an answered question is not asked again. seen says that
+// no event before the state is missing. Otherwise the run may have ended and another
+// one begun.
 func (d *inbox) restore(st *contracts.State, seen bool) {
 	old, answered := d.questions, d.answered
 	d.questions, d.answered = nil, map[string]bool{}
@@ -118,7 +118,7 @@ func (d *inbox) restore(st *contracts.State, seen bool) {
 			continue
 		}
 		if j := slices.IndexFunc(old, func(o question) bool { return o.id == q.id }); j >= 0 {
-			q = old[j] // it may be half answered
+			q = old[j] // it may be answered in part
 		}
 		d.put(q)
 	}
@@ -136,15 +136,15 @@ func (d *inbox) restore(st *contracts.State, seen bool) {
 	}
 }
 
-// age marks the questions that wait as older than the lines of a script.
+// age marks the open questions as older than the lines of a script.
 func (d *inbox) age() {
 	for i := range d.questions {
 		d.questions[i].older = true
 	}
 }
 
-// end notes that a script interrupts the run. If a question waits, the next line
-// waits for the end of the run: it is not an answer to that question.
+// end notes that a script interrupts the run. If a question is open, the next line
+// waits for the end of the run, because it is not an answer to the question.
 func (d *inbox) end() {
 	if d.first() != nil {
 		d.start(begun)
@@ -152,10 +152,10 @@ func (d *inbox) end() {
 	}
 }
 
-// asks reports whether the next line of a script may be for a question.
+// asks reports whether the next line of a script may answer a question.
 func (d *inbox) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
 
-// await notes that a prompt is on its way.
+// await notes that a prompt is being sent.
 func (d *inbox) await() {
 	d.accepted, d.ending = nil, false
 	d.broken = d.broke()
@@ -169,15 +169,15 @@ func (d *inbox) accept(cursor uint64) {
 	d.settle()
 }
 
-// settle stops waiting for the beginning of a run that is over, or has begun, as
-// a later state says: it is among what was missed.
+// settle stops awaiting a run if a later state says that it has begun or ended: its
+// events were missed.
 func (d *inbox) settle() {
 	if d.accepted != nil && d.run.cursor > *d.accepted && !d.run.pending {
 		delete(d.busy, awaited)
 	}
 }
 
-// put adds a question; one with the same id is the same question.
+// put adds a question, unless it is there.
 func (d *inbox) put(q question) {
 	if d.holds(q.id) {
 		return
@@ -196,8 +196,8 @@ func (d *inbox) answer(id string) {
 	}
 }
 
-// reopen puts a question back whose answer was refused, unless it was refused
-// because the question has ended, which has been told.
+// reopen puts a question back whose answer was refused, unless the question has ended
+// meanwhile.
 func (d *inbox) reopen(q question) {
 	if !d.answered[q.id] {
 		return
@@ -206,21 +206,20 @@ func (d *inbox) reopen(q question) {
 	d.put(q)
 }
 
-// holds reports whether a question waits.
+// holds reports whether a question is open.
 func (d *inbox) holds(id string) bool {
 	return slices.ContainsFunc(d.questions, func(o question) bool { return o.id == id })
 }
 
-// broke reports whether a run that was asked for here ended with an error: it
-// said nothing after it.
+// broke reports whether a run that was started here ended with an error, without an
+// event after it.
 func (d *inbox) broke() bool { return d.broken || d.own && d.erred }
 
 func (d *inbox) drop(id string) {
 	d.questions = slices.DeleteFunc(d.questions, func(o question) bool { return o.id == id })
 }
 
-// start notes that something runs. What does not fit is not noted: then Ctrl-C
-// may ask twice.
+// start notes that something runs. Beyond the bound it is not noted.
 func (d *inbox) start(id string) {
 	if len(d.busy) < maxBusy {
 		d.busy[id] = true

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// A verb is what a typed line asks for.
+// A verb is the kind of a typed line.
 type verb string
 
 const (
@@ -28,14 +28,14 @@ const (
 	verbQuit      verb = "quit"
 )
 
-// An action is a typed line, understood.
+// An action is a parsed line.
 type action struct {
 	verb   verb
-	text   string // what to say, or a reason
+	text   string // a prompt, an answer, or a reason
 	number int    // which asker, from 1
 }
 
-// acts reports whether the action is more than watching.
+// acts reports whether the action needs more than a viewer.
 func (a action) acts() bool {
 	switch a.verb {
 	case verbNothing, verbShow, verbWho, verbHistory, verbHelp, verbQuit:
@@ -63,9 +63,8 @@ const rulesHelp = `
   /rules            what the agent remembers to allow or deny
   /forget rule      take one of those rules back`
 
-// parseLine understands a typed line. The agent's own commands, with their slashes,
-// are prompts. What cannot be seen before a slash, such as a Ctrl-L, does not make a
-// command a prompt.
+// parseLine parses a typed line. Commands of the agent are prompts. Invisible
+// characters before a slash, such as Ctrl-L, are ignored.
 func parseLine(line string, agents []string) (action, error) {
 	line = strings.TrimRight(line, "\r\n")
 	unseen := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
@@ -100,7 +99,7 @@ func parseLine(line string, agents []string) (action, error) {
 	return action{}, fmt.Errorf("there is no command /%s: /help lists them; for the agent: //%s", word, word)
 }
 
-// numbered takes the number off the front of the text.
+// numbered reads the number at the beginning of the text.
 func numbered(a action) (action, error) {
 	a.number = 1
 	word, rest, _ := strings.Cut(a.text, " ")
@@ -114,7 +113,7 @@ func numbered(a action) (action, error) {
 	case err == nil:
 		return action{}, errors.New("askers are numbered from 1")
 	case a.verb == verbGrant:
-		return action{}, fmt.Errorf("/grant takes a number")
+		return action{}, errors.New("/grant takes a number")
 	}
 	return a, nil
 }

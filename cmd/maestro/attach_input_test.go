@@ -214,7 +214,7 @@ func TestVerdictsStandForTheOptionThatAgentsTake(t *testing.T) {
 		{of("allow_always", "odd"), "a number, y = 1"},
 		{of("reject_always"), "a number, n [reason] = 1"},
 	} {
-		if got := approvalKeys(test.options, true); got != test.want {
+		if got := optionKeys(test.options); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

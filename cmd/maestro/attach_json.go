@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"unicode"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -25,8 +24,7 @@ type jsonUpdate struct {
 	RetryMS  int64                 `json:"retry_ms,omitempty"`
 }
 
-// writeJSON writes an update as one line. The token that proves whose
-// connection this is stays out of it.
+// writeJSON writes an update as one line, without the secret of the connection.
 func writeJSON(w io.Writer, u client.Update) error {
 	line := jsonUpdate{
 		Kind: u.Kind, Cursor: u.Cursor, Epoch: u.Epoch, Replayed: u.Replayed,
@@ -62,20 +60,9 @@ func writeJSON(w io.Writer, u client.Update) error {
 	return err
 }
 
-// harmless escapes what a terminal could act on and JSON allows in strings. The
-// values stay the same.
+// harmless escapes the characters in JSON strings that a terminal acts on. The values
+// stay the same.
 func harmless(text string) string {
 	hostile := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
-	if !strings.ContainsFunc(text, hostile) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if hostile(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
+	return replaced(text, hostile, func(r rune) string { return fmt.Sprintf(`\u%04x`, r) })
 }

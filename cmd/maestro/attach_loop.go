@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type follower interface {
 	Close(keep bool) error
 }
 
-// A driver is the client as an attachment uses it; *client.Client is one.
+// A driver is the part of [client.Client] that an attachment uses.
 type driver interface {
 	follower
 	State() contracts.State
@@ -42,59 +43,55 @@ type driver interface {
 	DenyControl(ctx context.Context, connectionID, reason string) (contracts.Result, error)
 }
 
-// An attachment is a user at a session: updates go to the screen, lines to the
-// server. All its fields belong to the goroutine in run.
+// An attachment connects a user and a session: updates go to the screen, lines to
+// the server. The goroutine in run owns all fields.
 type attachment struct {
 	client driver
-	redial func(context.Context) (follower, error) // another look at the session, from its beginning
+	redial func(context.Context) (follower, error) // opens a second connection that begins at the start of the session
 	view   *view
 	inbox  *inbox
-	edit   *console.Line   // what is being typed, where lines do not come whole
-	mode   *console.Mode   // the terminal that it is typed on; nil in tests
-	local  *console.Screen // for what only this user is told
-	json   io.Writer       // where updates go as JSON; nil if they are shown
-	typed  bool            // lines come from a human
+	edit   *console.Line   // the line being typed, in raw mode
+	mode   *console.Mode   // the terminal in raw mode; nil in tests
+	local  *console.Screen // for messages to this user only
+	json   io.Writer       // receives updates as JSON; nil if they are shown
+	typed  bool            // a human types the lines
 	viewer bool            // lines that act are refused
 
-	skipped  uint64 // entries that were not asked for
-	present  bool   // what was there before us has been shown
-	sending  int    // actions without an answer; at most maxSending
-	accepted bool   // something that was sent was
-	failed   bool   // a line, or something that was sent, was refused
+	skipped  uint64 // entries that the client did not ask for
+	present  bool   // the history before this attachment has been shown
+	sending  int    // orders without an outcome; at most maxSending
+	accepted bool   // the server accepted an order
+	failed   bool   // a line or an order was refused
 	acted    bool   // a line did more than watch
 	ended    bool   // there are no more lines
 	lastStop time.Time
-	gone     *withdrawal  // nil unless the question at the prompt has gone
-	intruded time.Time    // when a question came while a line was being typed
-	past     *history     // nil unless it is being shown
-	orders   chan order   // maxSending-buffered; never closed
-	outcomes chan outcome // never closed
+	gone     *withdrawal // the end of the question at the prompt; nil if the next line is not meant for it
+	intruded time.Time   // when a question came while a line was being typed
+	past     *history    // nil unless it is being shown
+	orders   chan order  // maxSending-buffered; never closed
+	outcomes chan order  // never closed
 }
 
-// An order is an action on its way to the server.
+// An order is a request to the server, and later its outcome.
 type order struct {
 	what string
 	do   request
-	done func(contracts.Result) // if it is accepted; may be nil
-	undo func()                 // if it is refused; may be nil
-}
+	done func(contracts.Result) // called if the server accepts; may be nil
+	undo func()                 // called if the server refuses; may be nil
 
-// An outcome is what became of an action.
-type outcome struct {
-	order
 	result contracts.Result
 	err    error
 }
 
-// errLeave says that the user wants to leave.
+// errLeave means that the user wants to leave.
 var errLeave = errors.New("leave")
 
-// newAttachment returns an attachment that prints on out. If size is not nil, out
-// is a terminal of that size in raw mode, on which the user types.
+// newAttachment returns an attachment that prints on out. If size is not nil, the
+// user types on out, which is a terminal of that size in raw mode.
 func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size func() (width, height int)) *attachment {
 	a := &attachment{
 		client: c, inbox: newInbox(), viewer: flags.view, edit: &console.Line{},
-		orders: make(chan order, maxSending), outcomes: make(chan outcome),
+		orders: make(chan order, maxSending), outcomes: make(chan order),
 	}
 	coloured := func(out io.Writer) bool {
 		return console.IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
@@ -113,14 +110,14 @@ func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size fun
 	return a
 }
 
-// pending reports whether a question waits, as of the latest update.
+// pending reports whether a question is open in the latest state.
 func (a *attachment) pending(id string) bool {
 	return slices.ContainsFunc(a.client.State().PendingRequests, func(p contracts.PendingRequest) bool { return p.ID == id })
 }
 
-// run follows the session until the user leaves, the server ends it or ctx
-// does. The goroutines it starts have ended when it returns, except the one
-// that reads in, which cannot be interrupted and ends with it.
+// run follows the session until the user leaves, the server ends the session or
+// ctx ends. Its goroutines have ended when it returns, except the one that reads
+// in, which cannot be interrupted.
 func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Signal) error {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -130,15 +127,8 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	updates := make(chan news, maxNews)
 	wg.Go(a.restoring(func() { follow(ctx, a.client, updates) })) // ends with ctx or the session
 	wg.Go(a.restoring(func() { a.dispatch(ctx) }))                // ends with ctx
-	var lines chan typedLine
-	var keys chan []byte
-	if a.local.Live() {
-		keys = make(chan []byte)
-		go a.restoring(func() { readKeys(ctx, in, keys) })()
-	} else {
-		lines = make(chan typedLine)
-		go readLines(ctx, in, lines)
-	}
+	lines := make(chan input)
+	go a.restoring(func() { readInput(ctx, in, a.local.Live(), lines) })() // ends with the input, or after the next one once ctx has ended
 
 	quiet := time.NewTimer(quietPeriod)
 	defer quiet.Stop()
@@ -164,19 +154,18 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			quiet.Reset(quietPeriod)
 		case line, ok := <-typed:
 			switch {
-			case !ok:
-				lines = nil
-				err = a.inputEnded()
+			case !ok && a.typed:
+				err = errLeave
+			case !ok: // a script waits for its runs
+				lines, a.ended = nil, true
 			case line.err != nil:
 				err = line.err
+			case a.local.Live():
+				err = a.press(ctx, &wg, line.text, signals)
 			default:
 				err = a.line(ctx, &wg, line.text)
 			}
 			quiet.Reset(quietPeriod)
-		case chunk, ok := <-keys:
-			if err = errLeave; ok {
-				err = a.press(ctx, &wg, chunk, signals)
-			}
 		case o := <-a.outcomes:
 			a.outcome(o)
 			quiet.Reset(quietPeriod)
@@ -191,7 +180,7 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			err = a.local.Err()
 		}
 		if err == nil && a.failed && !a.typed {
-			err = errLeave // the lines that follow were written for a run that goes otherwise
+			err = errLeave // the next lines expect that this one was accepted
 		}
 		if errors.Is(err, errLeave) {
 			a.local.EndLine()
@@ -203,7 +192,7 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	}
 }
 
-// restoring returns f such that a panic in it leaves the terminal as it was found.
+// restoring returns f such that a panic in it restores the terminal.
 func (a *attachment) restoring(f func()) func() {
 	return func() {
 		done := false
@@ -217,20 +206,59 @@ func (a *attachment) restoring(f func()) func() {
 	}
 }
 
-// takesLines reports whether the next line may be read. A human types when it
-// suits, and sees why something is refused; the lines of a script wait until the
-// past has been told, the line before has been answered, and what it started is
-// over or asks something.
+// An input is a line, or on a terminal in raw mode the bytes of some keys. err is
+// the reason why there are no more.
+type input struct {
+	text string
+	err  error
+}
+
+// readInput sends the input and closes lines at its end. A line of more than
+// maxTyped bytes, or a failed read of a line, ends the input with an error.
+func readInput(ctx context.Context, in io.Reader, raw bool, lines chan<- input) {
+	defer close(lines)
+	scan := bufio.NewScanner(in)
+	scan.Buffer(nil, maxTyped)
+	if raw {
+		scan.Split(func(data []byte, _ bool) (int, []byte, error) {
+			if len(data) == 0 {
+				return 0, nil, nil
+			}
+			return len(data), data, nil
+		})
+	}
+	for scan.Scan() {
+		select {
+		case lines <- input{text: scan.Text()}:
+		case <-ctx.Done():
+			return
+		}
+	}
+	err := scan.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("a line has more than %d bytes", maxTyped)
+	}
+	if err != nil && !raw {
+		select {
+		case lines <- input{err: fmt.Errorf("read input: %w", err)}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// takesLines reports whether the next line may be read. Lines of a human are
+// always read. Lines of a script wait until the history has been shown, the line
+// before has been answered, and its run has ended or asks a question.
 func (a *attachment) takesLines() bool {
 	return a.typed || a.present && a.sending == 0 && (!a.inbox.running() || a.inbox.asks())
 }
 
-// exitRunFailed is how a script ends of which every line was accepted, and a run
-// that it began ended with an error.
+// exitRunFailed is the exit code of a script whose lines were all accepted, if one
+// of its runs ended with an error.
 const exitRunFailed = 3
 
-// verdict is how an attachment ends that was left: a script wants to know
-// whether all its lines were accepted, and what they began went well.
+// verdict returns the exit code for a script: whether all its lines were accepted,
+// and whether its runs succeeded.
 func (a *attachment) verdict() error {
 	switch {
 	case a.typed:
@@ -248,7 +276,7 @@ type news struct {
 	err    error
 }
 
-// follow hands updates on until one is an error or ctx ends.
+// follow passes updates on until an error or the end of ctx.
 func follow(ctx context.Context, c follower, updates chan<- news) {
 	for {
 		u, err := c.Next(ctx)
@@ -263,7 +291,53 @@ func follow(ctx context.Context, c follower, updates chan<- news) {
 	}
 }
 
-// update shows what the session tells.
+// A history shows the session again from its beginning, through a connection of
+// its own. Updates of the present wait meanwhile.
+type history struct {
+	view  *view
+	pages chan news // closed at the end of the history
+	stop  context.CancelFunc
+}
+
+// review starts to show the session from its beginning.
+func (a *attachment) review(ctx context.Context, wg *sync.WaitGroup) {
+	if a.past != nil {
+		a.refuse(errors.New("/history is already running"))
+		return
+	}
+	h := &history{view: newView(a.local), pages: make(chan news, maxNews)}
+	h.view.me, h.view.viewer, h.view.past = a.view.me, a.view.viewer, true
+	a.past = h
+	ctx, h.stop = context.WithCancel(ctx)
+	a.local.Line(console.Bold, "-- from the beginning")
+	wg.Go(a.restoring(func() { // ends with the history, stop or ctx
+		defer close(h.pages)
+		c, err := a.redial(ctx)
+		if err != nil {
+			h.pages <- news{err: err} // there is room
+			return
+		}
+		defer c.Close(false)
+		follow(ctx, c, h.pages)
+	}))
+}
+
+// page shows a page of the history. After the last one the present continues.
+func (a *attachment) page(n news, more bool) {
+	_, caughtUp := n.update.Event.(*contracts.HelloOK)
+	switch {
+	case !more || caughtUp:
+		a.past.stop()
+		a.past = nil
+		a.local.Line(console.Bold, "-- now")
+	case n.err != nil && !errors.Is(n.err, context.Canceled): // /history was not stopped
+		a.local.Line(console.Red, "! history: "+oneLine(n.err.Error(), maxArgs))
+	case n.err == nil && n.update.Kind != client.KindConnected:
+		a.past.view.show(n.update)
+	}
+}
+
+// update shows an update of the session.
 func (a *attachment) update(n news) error {
 	if n.err != nil {
 		if e, ok := errors.AsType[*client.CloseError](n.err); ok && e.Code == 1000 {
@@ -305,35 +379,35 @@ func (a *attachment) update(n news) error {
 	return nil
 }
 
-// A withdrawal is the end of the question at the prompt that did not come from
-// here: the next line may have been meant for it.
+// A withdrawal is the end of the question at the prompt by somebody else. The next
+// line may have been meant for the question.
 type withdrawal struct {
-	begun bool // it was answered in part
+	begun bool // the question was answered in part
 	at    time.Time
 }
 
-// miss notes that the question at the prompt has gone.
+// miss notes that the question at the prompt has ended.
 func (a *attachment) miss(q *question, u client.Update) {
 	if q == nil || !a.present || u.Replayed || a.inbox.holds(q.id) {
 		return
 	}
 	e, ok := u.Event.(*contracts.ServerRequestResolved)
-	if q.begun() || a.typed && !(ok && e.ResolvedBy == contracts.ResolvedByRuntime) { // that ends with its run, which is seen
+	if q.begun() || a.typed && !(ok && e.ResolvedBy == contracts.ResolvedByRuntime) { // a question that ends with its run needs no care: the user sees the end of the run
 		a.gone = &withdrawal{q.begun(), time.Now()}
 	}
 }
 
 // tooLate reports, once, whether a line may have been meant for a question that
-// has gone meanwhile.
+// has ended.
 func (a *attachment) tooLate() bool {
 	gone := a.gone
 	a.gone = nil
 	return gone != nil && (gone.begun || time.Since(gone.at) < secondStroke)
 }
 
-// announces reports whether an update is what everybody is told of somebody who
-// asks for control, while we are the one who is asked. Then we are told directly,
-// and with how to answer.
+// announces reports whether an update tells all clients that one of them asks for
+// control while we have it. We get a control frame as well, and show that one, with
+// how to answer.
 func (a *attachment) announces(u client.Update) bool {
 	status, ok := u.Event.(*contracts.Status)
 	if !ok || u.Replayed || !a.view.driving() {
@@ -343,8 +417,8 @@ func (a *attachment) announces(u client.Update) bool {
 	return ok && a.view.attached(name)
 }
 
-// catchUp makes up for the entries that were not asked for: what of them still
-// counts is known at the beginning, and shown after those that were.
+// catchUp replaces the entries that the client did not ask for by the state: the
+// inbox takes it at the beginning, and the user sees it after the history.
 func (a *attachment) catchUp(u client.Update) {
 	if u.Kind == client.KindConnected {
 		st := a.client.State()
@@ -358,18 +432,8 @@ func (a *attachment) catchUp(u client.Update) {
 	}
 }
 
-// inputEnded handles the end of the lines: a human leaves, a script waits for
-// what it started.
-func (a *attachment) inputEnded() error {
-	if a.typed {
-		return errLeave
-	}
-	a.ended = true
-	return nil
-}
-
-// quiet handles a time without news: a script that has done its work leaves, and
-// so does one that is asked something and has no more lines.
+// quiet handles a time without news. A script without further lines leaves if its
+// runs have ended, or if a question waits for it.
 func (a *attachment) quiet() error {
 	switch {
 	case !a.ended || a.sending > 0 || !a.accepted:
@@ -383,12 +447,12 @@ func (a *attachment) quiet() error {
 	return nil
 }
 
-// signal handles Ctrl-C, the end of the terminal and termination.
+// signal handles Ctrl-C, changes and the end of the terminal, and termination.
 func (a *attachment) signal(s os.Signal) error {
 	if slices.Contains(console.Signals, s) {
 		return a.refresh(s)
 	}
-	a.gone = nil // what was typed for it is dropped
+	a.gone = nil // the line typed for the question is dropped
 	if s == os.Interrupt && a.past != nil {
 		a.past.stop()
 		return nil
@@ -408,21 +472,21 @@ func (a *attachment) signal(s os.Signal) error {
 	return nil
 }
 
-// outcome tells what became of an action, if it failed.
-func (a *attachment) outcome(o outcome) {
+// outcome handles the outcome of an order, and shows an error.
+func (a *attachment) outcome(o order) {
 	a.sending--
 	if o.err == nil {
 		a.accepted = true
 		if o.done != nil {
 			o.done(o.result)
 		}
-	} else {
-		if o.undo != nil {
-			o.undo()
-		}
-		if e, ok := errors.AsType[*client.CloseError](o.err); !ok || e.Code != 1000 { // else the session ended first
-			a.failed = true
-		}
-		a.local.Line(console.Red, "! "+o.what+": "+inWords(o.err))
+		return
 	}
+	if o.undo != nil {
+		o.undo()
+	}
+	if e, ok := errors.AsType[*client.CloseError](o.err); !ok || e.Code != 1000 { // else the session ended first
+		a.failed = true
+	}
+	a.local.Line(console.Red, "! "+o.what+": "+inWords(o.err))
 }

@@ -10,43 +10,49 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// optionText returns an option for people: its name, what it means and its id.
+// optionText returns an option in words: its name, its kind and its id.
 func optionText(o contracts.ApprovalOption) string {
 	kind := strings.ReplaceAll(inLine(o.Kind, 40), "_", " ")
 	return fmt.Sprintf("%s (%s, %s)", inLine(o.Name, maxArgs), kind, inLine(o.ID, maxArgs))
 }
 
-// options returns what the agent offers; nothing if it only takes yes and no.
+// options returns the options that the agent offers; none if it only takes yes and no.
 func (q *question) options() contracts.ApprovalOptions {
 	if q.kind != contracts.RequestApproval {
 		return nil
 	}
-	if _, more, ok := fields(q.args); ok && more != nil {
+	if _, more := fields(q.args); more != nil {
 		return more.Options
 	}
 	return nil
 }
 
-// ownTools are the tools of which an agent of ours remembers an answer without
-// being told a rule. Those of servers and of clients are not among them.
+// ownTools are the tools for which an llm: agent remembers an answer without a rule.
+// Tools of MCP servers and of clients need a rule.
 var ownTools = []string{"bash", "read", "write", "edit", "glob", "grep"}
 
-// lasts reports whether an approval may be given always without another word;
-// remembers says whether the agent remembers answers at all.
+// lasts reports whether an approval may be given always, without a rule. remembers
+// says whether the agent remembers answers at all.
 func (q *question) lasts(remembers bool) bool {
 	return remembers && slices.Contains(ownTools, q.tool)
 }
 
-// approvalKeys returns how to answer an approval; remembers says whether the
-// agent may be told to remember the answer.
-func approvalKeys(options contracts.ApprovalOptions, remembers bool) string {
-	if len(options) == 0 {
-		keys := "y = approve, n [reason] = deny"
-		if remembers {
-			keys += ", a = approve, always in this session"
-		}
-		return keys
+// approvalWords returns the prompt of an approval, how to answer it, and the answers
+// that are possible. remembers says whether the agent remembers answers.
+func (q *question) approvalWords(remembers bool) (prompt, keys, want string) {
+	options := q.options()
+	switch n := len(options); {
+	case n > 0:
+		return fmt.Sprintf("approve? [1-%d/y/n] ", n), optionKeys(options), fmt.Sprintf("a number from 1 to %d, y, or n and a reason", n)
+	case q.lasts(remembers):
+		return "approve? [y]es, [n]o, [a]lways in this session: ",
+			"y = approve, n [reason] = deny, a = approve, always in this session", "y, n and a reason, or a"
 	}
+	return "approve? [y/n] ", "y = approve, n [reason] = deny", "y, or n and a reason"
+}
+
+// optionKeys returns how to answer with an option, and the options that y and n mean.
+func optionKeys(options contracts.ApprovalOptions) string {
 	number := func(key string, approved bool) string {
 		if i := options.Meant(approved, contracts.AnswerNote{}); i >= 0 {
 			return fmt.Sprintf(", %s = %d", key, i+1)
@@ -56,9 +62,9 @@ func approvalKeys(options contracts.ApprovalOptions, remembers bool) string {
 	return "a number" + number("y", true) + number("n [reason]", false)
 }
 
-// approvalAnswer takes an answer to an approval: a verdict with or without more,
-// or the number of an option. Several lines are never consent: they may have been
-// written for something else.
+// approvalAnswer reads an answer to an approval: a verdict, maybe with a reason or a
+// note, or the number of an option. Several lines are never consent, because they may
+// have been written for something else.
 func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line string, remembers bool) error {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	word, rest = strings.ToLower(word), strings.TrimSpace(rest)
@@ -67,7 +73,14 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		return errors.New("not sent: a decision is one line")
 	}
 	if n, err := strconv.Atoi(word); err == nil && len(options) > 0 {
-		return chooseOption(r, options, n, rest)
+		switch {
+		case n < 1 || n > len(options):
+			return fmt.Errorf("there is no option %d", n)
+		case rest != "":
+			return errors.New("a number takes no text after it")
+		}
+		decide(r, options[n-1].Allows(), contracts.AnswerNote{OptionID: options[n-1].ID}.String())
+		return nil
 	}
 	switch word {
 	case "y", "yes", "n", "no":
@@ -91,28 +104,11 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		decide(r, true, contracts.AnswerNote{Remember: contracts.RememberSession}.String())
 		return nil
 	}
-	if len(options) > 0 {
-		return fmt.Errorf("want a decision: a number from 1 to %d, y, or n and a reason", len(options))
-	}
-	if q.lasts(remembers) {
-		return errors.New("want a decision: y, n and a reason, or a")
-	}
-	return errors.New("want a decision: y, or n and a reason")
+	_, _, want := q.approvalWords(remembers)
+	return errors.New("want a decision: " + want)
 }
 
 var errForgetful = errors.New("this agent does not remember answers: want y, or n and a reason")
-
-// chooseOption answers with the n-th option.
-func chooseOption(r *contracts.ServerRequestResponse, options contracts.ApprovalOptions, n int, rest string) error {
-	switch {
-	case n < 1 || n > len(options):
-		return fmt.Errorf("there is no option %d", n)
-	case rest != "":
-		return errors.New("a number takes no text after it")
-	}
-	decide(r, options[n-1].Allows(), contracts.AnswerNote{OptionID: options[n-1].ID}.String())
-	return nil
-}
 
 // decide fills in a verdict and its reason.
 func decide(r *contracts.ServerRequestResponse, approved bool, reason string) {
@@ -126,8 +122,8 @@ func decide(r *contracts.ServerRequestResponse, approved bool, reason string) {
 	}
 }
 
-// checkNote refuses a reason that starts like a note and would be taken for a
-// mere verdict, or for another one.
+// checkNote refuses a note that the agent would ignore, or that contradicts the
+// verdict.
 func checkNote(reason string, approved bool, options contracts.ApprovalOptions, remembers bool) error {
 	w, err := contracts.ParseAnswerNote(reason)
 	switch {
@@ -153,11 +149,11 @@ func checkNote(reason string, approved bool, options contracts.ApprovalOptions, 
 	return nil
 }
 
-// What a server says of an answer that came without a reason.
+// noReasons are the reasons that a server writes if the answer had none.
 var noReasons = []string{"Approved", "Denied by user"}
 
-// decided says how an approval ended: the verdict, and after the name of who
-// decided what else was said and which option that is.
+// decided describes the end of an approval: the verdict, and the text after the name
+// of the resolver, with the chosen option and the reason.
 func decided(e *contracts.ServerRequestResolved, options contracts.ApprovalOptions) (verdict, more string) {
 	verdict = string(e.Resolution)
 	approved := e.Resolution == contracts.VerdictApproved
@@ -173,7 +169,7 @@ func decided(e *contracts.ServerRequestResolved, options contracts.ApprovalOptio
 	case chosen >= 0:
 		o := options[chosen]
 		if o.Rejects() == approved {
-			verdict = "answered" // the agent heeds the option
+			verdict = "answered" // the agent follows the option, and not the verdict
 		}
 		more = fmt.Sprintf(": %d. %s", chosen+1, optionText(o))
 	case w.OptionID != "":

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// Who is there, and who drives: the part of the view that tells of connections.
+// This file is the part of the view about connections, control and the state.
 
 // connected prints the beginning of a connection.
 func (v *view) connected(a *contracts.Attached) {
@@ -33,14 +33,14 @@ func (v *view) connected(a *contracts.Attached) {
 	}
 	id := orEmpty(a.ControllerConnectionID)
 	if id != "" && id != v.me && v.names[id] == "" && id != v.controller {
-		v.controller, v.known = id, false // told with its name, which comes next
+		v.controller, v.known = id, false // printed with its name, which comes next
 		return
 	}
 	v.setController(id, "")
 }
 
-// disconnected prints that the connection was lost, and each new reason why it
-// cannot be made again.
+// disconnected prints that the connection was lost, and each new reason why the
+// client cannot connect again.
 func (v *view) disconnected(err error) {
 	why := ""
 	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err == nil {
@@ -56,24 +56,24 @@ func (v *view) disconnected(err error) {
 	v.notice(console.Yellow, "connection lost (%s); trying again", why)
 }
 
-// ready prints what answers, if that is news. A script is badged wherever it is named: what it
-// shows did not happen.
+// ready prints the agent, if it has changed. A script gets a badge, because its events
+// did not happen.
 func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	v.replay = executor == contracts.ExecutorReplay
-	v.remembers = !v.replay && !(provider == "local" && model == "shell") // which takes every answer once
+	v.remembers = !v.replay && !(provider == "local" && model == "shell") // which does not remember answers
 	v.rules = !v.replay && slices.Contains([]string{llm.Anthropic, llm.OpenAI, llm.OpenAIChat}, provider)
 	badge := ""
 	if v.replay {
 		badge = "[REPLAY] "
 	}
 	what := fmt.Sprintf("%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
-	if what != v.answers { // every start of the server says it
+	if what != v.answers { // the server publishes it at every start
 		v.answers = what
 		v.notice(console.Dim, "%s", what)
 	}
 }
 
-// place prints where the agent works, if that is news.
+// place prints the workspace, if it has changed.
 func (v *view) place(cwd string, branch *string) {
 	on := ""
 	if b := orEmpty(branch); b != "" {
@@ -86,7 +86,7 @@ func (v *view) place(cwd string, branch *string) {
 	}
 }
 
-// snapshot prints where the session stands.
+// snapshot prints the parts of a state that have not been printed.
 func (v *view) snapshot(s *contracts.Snapshot) {
 	st := &s.State
 	v.people(st.Connections)
@@ -112,7 +112,7 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Thinking, IsThinking: true})
 		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Text})
 	}
-	if st.LastError != nil && *st.LastError != v.failed { // every hand-over brings the state again
+	if st.LastError != nil && *st.LastError != v.failed { // every lease change brings the state again
 		v.notice(console.Red, "last error: %s", oneLine(*st.LastError, maxArgs))
 	}
 	v.failed = orEmpty(st.LastError)
@@ -123,10 +123,10 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 	}
 }
 
-// waiting prints those of the questions of a state that have not been shown.
+// waiting prints the questions of a state that have not been printed.
 func (v *view) waiting(requests []contracts.PendingRequest) {
 	shown := v.questions
-	v.questions = map[string]posed{}
+	v.questions = map[string]shownQuestion{}
 	for i := range requests {
 		q := questionOf(&requests[i])
 		was, ok := shown[q.id]
@@ -138,8 +138,8 @@ func (v *view) waiting(requests []contracts.PendingRequest) {
 	}
 }
 
-// request prints a question, with how to answer it if we may, or else with who
-// may. It is printed once, and once more when we may.
+// request prints a question with how to answer it, or with who can answer. A question
+// is printed once, and again when we may answer it.
 func (v *view) request(q question) {
 	keys := v.mayAnswer()
 	if was, ok := v.questions[q.id]; ok && (was.keys || !keys) {
@@ -151,7 +151,7 @@ func (v *view) request(q question) {
 // ask prints a question with a last line on how to answer it, or none.
 func (v *view) ask(q question, last string) {
 	if len(v.questions) < maxQuestions {
-		v.questions[q.id] = posed{v.mayAnswer(), q.options()}
+		v.questions[q.id] = shownQuestion{v.mayAnswer(), q.options()}
 	}
 	v.flow = ""
 	v.screen.Block(console.Yellow, q.text(last, false))
@@ -168,11 +168,10 @@ func (v *view) howTo(q *question) string {
 	return v.name(v.controller) + " can answer"
 }
 
-// mayAnswer reports whether questions are ours to answer: acting takes a free
-// lease.
+// mayAnswer reports whether we may answer questions. An answer takes a free lease.
 func (v *view) mayAnswer() bool { return !v.viewer && (v.controller == "" || v.driving()) }
 
-// connections prints a change of the connection graph that matters.
+// connections handles a change of the connections.
 func (v *view) connections(e *contracts.ConnectionInfo) {
 	switch {
 	case e.Connections != nil:
@@ -187,7 +186,7 @@ func (v *view) connections(e *contracts.ConnectionInfo) {
 	}
 }
 
-// people learns the names of those attached.
+// people takes the names of the attached clients.
 func (v *view) people(list []contracts.ConnectionState) {
 	clear(v.names)
 	for _, c := range list {
@@ -198,7 +197,7 @@ func (v *view) people(list []contracts.ConnectionState) {
 	}
 }
 
-// attached reports whether somebody of that name is attached.
+// attached reports whether a client of that name is attached.
 func (v *view) attached(name string) bool {
 	for id, other := range v.names {
 		if name == other && other != "" || name == id {
@@ -208,7 +207,7 @@ func (v *view) attached(name string) bool {
 	return false
 }
 
-// control prints how a hand-over that concerns us went on.
+// control prints a control frame.
 func (v *view) control(frame contracts.Frame) {
 	switch f := frame.(type) {
 	case *contracts.LeaseChange:
@@ -222,7 +221,7 @@ func (v *view) control(frame contracts.Frame) {
 	}
 }
 
-// asked prints that somebody wants the lease; number is how to answer.
+// asked prints a request for control. number identifies it in the answer.
 func (v *view) asked(f *contracts.ControlRequest, number int) {
 	if f.ClientInfo != nil {
 		v.names[f.ConnectionID] = f.ClientInfo.Name
@@ -230,7 +229,7 @@ func (v *view) asked(f *contracts.ControlRequest, number int) {
 	v.notice(console.Yellow, "%s asks for control%s: /grant %d or /deny %d", v.name(f.ConnectionID), colon(f.Reason), number, number)
 }
 
-// setController prints who drives, if that is news.
+// setController prints the controller, if it has changed.
 func (v *view) setController(id, reason string) {
 	if v.known && id == v.controller {
 		return
@@ -250,10 +249,10 @@ func (v *view) setController(id, reason string) {
 	}
 }
 
-// driving reports whether we hold the lease.
+// driving reports whether we have control.
 func (v *view) driving() bool { return v.me != "" && v.controller == v.me }
 
-// name returns what to call a connection.
+// name returns the name of a connection for the user.
 func (v *view) name(id string) string {
 	switch {
 	case id == "":
@@ -266,7 +265,7 @@ func (v *view) name(id string) string {
 	return oneLine(id, 14)
 }
 
-// who prints everybody who is attached on s.
+// who prints the attached clients on s.
 func (v *view) who(s *console.Screen, st *contracts.State) {
 	v.people(st.Connections)
 	for _, c := range st.Connections {

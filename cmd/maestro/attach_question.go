@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,66 +13,47 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A question is a request of the runtime that waits for a decision, as it is
-// put to the user of a terminal.
+// A question is an open server request, in the form for the user of a terminal.
 type question struct {
 	id     string
 	kind   contracts.RequestType
 	tool   string
-	label  string // what the tool calls itself; may be empty
+	label  string // title of the call; may be empty
 	reason string // may be empty
 	args   json.RawMessage
-	older  bool // than the first line of a script, which does not answer it
+	older  bool // opened before the first line of a script, which must not answer it
 
-	given  []string // user input only: answers to the first of its questions
-	filled *form    // elicitations only, once it was needed
+	given  []string // user input only: answers to its first questions
+	filled *form    // elicitations only; nil until it is needed
 }
 
-// requestOf makes a question of the event that asks it.
+// requestOf returns the question of an event.
 func requestOf(e *contracts.ServerRequest) question {
-	label := e.ActionDescription
-	if label == "" {
-		label = e.DisplayName
-	}
+	label := cmp.Or(e.ActionDescription, e.DisplayName)
 	return question{id: e.RequestID, kind: e.RequestType, tool: e.Tool, label: label, reason: e.Reason, args: e.Args}
 }
 
-// questionOf makes a question of its place in a snapshot.
+// questionOf returns the question of an entry in a snapshot.
 func questionOf(p *contracts.PendingRequest) question {
-	label := p.ActionDescription
-	if label == "" {
-		label = p.DisplayName
-	}
-	return question{id: p.ID, kind: p.Kind, tool: p.Tool, label: label, args: p.Args}
+	return question{id: p.ID, kind: p.Kind, tool: p.Tool, label: cmp.Or(p.ActionDescription, p.DisplayName), args: p.Args}
 }
 
-// text returns the question with what is to be decided, and a last line on who
-// decides, or how, unless that is empty. What is very long is left out unless all is wanted.
+// text returns the question with its details, and last as the last line unless that
+// is empty. Without all, long details are cut.
 func (q *question) text(last string, all bool) string {
 	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + inLine(q.tool, maxArgs)
-	if more := cmp.Or(q.reason, q.label); more != "" { // the label mostly repeats the arguments
-		head += " - " + inLine(more, maxArgs)
-	}
+	head += dash(cmp.Or(q.reason, q.label)) // the label mostly repeats the arguments
 	body := q.body()
 	if !all {
-		body = abridge(body)
+		body = bothEnds(body)
 	}
-	for i, o := range q.options() { // are never left out
+	for i, o := range q.options() { // they are never cut
 		body = append(body, fmt.Sprintf("  %d. %s", i+1, optionText(o)))
 	}
 	if last != "" {
 		body = append(body, last)
 	}
-	return head + "\n" + strings.TrimSuffix(indented(body), "\n")
-}
-
-// indented returns lines as they stand below a question, each ended.
-func indented(lines []string) string {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString("  " + l + "\n")
-	}
-	return b.String()
+	return strings.Join(slices.Insert(body, 0, head), "\n  ")
 }
 
 // body returns the details line by line.
@@ -100,7 +82,7 @@ func (q *question) body() []string {
 	return details(q.args)
 }
 
-// elicitation returns what a server of the agent's asks for.
+// elicitation returns the details of an elicitation.
 func (q *question) elicitation() []string {
 	var a struct {
 		ServerName string `json:"serverName"`
@@ -120,12 +102,12 @@ func (q *question) elicitation() []string {
 	return append(shown, lines(compacted(q.schema()))...)
 }
 
-// schema returns what the answer to an elicitation has to fit, if anything.
+// schema returns the schema for the answer to an elicitation, if there is one.
 func (q *question) schema() json.RawMessage {
 	var a struct {
 		RequestedSchema json.RawMessage `json:"requestedSchema"`
 	}
-	_ = json.Unmarshal(q.args, &a) // else there is none
+	_ = json.Unmarshal(q.args, &a) // on an error there is none
 	return a.RequestedSchema
 }
 
@@ -137,7 +119,7 @@ func (q *question) form() *form {
 	return q.filled
 }
 
-// begun reports whether a part of the answer was given.
+// begun reports whether the question was answered in part.
 func (q *question) begun() bool {
 	return len(q.given) > 0 || q.filled != nil && q.filled.at > 0
 }
@@ -147,11 +129,12 @@ func (q *question) takesNothing() bool {
 	return q.kind == contracts.RequestMCPElicitation && len(q.form().fields) > 0
 }
 
-// keys returns how to answer; remembers says whether the agent remembers answers.
+// keys returns how to answer. remembers says whether the agent remembers answers.
 func (q *question) keys(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
-		return approvalKeys(q.options(), q.lasts(remembers))
+		_, keys, _ := q.approvalWords(remembers)
+		return keys
 	case contracts.RequestToolRetry:
 		return "r = retry, s = skip, a = abort, each with an optional reason"
 	case contracts.RequestMCPElicitation:
@@ -171,17 +154,12 @@ func (q *question) keys(remembers bool) string {
 	return "a text as the tool's result, ! and a text to report a failure"
 }
 
-// prompt returns the words before the cursor while the question waits.
+// prompt returns the prompt while the question is the next one to answer.
 func (q *question) prompt(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
-		if n := len(q.options()); n > 0 {
-			return fmt.Sprintf("approve? [1-%d/y/n] ", n)
-		}
-		if q.lasts(remembers) {
-			return "approve? [y]es, [n]o, [a]lways in this session: "
-		}
-		return "approve? [y/n] "
+		prompt, _, _ := q.approvalWords(remembers)
+		return prompt
 	case contracts.RequestMCPElicitation:
 		return q.form().prompt()
 	case contracts.RequestToolRetry:
@@ -194,13 +172,12 @@ func (q *question) prompt(remembers bool) string {
 	return "answer: "
 }
 
-// errMore says that a line was taken and another is needed.
+// errMore means that the line was read and another one is needed.
 var errMore = errors.New("more answers are needed")
 
-// answer makes the command that a typed line stands for. It returns errMore
-// when the line answered one of several parts, and another error, which says
-// what is expected, when the line is no answer. remembers says whether the agent
-// remembers answers.
+// answer returns the command for a typed line. It returns errMore if another part of
+// the answer is missing, and another error, which says what is expected, if the line
+// is not an answer. remembers says whether the agent remembers answers.
 func (q *question) answer(line string, remembers bool) (*contracts.ServerRequestResponse, error) {
 	r := &contracts.ServerRequestResponse{RequestID: q.id, RequestType: q.kind}
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -209,7 +186,13 @@ func (q *question) answer(line string, remembers bool) (*contracts.ServerRequest
 	case contracts.RequestApproval:
 		return r, q.approvalAnswer(r, line, remembers)
 	case contracts.RequestToolRetry:
-		return r, retryAnswer(r, word, rest)
+		for _, action := range []contracts.RetryAction{contracts.RetryActionRetry, contracts.RetryActionSkip, contracts.RetryActionAbort} {
+			if word == string(action) || word == string(action)[:1] {
+				r.DecisionAction, r.Reason = action, rest
+				return r, nil
+			}
+		}
+		return r, errors.New("want a decision: r, s or a")
 	case contracts.RequestMCPElicitation:
 		return r, q.form().answer(r, line)
 	case contracts.RequestUserInput:
@@ -220,18 +203,8 @@ func (q *question) answer(line string, remembers bool) (*contracts.ServerRequest
 	return r, nil
 }
 
-func retryAnswer(r *contracts.ServerRequestResponse, word, reason string) error {
-	for _, action := range []contracts.RetryAction{contracts.RetryActionRetry, contracts.RetryActionSkip, contracts.RetryActionAbort} {
-		if word == string(action) || word == string(action)[:1] {
-			r.DecisionAction, r.Reason = action, reason
-			return nil
-		}
-	}
-	return errors.New("want a decision: r, s or a")
-}
-
-// input takes the answer to the next part; after the last one the answers
-// become one text.
+// input reads the answer to the next part. After the last part the answers become one
+// text.
 func (q *question) input(r *contracts.ServerRequestResponse, line string) error {
 	parts := q.parts()
 	if len(parts) == 0 {
@@ -272,8 +245,8 @@ type part struct {
 	MultiSelect bool `json:"multiSelect"`
 }
 
-// parts returns the questions of a request for user input; none if they are not
-// in the usual form.
+// parts returns the questions of a request for user input, none if their form is
+// unknown.
 func (q *question) parts() []part {
 	var a struct {
 		Questions []part `json:"questions"`
@@ -293,8 +266,8 @@ func (p *part) text() []string {
 	return shown
 }
 
-// choose returns the answer that a line stands for: the labels of the options
-// it numbers, or the line itself.
+// choose returns the answer in a line: the labels of the options whose numbers it
+// lists, or the line itself.
 func (p *part) choose(line string) (string, error) {
 	line = strings.TrimSpace(line)
 	var labels []string
@@ -314,7 +287,7 @@ func (p *part) choose(line string) (string, error) {
 	return strings.Join(labels, ", "), nil
 }
 
-// dash returns a cleaned text after a dash, or nothing.
+// dash returns an exposed text after a dash, or nothing.
 func dash(text string) string {
 	if text == "" {
 		return ""

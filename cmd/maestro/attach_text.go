@@ -6,16 +6,17 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // maxEscape bounds how much text one escape sequence may swallow, so that an
 // unterminated one cannot hide the rest of an output.
 const maxEscape = 256
 
-// A cleaner makes text from an agent fit for a terminal: whatever the text
-// holds, printing it cannot move the cursor, change the title, answer a query
-// or reorder what is on the screen. Its zero value is ready. It remembers an
-// unfinished escape sequence, so that a text may come in pieces.
+// A cleaner makes text from an agent safe to print: the text cannot move the cursor,
+// change the title, answer a query or reorder the screen. Its zero value is ready. It
+// remembers an unfinished escape sequence, so that a text may come in pieces.
 type cleaner struct {
 	inside  sequence
 	escaped bool // in a string sequence, the previous character was ESC
@@ -23,7 +24,7 @@ type cleaner struct {
 	cr      bool // the previous character was CR, already shown as a newline
 }
 
-// A sequence says what kind of escape sequence is open.
+// A sequence is the kind of the open escape sequence.
 type sequence int
 
 const (
@@ -40,9 +41,9 @@ const (
 	runeST  = '\u009c'
 )
 
-// clean returns what may be printed of the next piece of a text. Escape
-// sequences and control characters vanish, except newline and tab; a carriage
-// return becomes a newline; characters that reorder text become U+FFFD.
+// clean returns the printable part of the next piece of a text. It removes escape
+// sequences and control characters, except newline and tab. A carriage return becomes
+// a newline, and a character that reorders text becomes U+FFFD.
 func (c *cleaner) clean(piece string) string {
 	var out strings.Builder
 	for _, r := range piece { // invalid bytes come as U+FFFD
@@ -61,7 +62,7 @@ func (c *cleaner) next(out *strings.Builder, r rune) {
 	switch {
 	case r == '\r':
 		out.WriteByte('\n')
-	case r == '\n' && after: // shown already
+	case r == '\n' && after: // the carriage return was its newline
 	case r == '\n' || r == '\t':
 		out.WriteRune(r)
 	case r == runeESC:
@@ -80,62 +81,49 @@ func (c *cleaner) next(out *strings.Builder, r rune) {
 	}
 }
 
-// isTag reports whether r is one of the invisible tag characters, which can
-// carry a text that only a machine reads.
+// isTag reports whether r is an invisible tag character. Tags can hide a text that
+// only a machine reads.
 func isTag(r rune) bool { return r >= 0xE0000 && r <= 0xE007F }
 
 func (c *cleaner) open(s sequence) { c.inside, c.length, c.escaped, c.cr = s, 0, false, false }
 
-// swallow handles a character inside a sequence. It reports false if the
-// character is not part of it; the sequence then has ended.
+// swallow handles a character inside a sequence. It reports false if the character
+// is not part of the sequence. The sequence then has ended.
 func (c *cleaner) swallow(r rune) bool {
 	c.length++
+	was := c.inside
+	c.inside = seqNone
 	if c.length > maxEscape || r == '\n' {
-		c.inside = seqNone
 		return false
 	}
-	switch c.inside {
+	switch was {
 	case seqEscape:
-		return c.introduce(r)
+		switch {
+		case r == '[':
+			c.open(seqControl)
+		case strings.ContainsRune("]PX^_", r):
+			c.open(seqString)
+		case r >= ' ' && r <= '/': // an intermediate character: the final one follows
+			c.inside = was
+		}
+		return r >= ' ' && r <= '~'
 	case seqControl:
-		if r >= '@' && r <= '~' {
-			c.inside = seqNone
-			return true
-		}
 		if r >= ' ' && r <= '?' {
-			return true
+			c.inside = was
 		}
-	case seqString:
+		return r >= ' ' && r <= '~'
+	default:
 		if r == runeBEL || r == runeST || c.escaped && r == '\\' {
-			c.inside = seqNone
 			return true
 		}
 		if c.escaped = r == runeESC; c.escaped || !unicode.IsControl(r) {
-			return true
+			c.inside = was
 		}
+		return c.inside == was
 	}
-	c.inside = seqNone
-	return false
 }
 
-// introduce handles the character after ESC.
-func (c *cleaner) introduce(r rune) bool {
-	switch {
-	case r == '[':
-		c.open(seqControl)
-	case strings.ContainsRune("]PX^_", r):
-		c.open(seqString)
-	case r >= ' ' && r <= '/': // an intermediate: the final one follows
-	case r >= '0' && r <= '~':
-		c.inside = seqNone
-	default:
-		c.inside = seqNone
-		return false
-	}
-	return true
-}
-
-// cleanText returns what may be printed of a text that is whole.
+// cleanText returns the printable part of a whole text.
 func cleanText(s string) string {
 	var c cleaner
 	return c.clean(s)
@@ -143,33 +131,41 @@ func cleanText(s string) string {
 
 // oneLine returns a whole text as one line of at most limit characters.
 func oneLine(s string, limit int) string {
-	s = strings.Join(strings.Fields(cleanText(s)), " ")
-	if runes := []rune(s); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return s
+	return cut(strings.Join(strings.Fields(cleanText(s)), " "), limit)
 }
 
-// exposed returns a text of which nothing may escape the one who decides about
-// it: what a terminal would act on or not show stands there in letters. Newlines
-// and tabs stay.
+// cut returns at most limit characters of a text, the last of which is … if the text
+// goes on.
+func cut(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	return abridge.Chars(s, limit-1)
+}
+
+// exposed returns a text that somebody decides about. Characters that a terminal acts
+// on or does not show are written as escapes. Newlines and tabs stay.
 func exposed(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if !strings.ContainsFunc(s, unseen) {
+	return replaced(strings.ToValidUTF8(s, "\ufffd"), unseen, func(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") })
+}
+
+// replaced returns a text whose bad characters are replaced.
+func replaced(s string, bad func(rune) bool, by func(rune) string) string {
+	if !strings.ContainsFunc(s, bad) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if unseen(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
+		if bad(r) {
+			b.WriteString(by(r))
+		} else {
+			b.WriteRune(r)
 		}
-		b.WriteRune(r)
 	}
 	return b.String()
 }
 
-// unseen reports whether a character has an effect, or no look of its own.
+// unseen reports whether a character controls the terminal or is invisible.
 func unseen(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == ' ':
@@ -180,21 +176,17 @@ func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Zs, unicode.Zl, unicode.Zp, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// newlineMark stands for a newline where there is room for one line only.
+// newlineMark replaces a newline in a text of one line.
 const newlineMark = "⏎"
 
-// inLine returns a whole text as one line of at most limit characters, in which
-// nothing is folded.
+// inLine returns an exposed text as one line of at most limit characters. Unlike
+// oneLine it keeps all spaces.
 func inLine(s string, limit int) string {
-	s = strings.ReplaceAll(exposed(s), "\n", newlineMark)
-	if runes := []rune(s); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return s
+	return cut(strings.ReplaceAll(exposed(s), "\n", newlineMark), limit)
 }
 
-// What is shown of a long text before it is asked for. The two ends together are
-// no more than what is shown whole.
+// Bounds of a shown text. Of a longer text the two ends are shown, which together are
+// within the bounds.
 const (
 	maxShown  = 4096 // characters
 	maxLines  = 60
@@ -202,9 +194,9 @@ const (
 	headLines = 40
 )
 
-// abridge returns lines as they are, or of many the two ends and how much lies
-// between.
-func abridge(lines []string) []string {
+// bothEnds returns the lines, or if they are too many, the two ends and the number of
+// characters between them.
+func bothEnds(lines []string) []string {
 	text := strings.Join(lines, "\n")
 	size := utf8.RuneCountInString(text)
 	if size <= maxShown && len(lines) <= maxLines {
@@ -218,8 +210,8 @@ func abridge(lines []string) []string {
 	return append(append(strings.Split(string(head), "\n"), more), strings.Split(string(tail), "\n")...)
 }
 
-// cutAfter returns how many characters from the beginning of text, or with a step
-// of -1 from its end, are within limit and in at most so many lines.
+// cutAfter returns the number of characters from the beginning of text, or with a step
+// of -1 from its end, that are within limit and in at most that many lines.
 func cutAfter(text []rune, limit, lines, step int) int {
 	at := 0
 	if step < 0 {

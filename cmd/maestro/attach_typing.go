@@ -11,8 +11,8 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// aim shows the prompt. A line that is being typed when a question comes is set
-// aside until that has ended.
+// aim sets the prompt. If a question comes while a line is being typed, the line is
+// set aside until the question has ended.
 func (a *attachment) aim() {
 	if !a.local.Live() {
 		return
@@ -25,8 +25,8 @@ func (a *attachment) aim() {
 	}
 }
 
-// prompt says how the session stands and what a typed line would be: the answer to
-// a question, which is the purpose of the line, or a prompt.
+// prompt returns the prompt, with the state of the session, and the purpose of the
+// next line: the id of the question that it answers, or "" for a prompt.
 func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	p.Mark = "> "
 	q, drives := a.inbox.first(), !a.viewer && (a.view.driving() || a.view.controller == "")
@@ -59,9 +59,9 @@ func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	return p, purpose
 }
 
-// press does what the user typed.
-func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte, signals <-chan os.Signal) error {
-	a.edit.Feed(keys)
+// press handles typed keys.
+func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys string, signals <-chan os.Signal) error {
+	a.edit.Feed([]byte(keys))
 	for {
 		event, text, shown, more := a.edit.Next()
 		if !more {
@@ -71,7 +71,13 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 		var err error
 		switch event {
 		case console.Entered:
-			err = a.entered(ctx, wg, text, shown)
+			if time.Since(a.intruded) < secondStroke && a.inbox.first() != nil { // the line is not meant for the question
+				a.edit.Return(text)
+				a.refuse(errors.New("not sent: a question has come. Your line comes back after the answer"))
+				break
+			}
+			a.local.Enter(shown)
+			err = a.line(ctx, wg, text)
 		case console.Interrupt:
 			err = a.signal(os.Interrupt)
 		case console.End:
@@ -90,18 +96,6 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 	}
 }
 
-// entered takes a line that was typed. One that was typed while a question came is
-// not its answer.
-func (a *attachment) entered(ctx context.Context, wg *sync.WaitGroup, text, shown string) error {
-	if time.Since(a.intruded) < secondStroke && a.inbox.first() != nil {
-		a.edit.Return(text)
-		a.refuse(errors.New("not sent: a question has come. Your line comes back after the answer"))
-		return nil
-	}
-	a.local.Enter(shown)
-	return a.line(ctx, wg, text)
-}
-
 // stop stops the program, as Ctrl-Z does, until it is continued.
 func (a *attachment) stop(signals <-chan os.Signal) error {
 	if a.mode == nil {
@@ -115,8 +109,8 @@ func (a *attachment) stop(signals <-chan os.Signal) error {
 	return err
 }
 
-// refresh shows the line again where the terminal has changed: it has another
-// size, which the screen notices, or the program was stopped and continued.
+// refresh shows the line again after the program was stopped and continued. The
+// screen itself notices a new size.
 func (a *attachment) refresh(s os.Signal) error {
 	if !console.Continued(s) || a.mode == nil {
 		return nil

@@ -11,49 +11,47 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// A view turns updates into lines for a human. It is owned by the goroutine
-// that follows the session. Everything it prints that came from elsewhere has
-// been cleaned.
+// A view prints updates as lines for a human. The goroutine of the attachment owns
+// it. It cleans every text from elsewhere before it prints it.
 type view struct {
 	screen *console.Screen
 
 	me         string            // our connection id
 	viewer     bool              // we may never act
-	controller string            // who holds the lease; empty if nobody
-	known      bool              // controller has been told
-	where      string            // the workspace that was told last
-	answers    string            // the agent that was told last
-	lost       string            // why there is no connection, as told last; empty with one
-	failed     string            // the error that was told last; empty once the state has none
-	names      map[string]string // client names by connection id, of those attached now
+	controller string            // the lease holder; empty if nobody
+	known      bool              // controller has been printed
+	where      string            // the workspace, as printed last
+	answers    string            // the agent, as printed last
+	lost       string            // why there is no connection, as printed last; empty with one
+	failed     string            // the error, as printed last; empty if the state has none
+	names      map[string]string // client names by connection id, of the attached clients
 	replay     bool              // the agent plays a script
-	remembers  bool              // the agent may be told to remember answers
-	rules      bool              // the agent takes /rules and /forget
-	announced  []string          // commands of the agent's, with their slashes, as told last; at most maxFlows
+	remembers  bool              // the agent can remember answers
+	rules      bool              // the agent knows /rules and /forget
+	announced  []string          // commands of the agent, with their slashes; at most maxFlows
 
-	flow     string            // what the open line belongs to
+	flow     string            // the text to which the open line belongs
 	flows    map[string]flow   // texts that arrive in pieces and have not ended
 	tools    map[string]string // tool names by call id, of the calls that have not ended
-	response string            // the response whose text was shown last
-	own      []string          // prompts typed here that have not come back yet, in their order
-	present  bool              // what was missed has been told
-	past     bool              // only the past is told
+	response string            // the response whose text was printed last
+	own      []string          // prompts typed here whose event has not arrived, in order
+	present  bool              // the events before this attachment have been printed
+	past     bool              // only the history is printed
 
-	pending func(id string) bool // reports whether a replayed question still waits; nil if that is not known
+	pending func(id string) bool // reports whether a replayed question is still open; nil if unknown
 
-	commands  map[string]bool  // that clients started and that have not ended, by id
-	questions map[string]posed // questions that wait and have been shown, by id
+	commands  map[string]bool          // running commands of clients, by id
+	questions map[string]shownQuestion // printed open questions, by id
 }
 
-// A flow is what is known of a text that arrives in pieces.
+// A flow is the state of a text that arrives in pieces.
 type flow struct {
 	cleaner
-	code bool   // within a code block, the lines of which are left as they are
+	code bool   // within a code block, whose lines are not broken between words
 	line string // the beginning of the open line
 }
 
-// note follows a piece of one line. Code blocks begin and end with three
-// backquotes.
+// note reads a piece of one line. Code blocks begin and end with three backquotes.
 func (f *flow) note(piece string) {
 	const mark = "```"
 	if len(f.line) < 4*len(mark) {
@@ -67,32 +65,32 @@ func (f *flow) note(piece string) {
 	}
 }
 
-// A posed is what is known of a question that was shown.
-type posed struct {
-	keys    bool // with how to answer it
+// A shownQuestion is a question that was printed.
+type shownQuestion struct {
+	keys    bool // how to answer was printed too
 	options contracts.ApprovalOptions
 }
 
-// maxFlows bounds how many outputs may be open at once. More than that only
-// costs an escape sequence that is cut between two pieces.
+// maxFlows bounds the open texts. Of a text beyond the bound, an escape sequence that
+// is cut between two pieces is printed in part.
 const maxFlows = 256
 
-// maxArgs is how many characters of a tool's arguments are shown.
+// maxArgs bounds the arguments of a tool in one line, in characters.
 const maxArgs = 500
 
 func newView(s *console.Screen) *view {
 	return &view{
 		screen: s, names: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
-		commands: map[string]bool{}, questions: map[string]posed{},
+		commands: map[string]bool{}, questions: map[string]shownQuestion{},
 	}
 }
 
-// show prints what there is to say about an update.
+// show prints an update.
 func (v *view) show(u client.Update) {
 	switch u.Kind {
 	case client.KindEvent:
 		if info, ok := u.Event.(*contracts.ConnectionInfo); ok && u.Replayed && !v.past {
-			v.people(info.Connections) // who is in control now came with the connection
+			v.people(info.Connections) // the present controller came with the connection
 			return
 		}
 		if q, ok := u.Event.(*contracts.ServerRequest); ok && (v.past || u.Replayed && v.pending != nil && !v.pending(q.RequestID)) {
@@ -101,7 +99,7 @@ func (v *view) show(u client.Update) {
 		}
 		v.event(u.Event)
 	case client.KindSnapshot:
-		if !u.Replayed { // else what it is made of is told as well
+		if !u.Replayed { // else its events are replayed as well
 			v.snapshot(u.Snapshot)
 		}
 	case client.KindReset:
@@ -121,7 +119,7 @@ func (v *view) show(u client.Update) {
 	}
 }
 
-// forget drops what belongs to a session that is told anew.
+// forget drops the state before a reset.
 func (v *view) forget() {
 	clear(v.flows)
 	clear(v.tools)
@@ -165,8 +163,11 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.Compaction:
 		v.notice(console.Dim, "history summarised: %s", oneLine(e.Summary, maxArgs))
 	case *contracts.Status:
-		v.learn(e.Message)
-		if e.Message != contracts.StatusWorking || len(v.questions) == 0 && !v.screen.Live() { // nobody works who waits for an answer; a prompt says it too
+		if commands, ok := strings.CutPrefix(e.Message, "Agent commands: "); ok {
+			words := strings.Fields(commands)
+			v.announced = words[:min(len(words), maxFlows)]
+		}
+		if e.Message != contracts.StatusWorking || len(v.questions) == 0 && !v.screen.Live() { // an agent that waits for an answer does not work; a prompt shows it too
 			v.notice(console.Dim, "%s", oneLine(e.Message, maxArgs))
 		}
 	case *contracts.ErrorEvent:
@@ -174,15 +175,7 @@ func (v *view) event(event contracts.Event) {
 	}
 }
 
-// learn notes the commands that a status says the agent has.
-func (v *view) learn(status string) {
-	if commands, ok := strings.CutPrefix(status, "Agent commands: "); ok {
-		words := strings.Fields(commands)
-		v.announced = words[:min(len(words), maxFlows)]
-	}
-}
-
-// commandsOfAgent returns the commands that the agent takes, with their slashes.
+// commandsOfAgent returns the commands of the agent, with their slashes.
 func (v *view) commandsOfAgent() []string {
 	if v.rules {
 		return append([]string{"/rules", "/forget"}, v.announced...)
@@ -190,7 +183,7 @@ func (v *view) commandsOfAgent() []string {
 	return v.announced
 }
 
-// help returns what lines may be typed.
+// help returns the help for typed lines.
 func (v *view) help() string {
 	text := attachHelp
 	if v.rules {
@@ -202,7 +195,7 @@ func (v *view) help() string {
 	return text
 }
 
-// notice prints a line of our own words around cleaned ones.
+// notice prints a line. args must have been cleaned.
 func (v *view) notice(look console.Style, format string, args ...any) {
 	v.flow = ""
 	v.screen.Line(look, "-- "+fmt.Sprintf(format, args...))
@@ -225,26 +218,18 @@ func (v *view) stream(name string, look console.Style, prefix, piece string) {
 	}
 }
 
-// indentAfterFirst puts prefix at the beginning of all lines but the first.
-func indentAfterFirst(prefix, text string) string {
-	body, ended := strings.CutSuffix(text, "\n")
-	body = strings.ReplaceAll(body, "\n", "\n"+prefix)
-	if ended {
-		body += "\n"
-	}
-	return body
+// hanging returns a cleaned text whose lines after the first are indented.
+func hanging(text string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(cleanText(text), "\n"), "\n", "\n"+margin)
 }
 
-// What stands before the lines of an output, and of what a command says on its
-// standard error.
+// Prefixes of lines. Every line of an agent has one, so that it cannot look like a
+// line of this program.
 const (
-	outputPrefix = "  | "
-	errorPrefix  = " 2| "
+	margin       = "  "   // texts of the agent
+	outputPrefix = "  | " // output
+	errorPrefix  = " 2| " // standard error of a command
 )
-
-// margin stands before the lines of an agent's texts. What begins at the left is
-// ours, whatever an agent says.
-const margin = "  "
 
 func (v *view) output(flow, content string, look console.Style) {
 	v.stream(flow, look, outputPrefix, content)
@@ -259,7 +244,7 @@ func (v *view) chunk(e *contracts.ResponseChunk) {
 	v.stream("response", console.Plain, margin, e.Content)
 }
 
-// responseEnd prints what the response cost, if that is known.
+// responseEnd prints the cost of the response, if it is known.
 func (v *view) responseEnd(e *contracts.ResponseEnd) {
 	v.screen.EndLine()
 	v.flow = ""
@@ -306,8 +291,8 @@ func (v *view) commandStarted(e *contracts.UtilityCommandStarted) {
 	v.notice(console.Cyan, "command %s: %s", oneLine(e.CommandID, 40), inLine(e.Command, maxArgs))
 }
 
-// commandOutput prints a piece of what a command says, with its id while there is
-// more than one of them.
+// commandOutput prints a piece of a command's output, with the command's id while
+// several commands run.
 func (v *view) commandOutput(e *contracts.UtilityCommandOutput) {
 	prefix := outputPrefix
 	if e.Stream == contracts.StreamStderr {
@@ -339,7 +324,7 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 		word = "fatal error"
 	}
 	v.flow, v.failed = "", e.Message
-	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), indentAfterFirst("  ", strings.TrimSuffix(cleanText(e.Message), "\n"))))
+	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), hanging(e.Message)))
 }
 
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
@@ -350,28 +335,28 @@ func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	v.notice(console.Dim, "%s %s by %s%s", kind, oneLine(verdict, 20), oneLine(string(e.ResolvedBy), 20), more)
 }
 
-// raw prints what a user asked, which no other event tells.
+// raw prints the prompt of a user, which is in no other event.
 func (v *view) raw(e *contracts.RawAgentEvent) {
 	prompt, ok := userMessage(e)
 	if !ok {
 		return
 	}
-	if i := slices.Index(v.own, prompt); i >= 0 { // the terminal has shown it
-		v.own = v.own[i+1:] // those before it do not come any more
+	if i := slices.Index(v.own, prompt); i >= 0 { // the typed line stands there already
+		v.own = v.own[i+1:] // the events of earlier ones do not come any more
 		return
 	}
 	v.flow = ""
-	v.screen.Block(console.Bold, "> "+indentAfterFirst("  ", strings.TrimSuffix(cleanText(prompt), "\n")))
+	v.screen.Block(console.Bold, "> "+hanging(prompt))
 }
 
-// expect notes that prompt was typed here and needs no second line.
+// expect notes that a prompt was typed here, so that its event is not printed.
 func (v *view) expect(prompt string) {
 	if v.screen.Live() && len(v.own) < maxFlows {
 		v.own = append(v.own, prompt)
 	}
 }
 
-// unexpect takes expect back: prompt was refused.
+// unexpect undoes expect after a refusal.
 func (v *view) unexpect(prompt string) {
 	if i := slices.Index(v.own, prompt); i >= 0 {
 		v.own = slices.Delete(v.own, i, i+1)

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// A disk says whether a directory can be written to. However often it is asked,
-// it tries ten times a second at most.
+// A disk checks whether a directory can be written to, at most ten times a second.
 type disk struct {
 	mu   sync.Mutex
 	at   time.Time // when the last attempt began
-	busy bool      // it has not ended
-	err  error     // how the last one ended
+	busy bool      // the attempt has not ended
+	err  error     // of the last attempt
 }
 
 const (
@@ -26,23 +25,21 @@ const (
 
 var errNoAnswer = errors.New("the file system does not answer")
 
-// check returns why dir, which is the same in every call, cannot be written to.
-// It waits for an attempt of its own, and for no other.
+// check returns why dir cannot be written to. dir is the same in every call. check
+// waits for its own attempt only; otherwise it returns the last result.
 func (d *disk) check(dir string, log *slog.Logger) error {
 	d.mu.Lock()
-	if since := time.Since(d.at); since < tryInterval || d.busy {
-		defer d.mu.Unlock()
-		if d.busy && since > tryPatience {
-			return errNoAnswer
-		}
+	defer d.mu.Unlock()
+	switch since := time.Since(d.at); {
+	case d.busy && since > tryPatience:
+		return errNoAnswer
+	case d.busy || since < tryInterval:
 		return d.err
 	}
 	d.busy, d.at = true, time.Now()
 	d.mu.Unlock()
-
 	err := tryWrite(dir)
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	switch {
 	case err != nil && d.err == nil:
 		log.Error("the state directory cannot be written to", "err", err)

@@ -13,45 +13,53 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/session"
+	"github.com/seed-028515a8/maestro/transport/auth"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
+	"github.com/seed-028515a8/maestro/utility"
 )
 
 const defaultListen = "127.0.0.1:8787"
 
-// settings is what the commands that run a session are told.
+// settings are the values of the flags of the commands that run a session.
 type settings struct {
 	agent, workspace, stateDir string
 	listen, auth               string
 	readyFile                  string
 	readyStdout, eofExit       bool
-	strict, fsync              bool
+	fsync, hosted              bool // hosted: the command is hosted-runner
 	profile                    string
-	envPass                    []string
-	leaseTTL, heartbeat        time.Duration
-	subscription, retainAge    time.Duration
-	idleTTL                    time.Duration
+	retainAge                  time.Duration
 	retainBytes, historyMemory int64
-	hosts, origins             []string
-	tlsCert, tlsKey            string
-	behindTLS                  bool
-	jwtKey, jwtIssuer          string
-	jwtAudience, jwtScopeClaim string
+	tlsCert, tlsKey, jwtKey    string
 	controlTokenFile           string
 	pprof                      string
 	logLevel, logFormat        string
 	connectionTokens           string
 	drainRequests              string
 	mcpConfig                  string
-	allow, ask, deny           []string
-	modelURL                   string
-	maxIterations              int
-	contextTokens, maxTokens   int64
-	price                      llm.Price
-	limits                     limits
+	requests                   map[string]string // duration or never, by type of request
+
+	maxSessions, maxKept   int // sessions that are open, and on the disk in one scope
+	lineBytes, headerBytes int
+	header, read, idle     time.Duration
+
+	// Flags set these options directly. The other options are set where the values
+	// are used.
+	runtime agent.Options
+	session hub.Options
+	tools   utility.Options
+	clients connlimit.Options
+	rates   ratelimit.Options
+	access  auth.Options
 }
 
 func (s *settings) register(cmd *cobra.Command) {
@@ -65,45 +73,87 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.agent, "agent", "shell", "agent: shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
 	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that an acp: or llm: agent may use")
-	f.StringArrayVar(&s.allow, "allow", nil, "tool calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
-	f.StringArrayVar(&s.ask, "ask", nil, "tool calls of an llm: agent that need approval")
-	f.StringArrayVar(&s.deny, "deny", nil, "tool calls of an llm: agent that never run")
-	f.StringVar(&s.modelURL, "model-url", "", "address of the model provider of an llm: agent, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the address of the provider")
-	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent; 0 means 100")
-	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "context size of an llm: agent's model; the agent summarizes the history before it is full; 0 means 200000")
-	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 means the provider's default")
-	f.TextVar(&s.price, "price", llm.Price{}, "price of the model's tokens, as `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; without it costs are reported as 0")
+	f.StringArrayVar(&s.runtime.Allow, "allow", nil, "tool calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
+	f.StringArrayVar(&s.runtime.Ask, "ask", nil, "tool calls of an llm: agent that need approval")
+	f.StringArrayVar(&s.runtime.Deny, "deny", nil, "tool calls of an llm: agent that never run")
+	f.StringVar(&s.runtime.ModelURL, "model-url", "", "address of the model provider of an llm: agent, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the address of the provider")
+	f.IntVar(&s.runtime.MaxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent; 0 means 100")
+	f.Int64Var(&s.runtime.ContextTokens, "context-tokens", 200_000, "context size of an llm: agent's model; the agent summarizes the history before it is full; 0 means 200000")
+	f.Int64Var(&s.runtime.MaxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 means the provider's default")
+	f.TextVar(&s.runtime.Price, "price", llm.Price{}, "price of the model's tokens, as `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; without it costs are reported as 0")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
 	f.StringVar(&s.readyFile, "ready-file", "", "write address, session and token file to this file as JSON, as soon as the server accepts connections")
-	f.BoolVar(&s.strict, "strict", false, "refuse unknown keys and nulls in requests")
+	f.BoolVar(&s.session.Strict, "strict", false, "refuse unknown keys and nulls in requests")
 	f.BoolVar(&s.fsync, "fsync", false, "show events only after they are synced to disk")
 	f.StringVar(&s.profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to leave out newer fields")
-	f.StringSliceVar(&s.envPass, "env-pass", nil, "pass this environment variable to the agent's processes although it looks like a credential")
-	f.DurationVar(&s.leaseTTL, "lease-ttl", contracts.DefaultLeaseTTL, "time after which a silent controller loses control")
-	f.DurationVar(&s.heartbeat, "heartbeat-interval", contracts.DefaultHeartbeatInterval, "time between heartbeats")
-	f.DurationVar(&s.subscription, "subscription-ttl", contracts.DefaultSubscriptionTTL, "time in which a lost connection can be resumed")
-	f.StringSliceVar(&s.hosts, "allow-host", nil, "host name by which clients may reach the server, besides loopback names")
-	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin whose pages may attach, besides the server's own")
+	f.StringSliceVar(&s.runtime.EnvPass, "env-pass", nil, "pass this environment variable to the agent's processes although it looks like a credential")
+	f.DurationVar(&s.session.LeaseTTL, "lease-ttl", contracts.DefaultLeaseTTL, "time after which a silent controller loses control")
+	f.DurationVar(&s.session.HeartbeatInterval, "heartbeat-interval", contracts.DefaultHeartbeatInterval, "time between heartbeats")
+	f.DurationVar(&s.session.SubscriptionTTL, "subscription-ttl", contracts.DefaultSubscriptionTTL, "time in which a lost connection can be resumed")
+	f.StringSliceVar(&s.access.Hosts, "allow-host", nil, "host name by which clients may reach the server, besides loopback names")
+	f.StringSliceVar(&s.access.Origins, "allow-origin", nil, "web origin whose pages may attach, besides the server's own")
 	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal in bytes; it may take twice that while entries come faster than the disk syncs them, and three times the size of the session's state")
 	f.Int64Var(&s.historyMemory, "history-memory", 256<<20, "memory for the newest entries of all sessions; clients that need older entries read from disk")
 	f.DurationVar(&s.retainAge, "retain-age", 0, "age of the entries in a session's journal; 0 means no limit")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
 	f.StringVar(&s.tlsKey, "tls-key", "", "key file of the certificate (PEM)")
-	f.BoolVar(&s.behindTLS, "behind-tls", false, "a proxy serves HTTPS to browsers: mark cookies as secure")
+	f.BoolVar(&s.access.BehindTLS, "behind-tls", false, "a proxy serves HTTPS to browsers: mark cookies as secure")
 	f.StringVar(&s.jwtKey, "jwt-key", "", "file with the key that verifies JWTs (PEM, JWKS or a secret); accepts JWTs besides the token")
-	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "required issuer of JWTs")
-	f.StringVar(&s.jwtAudience, "jwt-audience", "", "required audience of JWTs")
-	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
+	f.StringVar(&s.access.Issuer, "jwt-issuer", "", "required issuer of JWTs")
+	f.StringVar(&s.access.Audience, "jwt-audience", "", "required audience of JWTs")
+	f.StringVar(&s.access.ScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required, but optional with --auth off and in hosted-runner")
 	f.StringVar(&s.logLevel, "log-level", "info", "least level of log lines on standard error: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
-	s.limits.register(cmd)
+	s.registerLimits(f)
+	for flag, values := range map[string][]string{"log-level": logLevels, "log-format": logFormats, "auth": auths, "protocol-profile": profiles} {
+		complete(cmd, flag, cobra.ShellCompDirectiveNoFileComp, values...)
+	}
 	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:", "acp:", "llm:anthropic/", "llm:openai/", "llm:openai-chat/")
-	complete(cmd, "log-level", cobra.ShellCompDirectiveNoFileComp, "debug", "info", "warn", "error")
-	complete(cmd, "log-format", cobra.ShellCompDirectiveNoFileComp, "text", "json")
-	complete(cmd, "auth", cobra.ShellCompDirectiveNoFileComp, "token", "off")
-	complete(cmd, "protocol-profile", cobra.ShellCompDirectiveNoFileComp, string(contracts.ProfileSeed), string(contracts.ProfilePublic))
+}
+
+// registerLimits adds the flags about what clients may use.
+func (s *settings) registerLimits(f *pflag.FlagSet) {
+	s.maxSessions, s.maxKept = defaultSessions, defaultKept
+	f.IntVar(&s.session.MaxFrameBytes, "max-frame-bytes", contracts.MaxSocketBytes, "longest message of a network client")
+	f.IntVar(&s.lineBytes, "max-line-bytes", contracts.MaxLineBytes, "longest line on standard input")
+	f.IntVar(&s.clients.Connections, "max-connections", 16384, "connections at a time; a sixteenth is reserved for credentials that are neither for one session nor for viewing")
+	f.IntVar(&s.clients.PrincipalConnections, "max-principal-connections", 0, "connections of one principal except the owner; 0 means half of --max-connections")
+	f.IntVar(&s.clients.AddressConnections, "max-address-connections", 0, "connections of one address that wait for a request; 0 means three quarters of --max-connections")
+	f.IntVar(&s.clients.Unfinished, "max-unfinished-bytes", 0, "memory for incomplete messages and bodies, a quarter reserved as for --max-connections; 0 means 32 times --max-frame-bytes. Unread answers with a state may take four times as much")
+	f.IntVar(&s.clients.PrincipalUnfinished, "max-principal-unfinished-bytes", 0, "memory as for --max-unfinished-bytes of one principal except the owner; 0 means a quarter of it")
+	f.IntVar(&s.session.MaxControllers, "max-controllers", 64, "connections of a session with the role controller")
+	f.Float64Var(&s.rates.AttachRate, "attach-rate", 512, "attachments per second of one principal, on average; negative means no limit")
+	f.IntVar(&s.rates.AttachBurst, "attach-burst", 2048, "attachments of one principal at once")
+	f.Float64Var(&s.rates.RequestRate, "request-rate", 200, "HTTP requests per second of one principal, on average; negative means no limit")
+	f.IntVar(&s.rates.RequestBurst, "request-burst", 1000, "HTTP requests of one principal at once")
+	f.DurationVar(&s.session.HandshakeTimeout, "handshake-timeout", contracts.DefaultHandshakeTimeout, "time for a client to send hello")
+	f.DurationVar(&s.clients.WriteTimeout, "write-timeout", contracts.DefaultWriteTimeout, "time for a client to accept written data")
+	f.DurationVar(&s.header, "header-timeout", 5*time.Second, "time for a client to send the header of a request")
+	f.DurationVar(&s.read, "read-timeout", 30*time.Second, "time for a client to send a whole request")
+	f.DurationVar(&s.idle, "idle-timeout", 2*time.Minute, "time between two requests on one connection")
+	f.IntVar(&s.headerBytes, "max-header-bytes", 32<<10, "longest header of a request")
+	f.IntVar(&s.tools.MaxCommands, "max-commands", 32, "utility commands of a session at a time, at most 256")
+	f.DurationVar(&s.tools.MaxRunTime, "max-command-time", 0, "longest time of a utility command; 0 means no limit")
+	f.IntVar(&s.tools.MaxWatches, "max-watches", 64, "file watches of a session at a time, at most 256")
+	f.IntVar(&s.tools.MaxWatchedDirs, "max-watched-dirs", 50_000, "directories in the file watches of all sessions")
+	f.Int64Var(&s.tools.MaxReadBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
+	f.StringToStringVar(&s.requests, "request-timeout", nil, "time for an answer to a type of question, such as approval=10m or user_input=never")
+}
+
+// How many sessions there may be by default, open and on the disk in one scope.
+const (
+	defaultSessions = 1024
+	defaultKept     = 10_000
+)
+
+// registerSessions adds the flags of the commands that have more than one session.
+func (s *settings) registerSessions(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&s.session.IdleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
+	f.IntVar(&s.maxSessions, "max-sessions", defaultSessions, "open sessions at a time")
+	f.IntVar(&s.maxKept, "max-kept-sessions", defaultKept, "sessions of one scope on disk")
 }
 
 // registerServer adds the flags of the commands that only serve the network.
@@ -112,20 +162,20 @@ func (s *settings) registerServer(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.eofExit, "exit-on-stdin-eof", false, "end when standard input is closed")
 }
 
-// complete tells the shell what a flag of cmd may be.
+// complete registers the values of a flag for completion by the shell.
 func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, how)); err != nil {
 		panic(err) // the flag is registered above
 	}
 }
 
-// A variable is what the environment can say instead of a flag.
+// A variable is an environment variable that stands for a flag.
 type variable struct {
 	name, flag string
-	unit       string // what makes a flag's value of the number
+	unit       string // appended to the number for the flag
 }
 
-// variables are those that other implementations of the protocol read.
+// variables are the variables of other implementations of the protocol.
 var variables = []variable{
 	{"MAESTRO_HEADLESS_CONNECTION_HEARTBEAT_INTERVAL_MS", "heartbeat-interval", "ms"},
 	{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS", "lease-ttl", "ms"},
@@ -134,8 +184,8 @@ var variables = []variable{
 	{"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES", "max-read-bytes", ""},
 }
 
-// fromEnvironment sets the flags of cmd that were not given and that the
-// environment names. Anything but a positive integer is wrong usage.
+// fromEnvironment sets the flags of cmd that were not given from the environment. Only
+// positive integers are allowed.
 func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
 	for _, v := range variables {
 		flag, text := cmd.Flags().Lookup(v.flag), strings.TrimSpace(getenv(v.name))
@@ -153,70 +203,120 @@ func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
 }
 
 // check completes the settings from the environment and returns a usage error
-// if they make no sense.
+// for a value that is not allowed.
 func (s *settings) check(cmd *cobra.Command) error {
 	if err := fromEnvironment(cmd, os.Getenv); err != nil {
 		return err
 	}
-	if err := s.sensible(cmd.Flags().Changed); err != nil {
+	if err := s.sensible(cmd.Flags()); err != nil {
 		return usage{err}
 	}
-	for _, name := range s.envPass {
+	for _, name := range s.runtime.EnvPass {
 		if _, ok := os.LookupEnv(name); !ok {
 			s.log().Warn("--env-pass names a variable that is not set", "name", name)
 		}
 	}
-	return s.absolute() // what is told to clients and harnesses holds wherever those run
+	return s.absolute() // clients and harnesses run in other directories
 }
 
-func (s *settings) sensible(given func(flag string) bool) error {
-	if s.auth != "token" && s.auth != "off" {
-		return fmt.Errorf("--auth %q: want token or off", s.auth)
+// The values of flags that take one of a few words. Empty stands for a default
+// that depends on other flags.
+var (
+	auths         = []string{"token", "off"}
+	profiles      = []string{string(contracts.ProfileSeed), string(contracts.ProfilePublic)}
+	logLevels     = []string{"debug", "info", "warn", "error"}
+	logFormats    = []string{"text", "json"}
+	tokenPolicies = []string{"", "required", "optional"}
+	drains        = []string{"", "keep", "cancel"}
+)
+
+// oneOf refuses a value that is none of the words.
+func oneOf(flag, value string, words []string) error {
+	if slices.Contains(words, value) {
+		return nil
 	}
-	if err := s.checkAgent(given); err != nil {
+	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+	last := len(words) - 1
+	return fmt.Errorf("--%s %q: want %s or %s", flag, value, strings.Join(words[:last], ", "), words[last])
+}
+
+// zeroMeans are the flags whose zero means no limit or a default.
+var zeroMeans = []string{
+	"idle-ttl", "retain-age", "flush-timeout", "max-command-time", "max-iterations", "context-tokens", "max-tokens",
+	"max-principal-connections", "max-address-connections", "max-unfinished-bytes", "max-principal-unfinished-bytes",
+}
+
+// checkNumbers refuses the first whole number or duration, by name, that is
+// negative, or zero where zero has no meaning.
+func checkNumbers(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if err != nil || !slices.Contains([]string{"int", "int64", "duration"}, f.Value.Type()) {
+			return
+		}
+		value, zero := f.Value.String(), slices.Contains(zeroMeans, f.Name)
+		switch negative := strings.HasPrefix(value, "-"); {
+		case zero && negative:
+			err = fmt.Errorf("--%s %s must not be negative", f.Name, value)
+		case !zero && (negative || value == "0" || value == "0s"):
+			err = fmt.Errorf("--%s %s must be positive", f.Name, value)
+		}
+	})
+	return err
+}
+
+func (s *settings) sensible(flags *pflag.FlagSet) error {
+	if err := cmp.Or(oneOf("auth", s.auth, auths), s.checkAgent(flags.Changed), s.addresses(),
+		oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", s.logLevel, logLevels), oneOf("log-format", s.logFormat, logFormats),
+		oneOf("connection-tokens", s.connectionTokens, tokenPolicies), oneOf("drain-requests", s.drainRequests, drains),
+		checkNumbers(flags)); err != nil {
 		return err
 	}
-	if err := s.addresses(); err != nil {
-		return err
-	}
-	if p := contracts.Profile(s.profile); p != contracts.ProfileSeed && p != contracts.ProfilePublic {
-		return fmt.Errorf("--protocol-profile %q: want seed or public", s.profile)
-	}
-	if _, known := logLevels[s.logLevel]; !known {
-		return fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)
-	}
-	if s.logFormat != "text" && s.logFormat != "json" {
-		return fmt.Errorf("--log-format %q: want text or json", s.logFormat)
-	}
-	if (s.tlsCert == "") != (s.tlsKey == "") {
+	c := &s.clients
+	s.session.MaxConnections = c.Connections
+	c.Unfinished = cmp.Or(c.Unfinished, 32*s.session.MaxFrameBytes)
+	c.PrincipalUnfinished = cmp.Or(c.PrincipalUnfinished, c.Unfinished/4)
+	var err error
+	s.session.RequestTimeout, err = s.requestTimeouts()
+	switch {
+	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return errors.New("--tls-cert and --tls-key need each other")
-	}
-	if s.auth == "off" && s.jwtKey != "" {
+	case s.auth == "off" && s.jwtKey != "":
 		return errors.New("--jwt-key has no effect with --auth off")
+	case c.PrincipalUnfinished < 2*s.session.MaxFrameBytes || c.Unfinished < c.PrincipalUnfinished: // a message that grows is in memory twice
+		return errors.New("--max-principal-unfinished-bytes must be at least twice --max-frame-bytes, and at most --max-unfinished-bytes")
+	case s.tools.MaxCommands > session.MaxCommands || s.tools.MaxWatches > session.MaxWatches: // snapshots would not show them all
+		return fmt.Errorf("--max-commands and --max-watches must not be more than %d and %d", session.MaxCommands, session.MaxWatches)
 	}
-	switch s.connectionTokens {
-	case "", "required", "optional":
-	default:
-		return fmt.Errorf("--connection-tokens %q: want required or optional", s.connectionTokens)
-	}
-	if s.drainRequests != "" && s.drainRequests != "keep" && s.drainRequests != "cancel" {
-		return fmt.Errorf("--drain-requests %q: want keep or cancel", s.drainRequests)
-	}
-	if err := cmp.Or(
-		notNegative(map[string]time.Duration{"idle-ttl": s.idleTTL, "retain-age": s.retainAge}),
-		positive(map[string]time.Duration{"lease-ttl": s.leaseTTL, "heartbeat-interval": s.heartbeat, "subscription-ttl": s.subscription}),
-		positive(map[string]int64{"retain-bytes": s.retainBytes, "history-memory": s.historyMemory}),
-	); err != nil {
-		return err
-	}
-	return s.limits.check()
+	return err
 }
 
-// minContext is the smallest context that a model can be said to have: the
-// instructions and the tools alone take about half of it.
+// requestTimeouts returns how long the given types of requests wait. Negative
+// means without limit.
+func (s *settings) requestTimeouts() (map[contracts.RequestType]time.Duration, error) {
+	timeouts := map[contracts.RequestType]time.Duration{}
+	for name, text := range s.requests {
+		kind := contracts.RequestType(name)
+		if !slices.Contains(contracts.RequestTypes(), kind) {
+			return nil, fmt.Errorf("--request-timeout %s: want one of %q", name, contracts.RequestTypes())
+		}
+		if text == "never" {
+			timeouts[kind] = -1
+			continue
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("--request-timeout %s=%s: want a positive duration or never", name, text)
+		}
+		timeouts[kind] = d
+	}
+	return timeouts, nil
+}
+
+// minContext is the smallest context size. The instructions and the tools take about
+// half of it.
 const minContext = 4096
 
-// narrow are the flags that are for some kinds of agents only.
+// narrow are the flags for some kinds of agents only.
 var narrow = []struct {
 	flags, kinds []string
 }{
@@ -224,8 +324,8 @@ var narrow = []struct {
 	{[]string{"mcp-config"}, []string{"acp", "llm"}},
 }
 
-// checkAgent refuses an agent that is none, and what is given for it but wrong or
-// for agents of another kind: a rule that nobody reads would protect nothing.
+// checkAgent refuses an unknown agent, wrong values of its flags, and flags for agents
+// of another kind, because a rule that no agent reads would protect nothing.
 func (s *settings) checkAgent(given func(flag string) bool) error {
 	if err := agent.Check(s.agent, agent.Options{}); err != nil {
 		return fmt.Errorf("--agent %q: %w", s.agent, err)
@@ -238,27 +338,25 @@ func (s *settings) checkAgent(given func(flag string) bool) error {
 			}
 		}
 	}
+	r := &s.runtime
 	for _, part := range []struct {
 		flag string
-		said agent.Options
+		set  agent.Options
 	}{
-		{"model-url", agent.Options{ModelURL: s.modelURL}},
-		{"allow", agent.Options{Allow: s.allow}}, {"ask", agent.Options{Ask: s.ask}}, {"deny", agent.Options{Deny: s.deny}},
+		{"model-url", agent.Options{ModelURL: r.ModelURL}},
+		{"allow", agent.Options{Allow: r.Allow}}, {"ask", agent.Options{Ask: r.Ask}}, {"deny", agent.Options{Deny: r.Deny}},
 	} {
-		if err := agent.Check(s.agent, part.said); err != nil {
+		if err := agent.Check(s.agent, part.set); err != nil {
 			return fmt.Errorf("--%s: %w", part.flag, err)
 		}
 	}
-	switch {
-	case s.maxIterations < 0 || s.maxTokens < 0:
-		return errors.New("--max-iterations and --max-tokens must not be negative")
-	case s.contextTokens != 0 && s.contextTokens < minContext:
-		return fmt.Errorf("--context-tokens %d: want %d or more, or 0 for 200000", s.contextTokens, minContext)
+	if r.ContextTokens != 0 && r.ContextTokens < minContext {
+		return fmt.Errorf("--context-tokens %d: want %d or more, or 0 for 200000", r.ContextTokens, minContext)
 	}
 	return nil
 }
 
-// addresses completes where to listen.
+// addresses completes and checks the listening addresses.
 func (s *settings) addresses() (err error) {
 	if s.listen, err = completeAddress("listen", s.listen); err != nil {
 		return err
@@ -268,9 +366,9 @@ func (s *settings) addresses() (err error) {
 	}
 	switch {
 	case s.auth == "off" && s.listen != "" && !onLoopback(s.listen):
-		return errOpenDoor(s.listen)
+		return errNotLoopback("--auth off", s.listen)
 	case s.pprof != "" && !onLoopback(s.pprof):
-		return errOpenProfiles(s.pprof)
+		return errNotLoopback("--pprof", s.pprof)
 	}
 	return nil
 }
@@ -296,25 +394,24 @@ func (s *settings) absolute() error {
 	return err
 }
 
-var logLevels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
-}
-
 func (s *settings) log() *slog.Logger {
-	opts := &slog.HandlerOptions{Level: logLevels[s.logLevel]}
+	var opts slog.HandlerOptions
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
+	opts.Level = level
 	if s.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+		return slog.New(slog.NewJSONHandler(os.Stderr, &opts))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+	return slog.New(slog.NewTextHandler(os.Stderr, &opts))
 }
 
-// defaultStateRoot is where state is kept when nobody says otherwise.
+// defaultStateRoot returns the default directory of all state.
 func defaultStateRoot() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "maestro")
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
+	if err != nil || !filepath.IsAbs(home) {
 		return filepath.Join(os.TempDir(), fmt.Sprintf("maestro-%d", os.Getuid()))
 	}
 	return filepath.Join(home, ".local", "state", "maestro")
@@ -322,8 +419,8 @@ func defaultStateRoot() string {
 
 func tokenFile(root string) string { return filepath.Join(root, "token") }
 
-// mcpServers returns the MCP servers that the operator names: those of the
-// platform, by the environment, and those of the configuration.
+// mcpServers returns the MCP servers for agents: those of --mcp-config, and the one of
+// the platform in the environment.
 func (s *settings) mcpServers(getenv func(string) string) ([]mcp.Server, error) {
 	var servers []mcp.Server
 	if s.mcpConfig != "" {

@@ -17,7 +17,7 @@ func TestPriceIsReadOrRefused(t *testing.T) {
 		cmd := &cobra.Command{}
 		s.register(cmd)
 		err := cmd.ParseFlags(args)
-		return s.price, err
+		return s.runtime.Price, err
 	}
 	for _, tt := range []struct {
 		args []string
@@ -50,8 +50,8 @@ func TestEnvironmentSaysWhatFlagsDoNot(t *testing.T) {
 		"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES": "12",
 	}
 	s, err := parse(env, "--lease-ttl", "3s")
-	if err != nil || s.leaseTTL != 3*time.Second || s.subscription != 7*time.Second || s.limits.readBytes != 12 {
-		t.Errorf("got lease %v, subscription %v, read %d, %v; want the flag, and else the environment", s.leaseTTL, s.subscription, s.limits.readBytes, err)
+	if err != nil || s.session.LeaseTTL != 3*time.Second || s.session.SubscriptionTTL != 7*time.Second || s.tools.MaxReadBytes != 12 {
+		t.Errorf("got lease %v, subscription %v, read %d, %v; want the flag, and else the environment", s.session.LeaseTTL, s.session.SubscriptionTTL, s.tools.MaxReadBytes, err)
 	}
 	for _, bad := range []string{"0", "-1", "1.5", "1s", "x", "99999999999999999999"} {
 		_, err := parse(map[string]string{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS": bad})

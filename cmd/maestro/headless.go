@@ -38,9 +38,8 @@ func headlessCommand() *cobra.Command {
 	return cmd
 }
 
-// headlessSpelling returns the arguments with the command in the place of a flag
-// that means the same: clients that start other implementations pass --headless
-// or --mode headless.
+// headlessSpelling replaces the flags --headless and --mode headless by the command.
+// Clients of other implementations pass those flags.
 func headlessSpelling(args []string) []string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return args
@@ -56,8 +55,8 @@ func headlessSpelling(args []string) []string {
 	return args
 }
 
-// failHeadless says on standard output, where the client looks, that the program
-// could not start (R17).
+// failHeadless tells the client on standard output that the program could not start
+// (R17).
 func failHeadless(failed error) error {
 	text, err := contracts.EncodeEvent(&contracts.ErrorEvent{
 		Message: "Headless startup failed: " + failed.Error(), Fatal: true, ErrorType: contracts.ErrorFatal,
@@ -69,7 +68,7 @@ func failHeadless(failed error) error {
 }
 
 func headless(s settings) error {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a broken pipe is an error of Write, not the end
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a broken pipe is an error of Write and must not end the process
 	log := s.log()
 	ctx, started := untilSignal()
 	m, err := newSessions(s, log)
@@ -80,7 +79,7 @@ func headless(s settings) error {
 	if s.stateDir != "" {
 		m.dir, id = m.workspaceDir(s.stateDir), firstSession
 	}
-	m.shared = s.listen != ""
+	m.session.Shared = s.listen != ""
 	h, err := m.open(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: true})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -89,7 +88,7 @@ func headless(s settings) error {
 		return err
 	}
 	steps := []func(context.Context) error{h.Close}
-	if m.shared {
+	if m.session.Shared {
 		n, err := share(s, m, h, log)
 		if err != nil {
 			leave(log, steps...)
@@ -98,7 +97,7 @@ func headless(s settings) error {
 		steps = append(steps, n.close)
 	}
 	started()
-	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.limits.lineBytes})
+	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.lineBytes})
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)
@@ -111,11 +110,11 @@ func headless(s settings) error {
 	return err
 }
 
-// share lets others attach to the session over the network.
+// share serves the session on the network.
 func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
-	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), house{
+	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), backend{
 		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
-			if want.ID != "" && want.ID != h.SessionID() { // whoever may come here comes to this one
+			if want.ID != "" && want.ID != h.SessionID() {
 				return nil, false, hub.ErrUnknownSession
 			}
 			return h, false, nil

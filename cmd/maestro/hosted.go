@@ -19,8 +19,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
-// exitInterrupted is the exit code of a runner whose last drain was not
-// completed.
+// exitInterrupted is the exit code of a runner whose last drain was interrupted.
 const exitInterrupted = 3
 
 func hostedCommand() *cobra.Command {
@@ -42,13 +41,13 @@ func hostedCommand() *cobra.Command {
 	c.Register(cmd.Flags())
 	cmd.Flags().StringVar(&s.controlTokenFile, "control-token-file", "", "file with the credential that drains the runner; created if missing (default control-token in the state directory)")
 	cmd.Flags().StringVar(&s.drainRequests, "drain-requests", "", "what a drain does with open questions: keep those that the agent can act on after a restore, or cancel all (default keep, with --protocol-profile public cancel)")
-	complete(cmd, "drain-requests", cobra.ShellCompDirectiveNoFileComp, "keep", "cancel")
+	complete(cmd, "drain-requests", cobra.ShellCompDirectiveNoFileComp, drains[1:]...)
 	groupFlags(cmd)
 	return cmd
 }
 
-// runHosted serves one session until its control plane, a signal or the end of
-// the input ends it.
+// runHosted serves one session until the control plane, a signal or the end of the
+// input ends it.
 func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	log := s.log()
 	ctx, started := untilSignal()
@@ -56,7 +55,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		return err
 	}
 	if s.auth == "off" && !onLoopback(c.Listen) {
-		return errOpenDoor(c.Listen)
+		return errNotLoopback("--auth off", c.Listen)
 	}
 	_, restored, err := c.Restore()
 	if err != nil {
@@ -71,8 +70,8 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err := os.Chdir(c.WorkspaceRoot); err != nil {
 		return err
 	}
-	s.workspace, s.listen = c.WorkspaceRoot, c.Listen
-	secrets := s.stateDir // the workspace is no place for them: the agent and every controller can read it
+	s.workspace, s.listen, s.hosted = c.WorkspaceRoot, c.Listen, true
+	secrets := s.stateDir // not in the workspace, which the agent and every controller can read
 	if s.stateDir == "" {
 		s.stateDir = filepath.Join(c.WorkspaceRoot, ".maestro")
 		if err := hide(s.stateDir); err != nil {
@@ -81,14 +80,14 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		secrets = filepath.Join(defaultStateRoot(), runnerFolder(c))
 	}
 	if c.AttachAudience != "" {
-		s.jwtAudience = c.AttachAudience
+		s.access.Audience = c.AttachAudience
 	}
 	r, err := startRunner(ctx, s, c, restored)
 	if err != nil {
 		return err
 	}
 	r.secrets = secrets
-	n, err := listen(s, secrets, r.house(), log)
+	n, err := listen(s, secrets, r.backend(), log)
 	if err == nil {
 		n.accept(log)
 		err = announce(s, n.readiness(r.hub.SessionID()), out)
@@ -98,7 +97,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		err = awaitEnd(ctx, s.eofExit, in, failed(r.hub))
 	}
 	if err == nil {
-		err = r.hub.Err() // whoever started this runner starts the next, which goes on once it can write
+		err = r.hub.Err() // the control plane starts the next runner, which continues
 	}
 	if ctx.Err() != nil && n != nil {
 		err = r.drainAtSignal()
@@ -125,8 +124,8 @@ func failed(h *hub.Hub) <-chan struct{} {
 	return done
 }
 
-// hide makes a directory for our own matters in the workspace, which git and
-// searches leave out.
+// hide creates a directory for the server's files in the workspace, which git and
+// searches ignore.
 func hide(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -147,7 +146,7 @@ type hostedSession struct {
 	hub      *hub.Hub
 	runner   *hosted.Runner
 	sessions *sessions
-	secrets  string // where the tokens are
+	secrets  string // directory of the tokens
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
@@ -156,9 +155,8 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		return nil, err
 	}
 	id := c.Session(restored)
-	m.policy = s.policy(true)
 	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
-	m.restored = restored
+	m.session.Restored = restored
 	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
 	key := hub.Key{ID: id}
 	h, err := m.open(ctx, key, hub.OpenOptions{Create: true})
@@ -169,21 +167,21 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		Config: c, Session: h, Restored: restored, SessionFile: m.sessionDir(key), Log: s.log(),
 	})
 	if err != nil {
-		return nil, errors.Join(err, h.Suspend(ctx)) // the session is as it was
+		return nil, errors.Join(err, h.Suspend(ctx)) // the session stays as it was
 	}
 	return &hostedSession{hub: h, runner: runner, sessions: m}, nil
 }
 
-// runnerFolder is where a runner keeps what is its own. A runner that comes back
-// under its name finds it again.
+// runnerFolder returns the folder of a runner's files. A later runner with the same
+// name uses it again.
 func runnerFolder(c hosted.Config) string {
-	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // never a path of its own
+	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // the prefix keeps . and .. harmless
 }
 
-// house lets clients into the one session. Who they are decides what they may
-// do; all who may come here come to the same.
-func (r *hostedSession) house() house {
-	return house{
+// backend gives every client the one session. The credential decides what a
+// client may do there.
+func (r *hostedSession) backend() backend {
+	return backend{
 		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if err := r.runner.CheckSession(want.ID); err != nil {
 				return nil, false, err
@@ -207,14 +205,13 @@ func (r *hostedSession) house() house {
 			id := r.runner.Identity()
 			return id.Ready && r.sessions.writable(), id.Draining
 		},
-		fence: r.runner, runner: r.runner,
+		runner:   r.runner,
 		observer: r.sessions.observer,
 	}
 }
 
-// drainAtSignal drains the session because the process was told to end, or waits
-// for a drain that is under way. A session that is drained ends the program in
-// peace.
+// drainAtSignal drains the session after a signal, or waits for the running drain. If
+// the session was drained, the exit code is 0.
 func (r *hostedSession) drainAtSignal() error {
 	interrupted, err := r.runner.DrainForShutdown(context.Background())
 	if err == nil && interrupted {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"container/list"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -15,25 +14,17 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// A catalog knows which sessions are on the disk, so that listing and making
-// sessions takes the same time however many there are. It reads the folder of a
-// scope when it is first asked about the scope. Sessions that an operator
-// removes later are noticed when they would be listed, or when there are too
-// many. Sessions that an operator adds are listed once they were used, or when
-// the program is started again.
+// A catalog lists the sessions on the disk without reading the disk each time. It
+// reads the folder of a scope at the first question about the scope. It notices
+// sessions that an operator removes when it would list them, or when there are too
+// many, and sessions that an operator adds when they are used, or after a restart.
 type catalog struct {
 	folder func(scope string) string // of a scope's sessions
-	most   int                       // sessions to know of; beyond it other scopes are forgotten, and read again when they are asked about
+	most   int                       // sessions in memory; beyond it other scopes are dropped, and read again when needed
 
 	mu     sync.Mutex
-	scopes map[string]*cataloged
-	size   int // sessions in all scopes
-}
-
-// cataloged are the sessions of one scope.
-type cataloged struct {
-	latest list.List // of ids, the one that was used last first
-	byID   map[string]*list.Element
+	scopes map[string][]string // ids of sessions by scope, the one used last first
+	size   int                 // sessions in all scopes
 }
 
 // A keptSession is a session on the disk.
@@ -46,73 +37,65 @@ type keptSession struct {
 func (c *catalog) touch(scope, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.scopes[scope]
-	if s == nil {
-		return // it will be found in the folder
+	ids, read := c.scopes[scope]
+	if !read {
+		return // the session will be found in the folder
 	}
-	if e := s.byID[id]; e != nil {
-		s.latest.MoveToFront(e)
-		return
+	if i := slices.Index(ids, id); i >= 0 {
+		ids = slices.Delete(ids, i, i+1)
+		c.size--
 	}
-	s.byID[id] = s.latest.PushFront(id)
+	c.scopes[scope] = slices.Insert(ids, 0, id)
 	c.size++
 }
 
-// full reports whether a scope has so many sessions.
+// full reports whether a scope has that many sessions.
 func (c *catalog) full(scope string, most int) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, err := c.scope(scope)
-	if err == nil && len(s.byID) >= most { // unless some were removed
+	ids, err := c.scope(scope)
+	if err == nil && len(ids) >= most { // unless some were removed
 		c.forget(scope)
-		s, err = c.scope(scope)
+		ids, err = c.scope(scope)
 	}
-	return err == nil && len(s.byID) >= most, err
+	return err == nil && len(ids) >= most, err
 }
 
-// list returns the sessions of a scope that wanted reports true for, the one
-// that was used last first, and at most so many.
+// list returns the sessions of a scope for which wanted reports true, the one used
+// last first, and at most that many.
 func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]keptSession, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, err := c.scope(scope)
+	ids, err := c.scope(scope)
 	if err != nil {
 		return nil, err
 	}
 	folder := c.folder(scope)
 	var found []keptSession
-	var next *list.Element
-	for e := s.latest.Front(); e != nil && len(found) < most; e = next {
-		next = e.Next()
-		id := e.Value.(string)
-		if !wanted(id) {
-			continue
+	c.scopes[scope] = slices.DeleteFunc(ids, func(id string) (removed bool) {
+		if len(found) == most || !wanted(id) {
+			return false
 		}
 		at, err := journal.LastWritten(filepath.Join(folder, sessionFolder(id)))
 		if errors.Is(err, fs.ErrNotExist) {
-			s.latest.Remove(e)
-			delete(s.byID, id)
 			c.size--
-			continue
+			return true
 		}
-		found = append(found, keptSession{id, at}) // an entry whose time is unknown is listed all the same
-	}
+		found = append(found, keptSession{id, at}) // also if its time is unknown
+		return false
+	})
 	return found, nil
 }
 
-// scope returns what is known of a scope. It reads the folder if that is
-// nothing.
-func (c *catalog) scope(scope string) (*cataloged, error) {
-	if s := c.scopes[scope]; s != nil {
-		return s, nil
+// scope returns the sessions of a scope. It reads the folder if they are not in
+// memory.
+func (c *catalog) scope(scope string) ([]string, error) {
+	if ids, read := c.scopes[scope]; read {
+		return ids, nil
 	}
 	found, err := readFolder(c.folder(scope))
 	if err != nil {
 		return nil, err
-	}
-	s := &cataloged{byID: make(map[string]*list.Element, len(found))}
-	for _, k := range found {
-		s.byID[k.id] = s.latest.PushBack(k.id)
 	}
 	for other := range c.scopes {
 		if c.size+len(found) <= c.most {
@@ -121,19 +104,23 @@ func (c *catalog) scope(scope string) (*cataloged, error) {
 		c.forget(other)
 	}
 	if c.scopes == nil {
-		c.scopes = map[string]*cataloged{}
+		c.scopes = map[string][]string{}
 	}
-	c.scopes[scope] = s
+	ids := make([]string, len(found))
+	for i, k := range found {
+		ids[i] = k.id
+	}
+	c.scopes[scope] = ids
 	c.size += len(found)
-	return s, nil
+	return ids, nil
 }
 
 func (c *catalog) forget(scope string) {
-	c.size -= len(c.scopes[scope].byID)
+	c.size -= len(c.scopes[scope])
 	delete(c.scopes, scope)
 }
 
-// readFolder returns the sessions in dir, the one that was written to last first.
+// readFolder returns the sessions in dir, the one written to last first.
 func readFolder(dir string) ([]keptSession, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

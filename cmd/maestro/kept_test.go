@@ -109,8 +109,8 @@ func TestCatalogIsBounded(t *testing.T) {
 
 // Sessions that an operator removes make room for others.
 func TestTooManySessionsAreNotMade(t *testing.T) {
-	sh := newShelf(t)
-	sh.sessions.limits.kept = 3
+	sh := newTestServer(t)
+	sh.sessions.maxKept = 3
 	for i := range 3 {
 		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: fmt.Sprint(i), Create: true}); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestTooManySessionsAreNotMade(t *testing.T) {
 func BenchmarkListing(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
-			sh := shelfWith(b, n)
+			sh := serverWith(b, n)
 			p := contracts.Principal{}
 			sh.list(p)
 			for b.Loop() {
@@ -144,7 +144,7 @@ func BenchmarkListing(b *testing.B) {
 func BenchmarkCreating(b *testing.B) {
 	for _, n := range []int{100, 9_000} {
 		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
-			sh := shelfWith(b, n)
+			sh := serverWith(b, n)
 			sh.list(contracts.Principal{})
 			for b.Loop() {
 				if err := sh.sessions.hasRoom(hub.Key{ID: "none"}, filepath.Join(sh.sessions.dir, "s-none"), true); err != nil {
@@ -155,10 +155,10 @@ func BenchmarkCreating(b *testing.B) {
 	}
 }
 
-// shelfWith returns a shelf with so many sessions on the disk.
-func shelfWith(b *testing.B, n int) *shelf {
+// serverWith returns a server with that many sessions on the disk.
+func serverWith(b *testing.B, n int) *server {
 	b.Helper()
-	sh := newShelf(b)
+	sh := newTestServer(b)
 	for i := range n {
 		dir := filepath.Join(sh.sessions.dir, sessionFolder(fmt.Sprint(i)))
 		store, err := journal.Open(dir, journal.FileOptions{})

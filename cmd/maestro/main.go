@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,16 +19,16 @@ const (
 	exitUsage   = 2
 )
 
-// An exit is an error that knows its exit code and needs no more words.
+// An exit is an exit code as an error. Nothing is printed for it.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// A failure is what a command met that was used rightly; everything else that
-// comes out of one is wrong usage.
+// A failure is an error of a command that was used correctly. Every other error of a
+// command is wrong usage.
 type failure struct{ error }
 
-// A usage is wrong usage that only the command itself could see.
+// A usage is wrong usage that the command itself found.
 type usage struct{ error }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -37,10 +36,11 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	defer proc.Dismiss()
 	if err := proc.Hide(); err != nil {
-		fmt.Fprintln(os.Stderr, "maestro: what this process starts may read its environment:", err)
+		fmt.Fprintln(os.Stderr, "maestro: child processes may read the environment of this process:", err)
 	}
-	root := rootCommand()
-	root.SetArgs(headlessSpelling(args))
+	args = headlessSpelling(args)
+	root := rootCommand(args...)
+	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	var code exit
 	switch {
@@ -48,7 +48,7 @@ func run(args []string) int {
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case cmd.Name() == "headless": // which returns no other error once it has started
+	case cmd.Name() == "headless": // after its start it returns no other error than an exit
 		err = errors.Join(err, failHeadless(err))
 	}
 	fmt.Fprintln(os.Stderr, "maestro:", err)
@@ -59,7 +59,7 @@ func run(args []string) int {
 	return exitUsage
 }
 
-// helpFor is the command line that explains a command.
+// helpFor returns the command line that explains a command.
 func helpFor(cmd *cobra.Command) string {
 	_, name, below := strings.Cut(cmd.CommandPath(), " ")
 	if !below || name == "help" {
@@ -68,9 +68,8 @@ func helpFor(cmd *cobra.Command) string {
 	return "maestro help " + name
 }
 
-// mark makes what goes wrong in a command a failure. What cobra finds wrong
-// before it runs the command stays wrong usage, arguments that are too many in
-// words that fit.
+// mark makes the errors of a command failures. Errors that cobra finds before it runs
+// the command stay wrong usage; mark words the one for too many arguments.
 func mark(cmd *cobra.Command) {
 	count := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -89,7 +88,9 @@ func mark(cmd *cobra.Command) {
 	}
 }
 
-func rootCommand() *cobra.Command {
+// rootCommand returns the command for args. If the first argument names a command, the
+// others are left out, because their flags would take half a millisecond.
+func rootCommand(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "maestro",
 		Short: "Share one coding agent between any number of clients",
@@ -108,30 +109,36 @@ func rootCommand() *cobra.Command {
 		return cmd.Help()
 	}
 	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
-	sessions := sessionsCommand()
-	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
-		attachCommand(ours), acpCommand(ours), sessions)
-	for _, cmd := range slices.Concat(root.Commands(), sessions.Commands()) {
-		mark(cmd)
+	commands := map[string]func() *cobra.Command{
+		"serve": serveCommand, "hosted-runner": hostedCommand, "headless": headlessCommand, "conformance": conformanceCommand,
+		"version": versionCommand, "sessions": sessionsCommand,
+		"attach": func() *cobra.Command { return attachCommand(ours) }, "acp": func() *cobra.Command { return acpCommand(ours) },
 	}
-	explainOnlyWhatIs(root)
-	return root
-}
-
-// explainOnlyWhatIs makes help about a command that does not exist wrong usage.
-func explainOnlyWhatIs(root *cobra.Command) {
+	if len(args) > 0 && commands[args[0]] != nil {
+		commands = map[string]func() *cobra.Command{args[0]: commands[args[0]]}
+		root.CompletionOptions.DisableDefaultCmd = true
+	}
+	for _, command := range commands {
+		cmd := command()
+		root.AddCommand(cmd)
+		mark(cmd)
+		for _, below := range cmd.Commands() {
+			mark(below)
+		}
+	}
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
 	if err != nil {
-		panic(err) // it has just been made
+		panic(err) // the line before made it
 	}
-	help.Args = func(_ *cobra.Command, args []string) error {
+	help.Args = func(_ *cobra.Command, args []string) error { // cobra prints the help of the root for an unknown command
 		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
 			return fmt.Errorf("no command %q", strings.Join(args, " "))
 		}
 		return nil
 	}
+	return root
 }
 
-// errViewerTakes is what is wrong with both flags.
+// errViewerTakes refuses both flags together.
 var errViewerTakes = errors.New("--view only watches: leave out --take")

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -38,26 +39,28 @@ type network struct {
 	token     string        // path of the token file; empty with authentication off
 	control   string        // path of the control token's file; empty if there is none
 	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
-	failed    atomic.Uint64 // times that accepting failed for want of descriptors
+	failed    atomic.Uint64 // failures to accept because no descriptor was left
 	done      chan struct{}
 }
 
-// A house is what the network lets clients into.
-type house struct {
-	// find opens a session. opened says that this call made its runtime.
+// A backend has the sessions that a network serves.
+type backend struct {
+	// find opens a session. opened reports whether this call started its runtime.
 	find func(ctx context.Context, want httpapi.Wanted) (h *hub.Hub, opened bool, err error)
 
-	list     func(contracts.Principal) *contracts.SessionList // nil lists nothing
-	admit    func(alive func(contracts.Principal) bool)       // is given what says whether a credential still counts; nil needs nothing
-	evict    func(principalID string)                         // ends the connections of a principal
-	ready    func() (ready, draining bool)                    // nil is always
-	dir      string                                           // of what belongs to the sessions beside their journals; empty keeps it in memory
-	fence    httpapi.Fence                                    // of a hosted runner, or nil
-	runner   httpapi.Runner                                   // the same, or nil
-	observer *observe.Observer                                // of requests and what clients take up
+	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
+	admit  func(alive func(contracts.Principal) bool)       // receives the check whether a credential is still valid
+	evict  func(principalID string)                         // ends the connections of a principal
+	ready  func() (ready, draining bool)
+	dir    string      // for the shares; empty keeps them in memory
+	runner interface { // nil unless the process is a hosted runner
+		httpapi.Fence
+		httpapi.Runner
+	}
+	observer *observe.Observer
 }
 
-// visit is one attachment to one session.
+// A visit is one WebSocket's attachment to a session.
 type visit struct {
 	hub *hub.Hub
 	att contracts.Attach
@@ -67,15 +70,15 @@ func (v *visit) Serve(ctx context.Context, conn *ws.Conn) error {
 	return v.hub.Serve(ctx, conn, hub.WireEnvelope, &v.att)
 }
 
-// overHTTP is a session as its HTTP clients use it.
+// overHTTP is a hub with the Stream of [httpapi.Session].
 type overHTTP struct{ *hub.Hub }
 
 func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.StreamRequest, by contracts.Caller) error {
 	return o.Hub.Stream(ctx, conn, req, by)
 }
 
-// listen takes the address. Clients that connect wait until accept is called.
-func listen(s settings, root string, h house, log *slog.Logger) (*network, error) {
+// listen opens the listener. Clients that connect wait until accept is called.
+func listen(s settings, root string, h backend, log *slog.Logger) (*network, error) {
 	ln, err := listenOn("listen", s.listen)
 	if err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func listen(s settings, root string, h house, log *slog.Logger) (*network, error
 	return n, nil
 }
 
-// accept lets clients in until close.
+// accept serves clients until close.
 func (n *network) accept(log *slog.Logger) {
 	go func() { // ends when the server is shut down; close waits for it
 		defer close(n.done)
@@ -101,14 +104,13 @@ func (n *network) accept(log *slog.Logger) {
 	}()
 }
 
-// An acceptor accepts connections. When the process runs out of descriptors it
-// closes a connection on which nobody has asked anything, so that others get in,
-// and logs it.
+// An acceptor accepts connections. If no descriptor is left, it logs that and closes a
+// connection that waits for a request.
 type acceptor struct {
 	*network
 	net.Listener
 	log  *slog.Logger
-	said time.Time // when it was last logged
+	said time.Time // when a failure was last logged
 }
 
 // Accept implements [net.Listener]. The server calls it again after a pause.
@@ -125,7 +127,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// counts returns the network's part of the metrics.
+// counts returns the metrics of the network.
 func (n *network) counts() observe.Network {
 	c := n.connLimit.Counts()
 	return observe.Network{
@@ -136,47 +138,43 @@ func (n *network) counts() observe.Network {
 	}
 }
 
-func (n *network) open(s settings, root string, h house, log *slog.Logger) error {
+func (n *network) open(s settings, root string, h backend, log *slog.Logger) error {
 	if s.auth == "off" && !isLoopback(n.ln.Addr()) {
-		return errOpenDoor(n.ln.Addr().String())
+		return errNotLoopback("--auth off", n.ln.Addr().String())
 	}
 	refusals := &refusalLog{log: log, now: time.Now}
-	n.connLimit = connlimit.New(connlimit.Options{
-		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
-		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
-		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
-		Evicted: refusals.evicted,
-	})
-	limiter := ratelimit.New(ratelimit.Options{
-		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
-		RequestRate: s.limits.requestRate, RequestBurst: s.limits.requestBurst,
-	})
+	s.clients.Refused, s.clients.Evicted = refusals.request, refusals.evicted
+	n.connLimit = connlimit.New(s.clients)
+	limiter := ratelimit.New(s.rates)
 	g, err := n.authenticator(s, root, h, limiter, log)
 	if err != nil {
 		return err
 	}
-	if h.admit != nil {
-		h.admit(g.Alive)
-	}
+	h.admit(g.Alive)
 	mux, err := n.routes(s, g, h, limiter, refusals, log)
 	if err != nil {
 		return err
 	}
 	n.server = &http.Server{
-		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
-		IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
+		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.header, ReadTimeout: s.read,
+		IdleTimeout: s.idle, MaxHeaderBytes: s.headerBytes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors of clients
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
 	n.connLimit.Guard(n.server)
 	h.observer.WatchNetwork(n.counts)
-	if err := n.secure(s); err != nil {
-		return err
+	if s.tlsCert != "" {
+		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+		if err != nil {
+			return fmt.Errorf("load the TLS certificate: %w", err)
+		}
+		n.scheme = "https"
+		n.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
 	return n.profile(s.pprof, log)
 }
 
-// profile serves the inside of the process on a loopback address of its own.
+// profile serves the profiles of the process on a loopback address of their own.
 func (n *network) profile(addr string, log *slog.Logger) error {
 	if addr == "" {
 		return nil
@@ -186,7 +184,7 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 		return err
 	}
 	if !isLoopback(ln.Addr()) {
-		return errors.Join(errOpenProfiles(addr), ln.Close())
+		return errors.Join(errNotLoopback("--pprof", addr), ln.Close())
 	}
 	n.debug = &http.Server{Handler: observe.Debug(), ReadHeaderTimeout: 5 * time.Second}
 	log.Info("profiles", "url", "http://"+ln.Addr().String()+"/debug/pprof/")
@@ -198,39 +196,22 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 	return nil
 }
 
-// secure turns TLS on if there is a certificate.
-func (n *network) secure(s settings) error {
-	if s.tlsCert == "" {
-		return nil
-	}
-	cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
-	if err != nil {
-		return fmt.Errorf("load the TLS certificate: %w", err)
-	}
-	n.scheme = "https"
-	n.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	return nil
-}
-
 // authenticator returns the authentication of the routes.
-func (n *network) authenticator(s settings, root string, h house, limiter *ratelimit.Limiter, log *slog.Logger) (*auth.Authenticator, error) {
-	opts := auth.Options{
-		Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins, BehindTLS: s.behindTLS,
-		Issuer: s.jwtIssuer, Audience: s.jwtAudience, ScopeClaim: s.jwtScopeClaim,
-		Revoked: h.evict, Identified: n.connLimit.Identify, RateLimit: limiter, Log: log,
-		Session: func(ctx context.Context, p contracts.Principal, id string) error {
-			_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
-			return err
-		},
+func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter, log *slog.Logger) (*auth.Authenticator, error) {
+	opts := s.access
+	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, log
+	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
+		_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
+		return err
 	}
 	if host, _, err := net.SplitHostPort(s.listen); err == nil && host != "" && net.ParseIP(host) == nil {
-		opts.Hosts = append(opts.Hosts, host)
+		opts.Hosts = append(slices.Clip(opts.Hosts), host)
 	}
 	if opts.Off {
 		return auth.New(opts)
 	}
 	n.token = tokenFile(root)
-	if h.dir != "" { // shares name sessions, so they belong to those of one workspace
+	if h.dir != "" { // shares name sessions of this workspace
 		opts.ShareFile = filepath.Join(h.dir, "shares.json")
 	}
 	token, err := auth.LoadOrCreateToken(n.token)
@@ -252,13 +233,13 @@ func (n *network) authenticator(s settings, root string, h house, limiter *ratel
 	return auth.New(opts)
 }
 
-// routes puts everything that is served on one mux.
-func (n *network) routes(s settings, g *auth.Authenticator, h house, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
+// routes returns the routes of the server.
+func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
-			if err == nil && h.fence != nil { // after the credential: what it says is for those who have one
-				err = httpapi.FenceUpgrade(h.fence, r)
+			if err == nil && h.runner != nil { // only clients with a credential see the fence's errors
+				err = httpapi.FenceUpgrade(h.runner, r)
 			}
 			return p, err
 		},
@@ -270,19 +251,19 @@ func (n *network) routes(s settings, g *auth.Authenticator, h house, limiter *ra
 			}
 			return &visit{session, att}, session.Admit(att)
 		},
-		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Refused: refusals.attachment, Log: log,
+		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	requests, err := httpapi.New(httpapi.Options{
-		Authorize: g.Authorize, List: h.list, Fence: h.fence, Ready: h.ready, Rates: limiter,
+		Authorize: g.Authorize, List: h.list, Fence: h.runner, Ready: h.ready, Rates: limiter,
 		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.limits.write, Log: log}),
-		MaxBodyBytes: s.limits.frameBytes, Strict: s.strict,
+		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: log}),
+		MaxBodyBytes: s.session.MaxFrameBytes, Strict: s.session.Strict,
 	})
 	if err != nil {
 		return nil, err
@@ -301,8 +282,8 @@ func (n *network) routes(s settings, g *auth.Authenticator, h house, limiter *ra
 	return mux, nil
 }
 
-// metricsFor lets in who may see the server's numbers, which are those of all
-// sessions: who has a credential that is not confined.
+// metricsFor authorizes requests for the metrics. They cover all sessions, so only
+// owners may read them.
 func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Authorize(r)
@@ -317,7 +298,7 @@ func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	})
 }
 
-// A readiness says where the server is, for harnesses.
+// A readiness has the address of the server, for harnesses.
 type readiness struct {
 	BaseURL          string `json:"baseUrl"`
 	WSURL            string `json:"wsUrl"`
@@ -329,7 +310,7 @@ type readiness struct {
 
 func (n *network) readiness(session string) readiness {
 	addr := n.ln.Addr().String()
-	if tcp, ok := n.ln.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // everywhere, so on loopback too
+	if tcp, ok := n.ln.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // every interface includes loopback
 		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
 	return readiness{
@@ -338,8 +319,8 @@ func (n *network) readiness(session string) readiness {
 	}
 }
 
-// attachLine is the command that attaches a terminal. It calls this program as
-// this program was called.
+// attachLine returns the command line that attaches a terminal. It names this program
+// as the user called it.
 func (r readiness) attachLine() string {
 	line := os.Args[0] + " attach " + r.BaseURL
 	if r.TokenFile != "" && r.TokenFile != tokenFile(defaultStateRoot()) {
@@ -348,7 +329,7 @@ func (r readiness) attachLine() string {
 	return line
 }
 
-// writeReady writes the file atomically: whoever sees it sees all of it.
+// writeReady writes the file atomically, so that a reader never sees a part of it.
 func writeReady(path string, r readiness) error {
 	if path == "" {
 		return nil
@@ -371,16 +352,16 @@ func writeReady(path string, r readiness) error {
 	return nil
 }
 
-// answerPatience is how long the end waits for answers that are on their way
-// out. A client that has not sent a whole request keeps nobody waiting.
+// answerPatience is how long close waits for answers that are being written. It does
+// not wait for incomplete requests.
 const answerPatience = 100 * time.Millisecond
 
-// close ends every connection and the listener, which has been accepting.
+// close ends all connections and the listener. Call it after accept.
 func (n *network) close(ctx context.Context) error {
 	err := n.connLimit.Close(ctx)
 	out, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	if n.server.Shutdown(out) != nil { // the listener is closed all the same
+	if n.server.Shutdown(out) != nil { // it has closed the listener
 		err = errors.Join(err, n.server.Close())
 	}
 	if n.debug != nil {

@@ -2,8 +2,8 @@ package main
 
 import "github.com/seed-028515a8/maestro/contracts"
 
-// A policy is what the command and --protocol-profile choose together, where
-// flags do not say otherwise. It is chosen here and nowhere else.
+// setPolicy sets the options that depend on the command and on --protocol-profile.
+// Flags override them:
 //
 //	                     serve, headless   hosted-runner   with --protocol-profile public
 //	--connection-tokens  required          optional        the same
@@ -12,26 +12,18 @@ import "github.com/seed-028515a8/maestro/contracts"
 //	newer fields         sent              sent            left out
 //
 // With --auth off connection tokens are optional everywhere.
-type policy struct {
-	profile       contracts.Profile
-	hosted        bool // one session for a control plane: processes get only what they are known to need
-	requireTokens bool // requests about a connection must present its secret
-	drainCancels  bool // a drain cancels all questions
-	quiet         bool // the start of the agent is not in the journal
-}
-
-func (s *settings) policy(hosted bool) policy {
-	public := s.profile == string(contracts.ProfilePublic)
-	p := policy{
-		profile: contracts.Profile(s.profile), hosted: hosted,
-		requireTokens: s.auth != "off" && !hosted, // clients of control planes are often made for servers without secrets
-		drainCancels:  public, quiet: public && hosted,
-	}
+func (s *settings) setPolicy() {
+	profile := contracts.Profile(s.profile)
+	public := profile == contracts.ProfilePublic
+	s.session.Profile, s.runtime.Profile = profile, profile
+	s.tools.Hosted, s.runtime.Hosted = s.hosted, s.hosted
+	s.session.Quiet = public && s.hosted
+	s.session.RequireTokens = s.auth != "off" && !s.hosted // many clients of control planes were made for servers without connection tokens
 	if s.connectionTokens != "" {
-		p.requireTokens = s.connectionTokens == "required"
+		s.session.RequireTokens = s.connectionTokens == "required"
 	}
+	s.session.DrainCancels = public
 	if s.drainRequests != "" {
-		p.drainCancels = s.drainRequests == "cancel"
+		s.session.DrainCancels = s.drainRequests == "cancel"
 	}
-	return p
 }

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
 )
 
 func TestPolicyIsChosenByCommandAndProfile(t *testing.T) {
@@ -15,20 +17,21 @@ func TestPolicyIsChosenByCommandAndProfile(t *testing.T) {
 		name   string
 		s      settings
 		hosted bool
-		want   policy
+		want   hub.Options
 	}{
-		{"serve", settings{profile: seed}, false, policy{requireTokens: true}},
-		{"serve --auth off", settings{profile: seed, auth: "off"}, false, policy{}},
-		{"serve --auth off --connection-tokens required", settings{profile: seed, auth: "off", connectionTokens: "required"}, false, policy{requireTokens: true}},
-		{"serve --protocol-profile public", settings{profile: public}, false, policy{requireTokens: true, drainCancels: true}},
-		{"hosted-runner", settings{profile: seed}, true, policy{}},
-		{"hosted-runner --connection-tokens required", settings{profile: seed, connectionTokens: "required"}, true, policy{requireTokens: true}},
-		{"hosted-runner --drain-requests cancel", settings{profile: seed, drainRequests: "cancel"}, true, policy{drainCancels: true}},
-		{"hosted-runner --protocol-profile public", settings{profile: public}, true, policy{quiet: true, drainCancels: true}},
-		{"the same with --drain-requests keep", settings{profile: public, drainRequests: "keep"}, true, policy{quiet: true}},
+		{"serve", settings{profile: seed}, false, hub.Options{RequireTokens: true}},
+		{"serve --auth off", settings{profile: seed, auth: "off"}, false, hub.Options{}},
+		{"serve --auth off --connection-tokens required", settings{profile: seed, auth: "off", connectionTokens: "required"}, false, hub.Options{RequireTokens: true}},
+		{"serve --protocol-profile public", settings{profile: public}, false, hub.Options{RequireTokens: true, DrainCancels: true}},
+		{"hosted-runner", settings{profile: seed}, true, hub.Options{}},
+		{"hosted-runner --connection-tokens required", settings{profile: seed, connectionTokens: "required"}, true, hub.Options{RequireTokens: true}},
+		{"hosted-runner --drain-requests cancel", settings{profile: seed, drainRequests: "cancel"}, true, hub.Options{DrainCancels: true}},
+		{"hosted-runner --protocol-profile public", settings{profile: public}, true, hub.Options{Quiet: true, DrainCancels: true}},
+		{"the same with --drain-requests keep", settings{profile: public, drainRequests: "keep"}, true, hub.Options{Quiet: true}},
 	} {
-		tt.want.profile, tt.want.hosted = contracts.Profile(tt.s.profile), tt.hosted
-		if got := tt.s.policy(tt.hosted); got != tt.want {
+		tt.want.Profile, tt.s.hosted = contracts.Profile(tt.s.profile), tt.hosted
+		tt.s.setPolicy()
+		if got := tt.s.session; !reflect.DeepEqual(got, tt.want) || tt.s.tools.Hosted != tt.hosted || tt.s.runtime.Hosted != tt.hosted {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// A refusalLog tells operators who was refused: credentials, hosts, origins,
-// roles, and what is beyond a limit. At most refusalLines appear in each
-// refusalSpan, so that an attack does not fill the disk. No line holds a
-// credential.
+// A refusalLog logs refused clients for operators: wrong credentials, hosts, origins
+// and roles, and exceeded limits. It logs at most refusalLines in each refusalSpan, so
+// that an attack does not fill the disk. No line has a credential.
 type refusalLog struct {
 	log *slog.Logger
 	now func() time.Time
@@ -20,7 +20,7 @@ type refusalLog struct {
 	mu     sync.Mutex
 	since  time.Time // when the span began
 	lines  int       // in it
-	hidden int       // refusals without a line since the last line
+	hidden int       // refusals since the last line that were not logged
 }
 
 const (
@@ -31,8 +31,8 @@ const (
 
 // request logs the refusal of a request.
 func (l *refusalLog) request(r *http.Request, refusal *contracts.Error) {
-	l.add(refusal, "remote", r.RemoteAddr, "method", cutLogged(r.Method), "route", r.Pattern,
-		"host", cutLogged(r.Host), "origin", cutLogged(r.Header.Get("Origin")))
+	l.add(refusal, "remote", r.RemoteAddr, "method", abridge.Head(r.Method, maxLogged), "route", r.Pattern,
+		"host", abridge.Head(r.Host, maxLogged), "origin", abridge.Head(r.Header.Get("Origin"), maxLogged))
 }
 
 // attachment logs the refusal of a client that has upgraded to a socket.
@@ -40,7 +40,7 @@ func (l *refusalLog) attachment(session, principal string, refusal *contracts.Er
 	l.add(refusal, "session", session, "principal", principal)
 }
 
-// evicted logs that a TCP connection was closed because there were too many.
+// evicted logs that a TCP connection was closed to make room for another one.
 func (l *refusalLog) evicted(remote string) {
 	l.add(&contracts.Error{Code: contracts.CodeOverloaded, Message: "closed for a new connection: too many wait for a request"}, "remote", remote)
 }
@@ -67,5 +67,3 @@ func (l *refusalLog) add(refusal *contracts.Error, who ...any) {
 	}
 	l.log.Info("refused", facts...)
 }
-
-func cutLogged(text string) string { return text[:min(len(text), maxLogged)] }

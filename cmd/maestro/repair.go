@@ -42,7 +42,7 @@ func repairCommand() *cobra.Command {
 	return cmd
 }
 
-// repair repairs the sessions below root that are named, or all.
+// repair repairs the named sessions below root, or all.
 func repair(root string, ids []string, out io.Writer) error {
 	checked, failed := 0, 0
 	err := filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
@@ -77,8 +77,8 @@ func repair(root string, ids []string, out io.Writer) error {
 	return err
 }
 
-// repairJournal checks a journal and repairs it if it is damaged. It returns what
-// there is to say, and whether the journal is sound now.
+// repairJournal checks a journal and repairs it if it is damaged. It returns lines for
+// the operator, and whether the journal is sound now.
 func repairJournal(dir string) (said []string, ok bool) {
 	damage := journal.Check(dir)
 	switch {

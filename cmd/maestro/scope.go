@@ -13,7 +13,7 @@ import (
 
 const (
 	scopePrefix    = "scope-"     // begins the name of a scope's folder
-	setAsidePrefix = "set-aside-" // takes its place if nobody can say whose the folder is
+	setAsidePrefix = "set-aside-" // replaces it if the owner of the folder is unknown
 )
 
 func (m *sessions) scopeDir(scope string) string {
@@ -23,15 +23,15 @@ func (m *sessions) scopeDir(scope string) string {
 	return filepath.Join(m.dir, scopePrefix+url.PathEscape(scope))
 }
 
-// keepBelow keeps the sessions of the workspace below a directory.
+// keepBelow keeps the sessions on the disk, below root.
 func (m *sessions) keepBelow(root string) error {
 	m.dir = m.workspaceDir(root)
 	return m.migrateScopes()
 }
 
-// migrateScopes renames the folders of scopes that earlier versions named in
-// another way. A folder that several principals shared is set aside: it belongs
-// to none of their current scopes. What cannot be renamed is logged and stays.
+// migrateScopes renames the folders of scopes to the names of this version. A folder
+// that several principals shared is set aside, because it belongs to none of their
+// current scopes. A folder that cannot be renamed is logged and stays.
 func (m *sessions) migrateScopes() error {
 	folders, err := os.ReadDir(m.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +76,8 @@ func (m *sessions) renameFolder(from, to string) {
 	}
 }
 
-// ignoresCase reports whether a folder is also reached by its name in lower
-// case: then principals whose names differ in case alone shared it.
+// ignoresCase reports whether the folder is also found by its name in lower case. Then
+// principals whose names differ only in case shared it.
 func (m *sessions) ignoresCase(name string) bool {
 	lower := strings.ToLower(name)
 	one, err := os.Lstat(filepath.Join(m.dir, name))

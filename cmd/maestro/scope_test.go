@@ -13,7 +13,7 @@ import (
 // TestScopesOfEarlierVersionsAreKeptOrSetAside starts on the folders that an
 // earlier version left.
 func TestScopesOfEarlierVersionsAreKeptOrSetAside(t *testing.T) {
-	sh := newShelf(t)
+	sh := newTestServer(t)
 	for old, now := range map[string]string{
 		"user_ada":                             "scope-user_ada",
 		"workspace_w__org_o__team_t__user_ada": "scope-workspace_w__org_o__team_t__user_ada",

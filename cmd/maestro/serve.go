@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +21,7 @@ import (
 // leavePatience bounds an orderly end of the program.
 const leavePatience = 8 * time.Second
 
-// firstSession is the session of a workspace that exists from the start.
+// firstSession is the id of the session that every workspace has.
 const firstSession = "main"
 
 func serveCommand() *cobra.Command {
@@ -38,9 +37,8 @@ func serveCommand() *cobra.Command {
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
-	cmd.Flags().DurationVar(&s.idleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	s.registerServer(cmd)
-	s.limits.registerSessions(cmd)
+	s.registerSessions(cmd)
 	groupFlags(cmd)
 	return cmd
 }
@@ -48,41 +46,28 @@ func serveCommand() *cobra.Command {
 func serve(s settings, in io.Reader, out io.Writer) error {
 	log := s.log()
 	ctx, started := untilSignal()
-	m, err := newSessions(s, log)
+	v, err := newServer(s, log)
 	if err != nil {
 		return err
 	}
-	root := cmp.Or(s.stateDir, defaultStateRoot())
-	if err := m.keepBelow(root); err != nil {
-		return err
-	}
-	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
-	shelf := &shelf{m, d}
-	n, err := listen(s, root, house{
-		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
-		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
-	}, log)
-	if err != nil {
-		return err
-	}
-	_, _, err = d.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
-	if errors.Is(err, journal.ErrCorrupt) { // the others are served
+	_, _, err = v.open.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
+	if errors.Is(err, journal.ErrCorrupt) { // the other sessions are served
 		log.Error("session set aside", "session", firstSession, "err", err)
 		err = nil
 	}
-	n.accept(log) // not before: a client may ask for the first session at once
+	v.net.accept(log) // not before: a client may ask for the first session at once
 	if err == nil {
-		err = announce(s, n.readiness(firstSession), out)
+		err = announce(s, v.net.readiness(firstSession), out)
 	}
 	if err == nil {
 		started()
 		err = awaitEnd(ctx, s.eofExit, in, nil)
 	}
-	leave(log, d.Suspend, n.close, m.observer.Shutdown)
+	leave(log, v.close)
 	return err
 }
 
-// announce tells harnesses and people where the server is.
+// announce writes the address of the server for harnesses and people.
 func announce(s settings, r readiness, out io.Writer) error {
 	if err := writeReady(s.readyFile, r); err != nil {
 		return err
@@ -94,15 +79,13 @@ func announce(s settings, r readiness, out io.Writer) error {
 	return err
 }
 
-// startPatience bounds the rest of a start that a signal has ended. What opens a
-// file that never opens, such as one of a dead network file system, cannot be
-// interrupted.
+// startPatience bounds the start after a signal. A start cannot be interrupted while it
+// opens a file, for example on a dead network file system.
 const startPatience = 2 * time.Second
 
-// untilSignal returns a context that ends with the first signal that asks the
-// program to end; its cause is the exit code. A second signal ends the program
-// at once. started says that the program has started: until then, the first
-// signal ends it after startPatience at the latest.
+// untilSignal returns a context that ends at the first signal to end the program. Its
+// cause is the exit code. A second signal ends the program at once. Until started is
+// called, the first signal ends the program after startPatience at the latest.
 func untilSignal() (ctx context.Context, started func()) {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -112,7 +95,7 @@ func untilSignal() (ctx context.Context, started func()) {
 		first := codeOf(<-signals)
 		end(first)
 		select {
-		case <-up: // an orderly end has bounds of its own
+		case <-up: // leave bounds the end
 		case sig := <-signals:
 			os.Exit(int(codeOf(sig)))
 		case <-time.After(startPatience):
@@ -123,7 +106,7 @@ func untilSignal() (ctx context.Context, started func()) {
 	return ctx, func() { close(up) }
 }
 
-// codeOf is the exit code of a program that a signal has ended.
+// codeOf returns the exit code of a program that a signal ended.
 func codeOf(sig os.Signal) exit {
 	if number, ok := sig.(syscall.Signal); ok {
 		return 128 + exit(number)
@@ -131,8 +114,8 @@ func codeOf(sig os.Signal) exit {
 	return exitFailure
 }
 
-// awaitEnd waits until the program is told to end. Its error is the exit code
-// of a signal.
+// awaitEnd waits for a signal, for the end of the input if onEOF is set, or for done.
+// After a signal its error is the exit code.
 func awaitEnd(ctx context.Context, onEOF bool, in io.Reader, done <-chan struct{}) error {
 	eof := make(chan struct{})
 	if onEOF {
@@ -150,8 +133,8 @@ func awaitEnd(ctx context.Context, onEOF bool, in io.Reader, done <-chan struct{
 	return nil
 }
 
-// leave takes the steps in their order, and gives up after leavePatience: the
-// process is about to end either way.
+// leave takes the steps in order. It returns after leavePatience at the latest, because
+// the process then ends.
 func leave(log *slog.Logger, steps ...func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
 	defer cancel()

@@ -23,25 +23,20 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// sessions makes hubs from settings: it is where an agent, a journal and a
-// workspace meet.
+// sessions opens the sessions of a workspace: each has a hub with an agent, a journal
+// and utilities.
 type sessions struct {
 	settings
 	work     *workspace.Workspace
-	tools    *utility.Shared // what the utilities of all sessions have in common
-	memory   *hub.Memory     // and what they hold together
+	shared   *utility.Shared // by the utilities of all sessions
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
-	identity observe.Identity // of the work that the sessions do, beside what the environment says
+	identity observe.Identity // added to the identity in the environment
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
-	shared   bool             // local and network clients on one session
-	disk     disk             // that dir is on
-	kept     catalog          // what is in dir
+	disk     disk             // of dir
+	kept     catalog          // of the sessions in dir
 
-	policy   policy
-	alive    atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
-	noReturn bool                                           // see hub.Options.NoReturn
-	restored *contracts.Restored                            // see hub.Options.Restored
+	alive atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
 
 	log *slog.Logger
 }
@@ -59,24 +54,26 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	m := &sessions{settings: s, policy: s.policy(false), work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}
+	s.setPolicy()
+	s.session.Memory = hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory})
+	m := &sessions{settings: s, work: work, shared: utility.NewShared(), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
 
-// close ends what the sessions have in common. It comes after their ends.
+// close closes the shared resources. Call it after the sessions have ended.
 func (m *sessions) close(ctx context.Context) error {
 	return errors.Join(m.observer.Shutdown(ctx), m.work.Close())
 }
 
-// workspaceDir is the folder of one workspace's sessions below root.
+// workspaceDir returns the folder of the workspace's sessions below root.
 func (m *sessions) workspaceDir(root string) string {
 	sum := sha256.Sum256([]byte(m.work.Root()))
 	return filepath.Join(root, "workspaces", filepath.Base(m.work.Root())+"-"+hex.EncodeToString(sum[:6]))
 }
 
-// open makes and starts a session. One that was kept is brought back; an
-// unknown one is created only with options.Create.
+// open opens and starts a session from its journal. It creates a session only with
+// options.Create.
 func (m *sessions) open(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	h, err := m.start(ctx, key, options)
 	if refusal := m.refusal(err); refusal != nil {
@@ -85,13 +82,13 @@ func (m *sessions) open(ctx context.Context, key hub.Key, options hub.OpenOption
 	return h, err
 }
 
-// refusal is what clients learn of a journal that could not be opened, nil if err
-// is something else. Errors about files name paths, which are not for clients.
+// refusal returns the error for clients if a journal could not be opened, and nil for
+// other errors. It has no paths, because clients must not see them.
 func (m *sessions) refusal(err error) *contracts.Error {
 	switch {
 	case errors.Is(err, journal.ErrLocked):
 		flag := "--workspace"
-		if m.policy.hosted {
+		if m.hosted {
 			flag = "--workspace-root"
 		}
 		return &contracts.Error{
@@ -106,48 +103,37 @@ func (m *sessions) refusal(err error) *contracts.Error {
 	return nil
 }
 
-// errJournal means that a journal could not be opened.
+// errJournal means that the journal could not be opened.
 var errJournal = errors.New("open the session")
 
 func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
-	id := key.ID
 	store, err := m.store(key, options.Create)
 	if err != nil {
 		return nil, err
 	}
-	a, err := agent.Open(m.agent, agent.Options{
-		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.policy.hosted, Profile: m.policy.profile,
-		StateDir: m.agentDir(key), SessionID: id, Version: version(), Servers: m.servers,
-		Allow: m.allow, Ask: m.ask, Deny: m.deny, ModelURL: m.modelURL,
-		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Price: m.price, Log: m.log,
-	})
+	run := m.runtime
+	run.Dir, run.StateDir, run.SessionID, run.Version = m.work.Root(), m.agentDir(key), key.ID, version()
+	run.Servers, run.Log = m.servers, m.log
+	a, err := agent.Open(m.agent, run)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	timeouts, err := m.limits.requestTimeouts()
+	use := m.tools
+	use.Workspace, use.Shared, use.EnvPass, use.Log = m.work, m.shared, run.EnvPass, m.log
+	if m.dir != "" {
+		use.Journals = []string{m.dir}
+	}
+	tools, err := utility.New(use)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	tools, err := utility.New(utility.Options{
-		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.policy.hosted, Log: m.log,
-		MaxCommands: m.limits.commands, MaxRunTime: m.limits.commandTime, MaxReadBytes: m.limits.readBytes,
-		MaxWatches: m.limits.watches, MaxWatchedDirs: m.limits.watchedDirs,
-	})
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	watcher := m.observer.Session(id, m.identity)
-	h, err := hub.New(hub.Options{
-		SessionID: id, Alive: m.counts, Init: options.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
-		DrainCancels: m.policy.drainCancels, NoReturn: m.noReturn, Quiet: m.policy.quiet, Restored: m.restored,
-		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
-		LoadAttachments: m.attachments, Profile: m.policy.profile, Strict: m.strict,
-		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
-		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
-		MaxFrameBytes: m.limits.frameBytes, MaxConnections: m.limits.connections, MaxControllers: m.limits.controllers,
-		GroupCommit: m.fsync && m.dir != "", Shared: m.shared, Log: m.log,
-		CheckpointBytes: int(min(m.retainBytes/4, 8<<20)), CheckpointAge: m.retainAge / 4,
-	})
+	watcher := m.observer.Session(key.ID, m.identity)
+	opts := m.session
+	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Utilities, opts.Observer = key.ID, options.Init, a, store, tools, watcher
+	opts.Cwd, opts.GitBranch, opts.LoadAttachments, opts.Alive, opts.Log = m.work.Root(), m.work.GitBranch(), m.attachments, m.counts, m.log
+	opts.GroupCommit = m.fsync && m.dir != ""
+	opts.CheckpointBytes, opts.CheckpointAge = int(min(m.retainBytes/4, 8<<20)), m.retainAge/4
+	h, err := hub.New(opts)
 	if err != nil {
 		watcher.Close()
 		return nil, errors.Join(err, store.Close(), tools.Close(ctx))
@@ -156,29 +142,17 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	return h, h.Start(ctx)
 }
 
-// journals is where the sessions' journals are: a watch of them would see itself.
-func (m *sessions) journals() []string {
-	if m.dir == "" {
-		return nil
-	}
-	dir, err := filepath.Abs(m.dir)
-	if err != nil {
-		return nil // without a current directory a relative one has been opened by nobody
-	}
-	return []string{dir}
-}
-
-// admit takes over what says whether a credential still counts.
+// admit sets the function that reports whether a credential is still valid.
 func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&alive) }
 
-// counts reports whether a credential that was accepted still counts.
+// counts reports whether an accepted credential is still valid.
 func (m *sessions) counts(p contracts.Principal) bool {
 	alive := m.alive.Load()
 	return alive == nil || (*alive)(p)
 }
 
-// watch lets the observer ask the session for what it does not say by itself,
-// until the session has ended, and then calls ended.
+// watch connects the observer to the session until the session has ended, and then
+// calls ended.
 func watch(w *observe.Session, h *hub.Hub, ended func()) {
 	w.Watch(observe.Gauges{
 		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
@@ -206,7 +180,7 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 		return nil, hub.ErrUnknownSession
 	}
 	if !m.writable() {
-		return nil, errFull // which is known without starting an agent
+		return nil, errFull // before an agent is started
 	}
 	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
 	if err != nil {
@@ -224,12 +198,12 @@ var errFull = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "se
 // writable reports whether sessions can be kept.
 func (m *sessions) writable() bool { return m.dir == "" || m.disk.check(m.dir, m.log) == nil }
 
-// hasRoom refuses a session that would be one too many on the disk.
+// hasRoom refuses a new session if the scope has the maximum on the disk.
 func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	if _, err := os.Stat(dir); !create || !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	full, err := m.kept.full(key.Scope, m.limits.kept)
+	full, err := m.kept.full(key.Scope, m.maxKept)
 	if err != nil {
 		return err
 	}
@@ -239,16 +213,16 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	return nil
 }
 
-// sessionDir is where a session's journal is. Sessions of the owner lie side by
-// side; those of another scope have a folder of their own.
+// sessionDir returns the folder of a session's journal. The sessions of the owner are
+// in one folder, those of each scope in another.
 func (m *sessions) sessionDir(key hub.Key) string {
 	return filepath.Join(m.scopeDir(key.Scope), sessionFolder(key.ID))
 }
 
 func sessionFolder(id string) string { return sessionPrefix + url.PathEscape(id) }
 
-// agentDir is where a session's agent keeps what it goes on from, empty if
-// nothing is kept.
+// agentDir returns the folder for the state of a session's agent, empty if nothing is
+// kept.
 func (m *sessions) agentDir(key hub.Key) string {
 	if m.dir == "" {
 		return ""

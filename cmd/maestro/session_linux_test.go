@@ -66,7 +66,7 @@ func TestServersThatCannotBeStartedHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	h := &houses{settings: settings{agent: "shell", stateDir: state, listen: "127.0.0.1:0", auth: "token"}, here: true, log: log, open: map[string]*lodging{}}
+	h := &localServers{settings: settings{agent: "shell", stateDir: state, listen: "127.0.0.1:0", auth: "token"}, here: true, log: log, open: map[string]*server{}}
 	dir := t.TempDir()
 	holdsNothing(t, func() error {
 		_, err := h.find(t.Context(), dir)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -18,12 +19,12 @@ func versionCommand() *cobra.Command {
 }
 
 // version returns the version of the module, "devel" if the build has none.
-func version() string {
+var version = sync.OnceValue(func() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}
 	return "devel"
-}
+})
 
 func printVersion(w io.Writer) error {
 	_, err := fmt.Fprintln(w, "maestro", version())

@@ -6,51 +6,64 @@ import (
 	"unicode/utf8"
 )
 
-// A key is one key press, one typed character or one paste.
-type key int
+// A key is one key press, some typed characters or one paste.
+type key struct {
+	kind kind
+	text string      // of keyText, keyPaste and keyTooLong
+	edit func(*Line) // of keyEdit
+}
+
+type kind int
 
 const (
-	keyNone    key = iota // an unknown key
-	keyText               // characters, in the order typed
-	keyPaste              // a whole paste
-	keyTooLong            // the beginning of a paste that is longer than MaxLine
+	keyNone    kind = iota // an unknown key
+	keyEdit                // moves the cursor, deletes, or recalls from the history
+	keyText                // characters, in the order typed
+	keyPaste               // a whole paste
+	keyTooLong             // the beginning of a paste that is longer than MaxLine
 	keyEnter
 	keyNewline
 	keyInterrupt
 	keyEnd // Ctrl-D
 	keyStop
-	keyLeft
-	keyRight
-	keyWordLeft
-	keyWordRight
-	keyLineStart
-	keyLineEnd
-	keyOlder
-	keyNewer
-	keyBackspace
-	keyDelete
-	keyDeleteWord
-	keyDeleteBefore
-	keyDeleteAfter
 	keyClearScreen
 )
 
+// The keys that edit.
+var (
+	left         = editing(func(l *Line) { l.at = max(l.at-1, 0) })
+	right        = editing(func(l *Line) { l.at = min(l.at+1, len(l.cells)) })
+	wordLeft     = editing(func(l *Line) { l.at = l.word(-1) })
+	wordRight    = editing(func(l *Line) { l.at = l.word(1) })
+	lineStart    = editing(func(l *Line) { l.at = 0 })
+	lineEnd      = editing(func(l *Line) { l.at = len(l.cells) })
+	older        = editing(func(l *Line) { l.recall(1) })
+	newer        = editing(func(l *Line) { l.recall(-1) })
+	backspace    = editing(func(l *Line) { l.remove(l.at-1, l.at) })
+	deleteNext   = editing(func(l *Line) { l.remove(l.at, l.at+1) })
+	deleteWord   = editing(func(l *Line) { l.remove(l.word(-1), l.at) })
+	deleteBefore = editing(func(l *Line) { l.remove(0, l.at) })
+	deleteAfter  = editing(func(l *Line) { l.remove(l.at, len(l.cells)) })
+)
+
+func editing(f func(*Line)) key { return key{kind: keyEdit, edit: f} }
+
 // controls are the keys of control characters, as in a shell.
 var controls = map[byte]key{
-	0x01: keyLineStart, 0x02: keyLeft, 0x03: keyInterrupt, 0x04: keyEnd, 0x05: keyLineEnd, 0x06: keyRight,
-	0x08: keyBackspace, 0x0a: keyEnter, 0x0b: keyDeleteAfter, 0x0c: keyClearScreen, 0x0d: keyEnter, 0x0e: keyNewer,
-	0x10: keyOlder, 0x15: keyDeleteBefore, 0x17: keyDeleteWord, 0x1a: keyStop, 0x7f: keyBackspace,
+	0x01: lineStart, 0x02: left, 0x03: {kind: keyInterrupt}, 0x04: {kind: keyEnd}, 0x05: lineEnd, 0x06: right,
+	0x08: backspace, 0x0a: {kind: keyEnter}, 0x0b: deleteAfter, 0x0c: {kind: keyClearScreen}, 0x0d: {kind: keyEnter}, 0x0e: newer,
+	0x10: older, 0x15: deleteBefore, 0x17: deleteWord, 0x1a: {kind: keyStop}, 0x7f: backspace,
 }
 
 // sequences are the keys for the sequences that a terminal sends after ESC.
 var sequences = map[string]key{
-	"[A": keyOlder, "OA": keyOlder, "[B": keyNewer, "OB": keyNewer,
-	"[C": keyRight, "OC": keyRight, "[D": keyLeft, "OD": keyLeft,
-	"[1;3C": keyWordRight, "[1;5C": keyWordRight, "f": keyWordRight,
-	"[1;3D": keyWordLeft, "[1;5D": keyWordLeft, "b": keyWordLeft,
-	"[H": keyLineStart, "OH": keyLineStart, "[1~": keyLineStart, "[7~": keyLineStart,
-	"[F": keyLineEnd, "OF": keyLineEnd, "[4~": keyLineEnd, "[8~": keyLineEnd,
-	"[3~": keyDelete, "\x7f": keyDeleteWord, "\x08": keyDeleteWord, "\r": keyNewline, "\n": keyNewline,
+	"[A": older, "OA": older, "[B": newer, "OB": newer,
+	"[C": right, "OC": right, "[D": left, "OD": left,
+	"[1;3C": wordRight, "[1;5C": wordRight, "f": wordRight,
+	"[1;3D": wordLeft, "[1;5D": wordLeft, "b": wordLeft,
+	"[H": lineStart, "OH": lineStart, "[1~": lineStart, "[7~": lineStart,
+	"[F": lineEnd, "OF": lineEnd, "[4~": lineEnd, "[8~": lineEnd,
+	"[3~": deleteNext, "\x7f": deleteWord, "\x08": deleteWord, "\r": {kind: keyNewline}, "\n": {kind: keyNewline},
 }
 
 // The marks around a paste, and the sequences that switch them on and off.
@@ -82,13 +95,13 @@ func (k *keyboard) feed(input []byte) {
 	k.waiting = append(k.waiting, input...)
 }
 
-// next returns the next key and its text. It returns false until more is fed.
-func (k *keyboard) next() (key, string, bool) {
+// next returns the next key. It returns false until more is fed.
+func (k *keyboard) next() (key, bool) {
 	if k.pasting {
 		return k.paste()
 	}
 	if len(k.waiting) == 0 {
-		return keyNone, "", false
+		return key{}, false
 	}
 	first := k.waiting[0]
 	if first == 0x1b {
@@ -99,23 +112,20 @@ func (k *keyboard) next() (key, string, bool) {
 		if first == '\r' && len(k.waiting) > 0 && k.waiting[0] == '\n' {
 			k.drop(1)
 		}
-		return pressed, "", true
+		return pressed, true
 	}
 	n := 0
 	for n < len(k.waiting) && k.waiting[n] >= ' ' && k.waiting[n] != 0x7f && utf8.FullRune(k.waiting[n:]) {
 		_, size := utf8.DecodeRune(k.waiting[n:])
 		n += size
 	}
-	if n == 0 {
-		return keyNone, "", false
-	}
 	text := string(k.waiting[:n])
 	k.drop(n)
-	return keyText, text, true
+	return key{kind: keyText, text: text}, n > 0
 }
 
 // sequence reads an escape sequence.
-func (k *keyboard) sequence() (key, string, bool) {
+func (k *keyboard) sequence() (key, bool) {
 	if bytes.HasPrefix(k.waiting, []byte(pasteBegin)) {
 		k.drop(len(pasteBegin))
 		k.pasting = true
@@ -123,11 +133,11 @@ func (k *keyboard) sequence() (key, string, bool) {
 	}
 	n := sequenceLength(k.waiting[1:])
 	if n == 0 {
-		return keyNone, "", false
+		return key{}, false
 	}
 	pressed := sequences[string(k.waiting[1:1+n])]
 	k.drop(1 + n)
-	return pressed, "", true
+	return pressed, true
 }
 
 // sequenceLength returns the length of the sequence at the beginning of text,
@@ -164,7 +174,7 @@ func sequenceLength(text []byte) int {
 
 // paste reads up to the end of a paste. Ctrl-C also ends it, because the end
 // mark may have been lost.
-func (k *keyboard) paste() (key, string, bool) {
+func (k *keyboard) paste() (key, bool) {
 	end, skip := bytes.Index(k.waiting, []byte(pasteEnd)), len(pasteEnd)
 	if stop := bytes.IndexByte(k.waiting, 0x03); stop >= 0 && (end < 0 || stop < end) {
 		end, skip = stop, 0
@@ -179,15 +189,15 @@ func (k *keyboard) paste() (key, string, bool) {
 	k.pasted = append(k.pasted, k.waiting[:min(n, MaxLine-len(k.pasted))]...)
 	k.drop(n)
 	if end < 0 {
-		return keyNone, "", false
+		return key{}, false
 	}
 	k.drop(skip)
-	pressed, text := keyPaste, string(k.pasted)
+	pasted := key{kind: keyPaste, text: string(k.pasted)}
 	if k.tooLong {
-		pressed, text = keyTooLong, strings.ToValidUTF8(text, "") // it may end within a character
+		pasted = key{kind: keyTooLong, text: strings.ToValidUTF8(pasted.text, "")} // it may end within a character
 	}
 	k.pasting, k.pasted, k.tooLong = false, nil, false
-	return pressed, text, true
+	return pasted, true
 }
 
 // partOf returns how many bytes at the end of text may be the beginning of

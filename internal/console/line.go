@@ -70,11 +70,13 @@ func (l *Line) Feed(input []byte) { l.keys.feed(input) }
 // shown; the line is then empty.
 func (l *Line) Next() (event Event, text, shown string, ok bool) {
 	for {
-		pressed, typed, more := l.keys.next()
+		pressed, more := l.keys.next()
 		if !more {
 			return 0, "", "", false
 		}
-		switch pressed {
+		switch pressed.kind {
+		case keyEdit:
+			pressed.edit(l)
 		case keyEnter:
 			text, shown = textOf(l.cells), shownOf(l.cells)
 			l.set(nil)
@@ -93,51 +95,14 @@ func (l *Line) Next() (event Event, text, shown string, ok bool) {
 			return Stop, "", "", true
 		case keyClearScreen:
 			return Clear, "", "", true
-		case keyTooLong:
-			l.Remember(typed)
-			return Refused, "", "", true
-		case keyText, keyPaste, keyNewline:
-			if !l.insert(pressed, typed) {
-				if pressed == keyPaste {
-					l.Remember(typed)
+		case keyText, keyPaste, keyNewline, keyTooLong:
+			if pressed.kind == keyTooLong || !l.insert(pressed) {
+				if pressed.kind == keyPaste || pressed.kind == keyTooLong {
+					l.Remember(pressed.text)
 				}
 				return Refused, "", "", true
 			}
-		default:
-			l.edit(pressed)
 		}
-	}
-}
-
-// edit moves the cursor, deletes, or recalls from the history.
-func (l *Line) edit(pressed key) {
-	switch pressed {
-	case keyLeft:
-		l.at = max(l.at-1, 0)
-	case keyRight:
-		l.at = min(l.at+1, len(l.cells))
-	case keyWordLeft:
-		l.at = l.word(-1)
-	case keyWordRight:
-		l.at = l.word(1)
-	case keyLineStart:
-		l.at = 0
-	case keyLineEnd:
-		l.at = len(l.cells)
-	case keyOlder:
-		l.recall(1)
-	case keyNewer:
-		l.recall(-1)
-	case keyBackspace:
-		l.remove(l.at-1, l.at)
-	case keyDelete:
-		l.remove(l.at, l.at+1)
-	case keyDeleteWord:
-		l.remove(l.word(-1), l.at)
-	case keyDeleteBefore:
-		l.remove(0, l.at)
-	case keyDeleteAfter:
-		l.remove(l.at, len(l.cells))
 	}
 }
 
@@ -159,11 +124,11 @@ func (l *Line) word(step int) int {
 	return at
 }
 
-// insert inserts text at the cursor. It returns false if the line would be too
-// long.
-func (l *Line) insert(pressed key, text string) bool {
-	text = strings.ToValidUTF8(text, "\ufffd")
-	switch pressed {
+// insert inserts a text, a paste or a newline at the cursor. It returns false if
+// the line would be too long.
+func (l *Line) insert(pressed key) bool {
+	text := strings.ToValidUTF8(pressed.text, "\ufffd")
+	switch pressed.kind {
 	case keyNewline:
 		text = "\n"
 	case keyPaste:
@@ -178,7 +143,7 @@ func (l *Line) insert(pressed key, text string) bool {
 	if l.bytes+len(text) > MaxLine {
 		return false
 	}
-	if pressed == keyPaste && (strings.Count(text, "\n") > maxShownLines || utf8.RuneCountInString(text) > maxShownPaste) {
+	if pressed.kind == keyPaste && (strings.Count(text, "\n") > maxShownLines || utf8.RuneCountInString(text) > maxShownPaste) {
 		l.put(folded(text))
 		return true
 	}
@@ -187,6 +152,8 @@ func (l *Line) insert(pressed key, text string) bool {
 	}
 	return true
 }
+
+func (l *Line) paste(text string) bool { return l.insert(key{kind: keyPaste, text: text}) }
 
 // folded returns the cell of a long paste.
 func folded(text string) cell {
@@ -284,7 +251,7 @@ func (l *Line) Remember(text string) {
 		return
 	}
 	var typed Line
-	if !typed.insert(keyPaste, text) {
+	if !typed.paste(text) {
 		return
 	}
 	l.history = append(l.history, typed.cells)
@@ -320,12 +287,12 @@ func (l *Line) For(purpose string) (aside bool) {
 func (l *Line) Return(text string) {
 	if l.purpose == "" {
 		if l.Empty() {
-			l.insert(keyPaste, text)
+			l.paste(text)
 		}
 		return
 	}
 	whole := Line{cells: l.aside, at: len(l.aside)}
-	whole.insert(keyPaste, text)
+	whole.paste(text)
 	l.aside = whole.cells
 }
 

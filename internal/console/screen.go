@@ -140,10 +140,13 @@ func (s *Screen) do(bytes int, print func()) {
 func (s *Screen) write(look Style, prefix, piece string, verbatim bool) {
 	for line := range strings.Lines(piece) {
 		line, ended := strings.CutSuffix(line, "\n")
-		if s.Live() {
+		switch {
+		case s.Live():
 			s.extend(look, prefix, line, verbatim)
-		} else {
-			s.put(look, prefixed(prefix, line, s.midLine))
+		case s.midLine:
+			s.put(look, line)
+		default:
+			s.put(look, begin(prefix, line)+line)
 		}
 		s.midLine = true
 		if ended {
@@ -152,16 +155,12 @@ func (s *Screen) write(look Style, prefix, piece string, verbatim bool) {
 	}
 }
 
-// prefixed returns a line with its prefix. An empty line has no space at its
-// end.
-func prefixed(prefix, line string, midLine bool) string {
-	switch {
-	case midLine:
-		return line
-	case line == "":
+// begin returns the prefix of a line. An empty line has no space at its end.
+func begin(prefix, line string) string {
+	if line == "" {
 		return strings.TrimRight(prefix, " ")
 	}
-	return prefix + line
+	return prefix
 }
 
 func (s *Screen) endLine() {
@@ -180,11 +179,8 @@ func (s *Screen) endLine() {
 func (s *Screen) extend(look Style, prefix, piece string, verbatim bool) {
 	r := &s.row
 	if !s.midLine {
-		begin := prefixed(prefix, "", false)
-		if piece != "" {
-			begin = prefix
-		}
-		*r = row{look: look, prefix: prefix, text: begin, cells: cellsIn(begin)}
+		text := begin(prefix, piece)
+		*r = row{look: look, prefix: prefix, text: text, cells: cellsIn(text)}
 	}
 	for _, c := range piece {
 		n := 1
@@ -282,44 +278,37 @@ func (s *Screen) Enter(shown string) {
 func (s *Screen) SetPrompt(p Prompt) { s.prompt = p }
 
 // Flush writes the printed text, and the line below it.
-func (s *Screen) Flush() {
+func (s *Screen) Flush() { s.flush(true) }
+
+// Hide writes the printed text and removes the line from the terminal, so that
+// others can write there.
+func (s *Screen) Hide() {
+	if s.Live() {
+		s.EndLine()
+		s.flush(false)
+	}
+}
+
+func (s *Screen) flush(withLine bool) {
 	if !s.Live() {
 		return
 	}
 	s.resize(s.size())
-	printed := s.print()
-	erase := s.erase()
-	frame := s.draw()
-	if s.drawn && printed == "" && frame == s.frame {
-		return
-	}
-	s.send(erase + printed + frame)
-	s.frame, s.drawn = frame, true
-}
-
-// print runs the waiting prints and returns the complete rows.
-func (s *Screen) print() string {
 	for _, print := range s.waiting {
 		print()
 	}
 	clear(s.waiting)
 	s.waiting, s.bytes = s.waiting[:0], 0
-	printed := s.rows.String()
+	printed, erase, frame := s.rows.String(), s.erase(), ""
 	s.rows.Reset()
-	return printed
-}
-
-// Hide writes the printed text and removes the line from the terminal, so that
-// others can write there.
-func (s *Screen) Hide() {
-	if !s.Live() {
+	if withLine {
+		frame = s.draw()
+	}
+	if s.drawn && withLine && printed == "" && frame == s.frame {
 		return
 	}
-	s.EndLine()
-	s.resize(s.size())
-	printed := s.print()
-	s.send(s.erase() + printed)
-	s.drawn = false
+	s.send(erase + printed + frame)
+	s.frame, s.drawn = frame, withLine
 }
 
 // Abandon leaves the line on the terminal because others have written there
@@ -425,9 +414,8 @@ func (s *Screen) layout() (rows []shownRow, at, column int) {
 		state += " "
 		lead = s.styled(look, state) + s.styled(Bold, mark)
 	}
-	first := shownRow{lead, state + mark, len(state + mark), cellsIn(state + mark)}
+	rows = []shownRow{{lead, state + mark, len(state + mark), cellsIn(state + mark)}}
 	indent := min(2, room-1)
-	rows = []shownRow{first}
 	next := func() { rows = append(rows, shownRow{text: strings.Repeat(" ", indent), cells: indent}) }
 	for i, c := range s.line.cells {
 		last := &rows[len(rows)-1]

@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	"agent/acpserver":                   {ours: []string{"client", "contracts", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
 	"internal/testkit/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},
 	"internal/testkit/localmodel/serve": {ours: []string{"internal/testkit/localmodel"}},
-	"hosted":                            {ours: []string{"contracts", "internal/abridge"}, others: []string{flags}},
+	"hosted":                            {ours: []string{"contracts", "internal/abridge", "session"}, others: []string{flags}},
 	"internal/console":                  {others: []string{"golang.org/x/term", "golang.org/x/text"}},
 	"internal/lazyregexp":               {},
 	"internal/line":                     {},
@@ -120,7 +120,7 @@ var rooms = map[string]room{
 	"bench/journalbench": {ours: []string{"journal"}},
 	"bench/kills":        {ours: []string{"client", "contracts"}},
 
-	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, "github.com/google/uuid"}},
+	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid"}},
 }
 
 // check reports why pkg may not import path, or nil if it may. pkg is a path

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,22 +19,52 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
-// A shelf is where serve keeps its sessions: the open ones in a directory, the
-// others on the disk.
-type shelf struct {
+// A server serves the sessions of one workspace on the network. The open sessions
+// are in a directory, the others on the disk.
+type server struct {
 	sessions *sessions
 	open     *hub.Directory
+	net      *network
+}
+
+// newServer opens the workspace and listens. Clients that connect wait until the
+// network accepts.
+func newServer(s settings, log *slog.Logger) (*server, error) {
+	m, err := newSessions(s, log)
+	if err != nil {
+		return nil, err
+	}
+	root := cmp.Or(s.stateDir, defaultStateRoot())
+	if err := m.keepBelow(root); err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	v := &server{sessions: m, open: &hub.Directory{Open: m.open, Max: s.maxSessions, Log: log}}
+	v.net, err = listen(s, root, backend{
+		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
+		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
+	}, log)
+	if err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	return v, nil
+}
+
+// close suspends the sessions and ends the server, which has been accepting.
+func (v *server) close(ctx context.Context) error {
+	return errors.Join(v.open.Suspend(ctx), v.net.close(ctx), v.sessions.close(ctx))
 }
 
 // find opens the session that a client wants.
-func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
+func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
 	viewer := want.Principal.Role == contracts.RoleViewer
 	options := hub.OpenOptions{Create: want.Create && !viewer}
 	if req := want.Runtime; req != nil {
-		options.Init = firstInit(req)
-		if err := errors.Join(s.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
-			return nil, false, err // before a session is made for nothing
+		if req.ApprovalMode != "" || req.ThinkingLevel != "" {
+			options.Init = &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
+		}
+		if err := errors.Join(v.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
+			return nil, false, err // before a session is created
 		}
 	}
 	switch {
@@ -47,9 +78,9 @@ func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, 
 	default:
 		return nil, false, hub.ErrUnknownSession
 	}
-	h, opened, err := s.open.Get(ctx, key, options)
-	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal says everything
-		s.sessions.log.Error("session not opened", "session", key.ID, "err", err)
+	h, opened, err := v.open.Get(ctx, key, options)
+	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal has no cause for the log
+		v.sessions.log.Error("session not opened", "session", key.ID, "err", err)
 	}
 	if want.Create && viewer && errors.Is(err, hub.ErrUnknownSession) {
 		err = errMayNotCreate
@@ -59,16 +90,8 @@ func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, 
 
 var errMayNotCreate = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
 
-// firstInit is what a request says of a new runtime, nil if nothing.
-func firstInit(req *contracts.AttachRequest) *contracts.Init {
-	if req.ApprovalMode == "" && req.ThinkingLevel == "" {
-		return nil
-	}
-	return &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
-}
-
-// newSessionID names a new session. A request with a key finds the session that
-// it has made before, also after a restart.
+// newSessionID returns the id of a new session. A repeated request with the same key
+// gets the same id, also after a restart.
 func newSessionID(want httpapi.Wanted) string {
 	if want.Key == "" {
 		return "sess_" + uuid.NewString()
@@ -77,7 +100,7 @@ func newSessionID(want httpapi.Wanted) string {
 	return "sess_" + hex.EncodeToString(sum[:16])
 }
 
-// isHere refuses workspaces that are not the server's.
+// isHere refuses other workspaces than the server's.
 func (m *sessions) isHere(path string) error {
 	if path == "" {
 		return nil
@@ -89,9 +112,9 @@ func (m *sessions) isHere(path string) error {
 	return nil
 }
 
-// evict ends the connections of a principal, wherever they are.
-func (s *shelf) evict(principalID string) {
-	for _, h := range s.open.List() {
+// evict ends the connections of a principal in all sessions.
+func (v *server) evict(principalID string) {
+	for _, h := range v.open.List() {
 		h.Evict(principalID)
 	}
 }
@@ -99,22 +122,22 @@ func (s *shelf) evict(principalID string) {
 // maxListedSessions bounds one listing.
 const maxListedSessions = 1000
 
-// list lists the sessions that a principal may reach, the latest first.
-func (s *shelf) list(p contracts.Principal) *contracts.SessionList {
+// list lists the sessions of a principal, the latest first.
+func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	open := map[string]bool{}
 	var all []entry
-	for key, h := range s.open.List() {
+	for key, h := range v.open.List() {
 		if key.Scope == p.Scope && (p.SessionID == "" || p.SessionID == key.ID) {
 			open[key.ID] = true
 			all = append(all, describe(h))
 		}
 	}
-	kept, err := s.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
+	kept, err := v.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
 		return !open[id] && (p.SessionID == "" || p.SessionID == id) &&
-			!s.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // shut down: it is not found until somebody asks for it anew
+			!v.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // it was shut down, and is not found until a client creates it again
 	})
 	if err != nil {
-		s.sessions.log.Error("list sessions", "err", err)
+		v.sessions.log.Error("list sessions", "err", err)
 	}
 	for _, k := range kept {
 		all = append(all, entry{SessionEntry: contracts.SessionEntry{SessionID: k.id}, at: k.at})
@@ -135,7 +158,7 @@ type entry struct {
 	at time.Time
 }
 
-// listed returns the entry as it is sent.
+// listed returns the entry in the form for clients.
 func (e entry) listed() contracts.SessionEntry {
 	e.UpdatedAt = e.at.UTC().Format("2006-01-02T15:04:05.000Z")
 	return e.SessionEntry

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
-// newShelf returns the sessions of a server in a workspace of its own.
-func newShelf(t testing.TB) *shelf {
+// newTestServer returns the sessions of a server in a workspace of its own.
+func newTestServer(t testing.TB) *server {
 	t.Helper()
 	var s settings
 	s.register(&cobra.Command{})
@@ -23,7 +23,7 @@ func newShelf(t testing.TB) *shelf {
 		t.Fatal(err)
 	}
 	m.dir = t.TempDir()
-	sh := &shelf{m, &hub.Directory{Open: m.open}}
+	sh := &server{sessions: m, open: &hub.Directory{Open: m.open}}
 	t.Cleanup(func() {
 		if err := sh.open.Suspend(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
@@ -56,7 +56,7 @@ func TestKeysNameSessions(t *testing.T) {
 }
 
 func TestViewersFindSessionsAndMakeNone(t *testing.T) {
-	sh := newShelf(t)
+	sh := newTestServer(t)
 	viewer := contracts.Principal{ID: "v", Role: contracts.RoleViewer}
 	denied := &contracts.Error{Code: contracts.CodeAccessDenied}
 	for _, tt := range []struct {
@@ -85,7 +85,7 @@ func TestViewersFindSessionsAndMakeNone(t *testing.T) {
 }
 
 func TestRefusedRequestMakesNoSession(t *testing.T) {
-	sh := newShelf(t)
+	sh := newTestServer(t)
 	for _, req := range []*contracts.AttachRequest{
 		{EnableClientTools: true},
 		{Role: contracts.RoleViewer, Capabilities: &contracts.AttachCapabilities{ServerRequests: []contracts.RequestType{contracts.RequestUserInput}}},
@@ -102,7 +102,7 @@ func TestRefusedRequestMakesNoSession(t *testing.T) {
 }
 
 func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
-	sh := newShelf(t)
+	sh := newTestServer(t)
 	mine, theirs := contracts.Principal{ID: "a", Scope: "a"}, contracts.Principal{ID: "b", Scope: "b"}
 	h, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: mine})
 	if err != nil {
@@ -126,7 +126,7 @@ func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
 }
 
 func TestSessionsAreListedAfterARestart(t *testing.T) {
-	sh := newShelf(t)
+	sh := newTestServer(t)
 	for _, id := range []string{"one", "two"} {
 		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: id, Create: true}); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestSessionsAreListedAfterARestart(t *testing.T) {
 }
 
 func TestWishesOfTheFirstRequestLast(t *testing.T) {
-	sh := newShelf(t)
+	sh := newTestServer(t)
 	req := &contracts.AttachRequest{ApprovalMode: contracts.ApprovalFail, ThinkingLevel: contracts.ThinkingLow}
 	h, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req})
 	if err != nil {

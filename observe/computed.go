@@ -1,0 +1,145 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Gauges are functions for values that the session keeps itself. They are
+// called whenever metrics are read, possibly concurrently and after the session
+// has ended, and must return soon. Either may be nil.
+type Gauges struct {
+	Lag    func() Lag
+	Totals func() Totals
+}
+
+// A Lag says how far the followers of a session are behind. Entries, Bytes and
+// Age are those of the worst follower.
+type Lag struct {
+	Followers int           // attached
+	Behind    int           // with entries to read
+	Entries   uint64        // unread entries
+	Bytes     int64         // of their bodies; an estimate
+	Age       time.Duration // of the oldest unread entry
+}
+
+// worse returns the maximum of each number, and the sum of Followers and
+// Behind.
+func (l Lag) worse(other Lag) Lag {
+	return Lag{
+		Followers: l.Followers + other.Followers, Behind: l.Behind + other.Behind,
+		Entries: max(l.Entries, other.Entries), Bytes: max(l.Bytes, other.Bytes), Age: max(l.Age, other.Age),
+	}
+}
+
+// Totals are counts since the session was opened. They never decrease.
+type Totals struct {
+	Merged        uint64 // entries that reached a follower in the frame of another entry
+	SlowConsumers int64  // connections closed because the client did not read
+	Silent        int64  // connections closed because the client was silent
+	AgentWaits    int64  // times the agent waited for a local client
+	CommandWaits  int64  // times a command waited for its owner to read
+}
+
+func (t *Totals) add(other Totals) {
+	t.Merged += other.Merged
+	t.SlowConsumers += other.SlowConsumers
+	t.Silent += other.Silent
+	t.AgentWaits += other.AgentWaits
+	t.CommandWaits += other.CommandWaits
+}
+
+// A Network has the resources that clients of the process use now, and the
+// refusals since its start.
+type Network struct {
+	Waiting    int // TCP connections without a request of a known principal
+	Requests   int // under way
+	Unfinished int // bytes of messages that are not complete
+	Unread     int // bytes of answers that clients have not read
+
+	Connections, Messages, Answers Refusals
+	Evicted                        uint64 // waiting connections that were closed to make room
+	NoDescriptors                  uint64 // failures to accept a connection because no descriptor was left
+}
+
+// Refusals counts refusals because of the bounds of all clients, and because of
+// the bound of one principal.
+type Refusals struct{ All, Principal uint64 }
+
+// A computed is the collector of metrics that are computed when they are read.
+// It calls gauge or counter for each value.
+type computed func(gauge, counter measure)
+
+// A measure reports a value. labels are names and values in turn.
+type measure func(name, help string, value float64, labels ...string)
+
+// Describe implements [prometheus.Collector].
+func (c computed) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+
+// Collect implements [prometheus.Collector].
+func (c computed) Collect(out chan<- prometheus.Metric) {
+	of := func(kind prometheus.ValueType) measure {
+		return func(name, help string, value float64, labels ...string) {
+			constant := prometheus.Labels{}
+			for pair := range slices.Chunk(labels, 2) {
+				constant[pair[0]] = pair[1]
+			}
+			out <- prometheus.MustNewConstMetric(prometheus.NewDesc("maestro_"+name, help, nil, constant), kind, value)
+		}
+	}
+	c(of(prometheus.GaugeValue), of(prometheus.CounterValue))
+}
+
+// sessionMetrics computes the metrics of all sessions.
+func (o *Observer) sessionMetrics(gauge, counter measure) {
+	open, total := o.open()
+	states := map[string]int{stateIdle: 0, stateRunning: 0, stateWaiting: 0}
+	var lag Lag
+	for _, s := range open {
+		states[s.state()]++
+		lag = lag.worse(s.lag())
+		total.add(s.totals())
+	}
+	for state, n := range states {
+		gauge("sessions", "Open sessions: idle, running a prompt, or waiting for the answer to a question.",
+			float64(n), "state", state)
+	}
+	gauge("followers", "Sockets and streams that follow a session.", float64(lag.Followers))
+	gauge("followers_behind", "Followers that have not been written everything there is.", float64(lag.Behind))
+	const behind = " that the worst follower of any session has still to be written."
+	gauge("follower_lag_entries", "Journal entries"+behind, float64(lag.Entries))
+	gauge("follower_lag_bytes", "Estimated bytes"+behind, float64(lag.Bytes))
+	gauge("follower_lag_seconds", "Age of the oldest entry that a follower of any session has still to be written.", lag.Age.Seconds())
+	counter("merged_entries_total", "Entries that reached a lagging follower in the frame of a later one.", float64(total.Merged))
+	counter("slow_consumers_total", "Connections closed because they did not take what was written.", float64(total.SlowConsumers))
+	counter("silent_connections_total", "Connections closed because nothing was heard from them.", float64(total.Silent))
+	counter("agent_waits_total", "Times an agent waited for a client on standard output.", float64(total.AgentWaits))
+	counter("command_waits_total", "Times a client's command waited for its client to read what it had written.",
+		float64(total.CommandWaits))
+}
+
+// WatchNetwork adds metrics from read, which is called whenever metrics are
+// read. Call it once, before metrics are read.
+func (o *Observer) WatchNetwork(read func() Network) {
+	o.collectors = append(o.collectors, computed(func(gauge, counter measure) {
+		n := read()
+		gauge("waiting_connections", "TCP connections without a request of a known principal.", float64(n.Waiting))
+		gauge("requests_in_flight", "Requests of known principals that are being answered.", float64(n.Requests))
+		gauge("unfinished_bytes", "Memory of messages and bodies that are not complete.", float64(n.Unfinished))
+		gauge("unread_bytes", "Memory of answers that clients have not read.", float64(n.Unread))
+		limited := func(what string, refused Refusals) {
+			const help = "What was refused because of a bound of all clients or of one principal."
+			counter("limited_total", help, float64(refused.All), "what", what, "bound", "all")
+			counter("limited_total", help, float64(refused.Principal), "what", what, "bound", "principal")
+		}
+		limited("connection", n.Connections)
+		limited("message", n.Messages)
+		limited("answer", n.Answers)
+		counter("evicted_connections_total", "Waiting TCP connections that were closed because there were too many.",
+			float64(n.Evicted))
+		counter("accept_failures_total", "Times that no connection could be accepted for want of descriptors.",
+			float64(n.NoDescriptors))
+	}))
+}
