@@ -10,86 +10,204 @@ import (
 )
 
 // connections judges POST connections: A3 to A8, A18 to A22, and 1.6.
-func connections() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	return []Scenario{
-		{Name: "connection/created", Title: "A connection is counted, has no subscription, and takes a free lease", Rules: []string{"A3"}, Needs: overHTTP, Run: connectionCreated},
-		{Name: "connection/refreshed", Title: "Connecting again with the id is the same connection", Rules: []string{"A4"}, Needs: overHTTP, Run: connectionRefreshed},
-		{Name: "connection/unknown", Title: "An unknown connection id is refused, never minted", Rules: []string{"A5", "1.6"}, Needs: overHTTP, Run: connectionUnknown},
-		{Name: "connection/unknown-session", Title: "Connecting to an unknown session does not create it", Rules: []string{"1.6"}, Needs: overHTTP, Run: connectionToNowhere},
-		{Name: "connection/new-session", Title: "Without a session id it is a new session", Rules: []string{"1.6"}, Needs: overHTTP, Run: connectionToNewSession},
-		{Name: "connection/metadata", Title: "What a client says of itself is in the snapshot's entry", Rules: []string{"A7"}, Needs: overHTTP, Run: connectionMetadata},
-		{Name: "connection/fields-kept", Title: "A later call overwrites what it says and keeps the rest", Rules: []string{"3.2"}, Needs: overHTTP, Run: connectionFieldsKept},
-		{Name: "connection/announced", Title: "A connection is announced in full", Rules: []string{"1.6", "4.3"}, Needs: overHTTP, Run: connectionAnnounced},
-		{Name: "connection/no-inheritance", Title: "A new connection inherits nothing", Rules: []string{"A21"}, Needs: overHTTP, Run: connectionInheritsNothing},
-		{Name: "connection/role-is-fixed", Title: "No later call changes a connection's role", Rules: []string{"A18", "1.5"}, Needs: overHTTP, Run: roleIsFixed},
-		{Name: "connection/viewer-capabilities", Title: "A viewer may not offer to answer people's questions", Rules: []string{"A19"}, Needs: overHTTP, Run: viewerOffersOverHTTP},
-		{Name: "connection/client-tools", Title: "Client tools need their capability, and a controller", Rules: []string{"A20"}, Needs: overHTTP, Run: clientToolsNeedCapability},
-		{Name: "connection/vocabulary", Title: "Words outside the closed sets, and wrong types, are refused", Rules: []string{"1.6"}, Needs: overHTTP, Run: connectionVocabulary},
-		{Name: "connection/unknown-key-ignored", Title: "A tolerant server ignores unknown keys and nulls", Rules: []string{"D13", "1.6"}, Needs: Needs{Transport: HTTP, Strict: OnlyTolerant}, Run: unknownAttachKey},
-		{Name: "connection/unknown-key-refused", Title: "A strict server refuses unknown keys and nulls", Rules: []string{"D13"}, Needs: Needs{Transport: HTTP, Strict: OnlyStrict}, Run: unknownAttachKeyRefused},
-		{Name: "connection/ids-are-random", Title: "Ids cannot be guessed, and tokens are not ids", Rules: []string{"A22"}, Needs: overHTTP, Run: randomIDsOverHTTP},
-	}
-}
-
-func connectionCreated(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	f := alice.connected(nil).snapshot()
-	if !same(f.at("state.connection_count"), 1) || !same(f.at("state.subscriber_count"), 0) {
-		s.fail("A3", "expected connection_count 1 and subscriber_count 0, got %s and %s", show(f.at("state.connection_count")), show(f.at("state.subscriber_count")))
-	}
-	if got := holderOf(f); got != alice.connection {
-		s.fail("A3", "expected the first controller to hold the lease, got %s", show(got))
-	}
-	if e := entryOf(f, alice.connection); !same(e["subscription_count"], 0) || e["controller_lease_granted"] != true || e["role"] != "controller" {
-		s.fail("A3", "expected an entry for %s with the lease and no subscription, got %s", alice.connection, show(e))
-	}
-}
-
-func connectionRefreshed(s *Session) {
-	alice := s.driver()
-	id, before := alice.connection, s.state()
-	a := alice.connected(nil)
-	if alice.connection != id || a.at("controller_lease_granted") != true {
-		s.fail("A4", "expected connection %s again with its lease, got %s", id, a.said())
-	}
-	if n := number(a.snapshot().at("state.connection_count")); n != number(before.at("state.connection_count")) {
-		s.fail("A4", "expected as many connections as before, got %d", n)
-	}
-}
-
-func connectionUnknown(s *Session) {
-	alice := s.controllerOnly()
-	before := s.state()
-	a := alice.connect(fields{"connectionId": "conn_of_my_own"})
-	a.refused("A5", contracts.CodeStaleConnection, textNoConnection)
-	alice.submit(s.route("subscribe"), fields{"connectionId": "conn_of_my_own", "role": "viewer"}).
-		refused("1.5", contracts.CodeStaleConnection, textNoConnection)
-	if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
-		s.fail("1.6", "expected no connection to be made, got %s", show(f.at("state.connections")))
-	}
-}
-
-func connectionToNowhere(s *Session) {
-	id := "conf-" + uuid.NewString()
-	s.put(connectionsPath, fields{"sessionId": id}).refused("1.6", contracts.CodeStaleSession, "")
-	s.stateOf(id).refused("1.8", contracts.CodeStaleSession, textNoSession)
-}
-
-func connectionToNewSession(s *Session) {
-	first := s.controllerOnly()
-	id := s.ID
-	s.opened = false
-	second := s.caller("bob", contracts.RoleController)
-	a := second.connected(fields{"sessionId": "  "}) // blank is absent
-	if s.ID == id || second.connection == first.connection {
-		s.fail("1.6", "expected a session of its own without a session id, got %s again", id)
-	}
-	if a.at("controller_lease_granted") != true {
-		s.fail("1.6", "expected the lease of the new session, got %s", a.said())
-	}
-	s.stateOf(id).ok("1.8")
-	s.state()
+var connections = []Scenario{
+	overHTTP.scenario("connection/created", "A3", "A connection is counted, has no subscription, and takes a free lease", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		f := alice.connected(nil).snapshot()
+		if !same(f.at("state.connection_count"), 1) || !same(f.at("state.subscriber_count"), 0) {
+			s.fail("A3", "expected connection_count 1 and subscriber_count 0, got %s and %s", show(f.at("state.connection_count")), show(f.at("state.subscriber_count")))
+		}
+		if got := holderOf(f); got != alice.connection {
+			s.fail("A3", "expected the first controller to hold the lease, got %s", show(got))
+		}
+		if e := entryOf(f, alice.connection); !same(e["subscription_count"], 0) || e["controller_lease_granted"] != true || e["role"] != "controller" {
+			s.fail("A3", "expected an entry for %s with the lease and no subscription, got %s", alice.connection, show(e))
+		}
+	}),
+	overHTTP.scenario("connection/refreshed", "A4", "Connecting again with the id is the same connection", func(s *Session) {
+		alice := s.driver()
+		id, before := alice.connection, s.state()
+		a := alice.connected(nil)
+		if alice.connection != id || a.at("controller_lease_granted") != true {
+			s.fail("A4", "expected connection %s again with its lease, got %s", id, a.said())
+		}
+		if n := number(a.snapshot().at("state.connection_count")); n != number(before.at("state.connection_count")) {
+			s.fail("A4", "expected as many connections as before, got %d", n)
+		}
+	}),
+	overHTTP.scenario("connection/unknown", "A5 1.6", "An unknown connection id is refused, never minted", func(s *Session) {
+		alice := s.controllerOnly()
+		before := s.state()
+		a := alice.connect(fields{"connectionId": "conn_of_my_own"})
+		a.refused("A5", contracts.CodeStaleConnection, textNoConnection)
+		alice.submit(s.route("subscribe"), fields{"connectionId": "conn_of_my_own", "role": "viewer"}).
+			refused("1.5", contracts.CodeStaleConnection, textNoConnection)
+		if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
+			s.fail("1.6", "expected no connection to be made, got %s", show(f.at("state.connections")))
+		}
+	}),
+	overHTTP.scenario("connection/unknown-session", "1.6", "Connecting to an unknown session does not create it", func(s *Session) {
+		id := "conf-" + uuid.NewString()
+		s.put(connectionsPath, fields{"sessionId": id}).refused("1.6", contracts.CodeStaleSession, "")
+		s.stateOf(id).refused("1.8", contracts.CodeStaleSession, textNoSession)
+	}),
+	overHTTP.scenario("connection/new-session", "1.6", "Without a session id it is a new session", func(s *Session) {
+		first := s.controllerOnly()
+		id := s.ID
+		s.opened = false
+		second := s.caller("bob", contracts.RoleController)
+		a := second.connected(fields{"sessionId": "  "}) // blank is absent
+		if s.ID == id || second.connection == first.connection {
+			s.fail("1.6", "expected a session of its own without a session id, got %s again", id)
+		}
+		if a.at("controller_lease_granted") != true {
+			s.fail("1.6", "expected the lease of the new session, got %s", a.said())
+		}
+		s.stateOf(id).ok("1.8")
+		s.state()
+	}),
+	overHTTP.scenario("connection/metadata", "A7", "What a client says of itself is in the snapshot's entry", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		a := alice.connected(everything())
+		if got := texts(a.at("opt_out_notifications")); !slices.Equal(got, []string{"compaction", "heartbeat"}) {
+			s.fail("A7", "expected opt_out_notifications in the answer, got %v", got)
+		}
+		checkEntry(s, "A7", entryOf(a.snapshot(), alice.connection))
+		checkEntry(s, "A7", entryOf(s.state(), alice.connection))
+	}),
+	overHTTP.scenario("connection/fields-kept", "3.2", "A later call overwrites what it says and keeps the rest", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		alice.connected(everything())
+		silent := fields{"protocolVersion": leftOut, "clientInfo": leftOut, "capabilities": leftOut, "role": leftOut}
+		checkEntry(s, "3.2", entryOf(alice.connected(silent).snapshot(), alice.connection))
+		silent["clientInfo"] = fields{"name": "renamed"}
+		e := entryOf(alice.connected(silent).snapshot(), alice.connection)
+		if got := show(e["client_info"]); got != `{"name":"renamed"}` {
+			s.fail("3.2", "expected client_info to be overwritten, got %s", got)
+		}
+		if got := show(e["opt_out_notifications"]); got != `["compaction","heartbeat"]` {
+			s.fail("3.2", "expected the opt-outs to be kept, got %s", got)
+		}
+	}),
+	overHTTP.scenario("connection/announced", "1.6 4.3", "A connection is announced in full", func(s *Session) {
+		alice, p := s.attached()
+		vera := s.guest("vera")
+		f := p.expect("1.6:announced", message("connection_info").with("connection_id", vera.connection))
+		if f.str("role") != "viewer" || f.str("client_info.name") != "vera" || f.at("controller_connection_id") != alice.connection {
+			s.fail("4.3:full", "expected the news of viewer vera under %s, got %s", alice.connection, abridge(f.Raw, maxTraceText))
+		}
+		entries := listOf(f, "connections")
+		ids := make([]string, 0, len(entries))
+		for _, e := range entries {
+			ids = append(ids, textOf(e, "connection_id"))
+		}
+		if !slices.Contains(ids, alice.connection) || !slices.Contains(ids, vera.connection) || number(f.at("connection_count")) < 2 {
+			s.fail("4.3:full", "expected both connections to be listed, got %v", ids)
+		}
+	}),
+	overHTTP.scenario("connection/no-inheritance", "A21", "A new connection inherits nothing", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		alice.connected(everything())
+		a := s.put(connectionsPath, fields{"sessionId": s.ID, "role": "viewer"}).ok("A21")
+		e := entryOf(a.snapshot(), a.str("connection_id"))
+		for _, key := range []string{"client_info", "capabilities", "opt_out_notifications", "client_protocol_version"} {
+			if v := e[key]; v != nil && !emptyValue(v) {
+				s.fail("A21", "expected a client that said nothing to have no %s, got %s", key, show(v))
+			}
+		}
+	}),
+	overHTTP.scenario("connection/role-is-fixed", "A18 1.5", "No later call changes a connection's role", func(s *Session) {
+		alice := s.controllerOnly()
+		vera := s.guest("vera")
+		vera.connect(fields{"role": "controller"}).refused("A18", contracts.CodeRoleConflict, "")
+		vera.subscribe(fields{"role": "controller"}).
+			refused("A18", contracts.CodeRoleConflict, "Headless connection role does not match subscription role")
+		alice.connect(fields{"role": "viewer", "capabilities": leftOut}).refused("A18", contracts.CodeRoleConflict, "")
+		alice.subscribed(nil)
+		alice.hello(s.hello(contracts.RoleViewer)).refused("A18", contracts.CodeRoleConflict, "")
+		f := s.state()
+		if entryOf(f, vera.connection)["role"] != "viewer" || entryOf(f, alice.connection)["role"] != "controller" || holderOf(f) != alice.connection {
+			s.fail("A18", "expected roles and lease to be as before, got %s", show(f.at("state.connections")))
+		}
+	}),
+	overHTTP.scenario("connection/viewer-capabilities", "A19", "A viewer may not offer to answer people's questions", func(s *Session) {
+		s.controllerOnly()
+		before := s.state()
+		for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput) {
+			offer := fields{"sessionId": s.ID, "role": "viewer", "capabilities": fields{"serverRequests": []string{string(kind)}}}
+			text := "viewer headless connections cannot negotiate " + string(kind) + " requests"
+			s.put(connectionsPath, offer).refused("A19", contracts.CodeBadRequest, text)
+			s.put(s.route("subscribe"), with(offer, fields{"sessionId": leftOut})).refused("A19", contracts.CodeBadRequest, text)
+		}
+		if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
+			s.fail("A19", "expected the refused viewers to leave no connection, got %s", show(f.at("state.connections")))
+		}
+	}),
+	overHTTP.scenario("connection/client-tools", "A20", "Client tools need their capability, and a controller", func(s *Session) {
+		s.put(connectionsPath, fields{"enableClientTools": true}).
+			refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
+		s.put(connectionsPath, fields{"enableClientTools": true, "capabilities": fields{"serverRequests": []string{"approval"}}}).
+			refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
+		s.put(connectionsPath, fields{"enableClientTools": true, "role": "viewer", "capabilities": fields{"serverRequests": []string{"client_tool"}}}).
+			refused("A20", contracts.CodeBadRequest, "viewer headless connections cannot enable client-side tools")
+		s.caller("alice", contracts.RoleController).connected(fields{"enableClientTools": true, "capabilities": fields{"serverRequests": []string{"client_tool"}}})
+		s.put(connectionsPath, fields{"sessionId": s.ID, "takeControl": true, "enableClientTools": true}).
+			refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
+	}),
+	overHTTP.scenario("connection/vocabulary", "1.6", "Words outside the closed sets, and wrong types, are refused", func(s *Session) {
+		s.attached()
+		before := s.state().Cursor
+		for _, f := range []fields{
+			{"role": "owner"}, {"role": 7}, {"sessionId": 7}, {"takeControl": "yes"}, {"clientInfo": "me"}, {"clientInfo": fields{}},
+			{"optOutNotifications": []string{"gossip"}}, {"optOutNotifications": "status"}, {"approvalMode": "sometimes"}, {"thinkingLevel": "hard"},
+			{"client": "emacs"}, {"capabilities": fields{"serverRequests": []string{"telepathy"}}},
+			{"capabilities": fields{"utilityOperations": []string{"rm"}}}, {"capabilities": fields{"rawAgentEvents": 1}},
+			{"capabilities": fields{"serverRequests": []string{"approval", "approval"}}},
+		} {
+			s.put(connectionsPath, with(fields{"sessionId": s.ID, "takeControl": true}, f)).refused("1.6:vocabulary", contracts.CodeBadRequest, "")
+		}
+		if after := s.state().Cursor; after != before {
+			s.fail("1.6:vocabulary", "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
+		}
+	}),
+	Needs{Transport: HTTP, Strict: OnlyTolerant}.scenario("connection/unknown-key-ignored", "D13 1.6", "A tolerant server ignores unknown keys and nulls", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		odd := fields{"mood": "good", "connectionId": nil, "takeControl": nil, "optOutNotifications": nil}
+		alice.connect(odd).ok("D13")
+		alice.subscribe(fields{"mood": fields{"a": 1}, "subscriptionId": "sub_of_my_own", "clientInfo": nil}).ok("D13")
+		if alice.subscription == "sub_of_my_own" {
+			s.fail("1.9", "expected a subscriptionId in the body to be ignored")
+		}
+		alice.heartbeat(fields{"mood": "good", "subscriptionId": nil}).ok("D13")
+	}),
+	Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("connection/unknown-key-refused", "D13", "A strict server refuses unknown keys and nulls", func(s *Session) {
+		alice := s.controllerOnly()
+		for _, f := range []fields{{"mood": "good"}, {"clientInfo": nil}} {
+			s.put(connectionsPath, f).refused("D13", contracts.CodeBadRequest, "")
+			alice.subscribe(f).refused("D13", contracts.CodeBadRequest, "")
+		}
+		alice.heartbeat(fields{"mood": "good"}).refused("D13", contracts.CodeBadRequest, "")
+	}),
+	overHTTP.scenario("connection/ids-are-random", "A22", "Ids cannot be guessed, and tokens are not ids", func(s *Session) {
+		alice := s.driver()
+		vera := s.guest("vera")
+		vera.subscribed(nil)
+		for _, id := range []string{alice.connection, alice.subscription, vera.connection, vera.subscription} {
+			if _, random, _ := strings.Cut(id, "_"); len(random) < 22 {
+				s.fail("A22", "128 bits take 22 characters at least, got %q", id)
+			}
+		}
+		ids := []string{alice.connection, alice.subscription, vera.connection, vera.subscription}
+		slices.Sort(ids)
+		if len(slices.Compact(ids)) != 4 {
+			s.fail("A22", "expected four different ids, got %q", ids)
+		}
+		for _, c := range []*Caller{alice, vera} {
+			if c.token != "" && (strings.Contains(c.token, c.connection) || strings.Contains(c.connection, c.token)) {
+				s.fail("A22", "expected a token that the public connection id does not give away")
+			}
+		}
+	}),
 }
 
 // everything is what a client can say of itself.
@@ -106,159 +224,6 @@ func checkEntry(s *Session, rule string, e map[string]any) {
 		"capabilities": `{"raw_agent_events":true,"server_requests":["approval","user_input"],"utility_operations":["file_read"]}`} {
 		if got := show(e[key]); got != want {
 			s.fail(rule, "expected %s %s in the connection's entry, got %s", key, want, got)
-		}
-	}
-}
-
-func connectionMetadata(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	a := alice.connected(everything())
-	if got := texts(a.at("opt_out_notifications")); !slices.Equal(got, []string{"compaction", "heartbeat"}) {
-		s.fail("A7", "expected opt_out_notifications in the answer, got %v", got)
-	}
-	checkEntry(s, "A7", entryOf(a.snapshot(), alice.connection))
-	checkEntry(s, "A7", entryOf(s.state(), alice.connection))
-}
-
-func connectionFieldsKept(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	alice.connected(everything())
-	silent := fields{"protocolVersion": leftOut, "clientInfo": leftOut, "capabilities": leftOut, "role": leftOut}
-	checkEntry(s, "3.2", entryOf(alice.connected(silent).snapshot(), alice.connection))
-	silent["clientInfo"] = fields{"name": "renamed"}
-	e := entryOf(alice.connected(silent).snapshot(), alice.connection)
-	if got := show(e["client_info"]); got != `{"name":"renamed"}` {
-		s.fail("3.2", "expected client_info to be overwritten, got %s", got)
-	}
-	if got := show(e["opt_out_notifications"]); got != `["compaction","heartbeat"]` {
-		s.fail("3.2", "expected the opt-outs to be kept, got %s", got)
-	}
-}
-
-func connectionAnnounced(s *Session) {
-	alice, p := s.attached()
-	vera := s.guest("vera")
-	f := p.expect("1.6:announced", message("connection_info").with("connection_id", vera.connection))
-	if f.str("role") != "viewer" || f.str("client_info.name") != "vera" || f.at("controller_connection_id") != alice.connection {
-		s.fail("4.3:full", "expected the news of viewer vera under %s, got %s", alice.connection, abridge(f.Raw, maxTraceText))
-	}
-	entries := listOf(f, "connections")
-	ids := make([]string, 0, len(entries))
-	for _, e := range entries {
-		ids = append(ids, textOf(e, "connection_id"))
-	}
-	if !slices.Contains(ids, alice.connection) || !slices.Contains(ids, vera.connection) || number(f.at("connection_count")) < 2 {
-		s.fail("4.3:full", "expected both connections to be listed, got %v", ids)
-	}
-}
-
-func connectionInheritsNothing(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	alice.connected(everything())
-	a := s.put(connectionsPath, fields{"sessionId": s.ID, "role": "viewer"}).ok("A21")
-	e := entryOf(a.snapshot(), a.str("connection_id"))
-	for _, key := range []string{"client_info", "capabilities", "opt_out_notifications", "client_protocol_version"} {
-		if v := e[key]; v != nil && !emptyValue(v) {
-			s.fail("A21", "expected a client that said nothing to have no %s, got %s", key, show(v))
-		}
-	}
-}
-
-func roleIsFixed(s *Session) {
-	alice := s.controllerOnly()
-	vera := s.guest("vera")
-	vera.connect(fields{"role": "controller"}).refused("A18", contracts.CodeRoleConflict, "")
-	vera.subscribe(fields{"role": "controller"}).
-		refused("A18", contracts.CodeRoleConflict, "Headless connection role does not match subscription role")
-	alice.connect(fields{"role": "viewer", "capabilities": leftOut}).refused("A18", contracts.CodeRoleConflict, "")
-	alice.subscribed(nil)
-	alice.hello(s.hello(contracts.RoleViewer)).refused("A18", contracts.CodeRoleConflict, "")
-	f := s.state()
-	if entryOf(f, vera.connection)["role"] != "viewer" || entryOf(f, alice.connection)["role"] != "controller" || holderOf(f) != alice.connection {
-		s.fail("A18", "expected roles and lease to be as before, got %s", show(f.at("state.connections")))
-	}
-}
-
-func viewerOffersOverHTTP(s *Session) {
-	s.controllerOnly()
-	before := s.state()
-	for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput) {
-		offer := fields{"sessionId": s.ID, "role": "viewer", "capabilities": fields{"serverRequests": []string{string(kind)}}}
-		text := "viewer headless connections cannot negotiate " + string(kind) + " requests"
-		s.put(connectionsPath, offer).refused("A19", contracts.CodeBadRequest, text)
-		s.put(s.route("subscribe"), with(offer, fields{"sessionId": leftOut})).refused("A19", contracts.CodeBadRequest, text)
-	}
-	if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
-		s.fail("A19", "expected the refused viewers to leave no connection, got %s", show(f.at("state.connections")))
-	}
-}
-
-func clientToolsNeedCapability(s *Session) {
-	s.put(connectionsPath, fields{"enableClientTools": true}).
-		refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
-	s.put(connectionsPath, fields{"enableClientTools": true, "capabilities": fields{"serverRequests": []string{"approval"}}}).
-		refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
-	s.put(connectionsPath, fields{"enableClientTools": true, "role": "viewer", "capabilities": fields{"serverRequests": []string{"client_tool"}}}).
-		refused("A20", contracts.CodeBadRequest, "viewer headless connections cannot enable client-side tools")
-	s.caller("alice", contracts.RoleController).connected(fields{"enableClientTools": true, "capabilities": fields{"serverRequests": []string{"client_tool"}}})
-	s.put(connectionsPath, fields{"sessionId": s.ID, "takeControl": true, "enableClientTools": true}).
-		refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
-}
-
-func connectionVocabulary(s *Session) {
-	s.attached()
-	before := s.state().Cursor
-	for _, f := range []fields{
-		{"role": "owner"}, {"role": 7}, {"sessionId": 7}, {"takeControl": "yes"}, {"clientInfo": "me"}, {"clientInfo": fields{}},
-		{"optOutNotifications": []string{"gossip"}}, {"optOutNotifications": "status"}, {"approvalMode": "sometimes"}, {"thinkingLevel": "hard"},
-		{"client": "emacs"}, {"capabilities": fields{"serverRequests": []string{"telepathy"}}},
-		{"capabilities": fields{"utilityOperations": []string{"rm"}}}, {"capabilities": fields{"rawAgentEvents": 1}},
-		{"capabilities": fields{"serverRequests": []string{"approval", "approval"}}},
-	} {
-		s.put(connectionsPath, with(fields{"sessionId": s.ID, "takeControl": true}, f)).refused("1.6:vocabulary", contracts.CodeBadRequest, "")
-	}
-	if after := s.state().Cursor; after != before {
-		s.fail("1.6:vocabulary", "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
-	}
-}
-
-func unknownAttachKey(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	odd := fields{"mood": "good", "connectionId": nil, "takeControl": nil, "optOutNotifications": nil}
-	alice.connect(odd).ok("D13")
-	alice.subscribe(fields{"mood": fields{"a": 1}, "subscriptionId": "sub_of_my_own", "clientInfo": nil}).ok("D13")
-	if alice.subscription == "sub_of_my_own" {
-		s.fail("1.9", "expected a subscriptionId in the body to be ignored")
-	}
-	alice.heartbeat(fields{"mood": "good", "subscriptionId": nil}).ok("D13")
-}
-
-func unknownAttachKeyRefused(s *Session) {
-	alice := s.controllerOnly()
-	for _, f := range []fields{{"mood": "good"}, {"clientInfo": nil}} {
-		s.put(connectionsPath, f).refused("D13", contracts.CodeBadRequest, "")
-		alice.subscribe(f).refused("D13", contracts.CodeBadRequest, "")
-	}
-	alice.heartbeat(fields{"mood": "good"}).refused("D13", contracts.CodeBadRequest, "")
-}
-
-func randomIDsOverHTTP(s *Session) {
-	alice := s.driver()
-	vera := s.guest("vera")
-	vera.subscribed(nil)
-	for _, id := range []string{alice.connection, alice.subscription, vera.connection, vera.subscription} {
-		if _, random, _ := strings.Cut(id, "_"); len(random) < 22 {
-			s.fail("A22", "128 bits take 22 characters at least, got %q", id)
-		}
-	}
-	ids := []string{alice.connection, alice.subscription, vera.connection, vera.subscription}
-	slices.Sort(ids)
-	if len(slices.Compact(ids)) != 4 {
-		s.fail("A22", "expected four different ids, got %q", ids)
-	}
-	for _, c := range []*Caller{alice, vera} {
-		if c.token != "" && (strings.Contains(c.token, c.connection) || strings.Contains(c.connection, c.token)) {
-			s.fail("A22", "expected a token that the public connection id does not give away")
 		}
 	}
 }

@@ -10,20 +10,146 @@ import (
 )
 
 // creations judges how sessions begin and end over HTTP: 1.7, A76, A83.
-func creations() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	return []Scenario{
-		{Name: "session/created", Title: "Posting an unknown session id creates that session, and answers its snapshot", Rules: []string{"1.7"}, Needs: overHTTP, Run: sessionCreated},
-		{Name: "session/new-id", Title: "Posting no session id creates a session of the server's naming", Rules: []string{"1.7"}, Needs: overHTTP, Run: sessionNamed},
-		{Name: "session/as-viewer", Title: "A session created by a viewer has a free lease", Rules: []string{"1.7"}, Needs: overHTTP, Run: sessionByViewer},
-		{Name: "session/adopted", Title: "The creator's connection is adopted by the first subscription, once", Rules: []string{"1.7", "1.9"}, Needs: overHTTP, Run: sessionAdopted},
-		{Name: "session/exists", Title: "Posting the id of a session that exists changes nothing", Rules: []string{"1.7"}, Needs: overHTTP, Run: sessionExists},
-		{Name: "session/concurrent", Title: "Creations of one id at the same time yield one runtime", Rules: []string{"A83"}, Needs: overHTTP, Run: sessionsAtOnce},
-		{Name: "session/idempotent", Title: "A repeated creation with its Idempotency-Key is the same session", Rules: []string{"1.7"}, Needs: overHTTP, Run: sessionIdempotent},
-		{Name: "session/listed", Title: "Sessions can be listed", Rules: []string{"1.1"}, Needs: overHTTP, Run: sessionsListed},
-		{Name: "session/outlives-clients", Title: "A session that everybody left can be attached to again", Rules: []string{"1.6", "A15"}, Needs: overHTTP, Run: sessionOutlives},
-		{Name: "session/shutdown", Title: "shutdown ends the session: its streams with a final snapshot, its routes with 404", Rules: []string{"A76", "3.6"}, Needs: overHTTP, Run: sessionShutdown},
-	}
+var creations = []Scenario{
+	overHTTP.scenario("session/created", "1.7", "Posting an unknown session id creates that session, and answers its snapshot", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		f := alice.create("1.7", "conf-"+uuid.NewString(), nil).snapshot()
+		entries := listOf(f, "state.connections")
+		if len(entries) != 1 || entries[0]["role"] != "controller" || entries[0]["controller_lease_granted"] != true {
+			s.fail("1.7", "expected one connection, a controller with the lease, got %s", show(entries))
+		}
+		if e := entries[0]; textOf(e, "connection_id") == "" || show(e["client_info"]) != `{"name":"alice","version":"1.0"}` {
+			s.fail("1.7", "expected the connection to be the creator's, got %s", show(e))
+		}
+		s.state()
+	}),
+	overHTTP.scenario("session/new-id", "1.7", "Posting no session id creates a session of the server's naming", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		first := alice.create("1.7", "", nil).str("session_id")
+		second := alice.create("1.7", "", nil).str("session_id")
+		if first == "" || first == second {
+			s.fail("1.7", "expected two sessions with ids of their own, got %q and %q", first, second)
+		}
+		s.state()
+	}),
+	overHTTP.scenario("session/as-viewer", "1.7", "A session created by a viewer has a free lease", func(s *Session) {
+		vera := s.caller("vera", contracts.RoleViewer)
+		f := vera.create("1.7", "", nil).snapshot()
+		if got := holderOf(f); got != nil {
+			s.fail("1.7", "expected a session created by a viewer to have no controller, got %s", show(got))
+		}
+		bob := s.caller("bob", contracts.RoleController)
+		if a := bob.connected(nil); a.at("controller_lease_granted") != true {
+			s.fail("1.7", "expected the first controller to get the lease, got %s", a.said())
+		}
+	}),
+	overHTTP.scenario("session/adopted", "1.7 1.9", "The creator's connection is adopted by the first subscription, once", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		f := alice.create("1.7", "", nil).snapshot()
+		a := alice.subscribed(nil) // names no connection
+		if alice.connection != textOf(listOf(f, "state.connections")[0], "connection_id") || a.at("controller_lease_granted") != true {
+			s.fail("1.7", "expected the subscription to adopt the creator's connection, got %s", a.said())
+		}
+		if n := number(s.state().at("state.connection_count")); n != 1 {
+			s.fail("1.7", "expected one connection, got %d", n)
+		}
+		alice.posted("1.7", initNothing())
+		s.caller("bob", contracts.RoleController).subscribe(nil).refused("1.9", contracts.CodeControllerLeaseHeld, textHeld)
+	}),
+	overHTTP.scenario("session/exists", "1.7", "Posting the id of a session that exists changes nothing", func(s *Session) {
+		alice := s.driver()
+		alice.posted("R35", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+		before := s.state()
+		bob := s.caller("bob", contracts.RoleController)
+		a := bob.create("1.7", s.ID, fields{"approvalMode": "auto", "model": "another"})
+		f := a.snapshot()
+		for _, path := range []string{"state.connection_count", "state.model", "state.controller_connection_id", "last_init.thinking_level"} {
+			if show(f.at(path)) != show(before.at(path)) {
+				s.fail("1.7", "expected %s to stay %s, got %s", path, show(before.at(path)), show(f.at(path)))
+			}
+		}
+	}),
+	overHTTP.scenario("session/concurrent", "A83", "Creations of one id at the same time yield one runtime", func(s *Session) {
+		alice, id := s.caller("alice", contracts.RoleController), "conf-"+uuid.NewString()
+		requests := make([]request, 8)
+		for i := range requests {
+			requests[i] = alice.creating(id, nil)
+		}
+		epochs := map[string]bool{}
+		for _, a := range s.together(requests...) {
+			a.created("A83", id).shaped("A83", shape.Body[contracts.Snapshot])
+			if e := a.Header.Get(epochHeader); e != "" {
+				epochs[e] = true
+			}
+		}
+		s.ID, s.opened = id, true
+		epochs[s.stateOf(id).ok("A83").epoch()] = true
+		if len(epochs) != 1 {
+			s.fail("A83", "expected one runtime, got %d epochs", len(epochs))
+		}
+		if n := number(s.state().at("state.connection_count")); n != 1 {
+			s.fail("A83", "expected the one creation to have made one connection, got %d", n)
+		}
+	}),
+	overHTTP.scenario("session/idempotent", "1.7", "A repeated creation with its Idempotency-Key is the same session", func(s *Session) {
+		alice := s.caller("alice", contracts.RoleController)
+		r := alice.creating("", nil)
+		r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
+		a, b := s.call(r).created("1.7:key", ""), s.call(r).ok("1.7:key")
+		if a.str("session_id") != b.str("session_id") {
+			s.fail("1.7:key", "expected one session for one key, got %q and %q", a.str("session_id"), b.str("session_id"))
+		}
+		r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
+		if c := s.call(r).ok("1.7:key"); c.str("session_id") == a.str("session_id") {
+			s.fail("1.7:key", "expected another session for another key, got %q again", a.str("session_id"))
+		}
+	}),
+	overHTTP.scenario("session/listed", "1.1", "Sessions can be listed", func(s *Session) {
+		s.controllerOnly()
+		a := s.get(sessionsPath).ok("1.1:list")
+		if _, isList := a.at("sessions").([]any); !isList {
+			s.fail("1.1:list", "expected a list of sessions, got %s", a.said())
+		}
+		for _, entry := range listOf(&a.Frame, "sessions") {
+			id := textOf(entry, "session_id")
+			if id == "" {
+				s.fail("1.1:list", "expected every entry to have a session_id, got %s", show(entry))
+			}
+			if id == s.ID {
+				return
+			}
+		}
+		s.fail("1.1:list", "expected session %s among %d sessions", s.ID, len(listOf(&a.Frame, "sessions")))
+	}),
+	overHTTP.scenario("session/outlives-clients", "1.6 A15", "A session that everybody left can be attached to again", func(s *Session) {
+		alice := s.driver()
+		alice.prompt("before")
+		alice.disconnect(nil).ok("A15")
+		bob := s.caller("bob", contracts.RoleController)
+		a := bob.connected(nil)
+		if a.at("controller_lease_granted") != true || a.snapshot().Cursor == 0 {
+			s.fail("1.6", "expected the session with its past and a free lease, got %s", a.said())
+		}
+		zero := int64(0)
+		s.follow("judge", follow{cursor: &zero}).expect("A15", message("status").with("message", "Prompt: before"))
+	}),
+	overHTTP.scenario("session/shutdown", "A76 3.6", "shutdown ends the session: its streams with a final snapshot, its routes with 404", func(s *Session) {
+		alice, own := s.attached()
+		vera := s.follow("vera", follow{})
+		vera.begins("A42")
+		alice.ask(contracts.RequestApproval, "shut")
+		alice.posted("A76", &contracts.Shutdown{})
+		for _, p := range []*Peer{own, vera} {
+			p.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+			p.expect("3.6:ends", control("snapshot").with("state.is_ready", false))
+			p.finishes("3.6:ends")
+		}
+		for _, r := range []request{alice.sending(encodeCommand(initNothing())), {method: http.MethodGet, path: s.route("state")},
+			{method: http.MethodGet, path: s.route("events")}, {method: http.MethodPost, path: s.route("subscribe"), body: []byte(`{}`)}} {
+			r.who = "alice"
+			s.call(r).refused("A76", contracts.CodeStaleSession, "")
+		}
+	}),
 }
 
 // creating is the request that creates the scenario's session.
@@ -55,153 +181,4 @@ func (a *Answer) created(rule, id string) *Answer {
 		a.s.fail("1.7:unknown", "%s: expected the session %s to be made, got %s", a.what(), id, a.said())
 	}
 	return a.ok(rule)
-}
-
-func sessionCreated(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	f := alice.create("1.7", "conf-"+uuid.NewString(), nil).snapshot()
-	entries := listOf(f, "state.connections")
-	if len(entries) != 1 || entries[0]["role"] != "controller" || entries[0]["controller_lease_granted"] != true {
-		s.fail("1.7", "expected one connection, a controller with the lease, got %s", show(entries))
-	}
-	if e := entries[0]; textOf(e, "connection_id") == "" || show(e["client_info"]) != `{"name":"alice","version":"1.0"}` {
-		s.fail("1.7", "expected the connection to be the creator's, got %s", show(e))
-	}
-	s.state()
-}
-
-func sessionNamed(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	first := alice.create("1.7", "", nil).str("session_id")
-	second := alice.create("1.7", "", nil).str("session_id")
-	if first == "" || first == second {
-		s.fail("1.7", "expected two sessions with ids of their own, got %q and %q", first, second)
-	}
-	s.state()
-}
-
-func sessionByViewer(s *Session) {
-	vera := s.caller("vera", contracts.RoleViewer)
-	f := vera.create("1.7", "", nil).snapshot()
-	if got := holderOf(f); got != nil {
-		s.fail("1.7", "expected a session created by a viewer to have no controller, got %s", show(got))
-	}
-	bob := s.caller("bob", contracts.RoleController)
-	if a := bob.connected(nil); a.at("controller_lease_granted") != true {
-		s.fail("1.7", "expected the first controller to get the lease, got %s", a.said())
-	}
-}
-
-func sessionAdopted(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	f := alice.create("1.7", "", nil).snapshot()
-	a := alice.subscribed(nil) // names no connection
-	if alice.connection != textOf(listOf(f, "state.connections")[0], "connection_id") || a.at("controller_lease_granted") != true {
-		s.fail("1.7", "expected the subscription to adopt the creator's connection, got %s", a.said())
-	}
-	if n := number(s.state().at("state.connection_count")); n != 1 {
-		s.fail("1.7", "expected one connection, got %d", n)
-	}
-	alice.posted("1.7", initNothing())
-	s.caller("bob", contracts.RoleController).subscribe(nil).refused("1.9", contracts.CodeControllerLeaseHeld, textHeld)
-}
-
-func sessionExists(s *Session) {
-	alice := s.driver()
-	alice.posted("R35", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
-	before := s.state()
-	bob := s.caller("bob", contracts.RoleController)
-	a := bob.create("1.7", s.ID, fields{"approvalMode": "auto", "model": "another"})
-	f := a.snapshot()
-	for _, path := range []string{"state.connection_count", "state.model", "state.controller_connection_id", "last_init.thinking_level"} {
-		if show(f.at(path)) != show(before.at(path)) {
-			s.fail("1.7", "expected %s to stay %s, got %s", path, show(before.at(path)), show(f.at(path)))
-		}
-	}
-}
-
-func sessionsAtOnce(s *Session) {
-	alice, id := s.caller("alice", contracts.RoleController), "conf-"+uuid.NewString()
-	requests := make([]request, 8)
-	for i := range requests {
-		requests[i] = alice.creating(id, nil)
-	}
-	epochs := map[string]bool{}
-	for _, a := range s.together(requests...) {
-		a.created("A83", id).shaped("A83", shape.Body[contracts.Snapshot])
-		if e := a.Header.Get(epochHeader); e != "" {
-			epochs[e] = true
-		}
-	}
-	s.ID, s.opened = id, true
-	epochs[s.stateOf(id).ok("A83").epoch()] = true
-	if len(epochs) != 1 {
-		s.fail("A83", "expected one runtime, got %d epochs", len(epochs))
-	}
-	if n := number(s.state().at("state.connection_count")); n != 1 {
-		s.fail("A83", "expected the one creation to have made one connection, got %d", n)
-	}
-}
-
-func sessionIdempotent(s *Session) {
-	alice := s.caller("alice", contracts.RoleController)
-	r := alice.creating("", nil)
-	r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
-	a, b := s.call(r).created("1.7:key", ""), s.call(r).ok("1.7:key")
-	if a.str("session_id") != b.str("session_id") {
-		s.fail("1.7:key", "expected one session for one key, got %q and %q", a.str("session_id"), b.str("session_id"))
-	}
-	r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
-	if c := s.call(r).ok("1.7:key"); c.str("session_id") == a.str("session_id") {
-		s.fail("1.7:key", "expected another session for another key, got %q again", a.str("session_id"))
-	}
-}
-
-func sessionsListed(s *Session) {
-	s.controllerOnly()
-	a := s.get(sessionsPath).ok("1.1:list")
-	if _, isList := a.at("sessions").([]any); !isList {
-		s.fail("1.1:list", "expected a list of sessions, got %s", a.said())
-	}
-	for _, entry := range listOf(&a.Frame, "sessions") {
-		id := textOf(entry, "session_id")
-		if id == "" {
-			s.fail("1.1:list", "expected every entry to have a session_id, got %s", show(entry))
-		}
-		if id == s.ID {
-			return
-		}
-	}
-	s.fail("1.1:list", "expected session %s among %d sessions", s.ID, len(listOf(&a.Frame, "sessions")))
-}
-
-func sessionOutlives(s *Session) {
-	alice := s.driver()
-	alice.prompt("before")
-	alice.disconnect(nil).ok("A15")
-	bob := s.caller("bob", contracts.RoleController)
-	a := bob.connected(nil)
-	if a.at("controller_lease_granted") != true || a.snapshot().Cursor == 0 {
-		s.fail("1.6", "expected the session with its past and a free lease, got %s", a.said())
-	}
-	zero := int64(0)
-	s.follow("judge", follow{cursor: &zero}).expect("A15", message("status").with("message", "Prompt: before"))
-}
-
-func sessionShutdown(s *Session) {
-	alice, own := s.attached()
-	vera := s.follow("vera", follow{})
-	vera.begins("A42")
-	alice.ask(contracts.RequestApproval, "shut")
-	alice.posted("A76", &contracts.Shutdown{})
-	for _, p := range []*Peer{own, vera} {
-		p.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
-		p.expect("3.6:ends", control("snapshot").with("state.is_ready", false))
-		p.finishes("3.6:ends")
-	}
-	for _, r := range []request{alice.sending(encodeCommand(initNothing())), {method: http.MethodGet, path: s.route("state")},
-		{method: http.MethodGet, path: s.route("events")}, {method: http.MethodPost, path: s.route("subscribe"), body: []byte(`{}`)}} {
-		r.who = "alice"
-		s.call(r).refused("A76", contracts.CodeStaleSession, "")
-	}
 }

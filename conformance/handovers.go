@@ -5,35 +5,110 @@ import (
 )
 
 // handovers judges asking for, granting and giving up the lease (D7).
-func handovers() []Scenario {
-	onSocket := Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "handover/later", Title: "takeControl=later attaches a controller without the lease", Rules: []string{"D7"}, Needs: onSocket, Run: func(s *Session) { s.controller(); s.attachLater("bob") }},
-		{Name: "handover/ask-free", Title: "Asking for a free lease grants it at once", Rules: []string{"D7"}, Needs: onSocket, Run: askFree},
-		{Name: "handover/grant", Title: "The holder is asked, grants, and everybody learns the outcome", Rules: []string{"D7"}, Needs: onSocket, Run: askAndGrant},
-		{Name: "handover/deny", Title: "The holder is asked and denies; nothing moves", Rules: []string{"D7"}, Needs: onSocket, Run: askAndDeny},
-		{Name: "handover/grant-to-whom", Title: "The lease can only be granted to a connection that asked", Rules: []string{"D7"}, Needs: onSocket, Run: grantToWhom},
-		{Name: "handover/only-the-holder-grants", Title: "Only the holder grants and denies", Rules: []string{"D7"}, Needs: onSocket, Run: onlyHolderGrants},
-		{Name: "handover/take", Title: "ws.take_control moves the lease without reconnecting", Rules: []string{"9.2", "A115"}, Needs: onSocket, Run: takeControl},
-		{Name: "handover/release", Title: "ws.release_control gives the lease up and stays attached", Rules: []string{"9.2"}, Needs: onSocket, Run: releaseControl},
-		{Name: "handover/generations", Title: "Every grant has a higher generation", Rules: []string{"D7"}, Needs: onSocket, Run: generations},
-		{Name: "handover/viewer", Title: "A viewer can neither take nor ask for the lease", Rules: []string{"A37", "A36"}, Needs: onSocket, Run: viewerCannotTake},
-		{Name: "handover/visible", Title: "A hand-over is announced to all by connection_info", Rules: []string{"3.4", "D7"}, Needs: onSocket, Run: handoverVisible},
-	}
+var handovers = []Scenario{
+	onSocket.scenario("handover/later", "D7", "takeControl=later attaches a controller without the lease", func(s *Session) { s.controller(); s.attachLater("bob") }),
+	onSocket.scenario("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(s *Session) {
+		alice := s.controller()
+		bob := s.attachLater("bob")
+		alice.accepted("9.2", alice.frame("ws.release_control", nil))
+		bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": "it is free"}))
+		bob.expect("D7", granted(bob))
+		bob.accepted("D7", bob.command(initNothing()))
+	}),
+	onSocket.scenario("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(s *Session) {
+		alice := s.controller()
+		bob := s.attachLater("bob")
+		asks(bob, alice, "my turn")
+		bob.refused(bob.command(initNothing()), notHolder("A27"))
+		alice.accepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": bob.connection}))
+		bob.expect("D7", granted(bob))
+		alice.expect("D7", control("ws.lease").with("granted", false).with("controller_connection_id", bob.connection))
+		alice.refused(alice.command(initNothing()), notHolder("A27"))
+		bob.accepted("D7", bob.command(initNothing()))
+	}),
+	onSocket.scenario("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(s *Session) {
+		alice := s.controller()
+		bob := s.attachLater("bob")
+		asks(bob, alice, "please")
+		alice.accepted("D7", alice.frame("ws.deny_control", map[string]any{"connection_id": bob.connection, "reason": "not now"}))
+		bob.expect("D7", control("ws.lease").with("granted", false).with("reason", "denied").with("controller_connection_id", alice.connection))
+		bob.refused(bob.command(initNothing()), notHolder("A27"))
+		alice.accepted("D7", alice.command(initNothing()))
+	}),
+	onSocket.scenario("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(s *Session) {
+		alice := s.controller()
+		vera := s.viewer("vera")
+		for _, to := range []string{"conn_nobody", vera.connection} {
+			alice.notAccepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": to}))
+		}
+		alice.accepted("D7", alice.command(initNothing()))
+		vera.still("D7", 0, control("ws.lease").with("granted", true))
+	}),
+	onSocket.scenario("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session) {
+		alice := s.controller()
+		bob, carol := s.attachLater("bob"), s.attachLater("carol")
+		asks(bob, alice, "please")
+		for _, kind := range []string{"ws.grant_control", "ws.deny_control"} {
+			carol.notAccepted("D7", carol.frame(kind, map[string]any{"connection_id": bob.connection}))
+		}
+		alice.accepted("D7", alice.command(initNothing()))
+		bob.still("D7", 0, control("ws.lease"))
+	}),
+	onSocket.scenario("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(s *Session) {
+		alice := s.controller()
+		bob := s.attachLater("bob")
+		bob.accepted("9.2", bob.frame("ws.take_control", nil))
+		bob.expect("9.2", granted(bob))
+		alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over").with("controller_connection_id", bob.connection))
+		bob.accepted("9.2", bob.command(initNothing()))
+		alice.refused(alice.command(initNothing()), notHolder("A27"))
+	}),
+	onSocket.scenario("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session) {
+		alice := s.controller()
+		alice.accepted("9.2", alice.frame("ws.release_control", nil))
+		f := s.viewer("vera")
+		if got := f.attached["controller_connection_id"]; got != nil {
+			s.fail("9.2", "expected nobody to hold the lease after its release, got %s", show(got))
+		}
+		alice.accepted("A30", alice.command(initNothing())) // claims it again
+	}),
+	onSocket.scenario("handover/generations", "D7", "Every grant has a higher generation", func(s *Session) {
+		alice := s.controller()
+		bob := s.attachLater("bob")
+		last := int64(0)
+		for i := range 4 {
+			p := []*Peer{bob, alice}[i%2]
+			p.accepted("9.2", p.frame("ws.take_control", nil))
+			g := number(p.expect("D7", granted(p)).at("generation"))
+			if g <= last {
+				s.fail("D7", "expected the generation to grow with every grant, got %d after %d", g, last)
+			}
+			last = g
+		}
+	}),
+	onSocket.scenario("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session) {
+		alice, vera := s.controller(), s.viewer("vera")
+		for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
+			f := vera.notAccepted("A37", vera.frame(kind, nil))
+			if got := f.str("code"); got != string(contracts.CodeAccessDenied) {
+				s.fail("A37", "expected %s of a viewer to be refused with access_denied, got %q", kind, got)
+			}
+		}
+		alice.accepted("A36", alice.command(initNothing()))
+	}),
+	onSocket.scenario("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session) {
+		alice, vera := s.controller(), s.viewer("vera")
+		from := len(vera.log)
+		bob := s.attachLater("bob")
+		bob.accepted("9.2", bob.frame("ws.take_control", nil))
+		vera.await("3.4", from, message("connection_info").with("controller_connection_id", bob.connection))
+		alice.expect("3.4", message("connection_info").with("controller_connection_id", bob.connection))
+	}),
 }
 
 // granted wants the news that a connection now holds the lease.
 func granted(p *Peer) want {
 	return control("ws.lease").with("granted", true).with("controller_connection_id", p.connection)
-}
-
-func askFree(s *Session) {
-	alice := s.controller()
-	bob := s.attachLater("bob")
-	alice.accepted("9.2", alice.frame("ws.release_control", nil))
-	bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": "it is free"}))
-	bob.expect("D7", granted(bob))
-	bob.accepted("D7", bob.command(initNothing()))
 }
 
 // asks lets bob ask and alice see it.
@@ -45,38 +120,6 @@ func asks(bob, alice *Peer, reason string) {
 	}
 }
 
-func askAndGrant(s *Session) {
-	alice := s.controller()
-	bob := s.attachLater("bob")
-	asks(bob, alice, "my turn")
-	bob.refused(bob.command(initNothing()), notHolder("A27"))
-	alice.accepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": bob.connection}))
-	bob.expect("D7", granted(bob))
-	alice.expect("D7", control("ws.lease").with("granted", false).with("controller_connection_id", bob.connection))
-	alice.refused(alice.command(initNothing()), notHolder("A27"))
-	bob.accepted("D7", bob.command(initNothing()))
-}
-
-func askAndDeny(s *Session) {
-	alice := s.controller()
-	bob := s.attachLater("bob")
-	asks(bob, alice, "please")
-	alice.accepted("D7", alice.frame("ws.deny_control", map[string]any{"connection_id": bob.connection, "reason": "not now"}))
-	bob.expect("D7", control("ws.lease").with("granted", false).with("reason", "denied").with("controller_connection_id", alice.connection))
-	bob.refused(bob.command(initNothing()), notHolder("A27"))
-	alice.accepted("D7", alice.command(initNothing()))
-}
-
-func grantToWhom(s *Session) {
-	alice := s.controller()
-	vera := s.viewer("vera")
-	for _, to := range []string{"conn_nobody", vera.connection} {
-		alice.notAccepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": to}))
-	}
-	alice.accepted("D7", alice.command(initNothing()))
-	vera.still("D7", 0, control("ws.lease").with("granted", true))
-}
-
 // notAccepted expects any ws.error for a frame.
 func (p *Peer) notAccepted(rule, id string) *Frame {
 	f := p.expect(rule, p.answer(id))
@@ -84,70 +127,4 @@ func (p *Peer) notAccepted(rule, id string) *Frame {
 		p.s.fail(rule, "%s: expected ws.error for %s, got %s", p.name, id, abridge(f.Raw, maxTraceText))
 	}
 	return f
-}
-
-func onlyHolderGrants(s *Session) {
-	alice := s.controller()
-	bob, carol := s.attachLater("bob"), s.attachLater("carol")
-	asks(bob, alice, "please")
-	for _, kind := range []string{"ws.grant_control", "ws.deny_control"} {
-		carol.notAccepted("D7", carol.frame(kind, map[string]any{"connection_id": bob.connection}))
-	}
-	alice.accepted("D7", alice.command(initNothing()))
-	bob.still("D7", 0, control("ws.lease"))
-}
-
-func takeControl(s *Session) {
-	alice := s.controller()
-	bob := s.attachLater("bob")
-	bob.accepted("9.2", bob.frame("ws.take_control", nil))
-	bob.expect("9.2", granted(bob))
-	alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over").with("controller_connection_id", bob.connection))
-	bob.accepted("9.2", bob.command(initNothing()))
-	alice.refused(alice.command(initNothing()), notHolder("A27"))
-}
-
-func releaseControl(s *Session) {
-	alice := s.controller()
-	alice.accepted("9.2", alice.frame("ws.release_control", nil))
-	f := s.viewer("vera")
-	if got := f.attached["controller_connection_id"]; got != nil {
-		s.fail("9.2", "expected nobody to hold the lease after its release, got %s", show(got))
-	}
-	alice.accepted("A30", alice.command(initNothing())) // claims it again
-}
-
-func generations(s *Session) {
-	alice := s.controller()
-	bob := s.attachLater("bob")
-	last := int64(0)
-	for i := range 4 {
-		p := []*Peer{bob, alice}[i%2]
-		p.accepted("9.2", p.frame("ws.take_control", nil))
-		g := number(p.expect("D7", granted(p)).at("generation"))
-		if g <= last {
-			s.fail("D7", "expected the generation to grow with every grant, got %d after %d", g, last)
-		}
-		last = g
-	}
-}
-
-func viewerCannotTake(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
-		f := vera.notAccepted("A37", vera.frame(kind, nil))
-		if got := f.str("code"); got != string(contracts.CodeAccessDenied) {
-			s.fail("A37", "expected %s of a viewer to be refused with access_denied, got %q", kind, got)
-		}
-	}
-	alice.accepted("A36", alice.command(initNothing()))
-}
-
-func handoverVisible(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	from := len(vera.log)
-	bob := s.attachLater("bob")
-	bob.accepted("9.2", bob.frame("ws.take_control", nil))
-	vera.await("3.4", from, message("connection_info").with("controller_connection_id", bob.connection))
-	alice.expect("3.4", message("connection_info").with("controller_connection_id", bob.connection))
 }

@@ -7,15 +7,12 @@ import (
 )
 
 // parity judges that a session is the same over HTTP and WebSocket: A117.
-func parity() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	return []Scenario{
-		{Name: "parity/same-session", Title: "One session shows the same over WebSocket and event streams", Rules: []string{"A117"}, Needs: overHTTP, Run: withSockets(paritySession)},
-		{Name: "parity/same-script", Title: "The same script driven over HTTP and over WebSocket gives the same messages", Rules: []string{"A117"}, Needs: overHTTP, Run: withSockets(parityScript)},
-		{Name: "parity/cursors-travel", Title: "A cursor from one transport resumes on the other", Rules: []string{"A117", "A114"}, Needs: overHTTP, Run: withSockets(parityCursors)},
-		{Name: "parity/one-lease", Title: "There is one lease for both transports", Rules: []string{"A117", "A23"}, Needs: overHTTP, Run: withSockets(parityLease)},
-		{Name: "parity/one-answer", Title: "A question answered on one transport is answered on the other", Rules: []string{"A117", "D8"}, Needs: Needs{Transport: HTTP, Seed: true}, Run: withSockets(parityAnswer)},
-	}
+var parity = []Scenario{
+	overHTTP.scenario("parity/same-session", "A117", "One session shows the same over WebSocket and event streams", withSockets(paritySession)),
+	overHTTP.scenario("parity/same-script", "A117", "The same script driven over HTTP and over WebSocket gives the same messages", withSockets(parityScript)),
+	overHTTP.scenario("parity/cursors-travel", "A117 A114", "A cursor from one transport resumes on the other", withSockets(parityCursors)),
+	overHTTP.scenario("parity/one-lease", "A117 A23", "There is one lease for both transports", withSockets(parityLease)),
+	seedOverHTTP.scenario("parity/one-answer", "A117 D8", "A question answered on one transport is answered on the other", withSockets(parityAnswer)),
 }
 
 // withSockets returns run for servers that have a WebSocket, and skips the others.

@@ -7,21 +7,127 @@ import (
 )
 
 // refusals judges the bodies of errors: 1.4, 1.5, A73 to A75.
-func refusals() []Scenario {
-	overHTTP, seed := Needs{Transport: HTTP}, Needs{Transport: HTTP, Seed: true}
-	return []Scenario{
-		{Name: "refusal/details", Title: "A refusal says the same to clients that read any of its three codes", Rules: []string{"A73", "1.4"}, Needs: seed, Run: refusalDetails},
-		{Name: "refusal/lease-details", Title: "A lease conflict names the session and who holds the lease", Rules: []string{"1.4", "A34"}, Needs: overHTTP, Run: leaseDetails},
-		{Name: "refusal/retryable", Title: "A refusal says whether trying again makes sense", Rules: []string{"1.4"}, Needs: seed, Run: retryable},
-		{Name: "refusal/retry-after", Title: "A refusal for now says when to come back", Rules: []string{"A74", "D10"}, Needs: overHTTP, Run: retryAfter},
-		{Name: "refusal/too-large", Title: "A body over the limit is answered, with 413", Rules: []string{"A75"}, Needs: overHTTP, Run: bodyTooLarge},
-		{Name: "refusal/large-enough", Title: "A body of nearly the limit is accepted", Rules: []string{"A75"}, Needs: overHTTP, Run: bodyLargeEnough},
-		{Name: "refusal/not-json", Title: "A body that is no JSON object is refused on every route", Rules: []string{"1.6", "1.12"}, Needs: overHTTP, Run: bodyNotJSON},
-		{Name: "refusal/duplicate-key", Title: "A duplicate key is refused, in messages and elsewhere", Rules: []string{"D13"}, Needs: overHTTP, Run: duplicateKeys},
-		{Name: "refusal/deep-nesting", Title: "A body nested without end is refused", Rules: []string{"D13"}, Needs: overHTTP, Run: deepBodies},
-		{Name: "refusal/invalid-utf8", Title: "Invalid UTF-8 is refused, not replaced", Rules: []string{"D13"}, Needs: overHTTP, Run: invalidBodies},
-		{Name: "refusal/others-unharmed", Title: "What is refused to one client costs another nothing", Rules: []string{"A75", "1.12"}, Needs: overHTTP, Run: othersUnharmedOverHTTP},
-	}
+var refusals = []Scenario{
+	seedOverHTTP.scenario("refusal/details", "A73 1.4", "A refusal says the same to clients that read any of its three codes", func(s *Session) {
+		for code, a := range somehowRefused(s) {
+			a.refused("A73", code, "") // its shape and codes have been compared
+			details := listOf(&a.Frame, "details")
+			if len(details) == 0 {
+				s.fail("1.4", "%s: expected details, got %s", a.what(), a.said())
+			}
+			d := details[0]
+			if d["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || d["reason"] != string(code) || d["domain"] != "maestro.headless" {
+				s.fail("1.4", "%s: expected an ErrorInfo of maestro.headless with reason %s, got %s", a.what(), code, show(d))
+			}
+			if a.str("error") == "" {
+				s.fail("1.4", "%s: expected a text, got %s", a.what(), a.said())
+			}
+		}
+	}),
+	overHTTP.scenario("refusal/lease-details", "1.4 A34", "A lease conflict names the session and who holds the lease", func(s *Session) {
+		alice := s.controllerOnly()
+		a := s.put(connectionsPath, fields{"sessionId": s.ID}).refused("A34", contracts.CodeControllerLeaseHeld, textHeld)
+		var about map[string]any
+		if details := listOf(&a.Frame, "details"); len(details) > 0 {
+			about, _ = details[0]["metadata"].(map[string]any)
+		}
+		if about["controller_connection_id"] != alice.connection || about["session_id"] != s.ID {
+			s.fail("1.4:details", "expected the metadata to name connection %s and session %s, got %s", alice.connection, s.ID, show(about))
+		}
+	}),
+	seedOverHTTP.scenario("refusal/retryable", "1.4", "A refusal says whether trying again makes sense", func(s *Session) {
+		for code, a := range somehowRefused(s) {
+			if got := a.at("retryable"); got != (code == contracts.CodeRuntimeBusy) {
+				s.fail("1.4", "%s: expected retryable to be true for runtime_busy alone, got %s for %s", a.what(), show(got), code)
+			}
+		}
+	}),
+	overHTTP.scenario("refusal/retry-after", "A74 D10", "A refusal for now says when to come back", func(s *Session) {
+		alice := s.controllerOnly()
+		for range 32 { // 8 by default
+			a := s.call(request{who: "alice", method: http.MethodPost, path: s.route("subscribe"), header: alice.proof(),
+				body: encode(fields{"connectionId": alice.connection, "role": "controller"}), final: true})
+			if a.Status != http.StatusOK {
+				a.refused("D10", contracts.CodeRateLimited, "") // Retry-After has been looked for
+				if a.at("retryable") != true {
+					s.fail("1.4:retryable", "expected rate_limited to be retryable, got %s", a.said())
+				}
+				return
+			}
+		}
+		s.fail("D10", "expected subscriptions of one connection to have a bound, got 32")
+	}),
+	overHTTP.scenario("refusal/too-large", "A75", "A body over the limit is answered, with 413", func(s *Session) {
+		alice, _ := s.attached()
+		for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
+			for _, parts := range []bool{false, true} {
+				r := alice.sending(sized(size))
+				r.rule, r.parts = "A75", parts
+				s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
+			}
+		}
+		long := encode(fields{"connectionId": alice.connection, "note": string(make([]byte, contracts.MaxSocketBytes))})
+		s.call(request{who: "alice", method: http.MethodPost, path: s.route("heartbeat"), header: alice.proof(), body: long, rule: "A75"}).
+			refused("A75", contracts.CodePayloadTooLarge, "")
+		if s.state().at("last_init") != nil {
+			s.fail("A75", "expected a body that is too large to do nothing")
+		}
+	}),
+	overHTTP.scenario("refusal/large-enough", "A75", "A body of nearly the limit is accepted", func(s *Session) {
+		alice := s.driver()
+		alice.postText(sized(contracts.MaxSocketBytes - 64<<10)).ok("A75")
+	}),
+	overHTTP.scenario("refusal/not-json", "1.6 1.12", "A body that is no JSON object is refused on every route", func(s *Session) {
+		alice, _ := s.attached() // who stays, however long it takes
+		for _, body := range notObjects {
+			s.call(alice.sending([]byte(body))).refused("1.12", contracts.CodeBadRequest, "")
+			if body == "" { // nothing to say is fine where nothing has to be said
+				continue
+			}
+			for _, path := range []string{connectionsPath, s.route("subscribe"), s.route("unsubscribe")} {
+				a := s.call(request{who: "alice", method: http.MethodPost, path: path, header: alice.proof(), body: []byte(body)})
+				if path != s.route("unsubscribe") || !a.noRoute() {
+					a.refused("1.6", contracts.CodeBadRequest, "")
+				}
+			}
+		}
+	}),
+	overHTTP.scenario("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(s *Session) {
+		alice, _ := s.attached()
+		alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
+		alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
+	}),
+	overHTTP.scenario("refusal/deep-nesting", "D13", "A body nested without end is refused", func(s *Session) {
+		deep := make([]byte, 0, 200_100)
+		deep = append(deep, `{"type":"init","extra":`...)
+		for range 100_000 {
+			deep = append(deep, '[')
+		}
+		for range 100_000 {
+			deep = append(deep, ']')
+		}
+		alice, _ := s.attached()
+		alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
+	}),
+	overHTTP.scenario("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
+		alice, _ := s.attached()
+		alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
+		alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
+	}),
+	overHTTP.scenario("refusal/others-unharmed", "A75 1.12", "What is refused to one client costs another nothing", func(s *Session) {
+		alice, p := s.attached()
+		ctx, cancel := s.within(s.config.Patience)
+		defer cancel()
+		for _, body := range [][]byte{[]byte(`{`), []byte("\xff"), sized(2 << 20), []byte(`{"type":"nonsense"}`)} {
+			_, _ = s.send(ctx, request{who: "mallory", method: http.MethodPost, path: s.route("messages"), body: body}) // a server may hang up
+		}
+		if _, refused := s.tryFollow(request{who: "mallory", method: http.MethodGet, path: s.route("events?cursor=x")}, follow{}); refused == nil {
+			s.advise("1.11:cursor", "expected the cursor x to be refused, got a stream")
+		}
+		alice.prompt("all is well")
+		p.expect("1.12", message("status").with("message", "Prompt: all is well"))
+		s.state()
+	}),
 }
 
 // somehowRefused returns one refusal of several kinds.
@@ -39,81 +145,6 @@ func somehowRefused(s *Session) map[contracts.Code]*Answer {
 		contracts.CodeRequestNotFound:     alice.post(approve("ghost", true)),
 		contracts.CodeRuntimeBusy:         alice.post(&contracts.Prompt{Content: "early"}),
 	}
-}
-
-func refusalDetails(s *Session) {
-	for code, a := range somehowRefused(s) {
-		a.refused("A73", code, "") // its shape and codes have been compared
-		details := listOf(&a.Frame, "details")
-		if len(details) == 0 {
-			s.fail("1.4", "%s: expected details, got %s", a.what(), a.said())
-		}
-		d := details[0]
-		if d["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || d["reason"] != string(code) || d["domain"] != "maestro.headless" {
-			s.fail("1.4", "%s: expected an ErrorInfo of maestro.headless with reason %s, got %s", a.what(), code, show(d))
-		}
-		if a.str("error") == "" {
-			s.fail("1.4", "%s: expected a text, got %s", a.what(), a.said())
-		}
-	}
-}
-
-func leaseDetails(s *Session) {
-	alice := s.controllerOnly()
-	a := s.put(connectionsPath, fields{"sessionId": s.ID}).refused("A34", contracts.CodeControllerLeaseHeld, textHeld)
-	var about map[string]any
-	if details := listOf(&a.Frame, "details"); len(details) > 0 {
-		about, _ = details[0]["metadata"].(map[string]any)
-	}
-	if about["controller_connection_id"] != alice.connection || about["session_id"] != s.ID {
-		s.fail("1.4:details", "expected the metadata to name connection %s and session %s, got %s", alice.connection, s.ID, show(about))
-	}
-}
-
-func retryable(s *Session) {
-	for code, a := range somehowRefused(s) {
-		if got := a.at("retryable"); got != (code == contracts.CodeRuntimeBusy) {
-			s.fail("1.4", "%s: expected retryable to be true for runtime_busy alone, got %s for %s", a.what(), show(got), code)
-		}
-	}
-}
-
-func retryAfter(s *Session) {
-	alice := s.controllerOnly()
-	for range 32 { // 8 by default
-		a := s.call(request{who: "alice", method: http.MethodPost, path: s.route("subscribe"), header: alice.proof(),
-			body: encode(fields{"connectionId": alice.connection, "role": "controller"}), final: true})
-		if a.Status != http.StatusOK {
-			a.refused("D10", contracts.CodeRateLimited, "") // Retry-After has been looked for
-			if a.at("retryable") != true {
-				s.fail("1.4:retryable", "expected rate_limited to be retryable, got %s", a.said())
-			}
-			return
-		}
-	}
-	s.fail("D10", "expected subscriptions of one connection to have a bound, got 32")
-}
-
-func bodyTooLarge(s *Session) {
-	alice, _ := s.attached()
-	for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
-		for _, parts := range []bool{false, true} {
-			r := alice.sending(sized(size))
-			r.rule, r.parts = "A75", parts
-			s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
-		}
-	}
-	long := encode(fields{"connectionId": alice.connection, "note": string(make([]byte, contracts.MaxSocketBytes))})
-	s.call(request{who: "alice", method: http.MethodPost, path: s.route("heartbeat"), header: alice.proof(), body: long, rule: "A75"}).
-		refused("A75", contracts.CodePayloadTooLarge, "")
-	if s.state().at("last_init") != nil {
-		s.fail("A75", "expected a body that is too large to do nothing")
-	}
-}
-
-func bodyLargeEnough(s *Session) {
-	alice := s.driver()
-	alice.postText(sized(contracts.MaxSocketBytes - 64<<10)).ok("A75")
 }
 
 // notObjects are bodies that are not JSON objects.
@@ -134,60 +165,4 @@ func (c *Caller) everywhere(rule string, body []byte, routes ...string) {
 	if after := s.state().Cursor; after != before {
 		s.fail(rule, "expected %q to do nothing, but the cursor went from %d to %d", abridge(body, 80), before, after)
 	}
-}
-
-func bodyNotJSON(s *Session) {
-	alice, _ := s.attached() // who stays, however long it takes
-	for _, body := range notObjects {
-		s.call(alice.sending([]byte(body))).refused("1.12", contracts.CodeBadRequest, "")
-		if body == "" { // nothing to say is fine where nothing has to be said
-			continue
-		}
-		for _, path := range []string{connectionsPath, s.route("subscribe"), s.route("unsubscribe")} {
-			a := s.call(request{who: "alice", method: http.MethodPost, path: path, header: alice.proof(), body: []byte(body)})
-			if path != s.route("unsubscribe") || !a.noRoute() {
-				a.refused("1.6", contracts.CodeBadRequest, "")
-			}
-		}
-	}
-}
-
-func duplicateKeys(s *Session) {
-	alice, _ := s.attached()
-	alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
-	alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
-}
-
-func deepBodies(s *Session) {
-	deep := make([]byte, 0, 200_100)
-	deep = append(deep, `{"type":"init","extra":`...)
-	for range 100_000 {
-		deep = append(deep, '[')
-	}
-	for range 100_000 {
-		deep = append(deep, ']')
-	}
-	alice, _ := s.attached()
-	alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
-}
-
-func invalidBodies(s *Session) {
-	alice, _ := s.attached()
-	alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
-	alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
-}
-
-func othersUnharmedOverHTTP(s *Session) {
-	alice, p := s.attached()
-	ctx, cancel := s.within(s.config.Patience)
-	defer cancel()
-	for _, body := range [][]byte{[]byte(`{`), []byte("\xff"), sized(2 << 20), []byte(`{"type":"nonsense"}`)} {
-		_, _ = s.send(ctx, request{who: "mallory", method: http.MethodPost, path: s.route("messages"), body: body}) // a server may hang up
-	}
-	if _, refused := s.tryFollow(request{who: "mallory", method: http.MethodGet, path: s.route("events?cursor=x")}, follow{}); refused == nil {
-		s.advise("1.11:cursor", "expected the cursor x to be refused, got a stream")
-	}
-	alice.prompt("all is well")
-	p.expect("1.12", message("status").with("message", "Prompt: all is well"))
-	s.state()
 }

@@ -10,16 +10,109 @@ import (
 )
 
 // states judges the runtime state in snapshots: R72 to R80.
-func states() []Scenario {
-	onSocket := Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "state/fresh", Title: "A fresh state has empty lists and leaves out what is unknown", Rules: []string{"R72"}, Needs: onSocket, Run: freshState},
-		{Name: "state/replay", Title: "Folding what was received gives the server's snapshot", Rules: []string{"R79"}, Needs: onSocket, Run: replayedState},
-		{Name: "state/replay-of-requests", Title: "Folding questions and answers gives the server's snapshot", Rules: []string{"R79", "R75", "R76"}, Needs: onSocket, Run: replayedRequests},
-		{Name: "state/replay-of-interrupt", Title: "Folding an interrupted run gives the server's snapshot", Rules: []string{"R79", "R69", "R70"}, Needs: onSocket, Run: replayedInterrupt},
-		{Name: "state/snapshots-agree", Title: "Snapshots taken together are equal and never go back", Rules: []string{"2.2", "R79"}, Needs: onSocket, Run: snapshotsAgree},
-		{Name: "state/last-status", Title: "A prompt clears the last status and error, and a status sets it", Rules: []string{"R79"}, Needs: onSocket, Run: lastStatus},
-	}
+var states = []Scenario{
+	onSocket.scenario("state/fresh", "R72", "A fresh state has empty lists and leaves out what is unknown", func(s *Session) {
+		f := s.controller().last(control("snapshot"))
+		checkIdle(s, "R72", f)
+		state, _ := f.at("state").(map[string]any)
+		for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
+			if v, present := state[key]; present {
+				s.fail("R72", "expected no %s in a fresh state, got %s", key, show(v))
+			}
+		}
+		for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
+			if _, ok := state[key].([]any); !ok {
+				s.fail("R72", "expected a list %s, got %s", key, show(state[key]))
+			}
+		}
+		if f.at("session_id") != s.ID {
+			s.fail("A42", "expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
+		}
+	}),
+	onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
+		m := &mirror{p: s.controller()}
+		m.compare("R79")
+		m.prompt("hello")
+		m.p.expect("6.2", message("status").with("message", "Prompt: hello"))
+		m.prompt(streamOf(5, 0))
+		m.p.expect("R36", message("response_chunk"))
+		m.p.expect("R37", message("response_end"))
+		m.compare("R79")
+		m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+		m.prompt(burstOf(20, 10))
+		m.p.fence()
+		m.prompt(streamOf(200, 10))
+		m.p.expect("R36", message("response_chunk"))
+		m.compare("R79")
+		m.p.expect("R37", message("response_end"))
+		m.compare("R79")
+	}),
+	onSocket.scenario("state/replay-of-requests", "R79 R75 R76", "Folding questions and answers gives the server's snapshot", func(s *Session) {
+		kinds := s.negotiateRequests(contracts.RequestTypes()...)
+		m := &mirror{p: s.controller()}
+		for _, kind := range kinds {
+			m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
+			m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
+		}
+		m.compare("R79")
+		answers := map[contracts.RequestType]contracts.Command{
+			contracts.RequestApproval:       approve("fold-approval", true),
+			contracts.RequestClientTool:     &contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true},
+			contracts.RequestMCPElicitation: &contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation},
+			contracts.RequestUserInput:      &contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true},
+			contracts.RequestToolRetry:      &contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip},
+		}
+		for _, kind := range kinds {
+			m.do(answers[kind])
+			m.compare("R76")
+		}
+	}),
+	onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
+		m := &mirror{p: s.controller()}
+		m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
+		m.p.expect("R50", message("server_request").with("request_id", "fold"))
+		m.prompt(streamOf(500, 20))
+		m.p.expect("R36", message("response_chunk"))
+		m.do(&contracts.Interrupt{})
+		m.p.expect("R37", message("response_end"))
+		m.p.expect("3.5", message("error").with("error_type", "cancelled"))
+		m.compare("R79")
+	}),
+	onSocket.scenario("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session) {
+		p := s.controller()
+		p.prompt(burstOf(50, 20))
+		p.prompt("settled")
+		p.expect("R79", message("status").with("message", "Prompt: settled"))
+		p.fence()
+		a := s.viewer("vera").last(control("snapshot"))
+		b := s.viewer("victor").last(control("snapshot"))
+		if b.Cursor < a.Cursor {
+			s.fail("2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
+		}
+		if a.Cursor < p.watch.floor {
+			s.fail("2.2", "a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
+		}
+		for _, f := range []*Frame{a, b} {
+			if got := f.str("state.last_status"); got != "Prompt: settled" {
+				s.fail("R79", "expected last_status %q in both snapshots, got %q", "Prompt: settled", got)
+			}
+		}
+	}),
+	onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
+		p := s.controller()
+		p.prompt("first")
+		p.expect("6.2", message("status").with("message", "Prompt: first"))
+		if got := s.viewer("vera").last(control("snapshot")).str("state.last_status"); got != "Prompt: first" {
+			s.fail("R79", "expected last_status %q, got %q", "Prompt: first", got)
+		}
+		p.prompt(hang())
+		f := s.viewer("victor").last(control("snapshot"))
+		if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
+			s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
+				show(f.at("state.last_status")), show(f.at("state.is_responding")))
+		}
+		p.accepted("R66", p.command(&contracts.Interrupt{}))
+	}),
 }
 
 // bookkeeping names the fields that clients cannot fold: who is connected.
@@ -83,25 +176,6 @@ func waitingIn(f *Frame) []waitingRequest {
 		}
 	}
 	return all
-}
-
-func freshState(s *Session) {
-	f := s.controller().last(control("snapshot"))
-	checkIdle(s, "R72", f)
-	state, _ := f.at("state").(map[string]any)
-	for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
-		if v, present := state[key]; present {
-			s.fail("R72", "expected no %s in a fresh state, got %s", key, show(v))
-		}
-	}
-	for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
-		if _, ok := state[key].([]any); !ok {
-			s.fail("R72", "expected a list %s, got %s", key, show(state[key]))
-		}
-	}
-	if f.at("session_id") != s.ID {
-		s.fail("A42", "expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
-	}
 }
 
 // A mirror folds what a controller sends and receives, to be compared with the
@@ -225,93 +299,4 @@ func keysOf(a, b map[string]any) []string {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
-}
-
-func replayedState(s *Session) {
-	m := &mirror{p: s.controller()}
-	m.compare("R79")
-	m.prompt("hello")
-	m.p.expect("6.2", message("status").with("message", "Prompt: hello"))
-	m.prompt(streamOf(5, 0))
-	m.p.expect("R36", message("response_chunk"))
-	m.p.expect("R37", message("response_end"))
-	m.compare("R79")
-	m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
-	m.prompt(burstOf(20, 10))
-	m.p.fence()
-	m.prompt(streamOf(200, 10))
-	m.p.expect("R36", message("response_chunk"))
-	m.compare("R79")
-	m.p.expect("R37", message("response_end"))
-	m.compare("R79")
-}
-
-func replayedRequests(s *Session) {
-	kinds := s.negotiateRequests(contracts.RequestTypes()...)
-	m := &mirror{p: s.controller()}
-	for _, kind := range kinds {
-		m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
-		m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
-	}
-	m.compare("R79")
-	answers := map[contracts.RequestType]contracts.Command{
-		contracts.RequestApproval:       approve("fold-approval", true),
-		contracts.RequestClientTool:     &contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true},
-		contracts.RequestMCPElicitation: &contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation},
-		contracts.RequestUserInput:      &contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true},
-		contracts.RequestToolRetry:      &contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip},
-	}
-	for _, kind := range kinds {
-		m.do(answers[kind])
-		m.compare("R76")
-	}
-}
-
-func replayedInterrupt(s *Session) {
-	m := &mirror{p: s.controller()}
-	m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
-	m.p.expect("R50", message("server_request").with("request_id", "fold"))
-	m.prompt(streamOf(500, 20))
-	m.p.expect("R36", message("response_chunk"))
-	m.do(&contracts.Interrupt{})
-	m.p.expect("R37", message("response_end"))
-	m.p.expect("3.5", message("error").with("error_type", "cancelled"))
-	m.compare("R79")
-}
-
-func snapshotsAgree(s *Session) {
-	p := s.controller()
-	p.prompt(burstOf(50, 20))
-	p.prompt("settled")
-	p.expect("R79", message("status").with("message", "Prompt: settled"))
-	p.fence()
-	a := s.viewer("vera").last(control("snapshot"))
-	b := s.viewer("victor").last(control("snapshot"))
-	if b.Cursor < a.Cursor {
-		s.fail("2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
-	}
-	if a.Cursor < p.watch.floor {
-		s.fail("2.2", "a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
-	}
-	for _, f := range []*Frame{a, b} {
-		if got := f.str("state.last_status"); got != "Prompt: settled" {
-			s.fail("R79", "expected last_status %q in both snapshots, got %q", "Prompt: settled", got)
-		}
-	}
-}
-
-func lastStatus(s *Session) {
-	p := s.controller()
-	p.prompt("first")
-	p.expect("6.2", message("status").with("message", "Prompt: first"))
-	if got := s.viewer("vera").last(control("snapshot")).str("state.last_status"); got != "Prompt: first" {
-		s.fail("R79", "expected last_status %q, got %q", "Prompt: first", got)
-	}
-	p.prompt(hang())
-	f := s.viewer("victor").last(control("snapshot"))
-	if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
-		s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
-			show(f.at("state.last_status")), show(f.at("state.is_responding")))
-	}
-	p.accepted("R66", p.command(&contracts.Interrupt{}))
 }

@@ -8,143 +8,173 @@ import (
 )
 
 // subscriptions judges subscribe and unsubscribe: A1, A2, A8 to A12, 1.9, 1.10.
-func subscriptions() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	return []Scenario{
-		{Name: "subscription/controller", Title: "A controller subscribes to a free session and holds the lease", Rules: []string{"A1"}, Needs: overHTTP, Run: subscribeController},
-		{Name: "subscription/viewer", Title: "A viewer subscribes and is told who holds the lease", Rules: []string{"A2"}, Needs: overHTTP, Run: subscribeViewer},
-		{Name: "subscription/by-itself", Title: "A subscription without a connection makes one", Rules: []string{"1.9"}, Needs: overHTTP, Run: subscribeAlone},
-		{Name: "subscription/role-header", Title: "The role header counts for a subscription too", Rules: []string{"1.2", "1.9"}, Needs: overHTTP, Run: subscribeByHeader},
-		{Name: "subscription/inherits-opt-outs", Title: "A subscription has its connection's opt-outs unless it brings its own", Rules: []string{"A8"}, Needs: overHTTP, Run: subscriptionInherits},
-		{Name: "subscription/two", Title: "Two subscriptions on one connection end together, in order", Rules: []string{"A9"}, Needs: overHTTP, Run: twoSubscriptions},
-		{Name: "subscription/counted", Title: "The snapshot counts subscriptions, attached ones apart", Rules: []string{"4.2"}, Needs: overHTTP, Run: subscriptionsCounted},
-		{Name: "subscription/starts-at-its-snapshot", Title: "A stream from the snapshot on begins with nothing old", Rules: []string{"1.9"}, Needs: overHTTP, Run: startsAtSnapshot},
-		{Name: "subscription/controller-subscription", Title: "The controller's subscription is its first attached one, else its first", Rules: []string{"4.2"}, Needs: overHTTP, Run: controllerSubscription},
-		{Name: "unsubscribe/last", Title: "With its last subscription a connection goes, and its lease", Rules: []string{"A10"}, Needs: overHTTP, Run: unsubscribeLast},
-		{Name: "unsubscribe/one-of-two", Title: "Without one of two subscriptions connection and lease stay", Rules: []string{"A11"}, Needs: overHTTP, Run: unsubscribeOne},
-		{Name: "unsubscribe/unknown", Title: "An unknown subscription, or none, cannot be ended", Rules: []string{"1.10", "1.5"}, Needs: overHTTP, Run: unsubscribeUnknown},
-		{Name: "unsubscribe/ends-stream", Title: "The stream of a subscription ends with it", Rules: []string{"1.10"}, Needs: overHTTP, Run: unsubscribeEndsStream},
-	}
-}
-
-func subscribeController(s *Session) {
-	alice := s.controllerOnly()
-	a := alice.subscribed(nil)
-	if a.at("controller_lease_granted") != true || a.at("controller_subscription_id") != alice.subscription || a.str("role") != "controller" {
-		s.fail("A1", "expected the lease and the subscription %s as the controller's, got %s", alice.subscription, a.said())
-	}
-}
-
-func subscribeViewer(s *Session) {
-	alice := s.driver()
-	vera := s.guest("vera")
-	a := vera.subscribed(nil)
-	if a.at("controller_lease_granted") != false || a.at("controller_connection_id") != alice.connection || a.str("role") != "viewer" {
-		s.fail("A2", "expected a viewer beside controller %s, got %s", alice.connection, a.said())
-	}
-	if a.at("controller_subscription_id") != alice.subscription {
-		s.fail("A2", "expected the controller's subscription %s, got %s", alice.subscription, show(a.at("controller_subscription_id")))
-	}
-	if end := a.at("lease_expires_at"); end == nil {
-		s.fail("1.6", "expected lease_expires_at for a viewer too, got null")
-	}
-}
-
-func subscribeAlone(s *Session) {
-	s.driver()
-	vera := s.caller("vera", contracts.RoleViewer)
-	before := number(s.state().at("state.connection_count"))
-	a := vera.subscribed(nil)
-	f := a.snapshot()
-	if entryOf(f, vera.connection) == nil || number(f.at("state.connection_count")) != before+1 {
-		s.fail("1.9", "expected one new connection %s, got %s", vera.connection, show(f.at("state.connections")))
-	}
-	s.caller("bob", contracts.RoleController).subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
-	bob := s.caller("bob", contracts.RoleController)
-	if a := bob.subscribed(fields{"takeControl": true}); a.at("controller_lease_granted") != true {
-		s.fail("A25", "expected takeControl to move the lease, got %s", a.said())
-	}
-}
-
-func subscribeByHeader(s *Session) {
-	s.driver()
-	r := request{who: "vera", method: http.MethodPost, path: s.route("subscribe"), body: []byte("{}"),
-		header: http.Header{"X-Maestro-Headless-Role": {"viewer"}}}
-	if a := s.call(r).ok("1.2"); a.str("role") != "viewer" {
-		s.fail("1.2", "expected the header to make a viewer, got %s", a.said())
-	}
-	r.header = nil
-	s.call(r).refused("1.9", contracts.CodeControllerLeaseHeld, textHeld) // without a role it is a controller
-}
-
-func subscriptionInherits(s *Session) {
-	alice := s.controllerOnly()
-	var streams []*Peer
-	for _, c := range []struct{ brings, want []string }{{nil, []string{"status"}}, {[]string{"connection_info"}, []string{"connection_info"}}} {
+var subscriptions = []Scenario{
+	overHTTP.scenario("subscription/controller", "A1", "A controller subscribes to a free session and holds the lease", func(s *Session) {
+		alice := s.controllerOnly()
+		a := alice.subscribed(nil)
+		if a.at("controller_lease_granted") != true || a.at("controller_subscription_id") != alice.subscription || a.str("role") != "controller" {
+			s.fail("A1", "expected the lease and the subscription %s as the controller's, got %s", alice.subscription, a.said())
+		}
+	}),
+	overHTTP.scenario("subscription/viewer", "A2", "A viewer subscribes and is told who holds the lease", func(s *Session) {
+		alice := s.driver()
+		vera := s.guest("vera")
+		a := vera.subscribed(nil)
+		if a.at("controller_lease_granted") != false || a.at("controller_connection_id") != alice.connection || a.str("role") != "viewer" {
+			s.fail("A2", "expected a viewer beside controller %s, got %s", alice.connection, a.said())
+		}
+		if a.at("controller_subscription_id") != alice.subscription {
+			s.fail("A2", "expected the controller's subscription %s, got %s", alice.subscription, show(a.at("controller_subscription_id")))
+		}
+		if end := a.at("lease_expires_at"); end == nil {
+			s.fail("1.6", "expected lease_expires_at for a viewer too, got null")
+		}
+	}),
+	overHTTP.scenario("subscription/by-itself", "1.9", "A subscription without a connection makes one", func(s *Session) {
+		s.driver()
 		vera := s.caller("vera", contracts.RoleViewer)
-		vera.connected(fields{"optOutNotifications": []string{"status"}})
-		own := fields{}
-		if c.brings != nil {
-			own["optOutNotifications"] = c.brings
+		before := number(s.state().at("state.connection_count"))
+		a := vera.subscribed(nil)
+		f := a.snapshot()
+		if entryOf(f, vera.connection) == nil || number(f.at("state.connection_count")) != before+1 {
+			s.fail("1.9", "expected one new connection %s, got %s", vera.connection, show(f.at("state.connections")))
 		}
-		a := vera.subscribed(own)
-		if got := texts(a.at("opt_out_notifications")); !slices.Equal(got, c.want) {
-			s.fail("A8", "expected the opt-outs %v, got %v", c.want, got)
+		s.caller("bob", contracts.RoleController).subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
+		bob := s.caller("bob", contracts.RoleController)
+		if a := bob.subscribed(fields{"takeControl": true}); a.at("controller_lease_granted") != true {
+			s.fail("A25", "expected takeControl to move the lease, got %s", a.said())
 		}
-		cursor := a.snapshot().Cursor
-		streams = append(streams, s.follow("vera", follow{subscription: vera.subscription, cursor: &cursor, optOuts: c.want, header: vera.proof(), silent: true}))
-	}
-	alice.prompt("unseen by one")
-	streams[1].expect("A8", message("status").with("message", "Prompt: unseen by one"))
-	streams[0].still("A8", 0, message("status"))
-}
-
-func twoSubscriptions(s *Session) {
-	s.driver()
-	vera := s.guest("vera")
-	first := vera.subscribed(nil).str("subscription_id")
-	second := vera.subscribed(nil).str("subscription_id")
-	if first == second {
-		s.fail("A9", "expected two subscriptions, got %q twice", first)
-	}
-	if e := entryOf(s.state(), vera.connection); !same(e["subscription_count"], 2) {
-		s.fail("A9", "expected a subscription_count of 2, got %s", show(e))
-	}
-	a := vera.disconnect(nil).ok("A9")
-	if got := texts(a.at("disconnected_subscription_ids")); !slices.Equal(got, []string{first, second}) {
-		s.fail("A9", "expected both subscriptions in order, %q and %q, got %q", first, second, got)
-	}
-}
-
-func subscriptionsCounted(s *Session) {
-	alice := s.controllerOnly()
-	count := func(subscriptions, attached int) func(*Frame) bool {
-		return func(f *Frame) bool {
-			e := entryOf(f, alice.connection)
-			return same(e["subscription_count"], subscriptions) && same(e["attached_subscription_count"], attached)
+	}),
+	overHTTP.scenario("subscription/role-header", "1.2 1.9", "The role header counts for a subscription too", func(s *Session) {
+		s.driver()
+		r := request{who: "vera", method: http.MethodPost, path: s.route("subscribe"), body: []byte("{}"),
+			header: http.Header{"X-Maestro-Headless-Role": {"viewer"}}}
+		if a := s.call(r).ok("1.2"); a.str("role") != "viewer" {
+			s.fail("1.2", "expected the header to make a viewer, got %s", a.said())
 		}
-	}
-	s.stateWith("4.2", "no subscription", count(0, 0))
-	a := alice.subscribed(nil)
-	s.stateWith("4.2", "one subscription, detached", count(1, 0))
-	p := alice.follow(a.snapshot().Cursor)
-	f := s.stateWith("4.2", "one subscription, attached", count(1, 1))
-	if !same(f.at("state.subscriber_count"), 1) {
-		s.fail("4.2", "expected subscriber_count 1, got %s", show(f.at("state.subscriber_count")))
-	}
-	p.close()
-	s.stateWith("4.2", "one subscription, detached again", count(1, 0))
-}
-
-func startsAtSnapshot(s *Session) {
-	alice := s.driver()
-	alice.prompt("old")
-	alice.finishRun()
-	a := alice.subscribed(nil)
-	p := alice.follow(a.snapshot().Cursor) // nothing at or below its cursor may come
-	alice.prompt("new")
-	p.expect("1.9:old-items", message("status").with("message", "Prompt: new"))
-	p.none("1.9:old-items", 0, anyOf(control("snapshot"), control("reset"), message("status").with("message", "Prompt: old")))
+		r.header = nil
+		s.call(r).refused("1.9", contracts.CodeControllerLeaseHeld, textHeld) // without a role it is a controller
+	}),
+	overHTTP.scenario("subscription/inherits-opt-outs", "A8", "A subscription has its connection's opt-outs unless it brings its own", func(s *Session) {
+		alice := s.controllerOnly()
+		var streams []*Peer
+		for _, c := range []struct{ brings, want []string }{{nil, []string{"status"}}, {[]string{"connection_info"}, []string{"connection_info"}}} {
+			vera := s.caller("vera", contracts.RoleViewer)
+			vera.connected(fields{"optOutNotifications": []string{"status"}})
+			own := fields{}
+			if c.brings != nil {
+				own["optOutNotifications"] = c.brings
+			}
+			a := vera.subscribed(own)
+			if got := texts(a.at("opt_out_notifications")); !slices.Equal(got, c.want) {
+				s.fail("A8", "expected the opt-outs %v, got %v", c.want, got)
+			}
+			cursor := a.snapshot().Cursor
+			streams = append(streams, s.follow("vera", follow{subscription: vera.subscription, cursor: &cursor, optOuts: c.want, header: vera.proof(), silent: true}))
+		}
+		alice.prompt("unseen by one")
+		streams[1].expect("A8", message("status").with("message", "Prompt: unseen by one"))
+		streams[0].still("A8", 0, message("status"))
+	}),
+	overHTTP.scenario("subscription/two", "A9", "Two subscriptions on one connection end together, in order", func(s *Session) {
+		s.driver()
+		vera := s.guest("vera")
+		first := vera.subscribed(nil).str("subscription_id")
+		second := vera.subscribed(nil).str("subscription_id")
+		if first == second {
+			s.fail("A9", "expected two subscriptions, got %q twice", first)
+		}
+		if e := entryOf(s.state(), vera.connection); !same(e["subscription_count"], 2) {
+			s.fail("A9", "expected a subscription_count of 2, got %s", show(e))
+		}
+		a := vera.disconnect(nil).ok("A9")
+		if got := texts(a.at("disconnected_subscription_ids")); !slices.Equal(got, []string{first, second}) {
+			s.fail("A9", "expected both subscriptions in order, %q and %q, got %q", first, second, got)
+		}
+	}),
+	overHTTP.scenario("subscription/counted", "4.2", "The snapshot counts subscriptions, attached ones apart", func(s *Session) {
+		alice := s.controllerOnly()
+		count := func(subscriptions, attached int) func(*Frame) bool {
+			return func(f *Frame) bool {
+				e := entryOf(f, alice.connection)
+				return same(e["subscription_count"], subscriptions) && same(e["attached_subscription_count"], attached)
+			}
+		}
+		s.stateWith("4.2", "no subscription", count(0, 0))
+		a := alice.subscribed(nil)
+		s.stateWith("4.2", "one subscription, detached", count(1, 0))
+		p := alice.follow(a.snapshot().Cursor)
+		f := s.stateWith("4.2", "one subscription, attached", count(1, 1))
+		if !same(f.at("state.subscriber_count"), 1) {
+			s.fail("4.2", "expected subscriber_count 1, got %s", show(f.at("state.subscriber_count")))
+		}
+		p.close()
+		s.stateWith("4.2", "one subscription, detached again", count(1, 0))
+	}),
+	overHTTP.scenario("subscription/starts-at-its-snapshot", "1.9", "A stream from the snapshot on begins with nothing old", func(s *Session) {
+		alice := s.driver()
+		alice.prompt("old")
+		alice.finishRun()
+		a := alice.subscribed(nil)
+		p := alice.follow(a.snapshot().Cursor) // nothing at or below its cursor may come
+		alice.prompt("new")
+		p.expect("1.9:old-items", message("status").with("message", "Prompt: new"))
+		p.none("1.9:old-items", 0, anyOf(control("snapshot"), control("reset"), message("status").with("message", "Prompt: old")))
+	}),
+	overHTTP.scenario("subscription/controller-subscription", "4.2", "The controller's subscription is its first attached one, else its first", func(s *Session) {
+		alice := s.driver()
+		first := alice.subscription
+		a := alice.subscribed(nil)
+		if got := a.str("controller_subscription_id"); got != first {
+			s.fail("4.2:controller", "expected the first subscription %s while none is attached, got %q", first, got)
+		}
+		alice.follow(a.snapshot().Cursor)
+		s.stateWith("4.2:controller", "the attached subscription as the controller's", func(f *Frame) bool {
+			return f.str("state.controller_subscription_id") == alice.subscription
+		})
+	}),
+	overHTTP.scenario("unsubscribe/last", "A10", "With its last subscription a connection goes, and its lease", func(s *Session) {
+		alice := s.driver()
+		vera := s.follow("vera", follow{})
+		vera.begins("A42")
+		alice.unsubscribe(alice.subscription).ok("A10")
+		vera.expect("A10", control("snapshot").with("state.controller_connection_id", nil))
+		f := s.state()
+		if entryOf(f, alice.connection) != nil || holderOf(f) != nil {
+			s.fail("A10", "expected connection %s and its lease to be gone, got %s", alice.connection, show(f.at("state.connections")))
+		}
+		alice.heartbeat(nil).refused("A10", contracts.CodeStaleConnection, textNoConnection)
+		if a := s.caller("bob", contracts.RoleController).connected(nil); a.at("controller_lease_granted") != true {
+			s.fail("A10", "expected the lease to be free, got %s", a.said())
+		}
+	}),
+	overHTTP.scenario("unsubscribe/one-of-two", "A11", "Without one of two subscriptions connection and lease stay", func(s *Session) {
+		alice := s.driver()
+		first := alice.subscription
+		alice.subscribed(nil)
+		alice.unsubscribe(first).ok("A11")
+		f := s.state()
+		if e := entryOf(f, alice.connection); !same(e["subscription_count"], 1) || holderOf(f) != alice.connection {
+			s.fail("A11", "expected one subscription left and the lease kept, got %s", show(e))
+		}
+		alice.posted("A11", initNothing())
+	}),
+	overHTTP.scenario("unsubscribe/unknown", "1.10 1.5", "An unknown subscription, or none, cannot be ended", func(s *Session) {
+		alice := s.driver()
+		alice.unsubscribe("sub_nobody").refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
+		alice.submit(s.route("unsubscribe"), fields{}).refused("1.10", contracts.CodeBadRequest, "")
+		alice.submit(s.route("unsubscribe"), fields{"subscriptionId": 7}).refused("1.10", contracts.CodeBadRequest, "")
+		alice.unsubscribe(alice.subscription).ok("1.10")
+		alice.unsubscribe(alice.subscription).refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
+	}),
+	overHTTP.scenario("unsubscribe/ends-stream", "1.10", "The stream of a subscription ends with it", func(s *Session) {
+		alice, p := s.attached()
+		first := alice.subscription
+		alice.subscribed(nil)
+		alice.unsubscribe(first).ok("1.10")
+		p.finishes("1.10:ends")
+		alice.posted("A11", initNothing())
+	}),
 }
 
 // finishRun waits until no run is active. With the scripted agent a run is over
@@ -154,63 +184,4 @@ func (c *Caller) finishRun() {
 		return
 	}
 	c.s.stateWith("R37", "no response", func(f *Frame) bool { return f.at("state.is_responding") == false })
-}
-
-func controllerSubscription(s *Session) {
-	alice := s.driver()
-	first := alice.subscription
-	a := alice.subscribed(nil)
-	if got := a.str("controller_subscription_id"); got != first {
-		s.fail("4.2:controller", "expected the first subscription %s while none is attached, got %q", first, got)
-	}
-	alice.follow(a.snapshot().Cursor)
-	s.stateWith("4.2:controller", "the attached subscription as the controller's", func(f *Frame) bool {
-		return f.str("state.controller_subscription_id") == alice.subscription
-	})
-}
-
-func unsubscribeLast(s *Session) {
-	alice := s.driver()
-	vera := s.follow("vera", follow{})
-	vera.begins("A42")
-	alice.unsubscribe(alice.subscription).ok("A10")
-	vera.expect("A10", control("snapshot").with("state.controller_connection_id", nil))
-	f := s.state()
-	if entryOf(f, alice.connection) != nil || holderOf(f) != nil {
-		s.fail("A10", "expected connection %s and its lease to be gone, got %s", alice.connection, show(f.at("state.connections")))
-	}
-	alice.heartbeat(nil).refused("A10", contracts.CodeStaleConnection, textNoConnection)
-	if a := s.caller("bob", contracts.RoleController).connected(nil); a.at("controller_lease_granted") != true {
-		s.fail("A10", "expected the lease to be free, got %s", a.said())
-	}
-}
-
-func unsubscribeOne(s *Session) {
-	alice := s.driver()
-	first := alice.subscription
-	alice.subscribed(nil)
-	alice.unsubscribe(first).ok("A11")
-	f := s.state()
-	if e := entryOf(f, alice.connection); !same(e["subscription_count"], 1) || holderOf(f) != alice.connection {
-		s.fail("A11", "expected one subscription left and the lease kept, got %s", show(e))
-	}
-	alice.posted("A11", initNothing())
-}
-
-func unsubscribeUnknown(s *Session) {
-	alice := s.driver()
-	alice.unsubscribe("sub_nobody").refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
-	alice.submit(s.route("unsubscribe"), fields{}).refused("1.10", contracts.CodeBadRequest, "")
-	alice.submit(s.route("unsubscribe"), fields{"subscriptionId": 7}).refused("1.10", contracts.CodeBadRequest, "")
-	alice.unsubscribe(alice.subscription).ok("1.10")
-	alice.unsubscribe(alice.subscription).refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
-}
-
-func unsubscribeEndsStream(s *Session) {
-	alice, p := s.attached()
-	first := alice.subscription
-	alice.subscribed(nil)
-	alice.unsubscribe(first).ok("1.10")
-	p.finishes("1.10:ends")
-	alice.posted("A11", initNothing())
 }

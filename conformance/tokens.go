@@ -8,17 +8,57 @@ import (
 )
 
 // tokens judges connection tokens: A40 and 8.1.
-func tokens() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	required, optional := Needs{Transport: HTTP, Tokens: TokensRequired}, Needs{Transport: HTTP, Tokens: TokensOptional}
-	return []Scenario{
-		{Name: "token/given", Title: "A connection gets a secret of its own, in a header and nowhere else", Rules: []string{"8.1"}, Needs: overHTTP, Run: tokenGiven},
-		{Name: "token/wrong", Title: "A wrong token is refused wherever a connection acts", Rules: []string{"8.1", "A40"}, Needs: overHTTP, Run: tokenWrong},
-		{Name: "token/of-another", Title: "The token of another connection is a wrong one", Rules: []string{"A40", "A41"}, Needs: overHTTP, Run: tokenOfAnother},
-		{Name: "token/required", Title: "Knowing the controller's public id is not being the controller", Rules: []string{"A40"}, Needs: required, Run: tokenRequired},
-		{Name: "token/optional", Title: "A server with optional tokens does without", Rules: []string{"8.1"}, Needs: optional, Run: tokenOptional},
-		{Name: "token/survives-refresh", Title: "After a refresh the token is good, or the new one that came with it", Rules: []string{"8.1"}, Needs: overHTTP, Run: tokenSurvives},
-	}
+var tokens = []Scenario{
+	overHTTP.scenario("token/given", "8.1", "A connection gets a secret of its own, in a header and nowhere else", func(s *Session) {
+		alice := s.controllerOnly()
+		vera := s.caller("vera", contracts.RoleViewer)
+		vera.subscribed(nil)
+		for _, c := range []*Caller{alice, vera} {
+			if len(c.token) < 22 {
+				s.fail("8.1:token", "expected a connection token of 128 bits or more in %s, got %d characters", tokenHeader, len(c.token))
+			}
+		}
+		if alice.token == vera.token {
+			s.fail("8.1:token", "two connections have the same token")
+		}
+		p := s.follow("judge", follow{})
+		for _, text := range [][]byte{s.state().Raw, p.begins("A42").Raw} {
+			for _, c := range []*Caller{alice, vera} {
+				if bytes.Contains(text, []byte(c.token)) {
+					s.fail("8.1:token", "expected tokens to be in no body")
+				}
+			}
+		}
+	}),
+	overHTTP.scenario("token/wrong", "8.1 A40", "A wrong token is refused wherever a connection acts", func(s *Session) {
+		alice := s.driver()
+		alice.impostor("8.1:token", http.Header{tokenHeader: {"not-" + alice.token}})
+	}),
+	overHTTP.scenario("token/of-another", "A40 A41", "The token of another connection is a wrong one", func(s *Session) {
+		alice := s.driver()
+		vera := s.guest("vera")
+		alice.impostor("A40", http.Header{tokenHeader: {vera.token}})
+	}),
+	Needs{Transport: HTTP, Tokens: TokensRequired}.scenario("token/required", "A40", "Knowing the controller's public id is not being the controller", func(s *Session) {
+		alice := s.driver()
+		alice.impostor("A40", nil)
+	}),
+	Needs{Transport: HTTP, Tokens: TokensOptional}.scenario("token/optional", "8.1", "A server with optional tokens does without", func(s *Session) {
+		alice := s.driver()
+		alice.token = ""
+		alice.posted("8.1:token", initNothing())
+		alice.heartbeat(nil).ok("8.1:token")
+		alice.unsubscribe(alice.subscription).ok("8.1:token")
+	}),
+	overHTTP.scenario("token/survives-refresh", "8.1", "After a refresh the token is good, or the new one that came with it", func(s *Session) {
+		alice := s.driver()
+		for range 2 {
+			alice.connected(nil) // presents the token, and may be given another
+			alice.posted("8.1:token", initNothing())
+		}
+		alice.subscribed(nil)
+		alice.heartbeat(nil).ok("8.1:token")
+	}),
 }
 
 // acts are the requests in which a connection acts, with the headers that come
@@ -61,60 +101,4 @@ func (c *Caller) impostor(rule string, h http.Header) {
 	if e := entryOf(f, c.connection); e == nil || !same(e["subscription_count"], 1) || holderOf(f) != c.connection {
 		c.s.fail(rule, "expected connection %s to be as before, got %s", c.connection, show(e))
 	}
-}
-
-func tokenGiven(s *Session) {
-	alice := s.controllerOnly()
-	vera := s.caller("vera", contracts.RoleViewer)
-	vera.subscribed(nil)
-	for _, c := range []*Caller{alice, vera} {
-		if len(c.token) < 22 {
-			s.fail("8.1:token", "expected a connection token of 128 bits or more in %s, got %d characters", tokenHeader, len(c.token))
-		}
-	}
-	if alice.token == vera.token {
-		s.fail("8.1:token", "two connections have the same token")
-	}
-	p := s.follow("judge", follow{})
-	for _, text := range [][]byte{s.state().Raw, p.begins("A42").Raw} {
-		for _, c := range []*Caller{alice, vera} {
-			if bytes.Contains(text, []byte(c.token)) {
-				s.fail("8.1:token", "expected tokens to be in no body")
-			}
-		}
-	}
-}
-
-func tokenWrong(s *Session) {
-	alice := s.driver()
-	alice.impostor("8.1:token", http.Header{tokenHeader: {"not-" + alice.token}})
-}
-
-func tokenOfAnother(s *Session) {
-	alice := s.driver()
-	vera := s.guest("vera")
-	alice.impostor("A40", http.Header{tokenHeader: {vera.token}})
-}
-
-func tokenRequired(s *Session) {
-	alice := s.driver()
-	alice.impostor("A40", nil)
-}
-
-func tokenOptional(s *Session) {
-	alice := s.driver()
-	alice.token = ""
-	alice.posted("8.1:token", initNothing())
-	alice.heartbeat(nil).ok("8.1:token")
-	alice.unsubscribe(alice.subscription).ok("8.1:token")
-}
-
-func tokenSurvives(s *Session) {
-	alice := s.driver()
-	for range 2 {
-		alice.connected(nil) // presents the token, and may be given another
-		alice.posted("8.1:token", initNothing())
-	}
-	alice.subscribed(nil)
-	alice.heartbeat(nil).ok("8.1:token")
 }

@@ -7,43 +7,160 @@ import (
 )
 
 // wsLease judges who may drive: A23 to A36 in their WebSocket forms.
-func wsLease() []Scenario {
-	onSocket := Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "lease/granted", Title: "The first controller holds the lease; a viewer sees who does", Rules: []string{"A1", "A2"}, Needs: onSocket, Run: leaseGranted},
-		{Name: "lease/second-refused", Title: "A second controller is refused", Rules: []string{"A23", "A34", "9.5"}, Needs: onSocket, Run: secondRefused},
-		{Name: "lease/second-refused-by-hello", Title: "A second controller that says so only in hello is refused too", Rules: []string{"A23", "A34", "9.5"}, Needs: onSocket, Run: secondRefusedByHello},
-		{Name: "lease/refused-leaves-no-trace", Title: "A refused controller is not counted", Rules: []string{"A24"}, Needs: onSocket, Run: refusedLeavesNoTrace},
-		{Name: "lease/takeover", Title: "takeControl=1 moves the lease at once and tells the loser", Rules: []string{"A25", "A26", "A115"}, Needs: onSocket, Run: takeover},
-		{Name: "lease/loser-refused", Title: "After a takeover the old controller's messages are refused", Rules: []string{"A27", "A34"}, Needs: onSocket, Run: loserRefused},
-		{Name: "lease/loser-still-follows", Title: "After a takeover the old controller keeps receiving", Rules: []string{"A28", "A115"}, Needs: onSocket, Run: loserStillFollows},
-		{Name: "lease/first-message-claims", Title: "A free lease goes to the first controller that sends a message", Rules: []string{"A30"}, Needs: onSocket, Run: firstMessageClaims},
-		{Name: "lease/concurrent", Title: "Of controllers that attach at once exactly one gets in", Rules: []string{"A33", "A34"}, Needs: onSocket, Run: concurrentControllers},
-		{Name: "lease/bye-releases", Title: "Saying goodbye releases the lease and nothing else", Rules: []string{"A15", "9.2"}, Needs: onSocket, Run: byeReleases},
-		{Name: "lease/viewers-do-not-matter", Title: "Viewers that come and go leave the lease alone", Rules: []string{"A14", "A36"}, Needs: onSocket, Run: viewersDoNotMatter},
-		{Name: "lease/ping-renews", Title: "A sign of life moves lease_expires_at", Rules: []string{"A32"}, Needs: onSocket, Run: pingRenews},
-		{Name: "lease/expires", Title: "The lease of a vanished controller is free soon after it expires", Rules: []string{"A31"}, Needs: onSocket, Slow: true, Run: leaseExpires},
-		{Name: "lease/run-survives-takeover", Title: "A run goes on through a takeover", Rules: []string{"3.2", "A25"}, Needs: onSocket, Run: runSurvivesTakeover},
-	}
-}
-
-func leaseGranted(s *Session) {
-	alice := s.controller()
-	if alice.attached["controller_lease_granted"] != true || alice.attached["controller_connection_id"] != alice.connection {
-		s.fail("A1", "expected the first controller to hold the lease, got %s", show(alice.attached))
-	}
-	vera := s.viewer("vera")
-	if vera.attached["controller_lease_granted"] != false || vera.attached["controller_connection_id"] != alice.connection {
-		s.fail("A2", "expected a viewer to see %s holding the lease, got %s", alice.connection, show(vera.attached))
-	}
-	if got := vera.last(control("snapshot")).at("state.controller_connection_id"); got != alice.connection {
-		s.fail("A2", "expected controller_connection_id %q in the snapshot, got %s", alice.connection, show(got))
-	}
-}
-
-func secondRefused(s *Session) {
-	s.controller()
-	s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+var wsLease = []Scenario{
+	onSocket.scenario("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session) {
+		alice := s.controller()
+		if alice.attached["controller_lease_granted"] != true || alice.attached["controller_connection_id"] != alice.connection {
+			s.fail("A1", "expected the first controller to hold the lease, got %s", show(alice.attached))
+		}
+		vera := s.viewer("vera")
+		if vera.attached["controller_lease_granted"] != false || vera.attached["controller_connection_id"] != alice.connection {
+			s.fail("A2", "expected a viewer to see %s holding the lease, got %s", alice.connection, show(vera.attached))
+		}
+		if got := vera.last(control("snapshot")).at("state.controller_connection_id"); got != alice.connection {
+			s.fail("A2", "expected controller_connection_id %q in the snapshot, got %s", alice.connection, show(got))
+		}
+	}),
+	onSocket.scenario("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session) {
+		s.controller()
+		s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+	}),
+	onSocket.scenario("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session) {
+		s.controller()
+		s.try("bob", s.controllerByHello()).heldRefusal(s)
+	}),
+	onSocket.scenario("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session) {
+		s.controller()
+		before := s.viewer("vera").last(control("snapshot")).at("state.connection_count")
+		s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+		s.try("rob", s.controllerByHello()).heldRefusal(s)
+		after := s.viewer("victor").last(control("snapshot")).at("state.connection_count")
+		if n := numberOf(after) - numberOf(before); n != 1 { // victor
+			s.fail("A24", "expected one more connection than before the refused ones, got %d more", n)
+		}
+	}),
+	onSocket.scenario("lease/takeover", "A25 A26 A115", "takeControl=1 moves the lease at once and tells the loser", func(s *Session) {
+		alice, bob := takeLease(s)
+		if bob.attached["controller_lease_granted"] != true || bob.attached["controller_connection_id"] != bob.connection {
+			s.fail("A25", "expected the takeover to succeed at once, got %s", show(bob.attached))
+		}
+		f := alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
+		if got := f.str("controller_connection_id"); got != bob.connection {
+			s.fail("A26", "expected the loser to be told of %s, got %q", bob.connection, got)
+		}
+		bob.prompt("mine now")
+		bob.expect("A25", message("status").with("message", "Prompt: mine now"))
+	}),
+	onSocket.scenario("lease/loser-refused", "A27 A34", "After a takeover the old controller's messages are refused", func(s *Session) {
+		alice, bob := takeLease(s)
+		bob.still("3.4", len(bob.log), noEffect) // the takeover itself is announced with a snapshot
+		from := len(bob.log)
+		for _, cmd := range []contracts.Command{&contracts.Prompt{Content: "old"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Shutdown{}} {
+			alice.refused(alice.command(cmd), notHolder("A27"))
+		}
+		bob.still("A27", from, anyOf(noEffect, initNothingReply, control("snapshot")))
+	}),
+	onSocket.scenario("lease/loser-still-follows", "A28 A115", "After a takeover the old controller keeps receiving", func(s *Session) {
+		alice, bob := takeLease(s)
+		bob.prompt("seen by both")
+		alice.expect("A28", message("status").with("message", "Prompt: seen by both"))
+	}),
+	onSocket.scenario("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(s *Session) {
+		alice := s.controller()
+		bob := s.attachLater("bob")
+		bob.refused(bob.command(initNothing()), notHolder("A27"))
+		alice.accepted("9.2", alice.frame("ws.release_control", nil))
+		bob.accepted("A30", bob.command(initNothing()))
+		bob.expect("A30", initNothingReply)
+		alice.refused(alice.command(initNothing()), notHolder("A27"))
+	}),
+	onSocket.scenario("lease/concurrent", "A33 A34", "Of controllers that attach at once exactly one gets in", func(s *Session) {
+		s.attach("vera", entry{create: true, role: contracts.RoleViewer})
+		names := []string{"alice", "bob", "carol", "dave"}
+		peers := make([]*Peer, len(names))
+		for i, name := range names {
+			p, err := s.dial(name, s.controllerByHello())
+			if err != nil {
+				s.fail("9.1", "%s: expected the upgrade to succeed, got: %v", name, err)
+			}
+			peers[i] = p
+		}
+		for _, p := range peers { // back to back: nobody's answer is awaited
+			p.greet(s.controllerByHello())
+		}
+		winners := 0
+		for _, p := range peers {
+			if a := p.outcome(s.controllerByHello()); a.peer != nil {
+				winners++
+			} else {
+				a.heldRefusal(s)
+			}
+		}
+		if winners != 1 {
+			s.fail("A33", "expected exactly one of %d controllers to get in, got %d", len(names), winners)
+		}
+	}),
+	onSocket.scenario("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session) {
+		alice, vera := s.controller(), s.viewer("vera")
+		alice.prompt("before")
+		alice.send([]byte(`{"type":"ws.bye"}`))
+		alice.closes("9.5", 1000)
+		bob := s.attach("bob", entry{role: contracts.RoleController})
+		if bob.attached["controller_lease_granted"] != true {
+			s.fail("A15", "expected the lease to be free after ws.bye, got %s", show(bob.attached))
+		}
+		bob.prompt("after")
+		vera.expect("A15", message("status").with("message", "Prompt: before"))
+		vera.expect("A15", message("status").with("message", "Prompt: after"))
+	}),
+	onSocket.scenario("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session) {
+		alice := s.controller()
+		for range 3 {
+			vera := s.viewer("vera")
+			vera.send([]byte(`{"type":"ws.bye"}`))
+			vera.closes("9.5", 1000)
+		}
+		alice.accepted("A36", alice.command(initNothing()))
+		alice.none("A14", 0, control("ws.lease").with("granted", false))
+	}),
+	onSocket.scenario("lease/ping-renews", "A32", "A sign of life moves lease_expires_at", func(s *Session) {
+		p := s.controller()
+		first := p.leaseEnd(s)
+		s.pause("A32", 20*time.Millisecond)
+		second := p.leaseEnd(s)
+		if !second.After(first) {
+			s.fail("A32", "expected lease_expires_at to move on, got %s after %s", second, first)
+		}
+		if left := time.Until(second); left < 0 || left > 24*time.Hour {
+			s.fail("A32", "expected lease_expires_at in the near future, got %s (in %s)", second, left)
+		}
+	}),
+	onSocket.slowScenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
+		alice := s.controller()
+		left := time.Until(alice.leaseEnd(s))
+		if left > longestLease {
+			s.skip("the lease lasts %s: start the server with a lease of at most %s", left.Round(time.Second), longestLease)
+		}
+		bob := s.attachLater("bob")
+		end := alice.leaseEnd(s)
+		alice.close() // vanishes without a word
+		bob.refused(bob.command(initNothing()), notHolder("A31"))
+		free := end.Add(750 * time.Millisecond) // 250 by the rule; closing was a sign of life, and clocks differ
+		for time.Now().Before(free) {
+			bob.fence() // stays alive, and keeps reading
+			s.pause("A31", min(time.Until(free), time.Second))
+		}
+		bob.accepted("A31", bob.command(initNothing()))
+	}),
+	onSocket.scenario("lease/run-survives-takeover", "3.2 A25", "A run goes on through a takeover", func(s *Session) {
+		alice := s.controller()
+		alice.prompt(streamOf(200, 10))
+		alice.expect("R36", message("response_chunk"))
+		bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
+		bob.refused(bob.command(&contracts.Prompt{Content: "early"}), busyRefusal("R42"))
+		bob.await("3.2", 0, message("response_end"))
+		alice.expect("3.2", message("response_end"))
+	}),
 }
 
 // heldRefusal fails unless an attachment was refused because the lease is held.
@@ -57,22 +174,6 @@ func (a attempt) heldRefusal(s *Session) {
 // controllerByHello attaches as a controller that only its hello shows.
 func (s *Session) controllerByHello() entry {
 	return entry{hello: s.hello(contracts.RoleController)}
-}
-
-func secondRefusedByHello(s *Session) {
-	s.controller()
-	s.try("bob", s.controllerByHello()).heldRefusal(s)
-}
-
-func refusedLeavesNoTrace(s *Session) {
-	s.controller()
-	before := s.viewer("vera").last(control("snapshot")).at("state.connection_count")
-	s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
-	s.try("rob", s.controllerByHello()).heldRefusal(s)
-	after := s.viewer("victor").last(control("snapshot")).at("state.connection_count")
-	if n := numberOf(after) - numberOf(before); n != 1 { // victor
-		s.fail("A24", "expected one more connection than before the refused ones, got %d more", n)
-	}
 }
 
 // numberOf returns a JSON number, or -1.
@@ -89,38 +190,9 @@ func takeLease(s *Session) (alice, bob *Peer) {
 	return alice, s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 }
 
-func takeover(s *Session) {
-	alice, bob := takeLease(s)
-	if bob.attached["controller_lease_granted"] != true || bob.attached["controller_connection_id"] != bob.connection {
-		s.fail("A25", "expected the takeover to succeed at once, got %s", show(bob.attached))
-	}
-	f := alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
-	if got := f.str("controller_connection_id"); got != bob.connection {
-		s.fail("A26", "expected the loser to be told of %s, got %q", bob.connection, got)
-	}
-	bob.prompt("mine now")
-	bob.expect("A25", message("status").with("message", "Prompt: mine now"))
-}
-
 // notHolder is how a message is refused from a controller without the lease.
 func notHolder(rule string) refusal {
 	return refusal{rule: rule, text: textNotHolder, code: contracts.CodeControllerLeaseHeld}
-}
-
-func loserRefused(s *Session) {
-	alice, bob := takeLease(s)
-	bob.still("3.4", len(bob.log), noEffect) // the takeover itself is announced with a snapshot
-	from := len(bob.log)
-	for _, cmd := range []contracts.Command{&contracts.Prompt{Content: "old"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Shutdown{}} {
-		alice.refused(alice.command(cmd), notHolder("A27"))
-	}
-	bob.still("A27", from, anyOf(noEffect, initNothingReply, control("snapshot")))
-}
-
-func loserStillFollows(s *Session) {
-	alice, bob := takeLease(s)
-	bob.prompt("seen by both")
-	alice.expect("A28", message("status").with("message", "Prompt: seen by both"))
 }
 
 // attachLater attaches as controller without the lease.
@@ -130,81 +202,6 @@ func (s *Session) attachLater(name string) *Peer {
 		s.fail("D7", "expected takeControl=later to attach a controller without the held lease, got %s", show(p.attached))
 	}
 	return p
-}
-
-func firstMessageClaims(s *Session) {
-	alice := s.controller()
-	bob := s.attachLater("bob")
-	bob.refused(bob.command(initNothing()), notHolder("A27"))
-	alice.accepted("9.2", alice.frame("ws.release_control", nil))
-	bob.accepted("A30", bob.command(initNothing()))
-	bob.expect("A30", initNothingReply)
-	alice.refused(alice.command(initNothing()), notHolder("A27"))
-}
-
-func concurrentControllers(s *Session) {
-	s.attach("vera", entry{create: true, role: contracts.RoleViewer})
-	names := []string{"alice", "bob", "carol", "dave"}
-	peers := make([]*Peer, len(names))
-	for i, name := range names {
-		p, err := s.dial(name, s.controllerByHello())
-		if err != nil {
-			s.fail("9.1", "%s: expected the upgrade to succeed, got: %v", name, err)
-		}
-		peers[i] = p
-	}
-	for _, p := range peers { // back to back: nobody's answer is awaited
-		p.greet(s.controllerByHello())
-	}
-	winners := 0
-	for _, p := range peers {
-		if a := p.outcome(s.controllerByHello()); a.peer != nil {
-			winners++
-		} else {
-			a.heldRefusal(s)
-		}
-	}
-	if winners != 1 {
-		s.fail("A33", "expected exactly one of %d controllers to get in, got %d", len(names), winners)
-	}
-}
-
-func byeReleases(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	alice.prompt("before")
-	alice.send([]byte(`{"type":"ws.bye"}`))
-	alice.closes("9.5", 1000)
-	bob := s.attach("bob", entry{role: contracts.RoleController})
-	if bob.attached["controller_lease_granted"] != true {
-		s.fail("A15", "expected the lease to be free after ws.bye, got %s", show(bob.attached))
-	}
-	bob.prompt("after")
-	vera.expect("A15", message("status").with("message", "Prompt: before"))
-	vera.expect("A15", message("status").with("message", "Prompt: after"))
-}
-
-func viewersDoNotMatter(s *Session) {
-	alice := s.controller()
-	for range 3 {
-		vera := s.viewer("vera")
-		vera.send([]byte(`{"type":"ws.bye"}`))
-		vera.closes("9.5", 1000)
-	}
-	alice.accepted("A36", alice.command(initNothing()))
-	alice.none("A14", 0, control("ws.lease").with("granted", false))
-}
-
-func pingRenews(s *Session) {
-	p := s.controller()
-	first := p.leaseEnd(s)
-	s.pause("A32", 20*time.Millisecond)
-	second := p.leaseEnd(s)
-	if !second.After(first) {
-		s.fail("A32", "expected lease_expires_at to move on, got %s after %s", second, first)
-	}
-	if left := time.Until(second); left < 0 || left > 24*time.Hour {
-		s.fail("A32", "expected lease_expires_at in the near future, got %s (in %s)", second, left)
-	}
 }
 
 // leaseEnd asks when the lease expires.
@@ -220,31 +217,3 @@ func (p *Peer) leaseEnd(s *Session) time.Time {
 
 // longestLease is how long a scenario waits for a lease to expire.
 const longestLease = 20 * time.Second
-
-func leaseExpires(s *Session) {
-	alice := s.controller()
-	left := time.Until(alice.leaseEnd(s))
-	if left > longestLease {
-		s.skip("the lease lasts %s: start the server with a lease of at most %s", left.Round(time.Second), longestLease)
-	}
-	bob := s.attachLater("bob")
-	end := alice.leaseEnd(s)
-	alice.close() // vanishes without a word
-	bob.refused(bob.command(initNothing()), notHolder("A31"))
-	free := end.Add(750 * time.Millisecond) // 250 by the rule; closing was a sign of life, and clocks differ
-	for time.Now().Before(free) {
-		bob.fence() // stays alive, and keeps reading
-		s.pause("A31", min(time.Until(free), time.Second))
-	}
-	bob.accepted("A31", bob.command(initNothing()))
-}
-
-func runSurvivesTakeover(s *Session) {
-	alice := s.controller()
-	alice.prompt(streamOf(200, 10))
-	alice.expect("R36", message("response_chunk"))
-	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-	bob.refused(bob.command(&contracts.Prompt{Content: "early"}), busyRefusal("R42"))
-	bob.await("3.2", 0, message("response_end"))
-	alice.expect("3.2", message("response_end"))
-}

@@ -10,35 +10,114 @@ import (
 )
 
 // wsStreams judges what followers receive: A42 to A60.
-func wsStreams() []Scenario {
-	onSocket := Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "stream/snapshot-first", Title: "Without a cursor a stream starts with a snapshot, then lives", Rules: []string{"A42", "9.3"}, Needs: onSocket, Run: snapshotFirst},
-		{Name: "stream/same-for-all", Title: "Every viewer receives the identical sequence", Rules: []string{"2.5", "A48"}, Needs: onSocket, Run: sameForAll},
-		{Name: "stream/join-while-live", Title: "A client that joins under load misses nothing and sees nothing twice", Rules: []string{"A49"}, Needs: onSocket, Run: joinWhileLive},
-		{Name: "stream/slow-viewer", Title: "A viewer that stops reading delays nobody", Rules: []string{"A52"}, Needs: onSocket, Run: slowViewer},
-		{Name: "stream/slow-viewer-catches-up", Title: "A viewer that reads again gets all the text, or a reset that holds it", Rules: []string{"A51", "D5"}, Needs: onSocket, Run: slowViewerCatchesUp},
-		{Name: "stream/heartbeat", Title: "An idle stream shows a heartbeat in every interval", Rules: []string{"A57"}, Needs: onSocket, Slow: true, Run: heartbeat},
-		{Name: "stream/heartbeat-opted-out", Title: "An opted-out heartbeat stays away", Rules: []string{"A53"}, Needs: onSocket, Slow: true, Run: heartbeatOptedOut},
-		{Name: "stream/connections-announced", Title: "Who comes and goes is announced", Rules: []string{"4.3"}, Needs: onSocket, Run: connectionsAnnounced},
-	}
-}
-
-func snapshotFirst(s *Session) {
-	alice := s.controller() // welcome checks the order
-	if got := alice.attached["resume"]; got != "snapshot" {
-		s.fail("A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
-	}
-	if alice.attached["session_id"] != s.ID {
-		s.fail("9.2", "expected ws.attached for session %s, got %s", s.ID, show(alice.attached["session_id"]))
-	}
-	if n := number(alice.attached["heartbeat_interval_ms"]); n <= 0 {
-		s.fail("9.2", "expected a positive heartbeat_interval_ms, got %d", n)
-	}
-	at := slices.IndexFunc(alice.log, message("hello_ok").ok)
-	if alice.log[at].Cursor <= alice.last(control("snapshot")).Cursor {
-		s.fail("9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", alice.log[at].Cursor, alice.last(control("snapshot")).Cursor)
-	}
+var wsStreams = []Scenario{
+	onSocket.scenario("stream/snapshot-first", "A42 9.3", "Without a cursor a stream starts with a snapshot, then lives", func(s *Session) {
+		alice := s.controller() // welcome checks the order
+		if got := alice.attached["resume"]; got != "snapshot" {
+			s.fail("A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
+		}
+		if alice.attached["session_id"] != s.ID {
+			s.fail("9.2", "expected ws.attached for session %s, got %s", s.ID, show(alice.attached["session_id"]))
+		}
+		if n := number(alice.attached["heartbeat_interval_ms"]); n <= 0 {
+			s.fail("9.2", "expected a positive heartbeat_interval_ms, got %d", n)
+		}
+		at := slices.IndexFunc(alice.log, message("hello_ok").ok)
+		if alice.log[at].Cursor <= alice.last(control("snapshot")).Cursor {
+			s.fail("9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", alice.log[at].Cursor, alice.last(control("snapshot")).Cursor)
+		}
+	}),
+	onSocket.scenario("stream/same-for-all", "2.5 A48", "Every viewer receives the identical sequence", func(s *Session) {
+		alice := s.controller()
+		var all []*Peer
+		for i := range 5 {
+			all = append(all, s.viewer(fmt.Sprintf("v%d", i)))
+		}
+		joined := all[len(all)-1].last(message("hello_ok")).Cursor
+		alice.prompt(streamOf(50, 1))
+		alice.expect("R37", message("response_end"))
+		alice.prompt(burstOf(300, 50))
+		alice.ask(contracts.RequestApproval, "shared")
+		alice.accepted("R53", alice.command(approve("shared", true)))
+		finish(alice, all...)
+		if n := len(sequence(alice.log, joined)); n < 300 {
+			s.fail("6.2", "expected at least the 300 messages of the burst, got %d", n)
+		}
+		for _, p := range all {
+			sameSequence(s, "2.5", joined, alice, p)
+		}
+	}),
+	onSocket.scenario("stream/join-while-live", "A49", "A client that joins under load misses nothing and sees nothing twice", func(s *Session) {
+		alice := s.controller()
+		alice.prompt(streamOf(10_000, 2)) // ends when all have joined, however long that takes
+		alice.expect("R36", message("response_chunk"))
+		var joined []*Peer
+		for i := range 4 {
+			joined = append(joined, s.viewer(fmt.Sprintf("v%d", i)))
+		}
+		alice.command(&contracts.Interrupt{})
+		alice.expect("R37", message("response_end"))
+		finish(alice, joined...)
+		whole := chunksOf(alice.log)
+		for _, p := range joined {
+			snap := p.log[slices.IndexFunc(p.log, control("snapshot").ok)]
+			if got := snap.str("state.current_response.text") + chunksOf(p.log); got != whole {
+				s.fail("A49", "%s: the snapshot as of %d and what followed hold %d bytes of the response, want %d: lost or repeated",
+					p.name, snap.Cursor, len(got), len(whole))
+			}
+		}
+	}),
+	onSocket.scenario("stream/slow-viewer", "A52", "A viewer that stops reading delays nobody", func(s *Session) {
+		alice := s.controller()
+		s.slowly("sloth")
+		fast := s.viewer("vera")
+		joined := fast.last(message("hello_ok")).Cursor
+		flood(alice)
+		finish(alice, fast)
+		sameSequence(s, "A52", joined, alice, fast)
+	}),
+	onSocket.scenario("stream/slow-viewer-catches-up", "A51 D5", "A viewer that reads again gets all the text, or a reset that holds it", func(s *Session) {
+		alice := s.controller()
+		sloth := s.slowly("sloth")
+		joined := sloth.last(message("hello_ok")).Cursor
+		flood(alice)
+		finish(alice)
+		sloth.resumeReading()
+		if sloth.catchesUp("A51") {
+			sloth.cut(message("status").with("message", "Prompt: the end"))
+			sameSequence(s, "D5", joined, alice, sloth)
+		}
+	}),
+	onSocket.slowScenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", heartbeat),
+	onSocket.slowScenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
+		alice := s.controller()
+		h := s.hello(contracts.RoleViewer)
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
+		quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
+		alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
+		s.pause("A53", alice.beat()/2)
+		quietOne.still("A53", 0, control("heartbeat"))
+	}),
+	onSocket.scenario("stream/connections-announced", "4.3", "Who comes and goes is announced", func(s *Session) {
+		alice := s.controller()
+		from := len(alice.log)
+		vera := s.viewer("vera")
+		count := func(n int) want {
+			return message("connection_info").where(fmt.Sprintf("of %d connections", n), func(f *Frame) bool {
+				return number(f.at("connection_count")) == int64(n) && strings.Contains(string(f.Raw), alice.connection)
+			})
+		}
+		f := alice.await("4.3", from, count(2))
+		for _, c := range listOf(f, "connections") {
+			want := map[string]bool{alice.connection: true}[textOf(c, "connection_id")]
+			if c["controller_lease_granted"] != want {
+				s.fail("4.3", "expected controller_lease_granted %t for %s, got %s", want, textOf(c, "connection_id"), show(c))
+			}
+		}
+		vera.send([]byte(`{"type":"ws.bye"}`))
+		alice.await("4.3", slices.Index(alice.log, f), anyOf(count(1),
+			control("snapshot").with("state.connection_count", 1)))
+	}),
 }
 
 // line is one entry of a normalised sequence.
@@ -105,48 +184,6 @@ func (p *Peer) cut(w want) {
 	}
 }
 
-func sameForAll(s *Session) {
-	alice := s.controller()
-	var all []*Peer
-	for i := range 5 {
-		all = append(all, s.viewer(fmt.Sprintf("v%d", i)))
-	}
-	joined := all[len(all)-1].last(message("hello_ok")).Cursor
-	alice.prompt(streamOf(50, 1))
-	alice.expect("R37", message("response_end"))
-	alice.prompt(burstOf(300, 50))
-	alice.ask(contracts.RequestApproval, "shared")
-	alice.accepted("R53", alice.command(approve("shared", true)))
-	finish(alice, all...)
-	if n := len(sequence(alice.log, joined)); n < 300 {
-		s.fail("6.2", "expected at least the 300 messages of the burst, got %d", n)
-	}
-	for _, p := range all {
-		sameSequence(s, "2.5", joined, alice, p)
-	}
-}
-
-func joinWhileLive(s *Session) {
-	alice := s.controller()
-	alice.prompt(streamOf(10_000, 2)) // ends when all have joined, however long that takes
-	alice.expect("R36", message("response_chunk"))
-	var joined []*Peer
-	for i := range 4 {
-		joined = append(joined, s.viewer(fmt.Sprintf("v%d", i)))
-	}
-	alice.command(&contracts.Interrupt{})
-	alice.expect("R37", message("response_end"))
-	finish(alice, joined...)
-	whole := chunksOf(alice.log)
-	for _, p := range joined {
-		snap := p.log[slices.IndexFunc(p.log, control("snapshot").ok)]
-		if got := snap.str("state.current_response.text") + chunksOf(p.log); got != whole {
-			s.fail("A49", "%s: the snapshot as of %d and what followed hold %d bytes of the response, want %d: lost or repeated",
-				p.name, snap.Cursor, len(got), len(whole))
-		}
-	}
-}
-
 // bulky is how much a slow viewer is sent: enough to fill any socket buffer.
 const bulky = 12 << 20
 
@@ -164,29 +201,6 @@ func (s *Session) slowly(name string) *Peer {
 	p := s.viewer(name)
 	p.stall()
 	return p
-}
-
-func slowViewer(s *Session) {
-	alice := s.controller()
-	s.slowly("sloth")
-	fast := s.viewer("vera")
-	joined := fast.last(message("hello_ok")).Cursor
-	flood(alice)
-	finish(alice, fast)
-	sameSequence(s, "A52", joined, alice, fast)
-}
-
-func slowViewerCatchesUp(s *Session) {
-	alice := s.controller()
-	sloth := s.slowly("sloth")
-	joined := sloth.last(message("hello_ok")).Cursor
-	flood(alice)
-	finish(alice)
-	sloth.resumeReading()
-	if sloth.catchesUp("A51") {
-		sloth.cut(message("status").with("message", "Prompt: the end"))
-		sameSequence(s, "D5", joined, alice, sloth)
-	}
 }
 
 // catchesUp reads to the last status of [finish], on another socket if the server
@@ -243,35 +257,4 @@ func heartbeat(s *Session) {
 		s.fail("A57", "expected the latest cursor in a heartbeat, got %d", f.Cursor)
 	}
 	p.accepted("9.4", p.command(initNothing()))
-}
-
-func heartbeatOptedOut(s *Session) {
-	alice := s.controller()
-	h := s.hello(contracts.RoleViewer)
-	h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
-	quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
-	alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
-	s.pause("A53", alice.beat()/2)
-	quietOne.still("A53", 0, control("heartbeat"))
-}
-
-func connectionsAnnounced(s *Session) {
-	alice := s.controller()
-	from := len(alice.log)
-	vera := s.viewer("vera")
-	count := func(n int) want {
-		return message("connection_info").where(fmt.Sprintf("of %d connections", n), func(f *Frame) bool {
-			return number(f.at("connection_count")) == int64(n) && strings.Contains(string(f.Raw), alice.connection)
-		})
-	}
-	f := alice.await("4.3", from, count(2))
-	for _, c := range listOf(f, "connections") {
-		want := map[string]bool{alice.connection: true}[textOf(c, "connection_id")]
-		if c["controller_lease_granted"] != want {
-			s.fail("4.3", "expected controller_lease_granted %t for %s, got %s", want, textOf(c, "connection_id"), show(c))
-		}
-	}
-	vera.send([]byte(`{"type":"ws.bye"}`))
-	alice.await("4.3", slices.Index(alice.log, f), anyOf(count(1),
-		control("snapshot").with("state.connection_count", 1)))
 }

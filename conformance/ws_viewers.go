@@ -5,72 +5,59 @@ import (
 )
 
 // wsViewers judges what those may do who only watch: A37 to A39, and 9.3.
-func wsViewers() []Scenario {
-	onSocket := Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "viewer/cannot-prompt", Title: "A viewer's prompt is refused", Rules: []string{"A37"}, Needs: onSocket, Run: viewerCannotPrompt},
-		{Name: "viewer/cannot-drive", Title: "Nor may a viewer send anything else that acts", Rules: []string{"A38", "R28"}, Needs: onSocket, Run: viewerCannotDrive},
-		{Name: "viewer/shut-out", Title: "Ten refusals within a minute close a viewer's socket", Rules: []string{"9.3", "9.5"}, Needs: onSocket, Run: viewerShutOut},
-		{Name: "viewer/role-is-the-connections", Title: "A hello that contradicts the query is refused", Rules: []string{"A39", "9.3"}, Needs: onSocket, Run: contradictingRole},
-		{Name: "viewer/cannot-negotiate", Title: "A viewer may not offer user input or elicitations", Rules: []string{"A19"}, Needs: onSocket, Run: viewerCannotNegotiate},
-	}
+var wsViewers = []Scenario{
+	onSocket.scenario("viewer/cannot-prompt", "A37", "A viewer's prompt is refused", func(s *Session) {
+		alice, vera := s.controller(), s.viewer("vera")
+		from := len(alice.log)
+		vera.refused(vera.command(&contracts.Prompt{Content: "let me"}), viewerRefusal("A37"))
+		vera.send(encodeCommand(&contracts.Prompt{Content: "let me, bare"}))
+		vera.expect("A37", control("ws.error").with("id", nil).with("error", textViewer))
+		alice.still("A37", from, noEffect)
+	}),
+	onSocket.scenario("viewer/cannot-drive", "A38 R28", "Nor may a viewer send anything else that acts", func(s *Session) {
+		alice, vera := s.controller(), s.viewer("vera")
+		alice.ask(contracts.RequestApproval, "kept")
+		alice.prompt(streamOf(200, 10))
+		alice.expect("R36", message("response_chunk"))
+		from := len(alice.log)
+		for _, cmd := range []contracts.Command{
+			&contracts.Interrupt{}, &contracts.Cancel{}, &contracts.Init{}, &contracts.Shutdown{},
+			&contracts.ToolResponse{CallID: "kept", Approved: true}, &contracts.UtilityFileRead{ReadID: "r", Path: "a"},
+		} {
+			vera.refused(vera.command(cmd), viewerRefusal("A38"))
+		}
+		alice.await("A38", from, message("response_end"))
+		alice.none("A38", from, anyOf(message("server_request_resolved"), message("error"), initNothingReply))
+	}),
+	onSocket.scenario("viewer/shut-out", "9.3 9.5", "Ten refusals within a minute close a viewer's socket", func(s *Session) {
+		s.controller()
+		vera := s.viewer("vera")
+		for range 11 { // the tenth is the last straw; a server may still answer it
+			vera.send(encodeCommand(&contracts.Prompt{Content: "again"}))
+		}
+		vera.closes("9.3", contracts.CodeAccessDenied.CloseCode())
+	}),
+	onSocket.scenario("viewer/role-is-the-connections", "A39 9.3", "A hello that contradicts the query is refused", func(s *Session) {
+		s.controller()
+		s.try("vera", entry{role: contracts.RoleViewer, hello: s.hello(contracts.RoleController)}).
+			refusedWith(s, "9.3", contracts.CodeRoleConflict)
+	}),
+	onSocket.scenario("viewer/cannot-negotiate", "A19", "A viewer may not offer user input or elicitations", func(s *Session) {
+		s.controller()
+		for _, kind := range s.canAsk(contracts.RequestUserInput, contracts.RequestMCPElicitation) {
+			p, err := s.dial("v-"+string(kind), entry{role: contracts.RoleViewer})
+			if err != nil {
+				s.fail("9.1", "expected to attach, got: %v", err)
+			}
+			p.hello(&contracts.Hello{Role: contracts.RoleViewer, Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}})
+			p.helloRefused("A19")
+		}
+	}),
 }
 
 // viewerRefusal is how a viewer's message is refused.
 func viewerRefusal(rule string) refusal {
 	return refusal{rule: rule, text: textViewer, kind: contracts.ErrorProtocol, code: contracts.CodeAccessDenied}
-}
-
-func viewerCannotPrompt(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	from := len(alice.log)
-	vera.refused(vera.command(&contracts.Prompt{Content: "let me"}), viewerRefusal("A37"))
-	vera.send(encodeCommand(&contracts.Prompt{Content: "let me, bare"}))
-	vera.expect("A37", control("ws.error").with("id", nil).with("error", textViewer))
-	alice.still("A37", from, noEffect)
-}
-
-func viewerCannotDrive(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	alice.ask(contracts.RequestApproval, "kept")
-	alice.prompt(streamOf(200, 10))
-	alice.expect("R36", message("response_chunk"))
-	from := len(alice.log)
-	for _, cmd := range []contracts.Command{
-		&contracts.Interrupt{}, &contracts.Cancel{}, &contracts.Init{}, &contracts.Shutdown{},
-		&contracts.ToolResponse{CallID: "kept", Approved: true}, &contracts.UtilityFileRead{ReadID: "r", Path: "a"},
-	} {
-		vera.refused(vera.command(cmd), viewerRefusal("A38"))
-	}
-	alice.await("A38", from, message("response_end"))
-	alice.none("A38", from, anyOf(message("server_request_resolved"), message("error"), initNothingReply))
-}
-
-func viewerShutOut(s *Session) {
-	s.controller()
-	vera := s.viewer("vera")
-	for range 11 { // the tenth is the last straw; a server may still answer it
-		vera.send(encodeCommand(&contracts.Prompt{Content: "again"}))
-	}
-	vera.closes("9.3", contracts.CodeAccessDenied.CloseCode())
-}
-
-func contradictingRole(s *Session) {
-	s.controller()
-	s.try("vera", entry{role: contracts.RoleViewer, hello: s.hello(contracts.RoleController)}).
-		refusedWith(s, "9.3", contracts.CodeRoleConflict)
-}
-
-func viewerCannotNegotiate(s *Session) {
-	s.controller()
-	for _, kind := range s.canAsk(contracts.RequestUserInput, contracts.RequestMCPElicitation) {
-		p, err := s.dial("v-"+string(kind), entry{role: contracts.RoleViewer})
-		if err != nil {
-			s.fail("9.1", "expected to attach, got: %v", err)
-		}
-		p.hello(&contracts.Hello{Role: contracts.RoleViewer, Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}})
-		p.helloRefused("A19")
-	}
 }
 
 // helloRefused expects ws.error or a close, and no hello_ok.
