@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -125,7 +124,7 @@ func (c *Caller) connect(f fields) *Answer {
 		c.s.fail("1.6:live", "%s: expected a connection to session %s, in which somebody is, got %s", a.what(), c.s.ID, a.said())
 	}
 	if a.Status == http.StatusOK {
-		a.shaped("1.6", shape.Body[contracts.ConnectionAnswer])
+		a.shaped("1.6", "ConnectionAnswer")
 		a.epoch()
 		if !c.s.opened {
 			c.s.ID, c.s.opened = a.str("session_id"), true
@@ -146,7 +145,7 @@ func (c *Caller) subscribe(f fields) *Answer {
 	}
 	a := c.submit(c.s.route("subscribe"), with(body, f))
 	if a.Status == http.StatusOK {
-		a.shaped("1.9", shape.Body[contracts.SubscriptionAnswer])
+		a.shaped("1.9", "SubscriptionAnswer")
 		a.epoch()
 		c.keep(a)
 		c.subscription = a.str("subscription_id")
@@ -231,7 +230,7 @@ func (c *Caller) granted(a *Answer) *Answer {
 	if a.Status != http.StatusOK {
 		return a
 	}
-	a.shaped("1.12", shape.Body[contracts.MessageAnswer])
+	a.shaped("1.12", "MessageAnswer")
 	for _, key := range []string{"ok", "success", "accepted"} {
 		if v, said := a.Body[key]; said && v != true {
 			c.s.fail("1.12", "%s: expected %s to be true, got %s", a.what(), key, a.said())
@@ -293,7 +292,7 @@ func pending(f *Frame, id string) bool {
 func (c *Caller) heartbeat(f fields) *Answer {
 	a := c.submit(c.s.route("heartbeat"), with(fields{"connectionId": c.connection}, f))
 	if a.Status == http.StatusOK {
-		a.shaped("1.13", shape.Body[contracts.HeartbeatAnswer])
+		a.shaped("1.13", "HeartbeatAnswer")
 	}
 	return a
 }
@@ -301,7 +300,7 @@ func (c *Caller) heartbeat(f fields) *Answer {
 func (c *Caller) disconnect(f fields) *Answer {
 	a := c.submit(c.s.route("disconnect"), with(fields{"connectionId": c.connection}, f))
 	if a.Status == http.StatusOK {
-		a.shaped("A13", shape.Body[contracts.DisconnectAnswer])
+		a.shaped("A13", "DisconnectAnswer")
 	}
 	return a
 }
@@ -313,7 +312,7 @@ func (c *Caller) unsubscribe(subscription string) *Answer {
 		c.s.fail("1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
 	}
 	if a.Status == http.StatusOK {
-		a.shaped("1.10", shape.Body[contracts.SuccessAnswer])
+		a.shaped("1.10", "SuccessAnswer")
 		if a.at("success") != true {
 			c.s.fail("1.10", "expected success true, got %s", a.said())
 		}
@@ -358,7 +357,7 @@ func (c *Caller) finish(peers ...*Peer) {
 
 // state asks for the session's state.
 func (s *Session) state() *Frame {
-	return s.stateOf(s.ID).ok("1.8").shaped("1.8", shape.Body[contracts.Snapshot]).snapshot()
+	return s.stateOf(s.ID).ok("1.8").shaped("1.8", "Snapshot").snapshot()
 }
 
 // stateOf asks for a session's state where the server has it: published servers

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -82,7 +81,7 @@ func (s *Session) askIdentity() *Answer {
 		s.advise("5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
 		return a
 	}
-	a.ok("5.3").shaped("A85", shape.Body[shape.Identity])
+	a.ok("5.3").shaped("A85", "RunnerIdentity")
 	return a.uncached("A85:cache")
 }
 
@@ -178,7 +177,7 @@ func hostedSessionOmitted(s *Session) {
 		s.fail("1.6:bound", "expected the bound session %s, got %q", boundSession, got)
 	}
 	for _, f := range []fields{{}, {"sessionId": boundSession}} {
-		if got := s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"); got != boundSession {
+		if got := s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", "Snapshot").str("session_id"); got != boundSession {
 			s.fail("1.1:sessions", "expected the bound session %s, got %q", boundSession, got)
 		}
 	}

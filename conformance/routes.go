@@ -41,7 +41,7 @@ var routes = []Scenario{
 		s.driver()
 		a, b := s.get(s.route("state")).ok("1.1:states"), s.get(s.route("")).ok("1.1:states")
 		for _, answer := range []*Answer{a, b} {
-			answer.shaped("1.8", shape.Body[contracts.Snapshot])
+			answer.shaped("1.8", "Snapshot")
 			if f := answer.snapshot(); f.str("session_id") != s.ID {
 				s.fail("1.8", "%s: expected the state of %s, got that of %q", answer.what(), s.ID, f.str("session_id"))
 			}
@@ -175,14 +175,14 @@ var plausible = map[string]fields{"subscribe": {"role": "viewer"}, "unsubscribe"
 	"heartbeat": {"connectionId": "conn_x"}, "disconnect": {"connectionId": "conn_x"}}
 
 func health(s *Session) {
-	a := s.get(healthPath).ok("1.13").shaped("1.13:health", shape.Body[shape.Liveness])
+	a := s.get(healthPath).ok("1.13").shaped("1.13:health", shape.LivenessBody)
 	if a.at("ok") != true {
 		s.fail("1.13:health", "expected ok true, got %s", a.said())
 	}
 }
 
 func readiness(s *Session) {
-	a := s.get(readyPath).ok("1.13").shaped("1.13:ready", shape.Body[shape.Readiness])
+	a := s.get(readyPath).ok("1.13").shaped("1.13:ready", shape.ReadinessBody)
 	if a.at("ok") != true || a.at("ready") != true || a.at("draining") != false {
 		s.advise("1.13:ready", "expected ok and ready true, draining false, got %s", a.said())
 	}

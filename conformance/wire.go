@@ -264,11 +264,11 @@ func (a *Answer) check() {
 	case a.s.published() && a.to.path == readyPath: // a published server answers with a report
 		return
 	}
-	problems := shape.Body[shape.Refusal]
+	problems := shape.Body
 	if a.at("ready") != nil { // readiness says why it is not
-		problems = shape.OpenBody[shape.Refusal]
+		problems = shape.OpenBody
 	}
-	a.shaped("1.4", problems)
+	a.s.checkShape("1.4", a.what()+": the answer", problems(shape.RefusalBody, a.Body, a.s.config.Profile), a.said())
 	if a.at("code") != a.at("error_type") {
 		a.s.advise("A73", "%s: expected code and error_type to be the same, got %s", a.what(), a.said())
 	}
@@ -285,9 +285,9 @@ func (a *Answer) ok(rule string) *Answer {
 	return a
 }
 
-// shaped fails unless the body has the closed shape that problems looks for.
-func (a *Answer) shaped(rule string, problems func(any, contracts.Profile) []shape.Problem) *Answer {
-	a.s.checkShape(rule, a.what()+": the answer", problems(any(a.Body), a.s.config.Profile), a.said())
+// shaped fails unless the body has the closed shape of a definition.
+func (a *Answer) shaped(rule, definition string) *Answer {
+	a.s.checkShape(rule, a.what()+": the answer", shape.Body(definition, a.Body, a.s.config.Profile), a.said())
 	return a
 }
 
