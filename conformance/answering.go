@@ -52,13 +52,13 @@ var answers = []Scenario{
 		s.conformanceAgent()
 		p := s.controller()
 		first := p.again("once", &contracts.Prompt{Content: "only once"})
-		p.expect("6.2", message("status").with("message", "Prompt: only once"))
+		p.expect("6.2", prompted("only once"))
 		from := len(p.log)
 		second := p.again("once", &contracts.Prompt{Content: "only once"})
 		if second.Kind != first.Kind || second.at("cursor") != first.at("cursor") {
 			s.fail("A72", "expected the stored answer %s again, got %s", first.Raw, second.Raw)
 		}
-		p.still("A72", from, message("status").with("message", "Prompt: only once"))
+		p.still("A72", from, prompted("only once"))
 	}),
 	onSocket.scenario("answer/idempotent-refusal", "A72", "A repeated refusal is the same refusal", func(s *Session) {
 		p := s.controller()

@@ -57,6 +57,13 @@ func (s *Session) dial(name string, e entry) (*Peer, error) {
 	return s.newPeer(name, link), nil
 }
 
+// dialed is dial that must succeed.
+func (s *Session) dialed(name string, e entry) *Peer {
+	p, err := s.dial(name, e)
+	s.failIf(err != nil, "9.1", "%s: expected the upgrade to succeed, got: %v", name, err)
+	return p
+}
+
 // hello says hello with the client's own name. Role and the rest are h's.
 func (p *Peer) hello(h *contracts.Hello) {
 	named := *h
@@ -80,10 +87,7 @@ func (p *Peer) greet(e entry) {
 // attach joins over a socket and checks the handshake of 9.3. With a cursor,
 // expectations begin after ws.attached; else after hello_ok.
 func (s *Session) attach(name string, e entry) *Peer {
-	p, err := s.dial(name, e)
-	if err != nil {
-		s.fail("9.1", "%s: expected to attach, got: %v", name, err)
-	}
+	p := s.dialed(name, e)
 	p.greet(e)
 	p.welcome(e)
 	return p
@@ -93,14 +97,14 @@ func (s *Session) attach(name string, e entry) *Peer {
 func (p *Peer) welcome(e entry) {
 	f := p.await("9.3", 0, control("ws.attached"))
 	if f != p.log[0] {
-		p.s.fail("9.3", "%s: expected ws.attached first, got %s", p.name, abridge(p.log[0].Raw, maxTraceText))
+		p.s.fail("9.3", "%s: expected ws.attached first, got %s", p.name, p.log[0].said())
 	}
 	p.attached = f.Body
 	p.connection, p.token, p.epoch = f.str("connection_id"), f.str("connection_token"), f.str("epoch")
 	switch how := f.str("resume"); how {
 	case "snapshot", "reset":
 		if first := p.await("9.3", 1, anyEnvelope); first.Kind != how {
-			p.s.fail("9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, abridge(first.Raw, maxTraceText))
+			p.s.fail("9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, first.said())
 		}
 	case "replay":
 		if e.cursor == nil {
@@ -182,7 +186,7 @@ func (s *Session) spawn(name string) *Peer {
 	p := s.newPeer(name, link)
 	for i, kind := range []string{"ready", "session_info"} {
 		if f := p.await("R20", i, anything); f.Type != kind {
-			s.fail("R20", "expected %s as line %d, got %s", kind, i+1, abridge(f.Raw, maxTraceText))
+			s.fail("R20", "expected %s as line %d, got %s", kind, i+1, f.said())
 		}
 	}
 	p.pos = 2
@@ -265,7 +269,7 @@ func (p *Peer) tryPrompt(cmd *contracts.Prompt) bool {
 			return true
 		}
 		if f.str("code") != string(contracts.CodeRuntimeBusy) {
-			p.s.fail("R42", "%s: expected the prompt to be accepted, got %s", p.name, abridge(f.Raw, maxTraceText))
+			p.s.fail("R42", "%s: expected the prompt to be accepted, got %s", p.name, f.said())
 		}
 		return false
 	}

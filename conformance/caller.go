@@ -323,6 +323,7 @@ func (c *Caller) unsubscribe(subscription string) *Answer {
 // follow opens the stream of the client's subscription after a cursor.
 func (c *Caller) follow(cursor int64) *Peer {
 	p := c.s.follow(c.name, follow{subscription: c.subscription, cursor: &cursor, header: c.proof()})
+	p.connection = c.connection
 	c.streams = append(c.streams, p)
 	return p
 }
@@ -348,11 +349,7 @@ func (c *Caller) hello(h *contracts.Hello) *Answer {
 // end at the same entry.
 func (c *Caller) finish(peers ...*Peer) {
 	c.prompt("the end")
-	done := message("status").with("message", "Prompt: the end")
-	for _, p := range peers {
-		p.expect("A49", done)
-		p.cut(done)
-	}
+	endTogether(peers...)
 }
 
 // state asks for the session's state.
@@ -390,7 +387,7 @@ func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) *Frame {
 			return f
 		}
 		if time.Now().After(deadline) {
-			s.fail(rule, "expected a state with %s within %s, got %s", what, s.config.Patience, abridge(f.Raw, maxTraceText))
+			s.fail(rule, "expected a state with %s within %s, got %s", what, s.config.Patience, f.said())
 		}
 		s.pause(rule, 20*time.Millisecond)
 	}

@@ -94,7 +94,7 @@ var connections = []Scenario{
 		vera := s.guest("vera")
 		f := p.expect("1.6:announced", message("connection_info").with("connection_id", vera.connection))
 		if f.str("role") != "viewer" || f.str("client_info.name") != "vera" || f.at("controller_connection_id") != alice.connection {
-			s.fail("4.3:full", "expected the news of viewer vera under %s, got %s", alice.connection, abridge(f.Raw, maxTraceText))
+			s.fail("4.3:full", "expected the news of viewer vera under %s, got %s", alice.connection, f.said())
 		}
 		entries := listOf(f, "connections")
 		ids := make([]string, 0, len(entries))

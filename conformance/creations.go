@@ -130,7 +130,7 @@ var creations = []Scenario{
 			s.fail("1.6", "expected the session with its past and a free lease, got %s", a.said())
 		}
 		zero := int64(0)
-		s.follow("judge", follow{cursor: &zero}).expect("A15", message("status").with("message", "Prompt: before"))
+		s.follow("judge", follow{cursor: &zero}).expect("A15", prompted("before"))
 	}),
 	overHTTP.scenario("session/shutdown", "A76 3.6", "shutdown ends the session: its streams with a final snapshot, its routes with 404", func(s *Session) {
 		alice, own := s.attached()
@@ -139,7 +139,7 @@ var creations = []Scenario{
 		alice.ask(contracts.RequestApproval, "shut")
 		alice.posted("A76", &contracts.Shutdown{})
 		for _, p := range []*Peer{own, vera} {
-			p.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+			p.expect("R71", resolved("shut").with("reason", shutReason))
 			p.expect("3.6:ends", control("snapshot").with("state.is_ready", false))
 			p.finishes("3.6:ends")
 		}

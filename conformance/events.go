@@ -264,7 +264,7 @@ func (p *Peer) begins(rule string) *Frame {
 	}
 	f := p.first(rule)
 	if f.Kind != "snapshot" {
-		p.s.fail(rule, "%s: expected a snapshot first, got %s", p.name, abridge(f.Raw, maxTraceText))
+		p.s.fail(rule, "%s: expected a snapshot first, got %s", p.name, f.said())
 	}
 	return f
 }
@@ -291,7 +291,7 @@ const openTime = time.Second
 func (p *Peer) resetTo(rule, reason string) *Frame {
 	f := p.first(rule)
 	if f.Kind != "reset" || f.Body["reason"] != reason {
-		p.s.fail(rule, "%s: expected a reset %q first, got %s", p.name, reason, abridge(f.Raw, maxTraceText))
+		p.s.fail(rule, "%s: expected a reset %q first, got %s", p.name, reason, f.said())
 	}
 	return f
 }

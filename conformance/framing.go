@@ -101,7 +101,7 @@ var framing = []Scenario{
 		s.conformanceAgent()
 		p := s.controller()
 		p.accepted("D13", p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)))
-		p.expect("D13", message("status").with("message", "Prompt: hello"))
+		p.expect("D13", prompted("hello"))
 	}),
 	Needs{}.scenario("framing/exact-case", "R11", "Keys match by exact case", func(s *Session) {
 		p := s.controller()
@@ -186,7 +186,7 @@ var framing = []Scenario{
 		s.conformanceAgent()
 		p := s.controller()
 		p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
-		f := p.expect("1.3:surrogates", message("status").with("message", "Prompt: a\uFFFDb"))
+		f := p.expect("1.3:surrogates", prompted("a\uFFFDb"))
 		if bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)) {
 			s.fail("1.3:surrogates", "a lone surrogate was emitted again: %s", f.Raw)
 		}
@@ -195,7 +195,7 @@ var framing = []Scenario{
 		s.conformanceAgent()
 		p := s.controller()
 		p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
-		f := p.expect("1.3:separators", message("status").with("message", "Prompt: a\u2028b\u2029c"))
+		f := p.expect("1.3:separators", prompted("a\u2028b\u2029c"))
 		if bytes.ContainsAny(f.Raw, "\u2028\u2029") {
 			s.fail("1.3:separators", "expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
 		}

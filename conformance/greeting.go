@@ -60,7 +60,7 @@ var handshake = []Scenario{
 	onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
 		p := s.spawn("alice")
 		p.prompt("no hello")
-		p.expect("3.1", message("status").with("message", "Prompt: no hello"))
+		p.expect("3.1", prompted("no hello"))
 		p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
 		p.expect("R81", message("error").with("message", "utility_file_read requires file_read capability").with("error_type", "tool"))
 	}),
@@ -111,7 +111,7 @@ var handshake = []Scenario{
 		p.refused("", refusal{rule: "R26", text: "headless connection role cannot change after hello", kind: contracts.ErrorProtocol})
 		p.none("R26", from, message("hello_ok"))
 		p.prompt("still a controller")
-		p.expect("R26", message("status").with("message", "Prompt: still a controller"))
+		p.expect("R26", prompted("still a controller"))
 	}),
 	onStdio.scenario("handshake/viewer-capabilities", "R27 A19", "A viewer may not offer to answer questions", func(s *Session) {
 		for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry) {
@@ -175,7 +175,7 @@ var handshake = []Scenario{
 		vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
 		from := len(vera.log)
 		alice.prompt("unseen")
-		alice.expect("R31", message("status").with("message", "Prompt: unseen"))
+		alice.expect("R31", prompted("unseen"))
 		vera.still("A53", from, message("status"))
 		f := s.viewer("victor").last(control("snapshot"))
 		if got := f.str("state.last_status"); got != "Prompt: unseen" {

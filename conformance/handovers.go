@@ -124,7 +124,7 @@ func asks(bob, alice *Peer, reason string) {
 func (p *Peer) notAccepted(rule, id string) *Frame {
 	f := p.expect(rule, p.answer(id))
 	if f.Kind != "ws.error" {
-		p.s.fail(rule, "%s: expected ws.error for %s, got %s", p.name, id, abridge(f.Raw, maxTraceText))
+		p.s.fail(rule, "%s: expected ws.error for %s, got %s", p.name, id, f.said())
 	}
 	return f
 }

@@ -40,7 +40,7 @@ var httpLease = []Scenario{
 			s.fail("A25", "expected %s to hold the lease, got %s", bob.connection, show(got))
 		}
 		bob.prompt("mine now")
-		p.expect("A25", message("status").with("message", "Prompt: mine now"))
+		p.expect("A25", prompted("mine now"))
 		p.await("3.4:announced", 0, message("connection_info").with("controller_connection_id", bob.connection))
 		p.await("3.4:announced", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
 	}),
@@ -67,7 +67,7 @@ var httpLease = []Scenario{
 		_, p := s.attached()
 		bob := s.takeFrom("bob")
 		bob.prompt("seen by both")
-		p.expect("A28", message("status").with("message", "Prompt: seen by both"))
+		p.expect("A28", prompted("seen by both"))
 	}),
 	overHTTP.scenario("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session) {
 		alice := s.driver()

@@ -78,7 +78,7 @@ var httpViewers = []Scenario{
 		vera := s.guest("vera")
 		p := vera.followed()
 		alice.prompt("look")
-		p.expect("3.5", message("status").with("message", "Prompt: look"))
+		p.expect("3.5", prompted("look"))
 		vera.heartbeat(nil).ok("3.5")
 		extra := vera.subscribed(nil).str("subscription_id")
 		vera.unsubscribe(extra).ok("3.5")

@@ -111,7 +111,7 @@ func (w *watch) isOldItem(p *Peer, f *Frame) bool {
 	if p.stream == nil || !p.s.published() || w.cursor != w.asked || f.Cursor > w.asked {
 		return false
 	}
-	p.s.advise("1.9:old-items", "%s: expected nothing up to the cursor %d, got %s", p.name, w.asked, abridge(f.Raw, maxTraceText))
+	p.s.advise("1.9:old-items", "%s: expected nothing up to the cursor %d, got %s", p.name, w.asked, f.said())
 	return true
 }
 
@@ -130,7 +130,7 @@ func (w *watch) isRepeatedSnapshot(p *Peer, f *Frame) bool {
 	if !p.s.published() || w.cursor == 0 || f.Cursor > w.cursor {
 		return false
 	}
-	p.s.advise("2.2:snapshots", "%s: expected a snapshot beyond cursor %d, got %s", p.name, w.cursor, abridge(f.Raw, maxTraceText))
+	p.s.advise("2.2:snapshots", "%s: expected a snapshot beyond cursor %d, got %s", p.name, w.cursor, f.said())
 	checkState(p.s, p.name, f)
 	return true
 }
@@ -142,10 +142,10 @@ func (w *watch) order(p *Peer, f *Frame) {
 		return
 	}
 	if f.Cursor <= w.cursor && (w.cursor > 0 || f.Kind == "message") {
-		p.s.fail("A48", "%s: expected cursors to increase, got %d after %d in %s", p.name, f.Cursor, w.cursor, abridge(f.Raw, maxTraceText))
+		p.s.fail("A48", "%s: expected cursors to increase, got %d after %d in %s", p.name, f.Cursor, w.cursor, f.said())
 	}
 	if w.floor > 0 && f.Cursor <= w.floor {
-		p.s.fail("2.5", "%s: a ws.result had announced cursor %d, and %s came after it", p.name, w.floor, abridge(f.Raw, maxTraceText))
+		p.s.fail("2.5", "%s: a ws.result had announced cursor %d, and %s came after it", p.name, w.floor, f.said())
 	}
 	w.cursor = f.Cursor
 }
@@ -163,7 +163,7 @@ func (w *watch) heartbeat(p *Peer, f *Frame) {
 func (w *watch) answer(p *Peer, f *Frame) {
 	seq := number(f.Body["seq"])
 	if f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"] {
-		p.s.advise("A73", "%s: expected code and error_type to be the same, got %s", p.name, abridge(f.Raw, maxTraceText))
+		p.s.advise("A73", "%s: expected code and error_type to be the same, got %s", p.name, f.said())
 	}
 	if f.Kind == "ws.result" {
 		w.floor = max(w.floor, number(f.Body["cursor"]))
@@ -174,7 +174,7 @@ func (w *watch) answer(p *Peer, f *Frame) {
 		return
 	}
 	if len(w.waiting) == 0 || w.waiting[0].id != id {
-		p.s.fail("A116", "%s: expected an answer to %v next, got %s", p.name, w.waiting, abridge(f.Raw, maxTraceText))
+		p.s.fail("A116", "%s: expected an answer to %v next, got %s", p.name, w.waiting, f.said())
 	}
 	first := w.waiting[0]
 	w.waiting = w.waiting[1:]
@@ -184,13 +184,13 @@ func (w *watch) answer(p *Peer, f *Frame) {
 	w.sequence(p, f, seq)
 	ordinal := int64(first.seq)
 	if seq != ordinal && !(w.resumed && seq == ordinal-1) {
-		p.s.fail("9.2", "%s: seq is the ordinal of the frame on its socket, %d, got %d in %s", p.name, ordinal, seq, abridge(f.Raw, maxTraceText))
+		p.s.fail("9.2", "%s: seq is the ordinal of the frame on its socket, %d, got %d in %s", p.name, ordinal, seq, f.said())
 	}
 }
 
 func (w *watch) sequence(p *Peer, f *Frame, seq int64) {
 	if seq <= w.seq {
-		p.s.fail("A116", "%s: answers come in the order of their frames, got seq %d after %d in %s", p.name, seq, w.seq, abridge(f.Raw, maxTraceText))
+		p.s.fail("A116", "%s: answers come in the order of their frames, got seq %d after %d in %s", p.name, seq, w.seq, f.said())
 	}
 	w.seq = seq
 }
@@ -225,11 +225,11 @@ func (w *watch) message(p *Peer, f *Frame) {
 	case "status", "connection_info", "compaction":
 		p.s.skipUnknownTrigger(f.str("message"))
 		if slices.Contains(w.optOuts, f.Type) {
-			p.s.advise(w.optOutRule("R31"), "%s: %s was opted out of, got %s", p.name, f.Type, abridge(f.Raw, maxTraceText))
+			p.s.advise(w.optOutRule("R31"), "%s: %s was opted out of, got %s", p.name, f.Type, f.said())
 		}
 	case "raw_agent_event":
 		if !w.raw {
-			p.s.fail("A54", "%s: raw events were not negotiated, got %s", p.name, abridge(f.Raw, maxTraceText))
+			p.s.fail("A54", "%s: raw events were not negotiated, got %s", p.name, f.said())
 		}
 	case "error":
 		if f.at("fatal") == true {
@@ -252,7 +252,7 @@ func (w *watch) message(p *Peer, f *Frame) {
 
 func (w *watch) acknowledged(p *Peer, f *Frame) {
 	if w.hellos == 0 {
-		p.s.fail("A60", "%s: expected one hello_ok for one hello, got %s", p.name, abridge(f.Raw, maxTraceText))
+		p.s.fail("A60", "%s: expected one hello_ok for one hello, got %s", p.name, f.said())
 	}
 	if got := f.str("client_info.name"); got != "" && got != p.name {
 		p.s.fail("A60", "%s: got the hello_ok of %s", p.name, got)
@@ -350,7 +350,7 @@ func (w *watch) requested(p *Peer, f *Frame) {
 		if p.s.socket() { // a published server may ask twice there
 			rule = "R50:once"
 		}
-		p.s.advise(rule, "%s: expected exactly one server_request %s, got a second: %s", p.name, id, abridge(f.Raw, maxTraceText))
+		p.s.advise(rule, "%s: expected exactly one server_request %s, got a second: %s", p.name, id, f.said())
 	}
 	w.open[id] = f
 	if !w.complete || p.s.scripted() {
@@ -385,7 +385,7 @@ func (w *watch) resolved(p *Peer, f *Frame) {
 	}
 	delete(w.open, id)
 	if request != nil && (request.str("request_type") != kind || request.str("call_id") != f.str("call_id")) {
-		p.s.fail("R52", "%s: the resolution of %s has another type or call than its request: %s", p.name, id, abridge(f.Raw, maxTraceText))
+		p.s.fail("R52", "%s: the resolution of %s has another type or call than its request: %s", p.name, id, f.said())
 	}
 	pair := f.str("resolution") + "/" + f.str("resolved_by")
 	if !p.s.scripted() && !slices.Contains(verdicts[kind], pair) {

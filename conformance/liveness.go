@@ -143,10 +143,10 @@ var liveness = []Scenario{
 		bob := s.caller("bob", contracts.RoleController)
 		f := bob.connected(nil).snapshot()
 		if !pending(f, "inherited") {
-			s.fail("D8", "expected the question to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
+			s.fail("D8", "expected the question to wait for the next controller, got %s", f.said())
 		}
 		bob.posted("D8", approve("inherited", true))
-		vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
+		vera.expect("D8", resolved("inherited").with("resolution", "approved"))
 	}),
 }
 
@@ -188,13 +188,13 @@ func disconnectController(s *Session) {
 	}
 	zero := int64(0)
 	p := s.follow("vera", follow{cursor: &zero})
-	p.expect("A15", message("status").with("message", "Prompt: before"))
+	p.expect("A15", prompted("before"))
 	bob := s.caller("bob", contracts.RoleController)
 	if a := bob.connected(nil); a.at("controller_lease_granted") != true {
 		s.fail("A15", "expected the lease to be free, got %s", a.said())
 	}
 	bob.prompt("after")
-	p.expect("A15", message("status").with("message", "Prompt: after"))
+	p.expect("A15", prompted("after"))
 }
 
 // followed subscribes and opens the stream from there.

@@ -84,7 +84,7 @@ var offers = []Scenario{
 		alice.refused(toolAnswer("open"), notHolder("A27"))
 		bob.tell("D8", toolAnswer("open"))
 		for _, p := range []*Peer{alice.p, bob.p} {
-			p.await("D8", 0, message("server_request_resolved").with("request_id", q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
+			p.await("D8", 0, resolved(q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
 		}
 	}),
 }
@@ -142,7 +142,7 @@ func (d *pilot) offered(rule string, names ...string) {
 // calledTool has the agent call a tool of the client, and returns the request.
 func (d *pilot) calledTool(id, tool string) *Frame {
 	d.prompt(d.s.question(contracts.RequestClientTool, id, tool))
-	return d.awaits("R59", message("server_request").with("request_id", id).with("request_type", contracts.RequestClientTool).with("tool", tool))
+	return d.awaits("R59", requested(id).with("request_type", contracts.RequestClientTool).with("tool", tool))
 }
 
 func toolAnswer(id string) contracts.Command {

@@ -114,7 +114,7 @@ func parityScript(s *Session) {
 func parityCursors(s *Session) {
 	alice, stream := s.attached()
 	alice.prompt("before")
-	stream.expect("A117", message("status").with("message", "Prompt: before"))
+	stream.expect("A117", prompted("before"))
 	alice.finishRun()
 	cursor := s.state().Cursor
 	alice.prompt(burstOf(30, 10))
@@ -127,7 +127,7 @@ func parityCursors(s *Session) {
 	last := socket.watch.cursor
 	again := s.follow("victor", follow{cursor: &last, epoch: socket.epoch})
 	alice.prompt("after")
-	f := again.expect("A117", message("status").with("message", "Prompt: after"))
+	f := again.expect("A117", prompted("after"))
 	if f.Cursor <= last {
 		s.fail("A117", "expected what follows %d, got %d", last, f.Cursor)
 	}
@@ -155,10 +155,10 @@ func parityAnswer(s *Session) {
 	alice.ask(contracts.RequestApproval, "shared")
 	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 	if f := bob.last(control("snapshot")); !pending(f, "shared") {
-		s.fail("A117", "expected the question on the socket, got %s", abridge(f.Raw, maxTraceText))
+		s.fail("A117", "expected the question on the socket, got %s", f.said())
 	}
 	bob.accepted("D8", bob.command(approve("shared", false)))
-	stream.expect("A117", message("server_request_resolved").with("request_id", "shared").with("resolution", "denied"))
+	stream.expect("A117", resolved("shared").with("resolution", "denied"))
 	carol := s.takeFrom("carol")
 	carol.post(approve("shared", true)).refused("D8", contracts.CodeRequestNotFound, "")
 }

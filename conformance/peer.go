@@ -191,7 +191,7 @@ func (p *Peer) parse(a arrival) *Frame {
 		p.unwrap(f)
 		return f
 	}
-	p.s.checkShape("R15", "a message", shape.Event(f.Body, p.s.config.Profile), abridge(f.Raw, maxTraceText))
+	p.s.checkShape("R15", "a message", shape.Event(f.Body, p.s.config.Profile), f.said())
 	f.Kind, f.Fields = "message", f.Body
 	f.Type, _ = f.Body["type"].(string)
 	return f
@@ -213,7 +213,7 @@ func (p *Peer) object(text []byte) map[string]any {
 
 // unwrap fills in the parts of a frame on a socket.
 func (p *Peer) unwrap(f *Frame) {
-	p.s.checkShape("A47", "a frame", shape.Frame(f.Body, p.s.config.Profile), abridge(f.Raw, maxTraceText))
+	p.s.checkShape("A47", "a frame", shape.Frame(f.Body, p.s.config.Profile), f.said())
 	f.Kind, _ = f.Body["type"].(string)
 	f.Type, f.Fields = f.Kind, f.Body
 	switch f.Kind {

@@ -35,6 +35,7 @@ func (s *Session) pilot() *pilot {
 func (d *pilot) follows(a *Answer) {
 	d.begin = a.snapshot()
 	d.p = d.c.follow(d.begin.Cursor)
+	d.p.attached = a.Body
 	d.p.watch.adopt(d.begin)
 }
 
@@ -164,6 +165,49 @@ func (d *pilot) send(cmd *contracts.Prompt) {
 		d.s.pause("R42", quiet/3)
 	}
 	d.moves = append(d.moves, move{d.spoke, cmd})
+}
+
+// triggers sends a prompt to the conformance agent until it is accepted.
+func (d *pilot) triggers(content string) {
+	if d.c != nil {
+		d.c.prompt(content)
+	} else {
+		d.p.prompt(content)
+	}
+}
+
+// poses makes the conformance agent ask, and waits for the question.
+func (d *pilot) poses(kind contracts.RequestType, id string) {
+	if d.c != nil {
+		d.c.ask(kind, id)
+	} else {
+		d.p.ask(kind, id)
+	}
+}
+
+// head is the cursor of what was said last. No run goes on then.
+func (d *pilot) head() int64 {
+	if d.c != nil {
+		d.c.finishRun()
+		return d.s.state().Cursor
+	}
+	d.p.fence()
+	return d.p.watch.cursor
+}
+
+// end drives until every peer has seen a last status, so that their logs end at the
+// same entry.
+func (d *pilot) end(peers ...*Peer) {
+	d.triggers("the end")
+	endTogether(append(peers, d.p)...)
+}
+
+// comesBack attaches a viewer that has seen everything up to a cursor.
+func (d *pilot) comesBack(name string, cursor int64) *Peer {
+	if d.c != nil {
+		return d.s.backOn(name, cursor, "")
+	}
+	return d.s.back(name, cursor, d.p.epoch)
 }
 
 // try sends a prompt and reports false if a run is still active.
@@ -310,9 +354,9 @@ func (d *pilot) answers(q *Frame, yes bool) {
 
 // resolved returns how a question ended, which must be in this way.
 func (d *pilot) resolved(rule string, q *Frame, verdict, by string) *Frame {
-	f := d.after(rule, q, message("server_request_resolved").with("request_id", q.str("request_id")))
+	f := d.after(rule, q, resolved(q.str("request_id")))
 	if f.at("resolution") != verdict || f.at("resolved_by") != by || f.at("call_id") != q.at("call_id") {
-		d.s.fail(rule, "%s: expected %s to be %s by %s, got %s", d.p.name, q.str("request_id"), verdict, by, abridge(f.Raw, maxTraceText))
+		d.s.fail(rule, "%s: expected %s to be %s by %s, got %s", d.p.name, q.str("request_id"), verdict, by, f.said())
 	}
 	return f
 }
@@ -326,6 +370,6 @@ func (d *pilot) toolEnd(q *Frame) *Frame {
 func (d *pilot) notStarted(q *Frame) {
 	started := message("tool_start").with("call_id", q.str("call_id"))
 	if i := slices.IndexFunc(d.p.log, started.ok); i >= 0 {
-		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, abridge(d.p.log[i].Raw, maxTraceText))
+		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, d.p.log[i].said())
 	}
 }

@@ -121,9 +121,9 @@ var posts = []Scenario{
 			id := "http-" + c.name
 			alice.ask(c.kind, id)
 			alice.posted(c.rules[0], c.answer(id))
-			f := p.expect(c.rules[0], message("server_request_resolved").with("request_id", id))
+			f := p.expect(c.rules[0], resolved(id))
 			if f.at("resolution") != c.verdict || f.at("resolved_by") != c.by || f.at("reason") != c.reason {
-				s.fail(c.rules[0], "%s: expected %s by %s with reason %s, got %s", c.title, c.verdict, c.by, show(c.reason), abridge(f.Raw, maxTraceText))
+				s.fail(c.rules[0], "%s: expected %s by %s with reason %s, got %s", c.title, c.verdict, c.by, show(c.reason), f.said())
 			}
 		}
 	}),
@@ -165,7 +165,7 @@ var posts = []Scenario{
 		if granted != 1 {
 			s.fail("D8", "expected one of ten answers to count, got %d", granted)
 		}
-		p.expect("D8", message("server_request_resolved").with("request_id", "raced"))
+		p.expect("D8", resolved("raced"))
 		p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
 	}),
 	overHTTP.scenario("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", func(s *Session) {
@@ -183,7 +183,7 @@ var posts = []Scenario{
 		p.goesOn("A71", f.Cursor)
 		alice.posted("A71", &contracts.Interrupt{})
 		p.expect("A71", message("response_end"))
-		p.none("A71", 0, message("status").with("message", "Prompt: too early"))
+		p.none("A71", 0, prompted("too early"))
 		alice.finish(p)
 	}),
 	overHTTP.scenario("post/prompts-at-once", "A71", "Of prompts at once one runs", func(s *Session) {
@@ -213,13 +213,13 @@ var posts = []Scenario{
 		alice, p := s.attached()
 		alice.ask(contracts.RequestApproval, "cut")
 		alice.ask(contracts.RequestUserInput, "cut-too")
-		at := p.await("A43", 0, message("server_request").with("request_id", "cut-too"))
+		at := p.await("A43", 0, requested("cut-too"))
 		a := alice.posted("A69", &contracts.Interrupt{})
 		checkIdle(s, "A69", a.snapshot())
 		snap := p.await("A69", p.indexAfter(at), control("snapshot"))
 		checkIdle(s, "A69", snap)
 		for _, id := range []string{"cut", "cut-too"} {
-			f := p.await("A69", p.indexAfter(at), message("server_request_resolved").with("request_id", id).
+			f := p.await("A69", p.indexAfter(at), resolved(id).
 				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", "Interrupted before request completed"))
 			if f.Cursor > snap.Cursor {
 				s.fail("A69", "expected the cancellation of %s before the snapshot, got cursors %d and %d", id, f.Cursor, snap.Cursor)
@@ -232,13 +232,13 @@ var posts = []Scenario{
 		alice, p := s.attached()
 		r := alice.keyed("once", &contracts.Prompt{Content: "only once"})
 		first := alice.granted(s.call(r)).ok("A72")
-		p.expect("A72", message("status").with("message", "Prompt: only once"))
+		p.expect("A72", prompted("only once"))
 		second := alice.granted(s.call(r)).ok("A72")
 		if !reflect.DeepEqual(first.Body, second.Body) {
 			s.fail("A72", "expected the stored answer %s again, got %s", first.said(), second.said())
 		}
 		alice.finish(p)
-		if n := countOf(p.log, message("status").with("message", "Prompt: only once")); n != 1 {
+		if n := countOf(p.log, prompted("only once")); n != 1 {
 			s.fail("A72", "expected one execution, got %d", n)
 		}
 		refused := alice.keyed("refused", approve("ghost", true))
@@ -383,18 +383,18 @@ func (c *Caller) malformed(rule, text, names string) {
 func postDenial(s *Session) {
 	alice, p := s.attached()
 	alice.prompt(approval("http-1"))
-	asked := p.expect("A67", message("server_request").with("request_id", "http-1").with("request_type", "approval").with("tool", "bash"))
+	asked := p.expect("A67", requested("http-1").with("request_type", "approval").with("tool", "bash"))
 	no := false
 	alice.posted("A68", &contracts.ServerRequestResponse{RequestID: "http-1", RequestType: contracts.RequestApproval, Approved: &no,
 		Result: &contracts.ToolResult{Error: "Not on a Friday"}})
-	ended := p.expect("A68", message("server_request_resolved").with("request_id", "http-1").with("resolution", "denied").
+	ended := p.expect("A68", resolved("http-1").with("resolution", "denied").
 		with("resolved_by", "user").with("reason", "Not on a Friday"))
 	if ended.Cursor <= asked.Cursor {
 		s.fail("A67", "expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
 	}
 	p.still("R52", p.pos, message("server_request_resolved"))
 	if f := s.state(); pending(f, "http-1") {
-		s.fail("A68", "expected nothing to wait, got %s", abridge(f.Raw, maxTraceText))
+		s.fail("A68", "expected nothing to wait, got %s", f.said())
 	}
 }
 

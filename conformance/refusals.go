@@ -125,7 +125,7 @@ var refusals = []Scenario{
 			s.advise("1.11:cursor", "expected the cursor x to be refused, got a stream")
 		}
 		alice.prompt("all is well")
-		p.expect("1.12", message("status").with("message", "Prompt: all is well"))
+		p.expect("1.12", prompted("all is well"))
 		s.state()
 	}),
 }

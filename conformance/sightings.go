@@ -22,7 +22,7 @@ var questions = []Scenario{
 		alice.refused(&contracts.Interrupt{}, lost)
 		bob.answers(q, false)
 		for _, p := range []*Peer{alice.p, vera, bob.p} {
-			p.awaitFor("D8", 0, message("server_request_resolved").with("request_id", id).with("resolution", "denied").with("resolved_by", "user"), 3*s.config.Patience)
+			p.awaitFor("D8", 0, resolved(id).with("resolution", "denied").with("resolved_by", "user"), 3*s.config.Patience)
 		}
 		alice.goesOnUnless(q, true)
 		bob.ends("R37")
@@ -43,7 +43,7 @@ var questions = []Scenario{
 			s.fail("D8", "expected %s to wait for the next controller", q.str("request_id"))
 		}
 		bob.answers(q, true)
-		vera.awaitFor("D8", 0, message("server_request_resolved").with("request_id", q.str("request_id")).with("resolution", "approved"), 3*s.config.Patience)
+		vera.awaitFor("D8", 0, resolved(q.str("request_id")).with("resolution", "approved"), 3*s.config.Patience)
 		bob.ends("D8")
 	}),
 	networked.scenario("agent/question-for-latecomers", "R73 A43", "Who joins late sees what the agent asks, until it is answered", func(s *Session) {
@@ -51,7 +51,7 @@ var questions = []Scenario{
 		q := d.asks()
 		f := s.onlooker("vera").last(control("snapshot"))
 		if all := waitingIn(f); len(all) != 1 || all[0].id != q.at("request_id") || all[0].kind != contracts.RequestApproval {
-			s.fail("R73", "expected the agent's question in the snapshot, got %s", abridge(f.Raw, maxTraceText))
+			s.fail("R73", "expected the agent's question in the snapshot, got %s", f.said())
 		}
 		waiting := listOf(f, "state.pending_requests")
 		if len(waiting) == 0 && s.published() { // there is advice about it already

@@ -73,7 +73,7 @@ var sockets = []Scenario{
 			p.closes("9.5", contracts.CodeBadRequest.CloseCode(), 1007)
 		}
 		alice.prompt("all is well")
-		vera.expect("9.5", message("status").with("message", "Prompt: all is well"))
+		vera.expect("9.5", prompted("all is well"))
 	}),
 }
 

@@ -33,7 +33,7 @@ var states = []Scenario{
 		m := &mirror{p: s.controller()}
 		m.compare("R79")
 		m.prompt("hello")
-		m.p.expect("6.2", message("status").with("message", "Prompt: hello"))
+		m.p.expect("6.2", prompted("hello"))
 		m.prompt(streamOf(5, 0))
 		m.p.expect("R36", message("response_chunk"))
 		m.p.expect("R37", message("response_end"))
@@ -70,7 +70,7 @@ var states = []Scenario{
 	onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
 		m := &mirror{p: s.controller()}
 		m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
-		m.p.expect("R50", message("server_request").with("request_id", "fold"))
+		m.p.expect("R50", requested("fold"))
 		m.prompt(streamOf(500, 20))
 		m.p.expect("R36", message("response_chunk"))
 		m.do(&contracts.Interrupt{})
@@ -82,7 +82,7 @@ var states = []Scenario{
 		p := s.controller()
 		p.prompt(burstOf(50, 20))
 		p.prompt("settled")
-		p.expect("R79", message("status").with("message", "Prompt: settled"))
+		p.expect("R79", prompted("settled"))
 		p.fence()
 		a := s.viewer("vera").last(control("snapshot"))
 		b := s.viewer("victor").last(control("snapshot"))
@@ -101,7 +101,7 @@ var states = []Scenario{
 	onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
 		p := s.controller()
 		p.prompt("first")
-		p.expect("6.2", message("status").with("message", "Prompt: first"))
+		p.expect("6.2", prompted("first"))
 		if got := s.viewer("vera").last(control("snapshot")).str("state.last_status"); got != "Prompt: first" {
 			s.fail("R79", "expected last_status %q, got %q", "Prompt: first", got)
 		}

@@ -73,7 +73,7 @@ var subscriptions = []Scenario{
 			streams = append(streams, s.follow("vera", follow{subscription: vera.subscription, cursor: &cursor, optOuts: c.want, header: vera.proof(), silent: true}))
 		}
 		alice.prompt("unseen by one")
-		streams[1].expect("A8", message("status").with("message", "Prompt: unseen by one"))
+		streams[1].expect("A8", prompted("unseen by one"))
 		streams[0].still("A8", 0, message("status"))
 	}),
 	overHTTP.scenario("subscription/two", "A9", "Two subscriptions on one connection end together, in order", func(s *Session) {
@@ -118,8 +118,8 @@ var subscriptions = []Scenario{
 		a := alice.subscribed(nil)
 		p := alice.follow(a.snapshot().Cursor) // nothing at or below its cursor may come
 		alice.prompt("new")
-		p.expect("1.9:old-items", message("status").with("message", "Prompt: new"))
-		p.none("1.9:old-items", 0, anyOf(control("snapshot"), control("reset"), message("status").with("message", "Prompt: old")))
+		p.expect("1.9:old-items", prompted("new"))
+		p.none("1.9:old-items", 0, anyOf(control("snapshot"), control("reset"), prompted("old")))
 	}),
 	overHTTP.scenario("subscription/controller-subscription", "4.2", "The controller's subscription is its first attached one, else its first", func(s *Session) {
 		alice := s.driver()

@@ -39,7 +39,7 @@ func (w *watch) utility(p *Peer, f *Frame) {
 		w.tenures[id] = watching
 	case "utility_command_output", "utility_command_resized", "utility_command_exited", "utility_file_watch_event", "utility_file_watch_stopped":
 		if was == over || was == unheard && w.complete && !w.joined {
-			p.s.fail(ruleOf(f.Type), "%s: %s comes before %s started or after it ended: %s", p.name, f.Type, id, abridge(f.Raw, maxTraceText))
+			p.s.fail(ruleOf(f.Type), "%s: %s comes before %s started or after it ended: %s", p.name, f.Type, id, f.said())
 		}
 		w.utilityEvent(p, f, id, was)
 	}
@@ -59,14 +59,14 @@ func (w *watch) utilityEvent(p *Peer, f *Frame, id string, was tenure) {
 	switch f.Type {
 	case "utility_command_output":
 		if was == onTerminal && f.str("stream") != "stdout" {
-			p.s.fail("2.2", "%s: a terminal has no stream but stdout, got %s", p.name, abridge(f.Raw, maxTraceText))
+			p.s.fail("2.2", "%s: a terminal has no stream but stdout, got %s", p.name, f.said())
 		}
 		if n := len(f.str("content")); n > contracts.MaxTextBytes {
 			p.s.advise("5.1:pieces", "%s: expected at most %d bytes of output in a message, got %d", p.name, contracts.MaxTextBytes, n)
 		}
 	case "utility_command_resized":
 		if was == onPipes {
-			p.s.fail("R90", "%s: a pipe has no size, got %s", p.name, abridge(f.Raw, maxTraceText))
+			p.s.fail("R90", "%s: a pipe has no size, got %s", p.name, f.said())
 		}
 	case "utility_command_exited", "utility_file_watch_stopped":
 		w.tenures[id] = over

@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,15 @@ func message(kind string) want {
 func control(kind string) want {
 	return want{kind, func(f *Frame) bool { return f.Kind == kind }}
 }
+
+// prompted wants what the conformance agent says of a prompt.
+func prompted(content string) want { return message("status").with("message", "Prompt: "+content) }
+
+// requested wants a question of the agent.
+func requested(id string) want { return message("server_request").with("request_id", id) }
+
+// resolved wants the end of a question.
+func resolved(id string) want { return message("server_request_resolved").with("request_id", id) }
 
 // anyOf wants one of several.
 func anyOf(wants ...want) want {
@@ -69,6 +80,9 @@ func (f *Frame) at(path string) any {
 	return v
 }
 
+// said shows the text in messages.
+func (f *Frame) said() string { return abridge(f.Raw, maxTraceText) }
+
 // str returns a string field, or "".
 func (f *Frame) str(path string) string {
 	s, _ := f.at(path).(string)
@@ -77,18 +91,44 @@ func (f *Frame) str(path string) string {
 
 // same compares a decoded value with one written in Go.
 func same(got, want any) bool {
-	switch want := want.(type) {
-	case int:
-		n, ok := got.(json.Number)
-		return ok && n.String() == fmt.Sprint(want)
-	case contracts.Role:
-		return got == string(want)
-	case contracts.RequestType:
-		return got == string(want)
-	case contracts.Code:
-		return got == string(want)
+	switch want.(type) {
+	case nil, bool, string:
+		return got == want
 	}
-	return got == want
+	return bytes.Equal(encode(got), encode(want))
+}
+
+// failIf fails if the server broke a rule.
+func (s *Session) failIf(broken bool, rule, format string, args ...any) {
+	if broken {
+		s.fail(rule, format, args...)
+	}
+}
+
+// equal fails unless what was asked for has a value.
+func (s *Session) equal(rule, what string, got, want any) {
+	s.failIf(!same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
+}
+
+// shows fails unless fields of a frame have values.
+func (s *Session) shows(rule string, f *Frame, want fields) {
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		s.failIf(!same(f.at(path), want[path]), rule, "expected %s %s, got %s in %s", path, show(want[path]), show(f.at(path)), abridge(f.Raw, maxTraceText))
+	}
+}
+
+// has fails unless fields of the answer have values.
+func (a *Answer) has(rule string, want fields) *Answer {
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		a.s.failIf(!same(a.at(path), want[path]), rule, "%s: expected %s %s, got %s", a.what(), path, show(want[path]), a.said())
+	}
+	return a
+}
+
+// count fails unless w wants a number of the frames.
+func (p *Peer) count(rule string, frames []*Frame, w want, n int) {
+	got := countOf(frames, w)
+	p.s.failIf(got != n, rule, "%s: expected %d of %s, got %d", p.name, n, w.text, got)
 }
 
 // show renders a value as JSON.
@@ -151,7 +191,7 @@ func (p *Peer) missing(rule string, w want, patience time.Duration) {
 		p.s.fail(rule, "%s; nothing was received before", waited)
 	}
 	last := p.log[len(p.log)-1]
-	p.s.fail(rule, "%s; the last text received before was, at %.3fs: %s", waited, last.At.Seconds(), abridge(last.Raw, maxTraceText))
+	p.s.fail(rule, "%s; the last text received before was, at %.3fs: %s", waited, last.At.Seconds(), last.said())
 }
 
 // none fails if the log holds, from an index on, what must not be there.

@@ -49,7 +49,7 @@ var wsLease = []Scenario{
 			s.fail("A26", "expected the loser to be told of %s, got %q", bob.connection, got)
 		}
 		bob.prompt("mine now")
-		bob.expect("A25", message("status").with("message", "Prompt: mine now"))
+		bob.expect("A25", prompted("mine now"))
 	}),
 	onSocket.scenario("lease/loser-refused", "A27 A34", "After a takeover the old controller's messages are refused", func(s *Session) {
 		alice, bob := takeLease(s)
@@ -63,7 +63,7 @@ var wsLease = []Scenario{
 	onSocket.scenario("lease/loser-still-follows", "A28 A115", "After a takeover the old controller keeps receiving", func(s *Session) {
 		alice, bob := takeLease(s)
 		bob.prompt("seen by both")
-		alice.expect("A28", message("status").with("message", "Prompt: seen by both"))
+		alice.expect("A28", prompted("seen by both"))
 	}),
 	onSocket.scenario("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(s *Session) {
 		alice := s.controller()
@@ -110,8 +110,8 @@ var wsLease = []Scenario{
 			s.fail("A15", "expected the lease to be free after ws.bye, got %s", show(bob.attached))
 		}
 		bob.prompt("after")
-		vera.expect("A15", message("status").with("message", "Prompt: before"))
-		vera.expect("A15", message("status").with("message", "Prompt: after"))
+		vera.expect("A15", prompted("before"))
+		vera.expect("A15", prompted("after"))
 	}),
 	onSocket.scenario("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session) {
 		alice := s.controller()

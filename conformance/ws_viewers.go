@@ -67,7 +67,7 @@ func (p *Peer) helloRefused(rule string) {
 	for p.pull(ctx) {
 		last := p.log[len(p.log)-1]
 		if last.Type == "hello_ok" {
-			p.s.fail(rule, "%s: expected the hello to be refused, got %s", p.name, abridge(last.Raw, maxTraceText))
+			p.s.fail(rule, "%s: expected the hello to be refused, got %s", p.name, last.said())
 		}
 		if last.Kind == "ws.error" {
 			return
