@@ -315,6 +315,14 @@ func number(v any) int64 {
 	return i
 }
 
+// numberOf returns a JSON number, or -1.
+func numberOf(v any) int64 {
+	if v == nil {
+		return -1
+	}
+	return number(v)
+}
+
 // closeCode returns the close code that ended the link, or 0 if it ended in
 // another way or not at all.
 func (p *Peer) closeCode() int {

@@ -44,9 +44,7 @@ func (s *Session) successor(name string) *pilot {
 	d := &pilot{s: s}
 	if s.wire != nil {
 		d.c = s.caller(name, contracts.RoleController)
-		if a := d.c.connected(fields{"takeControl": true}); a.at("controller_lease_granted") != true {
-			s.fail("A25", "expected the takeover to succeed at once, got %s", a.said())
-		}
+		d.c.connected(fields{"takeControl": true}).has("A25", fields{"controller_lease_granted": true})
 		d.follows(d.c.subscribed(nil))
 	} else {
 		d.p = s.attach(name, entry{role: contracts.RoleController, take: "1"})
@@ -185,14 +183,32 @@ func (d *pilot) poses(kind contracts.RequestType, id string) {
 	}
 }
 
-// head is the cursor of what was said last. No run goes on then.
-func (d *pilot) head() int64 {
+// cursor is that of what was said last.
+func (d *pilot) cursor() int64 {
 	if d.c != nil {
-		d.c.finishRun()
 		return d.s.state().Cursor
 	}
 	d.p.fence()
 	return d.p.watch.cursor
+}
+
+// head is cursor once no run goes on.
+func (d *pilot) head() int64 {
+	if d.c != nil {
+		d.c.finishRun()
+	}
+	return d.cursor()
+}
+
+// quietly fails unless what f does leaves the session's cursor alone.
+func (d *pilot) quietly(rule string, f func()) { d.s.unmoved(rule, d.cursor, f) }
+
+// unmoved is quietly for a cursor that is got in another way.
+func (s *Session) unmoved(rule string, cursor func() int64, f func()) {
+	before := cursor()
+	f()
+	after := cursor()
+	s.failIf(after != before, rule, "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
 }
 
 // end drives until every peer has seen a last status, so that their logs end at the

@@ -245,7 +245,7 @@ var streams = []Scenario{
 	}),
 	overHTTP.slowScenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
 		alice, p := s.attached()
-		lease := alice.shortLease()
+		lease := s.shortLease(alice.leaseEnd())
 		s.pause("3.2", lease+lease/4)
 		alice.posted("3.2", initNothing())
 		if p.ended != nil && p.ended != io.EOF {

@@ -237,6 +237,20 @@ func (s *Session) togetherFor(patience time.Duration, requests ...request) []*An
 	return answers
 }
 
+// oneOf sends requests at once, of which exactly one must be granted. The others must be
+// refused with a code and a text, unless that is empty.
+func (s *Session) oneOf(rule string, code contracts.Code, text string, requests []request) {
+	granted := 0
+	for _, a := range s.together(requests...) {
+		if a.Status == http.StatusOK {
+			granted++
+		} else {
+			a.refused(rule, code, text)
+		}
+	}
+	s.failIf(granted != 1, rule, "expected exactly one of %d requests at once to be granted, got %d", len(requests), granted)
+}
+
 // check parses a JSON body, and holds refusals against the shape that all of
 // them share (A73, A74).
 func (a *Answer) check() {
