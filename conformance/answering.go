@@ -20,9 +20,8 @@ var answers = []Scenario{
 			}
 		}
 		p.expect("A116", p.answer(last))
-		if n := len(p.watch.waiting); n != 0 {
-			s.fail("A116", "expected every frame to be answered before the last one, %d are not", n)
-		}
+		n := len(p.watch.waiting)
+		s.failIf(n != 0, "A116", "expected every frame to be answered before the last one, %d are not", n)
 		p.still("A116", p.pos, anyOf(control("ws.result"), control("ws.error")))
 	}),
 	onSocket.scenario("answer/bare-message", "9.2 A116", "A bare message is answered with id null and its ordinal", func(s *Session) {
@@ -41,9 +40,8 @@ var answers = []Scenario{
 		p.expect("9.4", p.answer(p.command(initNothing())))
 		results := countOf(p.log, control("ws.result").where("with an id", func(f *Frame) bool { return f.Body["id"] != nil }))
 		limited := countOf(p.log, control("ws.error").with("code", contracts.CodeRateLimited).with("retryable", true))
-		if results+limited != count || results == 0 {
-			s.fail("9.4", "expected %d answers, results or rate_limited, got %d results and %d rate_limited", count, results, limited)
-		}
+		s.failIf(results+limited != count || results == 0, "9.4",
+			"expected %d answers, results or rate_limited, got %d results and %d rate_limited", count, results, limited)
 		if statuses := countOf(p.log, initNothingReply); statuses != results {
 			s.fail("9.4", "expected one status for each of %d accepted messages, got %d", results, statuses)
 		}
@@ -55,18 +53,16 @@ var answers = []Scenario{
 		p.expect("6.2", prompted("only once"))
 		from := len(p.log)
 		second := p.again("once", &contracts.Prompt{Content: "only once"})
-		if second.Kind != first.Kind || second.at("cursor") != first.at("cursor") {
-			s.fail("A72", "expected the stored answer %s again, got %s", first.Raw, second.Raw)
-		}
+		s.failIf(second.Kind != first.Kind || second.at("cursor") != first.at("cursor"), "A72",
+			"expected the stored answer %s again, got %s", first.Raw, second.Raw)
 		p.still("A72", from, prompted("only once"))
 	}),
 	onSocket.scenario("answer/idempotent-refusal", "A72", "A repeated refusal is the same refusal", func(s *Session) {
 		p := s.controller()
 		cmd := &contracts.ToolResponse{CallID: "ghost", Approved: true}
 		first, second := p.again("refused", cmd), p.again("refused", cmd)
-		if second.Kind != "ws.error" || second.at("code") != first.at("code") || second.at("error") != first.at("error") {
-			s.fail("A72", "expected the stored answer %s again, got %s", first.Raw, second.Raw)
-		}
+		s.failIf(second.Kind != "ws.error" || second.at("code") != first.at("code") || second.at("error") != first.at("error"), "A72",
+			"expected the stored answer %s again, got %s", first.Raw, second.Raw)
 	}),
 	onSocket.scenario("answer/long-id", "9.2", "An id of more than 64 bytes is refused", func(s *Session) {
 		p := s.controller()
@@ -82,23 +78,20 @@ var answers = []Scenario{
 		for range 10 {
 			f := p.accepted("9.2", p.command(initNothing()))
 			status := p.expect("9.2", initNothingReply)
-			if number(f.at("cursor")) < status.Cursor && status.At < f.At {
-				s.fail("9.2", "expected the cursor of the result to cover the status %d that came before it, got %d", status.Cursor, number(f.at("cursor")))
-			}
+			s.failIf(number(f.at("cursor")) < status.Cursor && status.At < f.At, "9.2",
+				"expected the cursor of the result to cover the status %d that came before it, got %d", status.Cursor, number(f.at("cursor")))
 			p.pos = len(p.log)
 		}
 	}),
 	onSocket.scenario("answer/error-body", "A73 R103", "A refusal has a code, the same error_type, and a text", func(s *Session) {
 		p := s.controller() // its watch compares code and error_type
 		f := p.notAccepted("A73", p.command(&contracts.ToolResponse{CallID: "ghost", Approved: true}))
-		if f.str("error") == "" || f.str("code") != string(contracts.CodeRequestNotFound) || f.at("retryable") != false {
-			s.fail("A73", "expected a text, code request_not_found and retryable false, got %s", f.Raw)
-		}
+		s.failIf(f.str("error") == "" || f.str("code") != string(contracts.CodeRequestNotFound) || f.at("retryable") != false, "A73",
+			"expected a text, code request_not_found and retryable false, got %s", f.Raw)
 		p.prompt(hang())
 		f = p.notAccepted("A73", p.command(&contracts.Prompt{Content: "early"}))
-		if f.str("code") != string(contracts.CodeRuntimeBusy) || f.at("retryable") != true {
-			s.fail("A73", "expected code runtime_busy and retryable true, got %s", f.Raw)
-		}
+		s.failIf(f.str("code") != string(contracts.CodeRuntimeBusy) || f.at("retryable") != true, "A73",
+			"expected code runtime_busy and retryable true, got %s", f.Raw)
 		p.accepted("A73", p.command(&contracts.Interrupt{}))
 	}),
 	onSocket.scenario("answer/ping", "9.2", "ws.ping is answered with its id", func(s *Session) {

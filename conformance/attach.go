@@ -103,13 +103,10 @@ func (p *Peer) welcome(e entry) {
 	p.connection, p.token, p.epoch = f.str("connection_id"), f.str("connection_token"), f.str("epoch")
 	switch how := f.str("resume"); how {
 	case "snapshot", "reset":
-		if first := p.await("9.3", 1, anyEnvelope); first.Kind != how {
-			p.s.fail("9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, first.said())
-		}
+		first := p.await("9.3", 1, anyEnvelope)
+		p.s.failIf(first.Kind != how, "9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, first.said())
 	case "replay":
-		if e.cursor == nil {
-			p.s.fail("A42", "%s: expected a snapshot without a cursor, got a replay", p.name)
-		}
+		p.s.failIf(e.cursor == nil, "A42", "%s: expected a snapshot without a cursor, got a replay", p.name)
 		p.watch.cursor = *e.cursor // nothing at or below it may come
 	}
 	if e.cursor == nil {
@@ -154,9 +151,8 @@ func (p *Peer) outcome(e entry) attempt {
 			return attempt{peer: p, how: "attached"}
 		}
 	}
-	if p.ended == nil {
-		p.s.fail("9.3", "%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)
-	}
+	p.s.failIf(p.ended == nil, "9.3",
+		"%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)
 	a := attempt{how: p.ended.Error()}
 	if closed, ok := errors.AsType[*Closed](p.ended); ok {
 		a.code = contracts.Code(strings.TrimSpace(closed.Reason))
@@ -172,22 +168,18 @@ func (p *Peer) outcome(e entry) attempt {
 // refusedWith fails unless the attachment was refused with one of the codes:
 // by its HTTP body before the upgrade, or by the reason of the close.
 func (a attempt) refusedWith(s *Session, rule string, codes ...contracts.Code) {
-	if a.peer != nil || !slices.Contains(codes, a.code) {
-		s.fail(rule, "expected a refusal with %v, got %s (%s)", codes, a.how, a.code)
-	}
+	s.failIf(a.peer != nil || !slices.Contains(codes, a.code), rule,
+		"expected a refusal with %v, got %s (%s)", codes, a.how, a.code)
 }
 
 // spawn starts a process and reads its first two lines.
 func (s *Session) spawn(name string) *Peer {
 	link, err := startProcess(strings.TrimPrefix(s.config.Target, "stdio:"), s.environ)
-	if err != nil {
-		s.fail("R20", "expected a server, got: %v", err)
-	}
+	s.failIf(err != nil, "R20", "expected a server, got: %v", err)
 	p := s.newPeer(name, link)
 	for i, kind := range []string{"ready", "session_info"} {
-		if f := p.await("R20", i, anything); f.Type != kind {
-			s.fail("R20", "expected %s as line %d, got %s", kind, i+1, f.said())
-		}
+		f := p.await("R20", i, anything)
+		s.failIf(f.Type != kind, "R20", "expected %s as line %d, got %s", kind, i+1, f.said())
 	}
 	p.pos = 2
 	return p
@@ -252,9 +244,8 @@ func (p *Peer) prompt(content string) {
 	p.s.conformanceAgent()
 	deadline := time.Now().Add(p.s.config.Patience)
 	for !p.tryPrompt(&contracts.Prompt{Content: content}) {
-		if time.Now().After(deadline) {
-			p.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", p.name, p.s.config.Patience)
-		}
+		p.s.failIf(time.Now().After(deadline), "R42",
+			"%s: expected the run to end and a prompt to be accepted within %s", p.name, p.s.config.Patience)
 		p.s.pause("R42", 20*time.Millisecond)
 	}
 }
@@ -268,9 +259,7 @@ func (p *Peer) tryPrompt(cmd *contracts.Prompt) bool {
 		if f.Kind == "ws.result" {
 			return true
 		}
-		if f.str("code") != string(contracts.CodeRuntimeBusy) {
-			p.s.fail("R42", "%s: expected the prompt to be accepted, got %s", p.name, f.said())
-		}
+		p.s.failIf(!same(f.at("code"), contracts.CodeRuntimeBusy), "R42", "%s: expected the prompt to be accepted, got %s", p.name, f.said())
 		return false
 	}
 	p.fence()

@@ -120,9 +120,8 @@ func (c *Caller) connect(f fields) *Answer {
 	}
 	live := c.s.opened && f["sessionId"] == nil
 	a := c.submit(connectionsPath, with(body, f))
-	if live && c.s.published() && a.Status == http.StatusNotFound && c.s.sameText(a.str("error"), textNoSession) {
-		c.s.fail("1.6:live", "%s: expected a connection to session %s, in which somebody is, got %s", a.what(), c.s.ID, a.said())
-	}
+	c.s.failIf(live && c.s.published() && a.Status == http.StatusNotFound && c.s.sameText(a.str("error"), textNoSession), "1.6:live",
+		"%s: expected a connection to session %s, in which somebody is, got %s", a.what(), c.s.ID, a.said())
 	if a.Status == http.StatusOK {
 		a.shaped("1.6", "ConnectionAnswer")
 		a.epoch()
@@ -164,15 +163,13 @@ func (c *Caller) keep(a *Answer) {
 		c.token = token
 	}
 	held := a.at("controller_lease_granted") == true
-	if held != (a.at("controller_connection_id") == c.connection) {
-		c.s.fail("1.6", "%s: controller_lease_granted and controller_connection_id disagree: %s", a.what(), a.said())
-	}
+	c.s.failIf(held != (a.at("controller_connection_id") == c.connection), "1.6",
+		"%s: controller_lease_granted and controller_connection_id disagree: %s", a.what(), a.said())
 	if end := a.at("lease_expires_at"); end != nil {
 		instant(c.s, "1.6", end)
 	}
-	if n := number(a.at("heartbeat_interval_ms")); n <= 0 {
-		c.s.fail("1.6", "%s: expected a positive heartbeat_interval_ms, got %d", a.what(), n)
-	}
+	n := number(a.at("heartbeat_interval_ms"))
+	c.s.failIf(n <= 0, "1.6", "%s: expected a positive heartbeat_interval_ms, got %d", a.what(), n)
 	if f := a.snapshot(); f.str("session_id") != c.s.ID {
 		c.s.fail("1.6", "%s: expected a snapshot of session %s, got one of %q", a.what(), c.s.ID, f.str("session_id"))
 	}
@@ -183,9 +180,7 @@ func instant(s *Session, rule string, v any) time.Time {
 	const form = "2006-01-02T15:04:05.000Z"
 	text, _ := v.(string)
 	at, err := time.Parse(form, text)
-	if err != nil {
-		s.fail(rule, "expected a time such as %s, got %s", form, show(v))
-	}
+	s.failIf(err != nil, rule, "expected a time such as %s, got %s", form, show(v))
 	return at
 }
 
@@ -269,9 +264,8 @@ func (c *Caller) prompt(content string) *Answer {
 			return a
 		}
 		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
-		if time.Now().After(deadline) {
-			c.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", c.name, c.s.config.Patience)
-		}
+		c.s.failIf(time.Now().After(deadline), "R42",
+			"%s: expected the run to end and a prompt to be accepted within %s", c.name, c.s.config.Patience)
 		c.s.pause("R42", 20*time.Millisecond)
 	}
 }
@@ -308,14 +302,10 @@ func (c *Caller) disconnect(f fields) *Answer {
 func (c *Caller) unsubscribe(subscription string) *Answer {
 	a := c.s.call(request{who: c.name, method: http.MethodPost, path: c.s.route("unsubscribe"),
 		header: c.proof(), body: encode(fields{"subscriptionId": subscription})})
-	if a.noRoute() {
-		c.s.fail("1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
-	}
+	c.s.failIf(a.noRoute(), "1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
 	if a.Status == http.StatusOK {
 		a.shaped("1.10", "SuccessAnswer")
-		if a.at("success") != true {
-			c.s.fail("1.10", "expected success true, got %s", a.said())
-		}
+		a.has("1.10", fields{"success": true})
 	}
 	return a
 }
@@ -386,9 +376,8 @@ func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) *Frame {
 		if ok(f) {
 			return f
 		}
-		if time.Now().After(deadline) {
-			s.fail(rule, "expected a state with %s within %s, got %s", what, s.config.Patience, f.said())
-		}
+		s.failIf(time.Now().After(deadline), rule,
+			"expected a state with %s within %s, got %s", what, s.config.Patience, f.said())
 		s.pause(rule, 20*time.Millisecond)
 	}
 }

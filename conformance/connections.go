@@ -14,26 +14,17 @@ var connections = []Scenario{
 	overHTTP.scenario("connection/created", "A3", "A connection is counted, has no subscription, and takes a free lease", func(s *Session) {
 		alice := s.caller("alice", contracts.RoleController)
 		f := alice.connected(nil).snapshot()
-		if !same(f.at("state.connection_count"), 1) || !same(f.at("state.subscriber_count"), 0) {
-			s.fail("A3", "expected connection_count 1 and subscriber_count 0, got %s and %s", show(f.at("state.connection_count")), show(f.at("state.subscriber_count")))
-		}
-		if got := holderOf(f); got != alice.connection {
-			s.fail("A3", "expected the first controller to hold the lease, got %s", show(got))
-		}
-		if e := entryOf(f, alice.connection); !same(e["subscription_count"], 0) || e["controller_lease_granted"] != true || e["role"] != "controller" {
-			s.fail("A3", "expected an entry for %s with the lease and no subscription, got %s", alice.connection, show(e))
-		}
+		s.shows("A3", f, fields{"state.connection_count": 1, "state.subscriber_count": 0})
+		s.leaseOf("A3", f, alice.connection)
+		s.lists("A3", entryOf(f, alice.connection), fields{"subscription_count": 0, "controller_lease_granted": true, "role": "controller"})
 	}),
 	overHTTP.scenario("connection/refreshed", "A4", "Connecting again with the id is the same connection", func(s *Session) {
 		alice := s.driver()
 		id, before := alice.connection, s.state()
 		a := alice.connected(nil)
-		if alice.connection != id || a.at("controller_lease_granted") != true {
-			s.fail("A4", "expected connection %s again with its lease, got %s", id, a.said())
-		}
-		if n := number(a.snapshot().at("state.connection_count")); n != number(before.at("state.connection_count")) {
-			s.fail("A4", "expected as many connections as before, got %d", n)
-		}
+		s.failIf(alice.connection != id || a.at("controller_lease_granted") != true, "A4",
+			"expected connection %s again with its lease, got %s", id, a.said())
+		s.shows("A4", a.snapshot(), fields{"state.connection_count": before.at("state.connection_count")})
 	}),
 	overHTTP.scenario("connection/unknown", "A5 1.6", "An unknown connection id is refused, never minted", func(s *Session) {
 		alice := s.controllerOnly()
@@ -42,9 +33,7 @@ var connections = []Scenario{
 		a.refused("A5", contracts.CodeStaleConnection, textNoConnection)
 		alice.submit(s.route("subscribe"), fields{"connectionId": "conn_of_my_own", "role": "viewer"}).
 			refused("1.5", contracts.CodeStaleConnection, textNoConnection)
-		if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
-			s.fail("1.6", "expected no connection to be made, got %s", show(f.at("state.connections")))
-		}
+		s.shows("1.6", s.state(), fields{"state.connection_count": before.at("state.connection_count")})
 	}),
 	overHTTP.scenario("connection/unknown-session", "1.6", "Connecting to an unknown session does not create it", func(s *Session) {
 		id := "conf-" + uuid.NewString()
@@ -57,21 +46,16 @@ var connections = []Scenario{
 		s.opened = false
 		second := s.caller("bob", contracts.RoleController)
 		a := second.connected(fields{"sessionId": "  "}) // blank is absent
-		if s.ID == id || second.connection == first.connection {
-			s.fail("1.6", "expected a session of its own without a session id, got %s again", id)
-		}
-		if a.at("controller_lease_granted") != true {
-			s.fail("1.6", "expected the lease of the new session, got %s", a.said())
-		}
+		s.failIf(s.ID == id || second.connection == first.connection, "1.6",
+			"expected a session of its own without a session id, got %s again", id)
+		a.has("1.6", fields{"controller_lease_granted": true})
 		s.stateOf(id).ok("1.8")
 		s.state()
 	}),
 	overHTTP.scenario("connection/metadata", "A7", "What a client says of itself is in the snapshot's entry", func(s *Session) {
 		alice := s.caller("alice", contracts.RoleController)
 		a := alice.connected(everything())
-		if got := texts(a.at("opt_out_notifications")); !slices.Equal(got, []string{"compaction", "heartbeat"}) {
-			s.fail("A7", "expected opt_out_notifications in the answer, got %v", got)
-		}
+		a.has("A7", fields{"opt_out_notifications": []string{"compaction", "heartbeat"}})
 		checkEntry(s, "A7", entryOf(a.snapshot(), alice.connection))
 		checkEntry(s, "A7", entryOf(s.state(), alice.connection))
 	}),
@@ -82,28 +66,18 @@ var connections = []Scenario{
 		checkEntry(s, "3.2", entryOf(alice.connected(silent).snapshot(), alice.connection))
 		silent["clientInfo"] = fields{"name": "renamed"}
 		e := entryOf(alice.connected(silent).snapshot(), alice.connection)
-		if got := show(e["client_info"]); got != `{"name":"renamed"}` {
-			s.fail("3.2", "expected client_info to be overwritten, got %s", got)
-		}
-		if got := show(e["opt_out_notifications"]); got != `["compaction","heartbeat"]` {
-			s.fail("3.2", "expected the opt-outs to be kept, got %s", got)
-		}
+		s.lists("3.2", e, fields{"client_info": fields{"name": "renamed"}, "opt_out_notifications": []string{"compaction", "heartbeat"}})
 	}),
 	overHTTP.scenario("connection/announced", "1.6 4.3", "A connection is announced in full", func(s *Session) {
 		alice, p := s.attached()
 		vera := s.guest("vera")
 		f := p.expect("1.6:announced", message("connection_info").with("connection_id", vera.connection))
-		if f.str("role") != "viewer" || f.str("client_info.name") != "vera" || f.at("controller_connection_id") != alice.connection {
-			s.fail("4.3:full", "expected the news of viewer vera under %s, got %s", alice.connection, f.said())
+		s.shows("4.3:full", f, fields{"role": "viewer", "client_info.name": "vera", "controller_connection_id": alice.connection})
+		for _, c := range []*Caller{alice, vera} {
+			s.failIf(!slices.ContainsFunc(listOf(f, "connections"), func(e map[string]any) bool { return e["connection_id"] == c.connection }), "4.3:full",
+				"expected connection %s to be listed, got %s", c.connection, f.said())
 		}
-		entries := listOf(f, "connections")
-		ids := make([]string, 0, len(entries))
-		for _, e := range entries {
-			ids = append(ids, textOf(e, "connection_id"))
-		}
-		if !slices.Contains(ids, alice.connection) || !slices.Contains(ids, vera.connection) || number(f.at("connection_count")) < 2 {
-			s.fail("4.3:full", "expected both connections to be listed, got %v", ids)
-		}
+		s.failIf(number(f.at("connection_count")) < 2, "4.3:full", "expected two connections at least, got %s", f.said())
 	}),
 	overHTTP.scenario("connection/no-inheritance", "A21", "A new connection inherits nothing", func(s *Session) {
 		alice := s.caller("alice", contracts.RoleController)
@@ -126,9 +100,9 @@ var connections = []Scenario{
 		alice.subscribed(nil)
 		alice.hello(s.hello(contracts.RoleViewer)).refused("A18", contracts.CodeRoleConflict, "")
 		f := s.state()
-		if entryOf(f, vera.connection)["role"] != "viewer" || entryOf(f, alice.connection)["role"] != "controller" || holderOf(f) != alice.connection {
-			s.fail("A18", "expected roles and lease to be as before, got %s", show(f.at("state.connections")))
-		}
+		s.lists("A18", entryOf(f, vera.connection), fields{"role": "viewer"})
+		s.lists("A18", entryOf(f, alice.connection), fields{"role": "controller"})
+		s.leaseOf("A18", f, alice.connection)
 	}),
 	overHTTP.scenario("connection/viewer-capabilities", "A19", "A viewer may not offer to answer people's questions", func(s *Session) {
 		s.controllerOnly()
@@ -139,9 +113,7 @@ var connections = []Scenario{
 			s.put(connectionsPath, offer).refused("A19", contracts.CodeBadRequest, text)
 			s.put(s.route("subscribe"), with(offer, fields{"sessionId": leftOut})).refused("A19", contracts.CodeBadRequest, text)
 		}
-		if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
-			s.fail("A19", "expected the refused viewers to leave no connection, got %s", show(f.at("state.connections")))
-		}
+		s.shows("A19", s.state(), fields{"state.connection_count": before.at("state.connection_count")})
 	}),
 	overHTTP.scenario("connection/client-tools", "A20", "Client tools need their capability, and a controller", func(s *Session) {
 		s.put(connectionsPath, fields{"enableClientTools": true}).
@@ -156,28 +128,24 @@ var connections = []Scenario{
 	}),
 	overHTTP.scenario("connection/vocabulary", "1.6", "Words outside the closed sets, and wrong types, are refused", func(s *Session) {
 		s.attached()
-		before := s.state().Cursor
-		for _, f := range []fields{
-			{"role": "owner"}, {"role": 7}, {"sessionId": 7}, {"takeControl": "yes"}, {"clientInfo": "me"}, {"clientInfo": fields{}},
-			{"optOutNotifications": []string{"gossip"}}, {"optOutNotifications": "status"}, {"approvalMode": "sometimes"}, {"thinkingLevel": "hard"},
-			{"client": "emacs"}, {"capabilities": fields{"serverRequests": []string{"telepathy"}}},
-			{"capabilities": fields{"utilityOperations": []string{"rm"}}}, {"capabilities": fields{"rawAgentEvents": 1}},
-			{"capabilities": fields{"serverRequests": []string{"approval", "approval"}}},
-		} {
-			s.put(connectionsPath, with(fields{"sessionId": s.ID, "takeControl": true}, f)).refused("1.6:vocabulary", contracts.CodeBadRequest, "")
-		}
-		if after := s.state().Cursor; after != before {
-			s.fail("1.6:vocabulary", "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
-		}
+		s.quietly("1.6:vocabulary", func() {
+			for _, f := range []fields{
+				{"role": "owner"}, {"role": 7}, {"sessionId": 7}, {"takeControl": "yes"}, {"clientInfo": "me"}, {"clientInfo": fields{}},
+				{"optOutNotifications": []string{"gossip"}}, {"optOutNotifications": "status"}, {"approvalMode": "sometimes"}, {"thinkingLevel": "hard"},
+				{"client": "emacs"}, {"capabilities": fields{"serverRequests": []string{"telepathy"}}},
+				{"capabilities": fields{"utilityOperations": []string{"rm"}}}, {"capabilities": fields{"rawAgentEvents": 1}},
+				{"capabilities": fields{"serverRequests": []string{"approval", "approval"}}},
+			} {
+				s.put(connectionsPath, with(fields{"sessionId": s.ID, "takeControl": true}, f)).refused("1.6:vocabulary", contracts.CodeBadRequest, "")
+			}
+		})
 	}),
 	Needs{Transport: HTTP, Strict: OnlyTolerant}.scenario("connection/unknown-key-ignored", "D13 1.6", "A tolerant server ignores unknown keys and nulls", func(s *Session) {
 		alice := s.caller("alice", contracts.RoleController)
 		odd := fields{"mood": "good", "connectionId": nil, "takeControl": nil, "optOutNotifications": nil}
 		alice.connect(odd).ok("D13")
 		alice.subscribe(fields{"mood": fields{"a": 1}, "subscriptionId": "sub_of_my_own", "clientInfo": nil}).ok("D13")
-		if alice.subscription == "sub_of_my_own" {
-			s.fail("1.9", "expected a subscriptionId in the body to be ignored")
-		}
+		s.failIf(alice.subscription == "sub_of_my_own", "1.9", "expected a subscriptionId in the body to be ignored")
 		alice.heartbeat(fields{"mood": "good", "subscriptionId": nil}).ok("D13")
 	}),
 	Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("connection/unknown-key-refused", "D13", "A strict server refuses unknown keys and nulls", func(s *Session) {
@@ -199,13 +167,10 @@ var connections = []Scenario{
 		}
 		ids := []string{alice.connection, alice.subscription, vera.connection, vera.subscription}
 		slices.Sort(ids)
-		if len(slices.Compact(ids)) != 4 {
-			s.fail("A22", "expected four different ids, got %q", ids)
-		}
+		s.failIf(len(slices.Compact(ids)) != 4, "A22", "expected four different ids, got %q", ids)
 		for _, c := range []*Caller{alice, vera} {
-			if c.token != "" && (strings.Contains(c.token, c.connection) || strings.Contains(c.connection, c.token)) {
-				s.fail("A22", "expected a token that the public connection id does not give away")
-			}
+			s.failIf(c.token != "" && (strings.Contains(c.token, c.connection) || strings.Contains(c.connection, c.token)), "A22",
+				"expected a token that the public connection id does not give away")
 		}
 	}),
 }
@@ -219,11 +184,7 @@ func everything() fields {
 
 // checkEntry compares a connection's entry with everything.
 func checkEntry(s *Session, rule string, e map[string]any) {
-	for key, want := range map[string]string{"client_protocol_version": show(contracts.ProtocolVersion),
-		"client_info": `{"name":"ops-console","version":"3.1.0"}`, "opt_out_notifications": `["compaction","heartbeat"]`,
-		"capabilities": `{"raw_agent_events":true,"server_requests":["approval","user_input"],"utility_operations":["file_read"]}`} {
-		if got := show(e[key]); got != want {
-			s.fail(rule, "expected %s %s in the connection's entry, got %s", key, want, got)
-		}
-	}
+	s.lists(rule, e, fields{"client_protocol_version": contracts.ProtocolVersion, "client_info": fields{"name": "ops-console", "version": "3.1.0"},
+		"opt_out_notifications": []string{"compaction", "heartbeat"}, "capabilities": fields{"raw_agent_events": true,
+			"server_requests": []string{"approval", "user_input"}, "utility_operations": []string{"file_read"}}})
 }

@@ -14,9 +14,8 @@ var creations = []Scenario{
 		alice := s.caller("alice", contracts.RoleController)
 		f := alice.create("1.7", "conf-"+uuid.NewString(), nil).snapshot()
 		entries := listOf(f, "state.connections")
-		if len(entries) != 1 || entries[0]["role"] != "controller" || entries[0]["controller_lease_granted"] != true {
-			s.fail("1.7", "expected one connection, a controller with the lease, got %s", show(entries))
-		}
+		s.failIf(len(entries) != 1 || entries[0]["role"] != "controller" || entries[0]["controller_lease_granted"] != true, "1.7",
+			"expected one connection, a controller with the lease, got %s", show(entries))
 		if e := entries[0]; textOf(e, "connection_id") == "" || show(e["client_info"]) != `{"name":"alice","version":"1.0"}` {
 			s.fail("1.7", "expected the connection to be the creator's, got %s", show(e))
 		}
@@ -26,34 +25,26 @@ var creations = []Scenario{
 		alice := s.caller("alice", contracts.RoleController)
 		first := alice.create("1.7", "", nil).str("session_id")
 		second := alice.create("1.7", "", nil).str("session_id")
-		if first == "" || first == second {
-			s.fail("1.7", "expected two sessions with ids of their own, got %q and %q", first, second)
-		}
+		s.failIf(first == "" || first == second, "1.7",
+			"expected two sessions with ids of their own, got %q and %q", first, second)
 		s.state()
 	}),
 	overHTTP.scenario("session/as-viewer", "1.7", "A session created by a viewer has a free lease", func(s *Session) {
 		vera := s.caller("vera", contracts.RoleViewer)
 		f := vera.create("1.7", "", nil).snapshot()
-		if got := holderOf(f); got != nil {
-			s.fail("1.7", "expected a session created by a viewer to have no controller, got %s", show(got))
-		}
+		s.leaseOf("1.7", f, nil)
 		bob := s.caller("bob", contracts.RoleController)
-		if a := bob.connected(nil); a.at("controller_lease_granted") != true {
-			s.fail("1.7", "expected the first controller to get the lease, got %s", a.said())
-		}
+		bob.connected(nil).has("1.7", fields{"controller_lease_granted": true})
 	}),
 	overHTTP.scenario("session/adopted", "1.7 1.9", "The creator's connection is adopted by the first subscription, once", func(s *Session) {
 		alice := s.caller("alice", contracts.RoleController)
 		f := alice.create("1.7", "", nil).snapshot()
 		a := alice.subscribed(nil) // names no connection
-		if alice.connection != textOf(listOf(f, "state.connections")[0], "connection_id") || a.at("controller_lease_granted") != true {
-			s.fail("1.7", "expected the subscription to adopt the creator's connection, got %s", a.said())
-		}
-		if n := number(s.state().at("state.connection_count")); n != 1 {
-			s.fail("1.7", "expected one connection, got %d", n)
-		}
+		s.failIf(alice.connection != textOf(listOf(f, "state.connections")[0], "connection_id") || a.at("controller_lease_granted") != true, "1.7",
+			"expected the subscription to adopt the creator's connection, got %s", a.said())
+		s.shows("1.7", s.state(), fields{"state.connection_count": 1})
 		alice.posted("1.7", initNothing())
-		s.caller("bob", contracts.RoleController).subscribe(nil).refused("1.9", contracts.CodeControllerLeaseHeld, textHeld)
+		s.caller("bob", contracts.RoleController).subscribe(nil).alreadyHeld("1.9")
 	}),
 	overHTTP.scenario("session/exists", "1.7", "Posting the id of a session that exists changes nothing", func(s *Session) {
 		alice := s.driver()
@@ -63,9 +54,8 @@ var creations = []Scenario{
 		a := bob.create("1.7", s.ID, fields{"approvalMode": "auto", "model": "another"})
 		f := a.snapshot()
 		for _, path := range []string{"state.connection_count", "state.model", "state.controller_connection_id", "last_init.thinking_level"} {
-			if show(f.at(path)) != show(before.at(path)) {
-				s.fail("1.7", "expected %s to stay %s, got %s", path, show(before.at(path)), show(f.at(path)))
-			}
+			s.failIf(show(f.at(path)) != show(before.at(path)), "1.7",
+				"expected %s to stay %s, got %s", path, show(before.at(path)), show(f.at(path)))
 		}
 	}),
 	overHTTP.scenario("session/concurrent", "A83", "Creations of one id at the same time yield one runtime", func(s *Session) {
@@ -83,21 +73,16 @@ var creations = []Scenario{
 		}
 		s.ID, s.opened = id, true
 		epochs[s.stateOf(id).ok("A83").epoch()] = true
-		if len(epochs) != 1 {
-			s.fail("A83", "expected one runtime, got %d epochs", len(epochs))
-		}
-		if n := number(s.state().at("state.connection_count")); n != 1 {
-			s.fail("A83", "expected the one creation to have made one connection, got %d", n)
-		}
+		s.failIf(len(epochs) != 1, "A83", "expected one runtime, got %d epochs", len(epochs))
+		s.shows("A83", s.state(), fields{"state.connection_count": 1})
 	}),
 	overHTTP.scenario("session/idempotent", "1.7", "A repeated creation with its Idempotency-Key is the same session", func(s *Session) {
 		alice := s.caller("alice", contracts.RoleController)
 		r := alice.creating("", nil)
 		r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
 		a, b := s.call(r).created("1.7:key", ""), s.call(r).ok("1.7:key")
-		if a.str("session_id") != b.str("session_id") {
-			s.fail("1.7:key", "expected one session for one key, got %q and %q", a.str("session_id"), b.str("session_id"))
-		}
+		s.failIf(a.str("session_id") != b.str("session_id"), "1.7:key",
+			"expected one session for one key, got %q and %q", a.str("session_id"), b.str("session_id"))
 		r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
 		if c := s.call(r).ok("1.7:key"); c.str("session_id") == a.str("session_id") {
 			s.fail("1.7:key", "expected another session for another key, got %q again", a.str("session_id"))
@@ -111,9 +96,7 @@ var creations = []Scenario{
 		}
 		for _, entry := range listOf(&a.Frame, "sessions") {
 			id := textOf(entry, "session_id")
-			if id == "" {
-				s.fail("1.1:list", "expected every entry to have a session_id, got %s", show(entry))
-			}
+			s.failIf(id == "", "1.1:list", "expected every entry to have a session_id, got %s", show(entry))
 			if id == s.ID {
 				return
 			}
@@ -126,16 +109,14 @@ var creations = []Scenario{
 		alice.disconnect(nil).ok("A15")
 		bob := s.caller("bob", contracts.RoleController)
 		a := bob.connected(nil)
-		if a.at("controller_lease_granted") != true || a.snapshot().Cursor == 0 {
-			s.fail("1.6", "expected the session with its past and a free lease, got %s", a.said())
-		}
+		s.failIf(a.at("controller_lease_granted") != true || a.snapshot().Cursor == 0, "1.6",
+			"expected the session with its past and a free lease, got %s", a.said())
 		zero := int64(0)
 		s.follow("judge", follow{cursor: &zero}).expect("A15", prompted("before"))
 	}),
 	overHTTP.scenario("session/shutdown", "A76 3.6", "shutdown ends the session: its streams with a final snapshot, its routes with 404", func(s *Session) {
 		alice, own := s.attached()
-		vera := s.follow("vera", follow{})
-		vera.begins("A42")
+		vera := s.onlooker("vera")
 		alice.ask(contracts.RequestApproval, "shut")
 		alice.posted("A76", &contracts.Shutdown{})
 		for _, p := range []*Peer{own, vera} {
@@ -164,9 +145,8 @@ func (c *Caller) creating(id string, f fields) request {
 func (c *Caller) create(rule, id string, f fields) *Answer {
 	a := c.s.call(c.creating(id, f)).created(rule, id)
 	a.shaped(rule, "Snapshot")
-	if got := a.str("session_id"); id != "" && got != id {
-		c.s.fail(rule, "expected a snapshot of session %s, got one of %q", id, got)
-	}
+	got := a.str("session_id")
+	c.s.failIf(id != "" && got != id, rule, "expected a snapshot of session %s, got one of %q", id, got)
 	c.s.ID, c.s.opened, c.token = a.str("session_id"), true, a.Header.Get(tokenHeader)
 	return a
 }

@@ -41,9 +41,7 @@ var framing = []Scenario{
 			p.refused("", parseRefusal("R5", ""))
 			p.command(initNothing())
 			p.expect("R5", initNothingReply)
-			if n := countOf(p.log[from:], message("error")); n != 1 {
-				s.fail("R5", "expected one error for %q, got %d", line, n)
-			}
+			p.count("R5", p.log[from:], message("error"), 1)
 		}
 	}),
 	Needs{}.scenario("framing/unknown-type", "R6 A65", "An unknown message type is refused with the known text", func(s *Session) {
@@ -127,9 +125,8 @@ var framing = []Scenario{
 		refused := control("ws.error").with("code", contracts.CodeBadRequest)
 		for !slices.ContainsFunc(p.log[from:], refused.ok) && p.pull(ctx) {
 		}
-		if !slices.ContainsFunc(p.log[from:], refused.ok) && p.closeCode() != contracts.CodeBadRequest.CloseCode() {
-			s.fail("D13", "expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
-		}
+		s.failIf(!slices.ContainsFunc(p.log[from:], refused.ok) && p.closeCode() != contracts.CodeBadRequest.CloseCode(), "D13",
+			"expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
 		p.none("D13", from, noEffect)
 	}),
 	Needs{}.scenario("framing/duplicate-capability", "R12", "Duplicate capabilities are refused", func(s *Session) {
@@ -155,9 +152,7 @@ var framing = []Scenario{
 		p.command(initNothing())
 		p.expect("R13", message("error").with("error_type", "protocol").with("fatal", false))
 		p.expect("R13", initNothingReply)
-		if n := countOf(p.log[from:], message("error")); n != 1 {
-			s.fail("R13", "expected one error for one over-long line, got %d", n)
-		}
+		p.count("R13", p.log[from:], message("error"), 1)
 		p.none("R13", from, noEffect)
 	}),
 	onStdio.scenario("framing/invalid-utf8", "1.3", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
@@ -187,18 +182,16 @@ var framing = []Scenario{
 		p := s.controller()
 		p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
 		f := p.expect("1.3:surrogates", prompted("a\uFFFDb"))
-		if bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)) {
-			s.fail("1.3:surrogates", "a lone surrogate was emitted again: %s", f.Raw)
-		}
+		s.failIf(bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)), "1.3:surrogates",
+			"a lone surrogate was emitted again: %s", f.Raw)
 	}),
 	Needs{}.scenario("framing/line-separators", "1.3", "U+2028 and U+2029 are escaped on output", func(s *Session) {
 		s.conformanceAgent()
 		p := s.controller()
 		p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
 		f := p.expect("1.3:separators", prompted("a\u2028b\u2029c"))
-		if bytes.ContainsAny(f.Raw, "\u2028\u2029") {
-			s.fail("1.3:separators", "expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
-		}
+		s.failIf(bytes.ContainsAny(f.Raw, "\u2028\u2029"), "1.3:separators",
+			"expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
 	}),
 	Needs{}.scenario("framing/order", "1.7", "Input is handled in the order of arrival", func(s *Session) {
 		p := s.controller()
@@ -214,14 +207,10 @@ var framing = []Scenario{
 				continue
 			}
 			want := []string{"Initialized: thinking_level", "Init received with no changes"}[i%2]
-			if got := f.str("message"); got != want {
-				s.fail("1.7:order", "reply %d: expected %q, got %q", i+1, want, got)
-			}
+			s.shows("1.7:order", f, fields{"message": want})
 			i++
 		}
-		if i != 60 {
-			s.fail("1.7:order", "expected 60 replies to 60 messages, got %d", i)
-		}
+		s.failIf(i != 60, "1.7:order", "expected 60 replies to 60 messages, got %d", i)
 	}),
 }
 

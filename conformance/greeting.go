@@ -11,12 +11,9 @@ import (
 var handshake = []Scenario{
 	onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
 		p := s.spawn("alice") // checks the order
-		if got := p.log[0].str("protocol_version"); got != contracts.ProtocolVersion {
-			s.fail("R22", "expected ready.protocol_version %q, got %q", contracts.ProtocolVersion, got)
-		}
-		if cwd := p.log[1].str("cwd"); cwd == "" {
-			s.fail("R20", "expected session_info.cwd, got nothing")
-		}
+		s.equal("R22", "ready.protocol_version", p.log[0].str("protocol_version"), contracts.ProtocolVersion)
+		cwd := p.log[1].str("cwd")
+		s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
 	}),
 	Needs{}.scenario("handshake/hello-ok", "R22", "A hello is answered by one hello_ok that echoes it", func(s *Session) {
 		h := s.offering()
@@ -37,13 +34,9 @@ var handshake = []Scenario{
 		if got := show(f.at("capabilities")); got != `{"server_requests":["approval","user_input"],"utility_operations":["file_read"]}` {
 			s.fail("R22", "expected the capabilities echoed, got %s", got)
 		}
-		if got := texts(f.at("opt_out_notifications")); !slices.Equal(got, []string{"compaction"}) {
-			s.fail("R22", "expected opt_out_notifications [compaction], got %v", got)
-		}
+		s.shows("R22", f, fields{"opt_out_notifications": []string{"compaction"}})
 		p.fence()
-		if n := countOf(p.log, message("hello_ok")); n != 1 {
-			s.fail("R22", "expected one hello_ok for one hello, got %d", n)
-		}
+		p.count("R22", p.log, message("hello_ok"), 1)
 	}),
 	Needs{Seed: true}.scenario("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session) {
 		p := s.controller()
@@ -53,9 +46,7 @@ var handshake = []Scenario{
 				s.fail("4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
 			}
 		}
-		if !s.socket() && p.log[0].str("executor_type") == "" {
-			s.fail("4.3", "expected ready.executor_type, got nothing")
-		}
+		s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
 	}),
 	onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
 		p := s.spawn("alice")
@@ -76,9 +67,7 @@ var handshake = []Scenario{
 		h.ProtocolVersion = "1999-01-01"
 		p := s.join("alice", h)
 		f := p.last(message("hello_ok"))
-		if got := f.str("client_protocol_version"); got != "1999-01-01" {
-			s.fail("R24", "expected client_protocol_version 1999-01-01, got %q", got)
-		}
+		s.equal("R24", "client_protocol_version", f.str("client_protocol_version"), "1999-01-01")
 		p.await("R24", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
 	}),
 	Needs{}.scenario("handshake/default-role", "R25 9.1", "Without a role: controller on stdio, viewer on a socket", func(s *Session) {
@@ -90,9 +79,7 @@ var handshake = []Scenario{
 		} else {
 			p = s.join("alice", &contracts.Hello{})
 		}
-		if got := p.last(message("hello_ok")).str("role"); got != want {
-			s.fail("R25", "expected role %q, got %q", want, got)
-		}
+		s.equal("R25", "role", p.last(message("hello_ok")).str("role"), want)
 	}),
 	Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
 		p := s.controller()
@@ -178,9 +165,7 @@ var handshake = []Scenario{
 		alice.expect("R31", prompted("unseen"))
 		vera.still("A53", from, message("status"))
 		f := s.viewer("victor").last(control("snapshot"))
-		if got := f.str("state.last_status"); got != "Prompt: unseen" {
-			s.fail("R31", "expected last_status %q in the state, got %q", "Prompt: unseen", got)
-		}
+		s.shows("R31", f, fields{"state.last_status": "Prompt: unseen"})
 	}),
 	Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
 		p := s.controller()
@@ -216,17 +201,14 @@ var handshake = []Scenario{
 		alice.expect("A60", message("hello_ok"))
 		vera.still("A60", from, message("hello_ok"))
 		alice.fence()
-		if n := countOf(alice.log, message("hello_ok")); n != 2 {
-			s.fail("A60", "expected two hello_ok for two hellos, got %d", n)
-		}
+		alice.count("A60", alice.log, message("hello_ok"), 2)
 	}),
 	onSocket.scenario("handshake/no-inheritance", "A21", "A new connection inherits nothing from another", func(s *Session) {
 		s.join("alice", s.offering())
 		p := s.attach("vera", entry{role: contracts.RoleViewer, hello: &contracts.Hello{}})
 		f := p.last(message("hello_ok"))
-		if f.at("capabilities") != nil && !emptyValue(f.at("capabilities")) {
-			s.fail("A21", "expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
-		}
+		s.failIf(f.at("capabilities") != nil && !emptyValue(f.at("capabilities")), "A21",
+			"expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
 	}),
 	onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
 		a, b := s.controller(), s.viewer("vera")
@@ -234,13 +216,10 @@ var handshake = []Scenario{
 			if id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]; len(p.connection) < 22 || id == "" {
 				s.fail("A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
 			}
-			if p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token) {
-				s.fail("A22", "expected a connection_token that the public connection_id does not give away")
-			}
+			s.failIf(p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token), "A22",
+				"expected a connection_token that the public connection_id does not give away")
 		}
-		if a.connection == b.connection || a.token == b.token {
-			s.fail("A22", "two connections have the same id or token")
-		}
+		s.failIf(a.connection == b.connection || a.token == b.token, "A22", "two connections have the same id or token")
 	}),
 }
 
@@ -268,9 +247,8 @@ func (p *Peer) roleRefused(from int) {
 			return
 		}
 	}
-	if p.closeCode() != contracts.CodeRoleConflict.CloseCode() {
-		p.s.fail("A18", "expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
-	}
+	p.s.failIf(p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
+		"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
 }
 
 // emptyValue reports whether v is an empty list or object.

@@ -67,9 +67,8 @@ var handovers = []Scenario{
 		alice := s.controller()
 		alice.accepted("9.2", alice.frame("ws.release_control", nil))
 		f := s.viewer("vera")
-		if got := f.attached["controller_connection_id"]; got != nil {
-			s.fail("9.2", "expected nobody to hold the lease after its release, got %s", show(got))
-		}
+		got := f.attached["controller_connection_id"]
+		s.failIf(got != nil, "9.2", "expected nobody to hold the lease after its release, got %s", show(got))
 		alice.accepted("A30", alice.command(initNothing())) // claims it again
 	}),
 	onSocket.scenario("handover/generations", "D7", "Every grant has a higher generation", func(s *Session) {
@@ -80,9 +79,7 @@ var handovers = []Scenario{
 			p := []*Peer{bob, alice}[i%2]
 			p.accepted("9.2", p.frame("ws.take_control", nil))
 			g := number(p.expect("D7", granted(p)).at("generation"))
-			if g <= last {
-				s.fail("D7", "expected the generation to grow with every grant, got %d after %d", g, last)
-			}
+			s.failIf(g <= last, "D7", "expected the generation to grow with every grant, got %d after %d", g, last)
 			last = g
 		}
 	}),
@@ -90,9 +87,7 @@ var handovers = []Scenario{
 		alice, vera := s.controller(), s.viewer("vera")
 		for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
 			f := vera.notAccepted("A37", vera.frame(kind, nil))
-			if got := f.str("code"); got != string(contracts.CodeAccessDenied) {
-				s.fail("A37", "expected %s of a viewer to be refused with access_denied, got %q", kind, got)
-			}
+			s.shows("A37", f, fields{"code": string(contracts.CodeAccessDenied)})
 		}
 		alice.accepted("A36", alice.command(initNothing()))
 	}),
@@ -115,16 +110,12 @@ func granted(p *Peer) want {
 func asks(bob, alice *Peer, reason string) {
 	bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": reason}))
 	f := alice.expect("D7", control("ws.control_request").with("connection_id", bob.connection).with("reason", reason))
-	if got := f.str("client_info.name"); got != bob.name {
-		alice.s.fail("D7", "expected to be told who asks, %q, got %q", bob.name, got)
-	}
+	alice.s.shows("D7", f, fields{"client_info.name": bob.name})
 }
 
 // notAccepted expects any ws.error for a frame.
 func (p *Peer) notAccepted(rule, id string) *Frame {
 	f := p.expect(rule, p.answer(id))
-	if f.Kind != "ws.error" {
-		p.s.fail(rule, "%s: expected ws.error for %s, got %s", p.name, id, f.said())
-	}
+	p.s.failIf(f.Kind != "ws.error", rule, "%s: expected ws.error for %s, got %s", p.name, id, f.said())
 	return f
 }

@@ -195,8 +195,7 @@ var leases = []Scenario{
 	overHTTP.slowScenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
 		alice := s.controllerOnly()
 		s.shortLease(alice.leaseEnd())
-		p := s.follow("vera", follow{})
-		p.begins("A42")
+		p := s.onlooker("vera")
 		bob := s.guestController("bob", alice)
 		end := alice.leaseEnd() // and then not a word
 		bob.post(initNothing()).refused("A31", contracts.CodeControllerLeaseHeld, textNotHolder)

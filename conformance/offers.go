@@ -35,9 +35,8 @@ var offers = []Scenario{
 		d.announces(s.announcing(contracts.RoleController, "lint"))
 		d.offered("3.1", "lint")
 		q := d.calledTool("call-lint", "lint")
-		if got := show(q.at("args")); got != `{"path":"a.txt"}` {
-			s.fail("R59", "expected the arguments of the call in the request, got %s", got)
-		}
+		got := show(q.at("args"))
+		s.failIf(got != `{"path":"a.txt"}`, "R59", "expected the arguments of the call in the request, got %s", got)
 		d.tell("R58", toolAnswer("call-lint"))
 		d.resolved("R58", q, "completed", "client")
 		d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
@@ -78,9 +77,7 @@ var offers = []Scenario{
 		bob.offered("D8")
 		bob.announces(s.announcing(contracts.RoleController, "format"))
 		bob.offered("D8", "format")
-		if !pending(bob.now(), "open") {
-			s.fail("D8", "expected the call to wait for the new controller")
-		}
+		s.failIf(!pending(bob.now(), "open"), "D8", "expected the call to wait for the new controller")
 		alice.refused(toolAnswer("open"), notHolder("A27"))
 		bob.tell("D8", toolAnswer("open"))
 		for _, p := range []*Peer{alice.p, bob.p} {

@@ -106,9 +106,8 @@ func parityScript(s *Session) {
 			s.fail("A117", "message %d: over HTTP %s, over WebSocket %s", i+1, over[i], there[i])
 		}
 	}
-	if len(over) != len(there) {
-		s.fail("A117", "expected as many messages over HTTP as over WebSocket, got %d and %d", len(over), len(there))
-	}
+	s.failIf(len(over) != len(there), "A117",
+		"expected as many messages over HTTP as over WebSocket, got %d and %d", len(over), len(there))
 }
 
 func parityCursors(s *Session) {
@@ -128,9 +127,7 @@ func parityCursors(s *Session) {
 	again := s.follow("victor", follow{cursor: &last, epoch: socket.epoch})
 	alice.prompt("after")
 	f := again.expect("A117", prompted("after"))
-	if f.Cursor <= last {
-		s.fail("A117", "expected what follows %d, got %d", last, f.Cursor)
-	}
+	s.failIf(f.Cursor <= last, "A117", "expected what follows %d, got %d", last, f.Cursor)
 	again.none("A117", 0, control("reset"))
 }
 
@@ -139,24 +136,19 @@ func parityLease(s *Session) {
 	s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
 	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 	alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
-	if a := alice.heartbeat(nil).ok("A26"); a.at("controller_connection_id") != bob.connection {
-		s.fail("A117", "expected the heartbeat to name the socket's connection %s, got %s", bob.connection, a.said())
-	}
-	s.caller("carol", contracts.RoleController).connect(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
+	alice.heartbeat(nil).ok("A26").has("A117", fields{"controller_connection_id": bob.connection})
+	s.caller("carol", contracts.RoleController).connect(nil).alreadyHeld("A23")
 	carol := s.takeFrom("carol")
 	f := bob.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
-	if got := f.str("controller_connection_id"); got != carol.connection {
-		s.fail("A117", "expected the socket to learn of %s, got %q", carol.connection, got)
-	}
+	s.equal("A117", "the socket to learn of", f.str("controller_connection_id"), carol.connection)
 }
 
 func parityAnswer(s *Session) {
 	alice, stream := s.attached()
 	alice.ask(contracts.RequestApproval, "shared")
 	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-	if f := bob.last(control("snapshot")); !pending(f, "shared") {
-		s.fail("A117", "expected the question on the socket, got %s", f.said())
-	}
+	f := bob.last(control("snapshot"))
+	s.failIf(!pending(f, "shared"), "A117", "expected the question on the socket, got %s", f.said())
 	bob.accepted("D8", bob.command(approve("shared", false)))
 	stream.expect("A117", resolved("shared").with("resolution", "denied"))
 	carol := s.takeFrom("carol")

@@ -157,9 +157,8 @@ func (d *pilot) send(cmd *contracts.Prompt) {
 		if d.try(cmd) {
 			break
 		}
-		if time.Now().After(deadline) {
-			d.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", d.p.name, patience)
-		}
+		d.s.failIf(time.Now().After(deadline), "R42",
+			"%s: expected the run to end and a prompt to be accepted within %s", d.p.name, patience)
 		d.s.pause("R42", quiet/3)
 	}
 	d.moves = append(d.moves, move{d.spoke, cmd})
@@ -299,9 +298,8 @@ func (d *pilot) ends(rule string) {
 	began := d.spoke
 	d.says()
 	d.settle()
-	if countOf(d.p.log[began:], message("response_end")) == 0 {
-		d.s.fail("R37", "%s: expected a response_end before another prompt was accepted, got none", d.p.name)
-	}
+	d.s.failIf(countOf(d.p.log[began:], message("response_end")) == 0, "R37",
+		"%s: expected a response_end before another prompt was accepted, got none", d.p.name)
 	d.closed(began, d.spoke)
 	d.awaits(rule, message("response_end"))
 }
@@ -314,9 +312,7 @@ func (d *pilot) closed(from, to int) {
 			continue
 		}
 		id := f.str("call_id")
-		if n := countOf(d.p.log[from:], message("tool_end").with("call_id", id)); n != 1 {
-			d.s.fail("R46", "%s: expected one tool_end for the call %s of a run that is over, got %d", d.p.name, id, n)
-		}
+		d.p.count("R46", d.p.log[from:], message("tool_end").with("call_id", id), 1)
 	}
 }
 
@@ -371,9 +367,7 @@ func (d *pilot) answers(q *Frame, yes bool) {
 // resolved returns how a question ended, which must be in this way.
 func (d *pilot) resolved(rule string, q *Frame, verdict, by string) *Frame {
 	f := d.after(rule, q, resolved(q.str("request_id")))
-	if f.at("resolution") != verdict || f.at("resolved_by") != by || f.at("call_id") != q.at("call_id") {
-		d.s.fail(rule, "%s: expected %s to be %s by %s, got %s", d.p.name, q.str("request_id"), verdict, by, f.said())
-	}
+	d.s.shows(rule, f, fields{"resolution": verdict, "resolved_by": by, "call_id": q.at("call_id")})
 	return f
 }
 

@@ -20,16 +20,13 @@ var posts = []Scenario{
 		for _, level := range []contracts.ThinkingLevel{contracts.ThinkingLow, contracts.ThinkingHigh} {
 			a := alice.posted("1.12", &contracts.Init{ThinkingLevel: level})
 			f := a.effect()
-			if got := f.str("last_init.thinking_level"); got != string(level) {
-				s.fail("1.12", "expected the snapshot to show the init with %s, got %s", level, show(f.at("last_init")))
-			}
+			s.shows("1.12", f, fields{"last_init.thinking_level": string(level)})
 			if cursor := number(a.at("cursor")); a.at("cursor") != nil && (cursor == 0 || cursor > f.Cursor) {
 				s.fail("1.12", "expected a cursor of at most the snapshot's, %d, got %d", f.Cursor, cursor)
 			}
 			status := p.expect("R33:http", message("status").with("message", "Initialized: thinking_level"))
-			if status.Cursor > f.Cursor {
-				s.fail("1.12", "expected the snapshot as of the init's effect, %d, got %d", status.Cursor, f.Cursor)
-			}
+			s.failIf(status.Cursor > f.Cursor, "1.12",
+				"expected the snapshot as of the init's effect, %d, got %d", status.Cursor, f.Cursor)
 		}
 	}),
 	overHTTP.scenario("post/effect-of-prompt", "1.12", "The answer to a prompt shows it running or done", func(s *Session) {
@@ -45,9 +42,8 @@ var posts = []Scenario{
 			return
 		}
 		f := alice.prompt(speaking()).effect()
-		if f.at("state.is_responding") != true {
-			s.fail("1.12", "expected is_responding while a response is streaming, got %s", show(f.at("state.is_responding")))
-		}
+		s.failIf(f.at("state.is_responding") != true, "1.12",
+			"expected is_responding while a response is streaming, got %s", show(f.at("state.is_responding")))
 		alice.posted("1.12", &contracts.Interrupt{})
 	}),
 	overHTTP.scenario("post/every-type", "1.12 R68 R82", "Every message that needs nothing in particular is accepted", func(s *Session) {
@@ -62,9 +58,8 @@ var posts = []Scenario{
 		alice, p := s.attached()
 		a := alice.hello(&contracts.Hello{ProtocolVersion: "1999-01-01", OptOutNotifications: []contracts.Notification{contracts.NotifyCompaction}}).ok("1.12")
 		e := entryOf(a.effect(), alice.connection)
-		if e["client_protocol_version"] != "1999-01-01" || show(e["opt_out_notifications"]) != `["compaction"]` || e["role"] != "controller" {
-			s.fail("1.12", "expected the hello in the connection's entry, got %s", show(e))
-		}
+		s.failIf(e["client_protocol_version"] != "1999-01-01" || show(e["opt_out_notifications"]) != `["compaction"]` || e["role"] != "controller", "1.12",
+			"expected the hello in the connection's entry, got %s", show(e))
 		p.expect("A60", message("hello_ok").with("client_protocol_version", "1999-01-01").with("connection_id", alice.connection))
 		p.await("R24:http", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
 	}),
@@ -122,9 +117,7 @@ var posts = []Scenario{
 			alice.ask(c.kind, id)
 			alice.posted(c.rules[0], c.answer(id))
 			f := p.expect(c.rules[0], resolved(id))
-			if f.at("resolution") != c.verdict || f.at("resolved_by") != c.by || f.at("reason") != c.reason {
-				s.fail(c.rules[0], "%s: expected %s by %s with reason %s, got %s", c.title, c.verdict, c.by, show(c.reason), f.said())
-			}
+			s.shows(c.rules[0], f, fields{"resolution": c.verdict, "resolved_by": c.by, "reason": c.reason})
 		}
 	}),
 	seedOverHTTP.scenario("post/unknown-request", "1.12", "An answer to no question is not found", func(s *Session) {
@@ -143,9 +136,7 @@ var posts = []Scenario{
 			alice.post(approve("mixed", true)).refused("1.12", contracts.CodeRequestTypeMismatch, "Pending request mixed is user_input, not approval")
 		})
 		a := alice.posted("1.12", &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
-		if pending(a.snapshot(), "mixed") {
-			s.fail("1.12", "expected the right answer to end the question")
-		}
+		s.failIf(pending(a.snapshot(), "mixed"), "1.12", "expected the right answer to end the question")
 	}),
 	seedOverHTTP.scenario("post/first-answer-wins", "D8 1.12", "Of answers at once exactly one counts, the rest find nothing", func(s *Session) {
 		alice, p := s.attached()
@@ -162,9 +153,7 @@ var posts = []Scenario{
 				a.refused("D8", contracts.CodeRequestNotFound, "")
 			}
 		}
-		if granted != 1 {
-			s.fail("D8", "expected one of ten answers to count, got %d", granted)
-		}
+		s.failIf(granted != 1, "D8", "expected one of ten answers to count, got %d", granted)
 		p.expect("D8", resolved("raced"))
 		p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
 	}),
@@ -173,13 +162,10 @@ var posts = []Scenario{
 		alice.prompt(speaking())
 		p.expect("R36", message("response_chunk"))
 		a := alice.post(&contracts.Prompt{Content: "too early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
-		if a.at("retryable") != true {
-			s.fail("A71", "expected runtime_busy to be retryable, got %s", a.said())
-		}
+		a.has("A71", fields{"retryable": true})
 		f := s.state()
-		if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-			s.fail("A71", "expected the first response to be open still, got %s", show(f.at("state.current_response")))
-		}
+		s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "", "A71",
+			"expected the first response to be open still, got %s", show(f.at("state.current_response")))
 		p.goesOn("A71", f.Cursor)
 		alice.posted("A71", &contracts.Interrupt{})
 		p.expect("A71", message("response_end"))
@@ -203,9 +189,7 @@ var posts = []Scenario{
 				a.refused("A71", contracts.CodeRuntimeBusy, textBusy)
 			}
 		}
-		if ran != 1 {
-			s.fail("A71", "expected one of %d prompts to run, got %d", len(requests), ran)
-		}
+		s.failIf(ran != 1, "A71", "expected one of %d prompts to run, got %d", len(requests), ran)
 		alice.posted("A71", &contracts.Interrupt{})
 		alice.finish(p)
 	}),
@@ -221,9 +205,8 @@ var posts = []Scenario{
 		for _, id := range []string{"cut", "cut-too"} {
 			f := p.await("A69", p.indexAfter(at), resolved(id).
 				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", "Interrupted before request completed"))
-			if f.Cursor > snap.Cursor {
-				s.fail("A69", "expected the cancellation of %s before the snapshot, got cursors %d and %d", id, f.Cursor, snap.Cursor)
-			}
+			s.failIf(f.Cursor > snap.Cursor, "A69",
+				"expected the cancellation of %s before the snapshot, got cursors %d and %d", id, f.Cursor, snap.Cursor)
 		}
 		p.still("A69", p.indexAfter(snap), control("snapshot"))
 	}),
@@ -234,18 +217,14 @@ var posts = []Scenario{
 		first := alice.granted(s.call(r)).ok("A72")
 		p.expect("A72", prompted("only once"))
 		second := alice.granted(s.call(r)).ok("A72")
-		if !reflect.DeepEqual(first.Body, second.Body) {
-			s.fail("A72", "expected the stored answer %s again, got %s", first.said(), second.said())
-		}
+		s.failIf(!reflect.DeepEqual(first.Body, second.Body), "A72",
+			"expected the stored answer %s again, got %s", first.said(), second.said())
 		alice.finish(p)
-		if n := countOf(p.log, prompted("only once")); n != 1 {
-			s.fail("A72", "expected one execution, got %d", n)
-		}
+		p.count("A72", p.log, prompted("only once"), 1)
 		refused := alice.keyed("refused", approve("ghost", true))
 		a, b := s.call(refused), s.call(refused)
-		if a.Status != b.Status || a.at("code") != b.at("code") || a.at("error") != b.at("error") {
-			s.fail("A72", "expected the same refusal again, got %s and %s", a.said(), b.said())
-		}
+		s.failIf(a.Status != b.Status || a.at("code") != b.at("code") || a.at("error") != b.at("error"), "A72",
+			"expected the same refusal again, got %s and %s", a.said(), b.said())
 	}),
 	overHTTP.scenario("post/idempotent-at-once", "A72", "Repeats that overtake each other execute once all the same", func(s *Session) {
 		alice, p := s.attached()
@@ -257,18 +236,14 @@ var posts = []Scenario{
 			}
 		}
 		alice.finish(p)
-		if n := countOf(p.log, message("status").with("message", "Initialized: thinking_level")); n != 1 {
-			s.fail("A72", "expected one execution of six requests with one key, got %d", n)
-		}
+		p.count("A72", p.log, message("status").with("message", "Initialized: thinking_level"), 1)
 	}),
 	overHTTP.scenario("post/idempotency-scope", "A72 1.12", "A key counts for its connection alone", func(s *Session) {
 		alice := s.driver()
 		s.call(alice.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})).ok("A72")
 		bob := s.takeFrom("bob")
 		a := s.call(bob.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})).ok("A72")
-		if got := a.effect().str("last_init.thinking_level"); got != "high" {
-			s.fail("1.12", "expected another connection's message to be executed under the same key, got last_init %q", got)
-		}
+		s.shows("1.12", a.effect(), fields{"last_init.thinking_level": "high"})
 	}),
 	overHTTP.scenario("post/bad-key", "A72 1.12", "A key that is too long is refused", func(s *Session) {
 		alice := s.driver()
@@ -385,13 +360,11 @@ func postDenial(s *Session) {
 		Result: &contracts.ToolResult{Error: "Not on a Friday"}})
 	ended := p.expect("A68", resolved("http-1").with("resolution", "denied").
 		with("resolved_by", "user").with("reason", "Not on a Friday"))
-	if ended.Cursor <= asked.Cursor {
-		s.fail("A67", "expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
-	}
+	s.failIf(ended.Cursor <= asked.Cursor, "A67",
+		"expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
 	p.still("R52", p.pos, message("server_request_resolved"))
-	if f := s.state(); pending(f, "http-1") {
-		s.fail("A68", "expected nothing to wait, got %s", f.said())
-	}
+	f := s.state()
+	s.failIf(pending(f, "http-1"), "A68", "expected nothing to wait, got %s", f.said())
 }
 
 // speaking is a prompt whose response lasts until it is interrupted.

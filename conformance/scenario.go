@@ -89,9 +89,9 @@ const (
 // Scenarios returns all scenarios in the order of their rules.
 func Scenarios() []Scenario {
 	return slices.Concat(framing, handshake, runs(), requests(), endings(), states,
-		leases, handovers, wsViewers, streams, resumes, answers, sockets, utilities(),
+		leases, handovers, viewers, streams, resumes, answers, sockets, utilities(),
 		routes, spellings(), refusals, connections, creations, subscriptions, liveness,
-		httpViewers, posts, tools(), tokens, parity, offers,
+		posts, tools(), tokens, parity, offers,
 		commandStarts(), commandRefusals(), commandLines(), outputs(), inputs(), terminals(), terminalSizes(), terminations(), processes(),
 		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions, audiences, reasons(),
 		hosting(), drains(), restores(), startups(), signals(),

@@ -14,9 +14,7 @@ var questions = []Scenario{
 		q := alice.asks()
 		id := q.str("request_id")
 		bob := s.successor("bob")
-		if !pending(bob.now(), id) {
-			s.fail("D8", "expected %s to wait after the takeover", id)
-		}
+		s.failIf(!pending(bob.now(), id), "D8", "expected %s to wait after the takeover", id)
 		lost := notHolder("A27")
 		alice.refused(approve(id, true), lost)
 		alice.refused(&contracts.Interrupt{}, lost)
@@ -39,9 +37,8 @@ var questions = []Scenario{
 			alice.p.closes("9.5", 1000)
 		}
 		bob := s.successor("bob")
-		if !pending(bob.now(), q.str("request_id")) {
-			s.fail("D8", "expected %s to wait for the next controller", q.str("request_id"))
-		}
+		s.failIf(!pending(bob.now(), q.str("request_id")), "D8",
+			"expected %s to wait for the next controller", q.str("request_id"))
 		bob.answers(q, true)
 		vera.awaitFor("D8", 0, resolved(q.str("request_id")).with("resolution", "approved"), 3*s.config.Patience)
 		bob.ends("D8")
@@ -66,18 +63,16 @@ var questions = []Scenario{
 		}
 		d.answers(q, false)
 		d.resolved("R52", q, "denied", "user")
-		if pending(s.onlooker("victor").last(control("snapshot")), q.str("request_id")) {
-			s.fail("R73", "expected nothing to wait after the answer")
-		}
+		s.failIf(pending(s.onlooker("victor").last(control("snapshot")), q.str("request_id")), "R73",
+			"expected nothing to wait after the answer")
 		d.ends("R37")
 	}),
 	networked.scenario("agent/viewer-cannot-answer", "A37", "A viewer sees what the agent asks and cannot answer it", func(s *Session) {
 		d := s.pilot()
 		q := d.asks()
-		s.viewerTries("A37", approve(q.str("request_id"), true))
-		if !pending(d.now(), q.str("request_id")) {
-			s.fail("A37", "expected %s to wait for the controller", q.str("request_id"))
-		}
+		s.viewerSends()("A37", approve(q.str("request_id"), true))
+		s.failIf(!pending(d.now(), q.str("request_id")), "A37",
+			"expected %s to wait for the controller", q.str("request_id"))
 		d.answers(q, false)
 		d.resolved("A37", q, "denied", "user")
 		d.ends("R37")
@@ -85,7 +80,7 @@ var questions = []Scenario{
 	networked.scenario("agent/viewer-cannot-interrupt", "A38", "A viewer cannot end a run", func(s *Session) {
 		d := s.pilot()
 		first := d.works()
-		s.viewerTries("A38", &contracts.Interrupt{})
+		s.viewerSends()("A38", &contracts.Interrupt{})
 		d.p.still("A38", d.p.indexAfter(first), message("error").with("error_type", "cancelled"))
 		d.tell("3.5", &contracts.Interrupt{})
 		d.stopped("Run interrupted by user")
@@ -184,18 +179,6 @@ var sightings = []Scenario{
 		d.ends("R37")
 		d.compare("R79")
 	}),
-}
-
-// viewerTries has a viewer send a command, which must be refused.
-func (s *Session) viewerTries(rule string, cmd contracts.Command) {
-	if s.wire == nil {
-		vera := s.viewer("vera")
-		vera.refused(vera.command(cmd), viewerRefusal(rule))
-		return
-	}
-	vera := s.guest("vera")
-	vera.subscribed(nil)
-	vera.post(cmd).refused(rule, contracts.CodeAccessDenied, textViewer)
 }
 
 // busyDay lets an agent run a tool that was approved, answer, and be interrupted.

@@ -13,17 +13,13 @@ import (
 var sockets = []Scenario{
 	onSocket.slowScenario("socket/no-hello", "A113", "A socket that says no hello is closed with 4408", func(s *Session) {
 		p, err := s.dial("mute", entry{create: true, role: contracts.RoleViewer})
-		if err != nil {
-			s.fail("9.1", "expected the upgrade to succeed, got: %v", err)
-		}
+		s.failIf(err != nil, "9.1", "expected the upgrade to succeed, got: %v", err)
 		p.closesWithin("A113", handshakeTime, contracts.CodeTimeout.CloseCode())
 	}),
 	onSocket.scenario("socket/first-frame", "9.5", "A first frame other than hello is closed with 4400", func(s *Session) {
 		for i, text := range []string{`{"type":"prompt","content":"x"}`, `{"type":"ws.ping","id":"p"}`, `[]`} {
 			p, err := s.dial([]string{"a", "b", "c"}[i], entry{create: true, role: contracts.RoleController})
-			if err != nil {
-				s.fail("9.1", "expected the upgrade to succeed, got: %v", err)
-			}
+			s.failIf(err != nil, "9.1", "expected the upgrade to succeed, got: %v", err)
 			p.send([]byte(text))
 			p.closes("9.5", contracts.CodeBadRequest.CloseCode())
 			p.none("9.3", 0, control("ws.attached"))
@@ -58,9 +54,8 @@ var sockets = []Scenario{
 	}),
 	onSocket.scenario("socket/other-version", "9.1", "Another version of the subprotocol is told which one to use", func(s *Session) {
 		r := s.upgrade("maestro-headless.1999-01-01")
-		if r.Status != http.StatusUpgradeRequired || !strings.Contains(r.Offers, contracts.Subprotocol) {
-			s.fail("9.1", "expected status 426 naming %s in Sec-WebSocket-Protocol, got: %v, %q", contracts.Subprotocol, r, r.Offers)
-		}
+		s.failIf(r.Status != http.StatusUpgradeRequired || !strings.Contains(r.Offers, contracts.Subprotocol), "9.1",
+			"expected status 426 naming %s in Sec-WebSocket-Protocol, got: %v, %q", contracts.Subprotocol, r, r.Offers)
 	}),
 	onSocket.scenario("socket/unknown-session", "9.5 A76", "An unknown session is not created without being asked for", func(s *Session) {
 		s.try("lost", entry{role: contracts.RoleViewer}).refusedWith(s, "9.5", contracts.CodeStaleSession, contracts.CodeNotFound)
@@ -94,9 +89,8 @@ func badFrame(text string, code int) func(*Session) {
 func (p *Peer) frameLimit() int64 {
 	limits, _ := p.attached["limits"].(map[string]any)
 	n := number(limits["max_frame_bytes"])
-	if n <= 0 || n > 64<<20 {
-		p.s.fail("9.2", "expected limits.max_frame_bytes in ws.attached, got %s", show(p.attached["limits"]))
-	}
+	p.s.failIf(n <= 0 || n > 64<<20, "9.2",
+		"expected limits.max_frame_bytes in ws.attached, got %s", show(p.attached["limits"]))
 	return n
 }
 
@@ -121,8 +115,6 @@ func (s *Session) upgrade(protocol string) *Refused {
 		s.fail("9.1", "expected the upgrade to be refused with subprotocol %q, got a socket", protocol)
 	}
 	refused, ok := errors.AsType[*Refused](err)
-	if !ok {
-		s.fail("9.1", "expected an HTTP refusal, got: %v", err)
-	}
+	s.failIf(!ok, "9.1", "expected an HTTP refusal, got: %v", err)
 	return refused
 }

@@ -25,9 +25,8 @@ var states = []Scenario{
 				s.fail("R72", "expected a list %s, got %s", key, show(state[key]))
 			}
 		}
-		if f.at("session_id") != s.ID {
-			s.fail("A42", "expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
-		}
+		s.failIf(f.at("session_id") != s.ID, "A42",
+			"expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
 	}),
 	onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
 		m := &mirror{p: s.controller()}
@@ -86,25 +85,18 @@ var states = []Scenario{
 		p.fence()
 		a := s.viewer("vera").last(control("snapshot"))
 		b := s.viewer("victor").last(control("snapshot"))
-		if b.Cursor < a.Cursor {
-			s.fail("2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
-		}
-		if a.Cursor < p.watch.floor {
-			s.fail("2.2", "a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
-		}
+		s.failIf(b.Cursor < a.Cursor, "2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
+		s.failIf(a.Cursor < p.watch.floor, "2.2",
+			"a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
 		for _, f := range []*Frame{a, b} {
-			if got := f.str("state.last_status"); got != "Prompt: settled" {
-				s.fail("R79", "expected last_status %q in both snapshots, got %q", "Prompt: settled", got)
-			}
+			s.shows("R79", f, fields{"state.last_status": "Prompt: settled"})
 		}
 	}),
 	onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
 		p := s.controller()
 		p.prompt("first")
 		p.expect("6.2", prompted("first"))
-		if got := s.viewer("vera").last(control("snapshot")).str("state.last_status"); got != "Prompt: first" {
-			s.fail("R79", "expected last_status %q, got %q", "Prompt: first", got)
-		}
+		s.equal("R79", "last_status", s.viewer("vera").last(control("snapshot")).str("state.last_status"), "Prompt: first")
 		p.prompt(hang())
 		f := s.viewer("victor").last(control("snapshot"))
 		if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
@@ -121,17 +113,13 @@ var bookkeeping = []string{"protocol_version", "client_protocol_version", "clien
 
 // checkState checks what must hold in any snapshot.
 func checkState(s *Session, name string, f *Frame) {
-	if got := f.str("protocolVersion"); got != contracts.ProtocolVersion {
-		s.fail("A47", "%s: expected snapshot.protocolVersion %q, got %q", name, contracts.ProtocolVersion, got)
-	}
-	if f.at("state.current_response") != nil && f.at("state.is_responding") != true {
-		s.fail("R36", "%s: the state has a current_response and is_responding false", name)
-	}
+	s.shows("A47", f, fields{"protocolVersion": contracts.ProtocolVersion})
+	s.failIf(f.at("state.current_response") != nil && f.at("state.is_responding") != true, "R36",
+		"%s: the state has a current_response and is_responding false", name)
 	var ids []string
 	for _, r := range waitingIn(f) {
-		if r.entry["request_id"] == r.entry["call_id"] {
-			s.fail("R74", "%s: pending %s stores a request_id that equals its call_id %q", name, r.kind, r.id)
-		}
+		s.failIf(r.entry["request_id"] == r.entry["call_id"], "R74",
+			"%s: pending %s stores a request_id that equals its call_id %q", name, r.kind, r.id)
 		ids = append(ids, r.id)
 	}
 	if f.at("state.pending_requests") == nil && s.published() { // there is advice about it already
@@ -141,9 +129,8 @@ func checkState(s *Session, name string, f *Frame) {
 	for _, r := range listOf(f, "state.pending_requests") {
 		unified = append(unified, textOf(r, "id"))
 	}
-	if !slices.Equal(ids, unified) {
-		s.fail("R73", "%s: the five pending lists hold %q, pending_requests %q", name, ids, unified)
-	}
+	s.failIf(!slices.Equal(ids, unified), "R73",
+		"%s: the five pending lists hold %q, pending_requests %q", name, ids, unified)
 }
 
 // pendingLists are the five lists of what waits, in the order of pending_requests.

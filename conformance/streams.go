@@ -32,15 +32,12 @@ var streams = []Scenario{
 
 	onSocket.scenario("stream/snapshot-first", "A42 9.3", "Without a cursor a stream starts with a snapshot, then lives", func(s *Session) {
 		alice := s.controller() // welcome checks the order
-		if got := alice.attached["resume"]; got != "snapshot" {
-			s.fail("A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
-		}
-		if alice.attached["session_id"] != s.ID {
-			s.fail("9.2", "expected ws.attached for session %s, got %s", s.ID, show(alice.attached["session_id"]))
-		}
-		if n := number(alice.attached["heartbeat_interval_ms"]); n <= 0 {
-			s.fail("9.2", "expected a positive heartbeat_interval_ms, got %d", n)
-		}
+		got := alice.attached["resume"]
+		s.failIf(got != "snapshot", "A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
+		s.failIf(alice.attached["session_id"] != s.ID, "9.2",
+			"expected ws.attached for session %s, got %s", s.ID, show(alice.attached["session_id"]))
+		n := number(alice.attached["heartbeat_interval_ms"])
+		s.failIf(n <= 0, "9.2", "expected a positive heartbeat_interval_ms, got %d", n)
 		at := slices.IndexFunc(alice.log, message("hello_ok").ok)
 		if alice.log[at].Cursor <= alice.last(control("snapshot")).Cursor {
 			s.fail("9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", alice.log[at].Cursor, alice.last(control("snapshot")).Cursor)
@@ -68,9 +65,7 @@ var streams = []Scenario{
 		f := alice.await("4.3", from, count(2))
 		for _, c := range listOf(f, "connections") {
 			want := map[string]bool{alice.connection: true}[textOf(c, "connection_id")]
-			if c["controller_lease_granted"] != want {
-				s.fail("4.3", "expected controller_lease_granted %t for %s, got %s", want, textOf(c, "connection_id"), show(c))
-			}
+			s.lists("4.3", c, fields{"controller_lease_granted": want})
 		}
 		vera.send([]byte(`{"type":"ws.bye"}`))
 		alice.await("4.3", slices.Index(alice.log, f), anyOf(count(1),
@@ -92,17 +87,13 @@ var streams = []Scenario{
 				continue
 			}
 			retries++
-			if f.Event.Retry != "2000" || slices.ContainsFunc(p.log[:i], anyItem.ok) {
-				s.fail("1.11:retry", "expected retry 2000 at the start, got %q as event %d", f.Event.Retry, i+1)
-			}
+			s.failIf(f.Event.Retry != "2000" || slices.ContainsFunc(p.log[:i], anyItem.ok), "1.11:retry",
+				"expected retry 2000 at the start, got %q as event %d", f.Event.Retry, i+1)
 		}
-		if retries != 1 {
-			s.fail("1.11:retry", "expected one retry at the start of the stream, got %d", retries)
-		}
+		s.failIf(retries != 1, "1.11:retry", "expected one retry at the start of the stream, got %d", retries)
 		for _, f := range p.log {
-			if slices.ContainsFunc(f.Event.Data, func(line string) bool { return strings.ContainsAny(line, "\u2028\u2029") }) {
-				s.fail("1.3:separators", "expected line separators to be escaped, got %q", f.Raw)
-			}
+			s.failIf(slices.ContainsFunc(f.Event.Data, func(line string) bool { return strings.ContainsAny(line, "\u2028\u2029") }), "1.3:separators",
+				"expected line separators to be escaped, got %q", f.Raw)
 		}
 	}),
 	overHTTP.scenario("sse/headers", "1.11 1.3", "A stream is not cached, not compressed, and says what it is", func(s *Session) {
@@ -119,15 +110,13 @@ var streams = []Scenario{
 	overHTTP.scenario("sse/implicit-is-viewer", "3.2 8.1", "A stream of its own is a viewer that goes with it", func(s *Session) {
 		s.driver()
 		before := s.state()
-		p := s.follow("ida", follow{})
-		p.begins("A42")
+		p := s.onlooker("ida")
 		f := s.stateWith("3.2:implicit", "one more connection", func(f *Frame) bool {
 			return number(f.at("state.connection_count")) == number(before.at("state.connection_count"))+1
 		})
 		for _, e := range listOf(f, "state.connections") {
-			if entryOf(before, textOf(e, "connection_id")) == nil && (e["role"] != "viewer" || e["controller_lease_granted"] != false) {
-				s.fail("8.1:viewer", "expected the stream's own connection to be a viewer, got %s", show(e))
-			}
+			s.failIf(entryOf(before, textOf(e, "connection_id")) == nil && (e["role"] != "viewer" || e["controller_lease_granted"] != false), "8.1:viewer",
+				"expected the stream's own connection to be a viewer, got %s", show(e))
 		}
 		p.close()
 		s.stateWith("3.2:implicit", "the connection of the closed stream gone", func(f *Frame) bool {
@@ -154,9 +143,7 @@ var streams = []Scenario{
 		s.driver()
 		for _, word := range []string{"gossip", "status,gossip", "message", "Status"} {
 			p, a := s.tryFollow(request{who: "vera", method: http.MethodGet, path: s.route("events?optOutNotifications=" + word)}, follow{})
-			if p != nil {
-				s.fail("A56:unknown", "expected the unknown word in %q to be refused, got a stream", word)
-			}
+			s.failIf(p != nil, "A56:unknown", "expected the unknown word in %q to be refused, got a stream", word)
 			a.refused("A56:unknown", contracts.CodeBadRequest, "")
 		}
 	}),
@@ -179,8 +166,7 @@ var streams = []Scenario{
 		cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor
 		rhea.subscribed(nil)
 		raw := s.follow("rhea", follow{subscription: rhea.subscription, cursor: &cursor, raw: true, header: rhea.proof()})
-		plain := s.follow("vera", follow{})
-		plain.begins("A42")
+		plain := s.onlooker("vera")
 		alice.prompt(streamOf(3, 0))
 		for _, p := range []*Peer{own, raw, plain} {
 			p.expect("A54", message("response_end"))
@@ -201,17 +187,13 @@ var streams = []Scenario{
 		for _, p := range viewers { // and none was expected all along
 			p.none("A60", 0, message("hello_ok"))
 		}
-		if n := countOf(own.log, message("hello_ok")); n != 1 {
-			s.fail("A60", "expected one hello_ok for one hello, got %d", n)
-		}
+		own.count("A60", own.log, message("hello_ok"), 1)
 	}),
 	overHTTP.scenario("sse/unknown-subscription", "A55", "An unknown subscription is refused before any event", func(s *Session) {
 		alice := s.driver()
 		for _, o := range []follow{{subscription: "sub_nobody"}, {header: http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}}} {
 			p, a := s.tryFollow(o.request(s, "alice"), o)
-			if p != nil {
-				s.fail("A55", "expected an unknown subscription to be refused, got a stream")
-			}
+			s.failIf(p != nil, "A55", "expected an unknown subscription to be refused, got a stream")
 			a.refused("A55", contracts.CodeStaleSubscription, textNoSubscriber)
 		}
 		alice.posted("A55", initNothing())
@@ -221,9 +203,8 @@ var streams = []Scenario{
 		for range 2 {
 			from := len(p.log)
 			f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+s.config.Patience)
-			if head := s.state().Cursor; f.Cursor != head {
-				s.fail("A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
-			}
+			head := s.state().Cursor
+			s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
 		}
 	}),
 	overHTTP.slowScenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
@@ -239,24 +220,19 @@ var streams = []Scenario{
 		second := alice.follow(first.watch.cursor)
 		first.finishes("A61")
 		alice.finish(second)
-		if n := countOf(second.log, prompted("the end")); n != 1 {
-			s.fail("A61", "expected the newer stream to get everything, got %d of 1", n)
-		}
+		second.count("A61", second.log, prompted("the end"), 1)
 	}),
 	overHTTP.slowScenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
 		alice, p := s.attached()
 		lease := s.shortLease(alice.leaseEnd())
 		s.pause("3.2", lease+lease/4)
 		alice.posted("3.2", initNothing())
-		if p.ended != nil && p.ended != io.EOF {
-			s.fail("3.2", "expected the stream to go on, got: %v", p.ended)
-		}
+		s.failIf(p.ended != nil && p.ended != io.EOF, "3.2", "expected the stream to go on, got: %v", p.ended)
 		p.expect("R33:http", initNothingReply)
 	}),
 	overHTTP.scenario("sse/takeover-visible", "3.4", "The lease's moves are on every stream", func(s *Session) {
 		alice, p := s.attached()
-		implicit := s.follow("vera", follow{})
-		implicit.begins("A42")
+		implicit := s.onlooker("vera")
 		bob := s.takeFrom("bob")
 		for _, stream := range []*Peer{p, implicit} {
 			stream.expect("3.4:announced", message("connection_info").with("controller_connection_id", bob.connection))
@@ -464,9 +440,8 @@ func (p *Peer) beat() time.Duration {
 func heartbeat(s *Session) {
 	p := s.controller()
 	f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
-	if f.Cursor < p.last(control("snapshot")).Cursor {
-		s.fail("A57", "expected the latest cursor in a heartbeat, got %d", f.Cursor)
-	}
+	s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
+		"expected the latest cursor in a heartbeat, got %d", f.Cursor)
 	p.accepted("9.4", p.command(initNothing()))
 }
 
@@ -474,9 +449,8 @@ func streamSnapshotFirst(s *Session) {
 	alice := s.driver()
 	p := s.follow("vera", follow{})
 	f := p.begins("A42")
-	if f.str("session_id") != s.ID || entryOf(f, alice.connection) == nil {
-		s.fail("A42", "expected a snapshot of %s with %s in it, got %s", s.ID, alice.connection, f.said())
-	}
+	s.failIf(f.str("session_id") != s.ID || entryOf(f, alice.connection) == nil, "A42",
+		"expected a snapshot of %s with %s in it, got %s", s.ID, alice.connection, f.said())
 	alice.prompt("live")
 	p.expect("A42", prompted("live"))
 }

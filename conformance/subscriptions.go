@@ -12,23 +12,17 @@ var subscriptions = []Scenario{
 	overHTTP.scenario("subscription/controller", "A1", "A controller subscribes to a free session and holds the lease", func(s *Session) {
 		alice := s.controllerOnly()
 		a := alice.subscribed(nil)
-		if a.at("controller_lease_granted") != true || a.at("controller_subscription_id") != alice.subscription || a.str("role") != "controller" {
-			s.fail("A1", "expected the lease and the subscription %s as the controller's, got %s", alice.subscription, a.said())
-		}
+		a.has("A1", fields{"controller_lease_granted": true, "controller_subscription_id": alice.subscription, "role": "controller"})
 	}),
 	overHTTP.scenario("subscription/viewer", "A2", "A viewer subscribes and is told who holds the lease", func(s *Session) {
 		alice := s.driver()
 		vera := s.guest("vera")
 		a := vera.subscribed(nil)
-		if a.at("controller_lease_granted") != false || a.at("controller_connection_id") != alice.connection || a.str("role") != "viewer" {
-			s.fail("A2", "expected a viewer beside controller %s, got %s", alice.connection, a.said())
-		}
-		if a.at("controller_subscription_id") != alice.subscription {
-			s.fail("A2", "expected the controller's subscription %s, got %s", alice.subscription, show(a.at("controller_subscription_id")))
-		}
-		if end := a.at("lease_expires_at"); end == nil {
-			s.fail("1.6", "expected lease_expires_at for a viewer too, got null")
-		}
+		a.has("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection, "role": "viewer"})
+		s.failIf(a.at("controller_subscription_id") != alice.subscription, "A2",
+			"expected the controller's subscription %s, got %s", alice.subscription, show(a.at("controller_subscription_id")))
+		end := a.at("lease_expires_at")
+		s.failIf(end == nil, "1.6", "expected lease_expires_at for a viewer too, got null")
 	}),
 	overHTTP.scenario("subscription/by-itself", "1.9", "A subscription without a connection makes one", func(s *Session) {
 		s.driver()
@@ -36,24 +30,19 @@ var subscriptions = []Scenario{
 		before := number(s.state().at("state.connection_count"))
 		a := vera.subscribed(nil)
 		f := a.snapshot()
-		if entryOf(f, vera.connection) == nil || number(f.at("state.connection_count")) != before+1 {
-			s.fail("1.9", "expected one new connection %s, got %s", vera.connection, show(f.at("state.connections")))
-		}
-		s.caller("bob", contracts.RoleController).subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
+		s.failIf(entryOf(f, vera.connection) == nil || number(f.at("state.connection_count")) != before+1, "1.9",
+			"expected one new connection %s, got %s", vera.connection, show(f.at("state.connections")))
+		s.caller("bob", contracts.RoleController).subscribe(nil).alreadyHeld("A23")
 		bob := s.caller("bob", contracts.RoleController)
-		if a := bob.subscribed(fields{"takeControl": true}); a.at("controller_lease_granted") != true {
-			s.fail("A25", "expected takeControl to move the lease, got %s", a.said())
-		}
+		bob.subscribed(fields{"takeControl": true}).has("A25", fields{"controller_lease_granted": true})
 	}),
 	overHTTP.scenario("subscription/role-header", "1.2 1.9", "The role header counts for a subscription too", func(s *Session) {
 		s.driver()
 		r := request{who: "vera", method: http.MethodPost, path: s.route("subscribe"), body: []byte("{}"),
 			header: http.Header{"X-Maestro-Headless-Role": {"viewer"}}}
-		if a := s.call(r).ok("1.2"); a.str("role") != "viewer" {
-			s.fail("1.2", "expected the header to make a viewer, got %s", a.said())
-		}
+		s.call(r).ok("1.2").has("1.2", fields{"role": "viewer"})
 		r.header = nil
-		s.call(r).refused("1.9", contracts.CodeControllerLeaseHeld, textHeld) // without a role it is a controller
+		s.call(r).alreadyHeld("1.9") // without a role it is a controller
 	}),
 	overHTTP.scenario("subscription/inherits-opt-outs", "A8", "A subscription has its connection's opt-outs unless it brings its own", func(s *Session) {
 		alice := s.controllerOnly()
@@ -66,9 +55,8 @@ var subscriptions = []Scenario{
 				own["optOutNotifications"] = c.brings
 			}
 			a := vera.subscribed(own)
-			if got := texts(a.at("opt_out_notifications")); !slices.Equal(got, c.want) {
-				s.fail("A8", "expected the opt-outs %v, got %v", c.want, got)
-			}
+			got := texts(a.at("opt_out_notifications"))
+			s.failIf(!slices.Equal(got, c.want), "A8", "expected the opt-outs %v, got %v", c.want, got)
 			cursor := a.snapshot().Cursor
 			streams = append(streams, s.follow("vera", follow{subscription: vera.subscription, cursor: &cursor, optOuts: c.want, header: vera.proof(), silent: true}))
 		}
@@ -81,16 +69,10 @@ var subscriptions = []Scenario{
 		vera := s.guest("vera")
 		first := vera.subscribed(nil).str("subscription_id")
 		second := vera.subscribed(nil).str("subscription_id")
-		if first == second {
-			s.fail("A9", "expected two subscriptions, got %q twice", first)
-		}
-		if e := entryOf(s.state(), vera.connection); !same(e["subscription_count"], 2) {
-			s.fail("A9", "expected a subscription_count of 2, got %s", show(e))
-		}
+		s.failIf(first == second, "A9", "expected two subscriptions, got %q twice", first)
+		s.lists("A9", entryOf(s.state(), vera.connection), fields{"subscription_count": 2})
 		a := vera.disconnect(nil).ok("A9")
-		if got := texts(a.at("disconnected_subscription_ids")); !slices.Equal(got, []string{first, second}) {
-			s.fail("A9", "expected both subscriptions in order, %q and %q, got %q", first, second, got)
-		}
+		a.has("A9", fields{"disconnected_subscription_ids": []string{first, second}})
 	}),
 	overHTTP.scenario("subscription/counted", "4.2", "The snapshot counts subscriptions, attached ones apart", func(s *Session) {
 		alice := s.controllerOnly()
@@ -105,9 +87,8 @@ var subscriptions = []Scenario{
 		s.stateWith("4.2", "one subscription, detached", count(1, 0))
 		p := alice.follow(a.snapshot().Cursor)
 		f := s.stateWith("4.2", "one subscription, attached", count(1, 1))
-		if !same(f.at("state.subscriber_count"), 1) {
-			s.fail("4.2", "expected subscriber_count 1, got %s", show(f.at("state.subscriber_count")))
-		}
+		s.failIf(!same(f.at("state.subscriber_count"), 1), "4.2",
+			"expected subscriber_count 1, got %s", show(f.at("state.subscriber_count")))
 		p.close()
 		s.stateWith("4.2", "one subscription, detached again", count(1, 0))
 	}),
@@ -125,9 +106,7 @@ var subscriptions = []Scenario{
 		alice := s.driver()
 		first := alice.subscription
 		a := alice.subscribed(nil)
-		if got := a.str("controller_subscription_id"); got != first {
-			s.fail("4.2:controller", "expected the first subscription %s while none is attached, got %q", first, got)
-		}
+		a.has("4.2:controller", fields{"controller_subscription_id": first})
 		alice.follow(a.snapshot().Cursor)
 		s.stateWith("4.2:controller", "the attached subscription as the controller's", func(f *Frame) bool {
 			return f.str("state.controller_subscription_id") == alice.subscription
@@ -135,18 +114,14 @@ var subscriptions = []Scenario{
 	}),
 	overHTTP.scenario("unsubscribe/last", "A10", "With its last subscription a connection goes, and its lease", func(s *Session) {
 		alice := s.driver()
-		vera := s.follow("vera", follow{})
-		vera.begins("A42")
+		vera := s.onlooker("vera")
 		alice.unsubscribe(alice.subscription).ok("A10")
 		vera.expect("A10", control("snapshot").with("state.controller_connection_id", nil))
 		f := s.state()
-		if entryOf(f, alice.connection) != nil || holderOf(f) != nil {
-			s.fail("A10", "expected connection %s and its lease to be gone, got %s", alice.connection, show(f.at("state.connections")))
-		}
+		s.failIf(entryOf(f, alice.connection) != nil || holderOf(f) != nil, "A10",
+			"expected connection %s and its lease to be gone, got %s", alice.connection, show(f.at("state.connections")))
 		alice.heartbeat(nil).refused("A10", contracts.CodeStaleConnection, textNoConnection)
-		if a := s.caller("bob", contracts.RoleController).connected(nil); a.at("controller_lease_granted") != true {
-			s.fail("A10", "expected the lease to be free, got %s", a.said())
-		}
+		s.caller("bob", contracts.RoleController).connected(nil).has("A10", fields{"controller_lease_granted": true})
 	}),
 	overHTTP.scenario("unsubscribe/one-of-two", "A11", "Without one of two subscriptions connection and lease stay", func(s *Session) {
 		alice := s.driver()

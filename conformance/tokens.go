@@ -14,19 +14,14 @@ var tokens = []Scenario{
 		vera := s.caller("vera", contracts.RoleViewer)
 		vera.subscribed(nil)
 		for _, c := range []*Caller{alice, vera} {
-			if len(c.token) < 22 {
-				s.fail("8.1:token", "expected a connection token of 128 bits or more in %s, got %d characters", tokenHeader, len(c.token))
-			}
+			s.failIf(len(c.token) < 22, "8.1:token",
+				"expected a connection token of 128 bits or more in %s, got %d characters", tokenHeader, len(c.token))
 		}
-		if alice.token == vera.token {
-			s.fail("8.1:token", "two connections have the same token")
-		}
+		s.failIf(alice.token == vera.token, "8.1:token", "two connections have the same token")
 		p := s.follow("judge", follow{})
 		for _, text := range [][]byte{s.state().Raw, p.begins("A42").Raw} {
 			for _, c := range []*Caller{alice, vera} {
-				if bytes.Contains(text, []byte(c.token)) {
-					s.fail("8.1:token", "expected tokens to be in no body")
-				}
+				s.failIf(bytes.Contains(text, []byte(c.token)), "8.1:token", "expected tokens to be in no body")
 			}
 		}
 	}),

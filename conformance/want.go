@@ -117,6 +117,13 @@ func (s *Session) shows(rule string, f *Frame, want fields) {
 	}
 }
 
+// lists fails unless an entry of a list has values.
+func (s *Session) lists(rule string, entry map[string]any, want fields) {
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		s.failIf(!same(entry[key], want[key]), rule, "expected %s %s in the entry, got %s", key, show(want[key]), show(entry))
+	}
+}
+
 // has fails unless fields of the answer have values.
 func (a *Answer) has(rule string, want fields) *Answer {
 	for _, path := range slices.Sorted(maps.Keys(want)) {
