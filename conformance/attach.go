@@ -237,16 +237,17 @@ const (
 	textDraining     = "hosted runner is draining"
 )
 
-// prompt sends a prompt to the conformance agent until it is accepted. A run has
-// no visible end, so the next prompt may come a moment early; only that refusal
-// is tried again.
+// prompt sends a prompt to the conformance agent until it is accepted.
 func (p *Peer) prompt(content string) {
 	p.s.conformanceAgent()
-	deadline := time.Now().Add(p.s.config.Patience)
-	for !p.tryPrompt(&contracts.Prompt{Content: content}) {
-		p.s.failIf(time.Now().After(deadline), "R42",
-			"%s: expected the run to end and a prompt to be accepted within %s", p.name, p.s.config.Patience)
-		p.s.pause("R42", 20*time.Millisecond)
+	p.s.onceFree(p.name, p.s.config.Patience, func() bool { return p.tryPrompt(&contracts.Prompt{Content: content}) })
+}
+
+// onceFree tries a prompt until it is accepted. A run has no visible end, so that the next
+// prompt may come a moment early; only that refusal is tried again.
+func (s *Session) onceFree(name string, patience time.Duration, try func() bool) {
+	for deadline := time.Now().Add(patience); !try(); s.pause("R42", 20*time.Millisecond) {
+		s.failIf(time.Now().After(deadline), "R42", "%s: expected the run to end and a prompt to be accepted within %s", name, patience)
 	}
 }
 

@@ -249,25 +249,26 @@ func (a *Answer) effect() *Frame {
 // posted is post that must succeed.
 func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.post(cmd).ok(rule) }
 
-// prompt posts a prompt to the conformance agent until it is accepted. A run has
-// no visible end, so the next prompt may come a moment early; only that refusal
-// is tried again.
-func (c *Caller) prompt(content string) *Answer {
+// prompt posts a prompt to the conformance agent until it is accepted.
+func (c *Caller) prompt(content string) (a *Answer) {
 	c.s.conformanceAgent()
-	deadline := time.Now().Add(c.s.config.Patience)
-	for {
-		a := c.post(&contracts.Prompt{Content: content})
-		if a.Status == http.StatusOK && c.s.scripted() && strings.HasPrefix(content, triggerPrefix) {
-			c.s.skipUnknownTrigger(a.effect().str("state.last_status"))
-		}
-		if a.Status == http.StatusOK {
-			return a
-		}
-		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
-		c.s.failIf(time.Now().After(deadline), "R42",
-			"%s: expected the run to end and a prompt to be accepted within %s", c.name, c.s.config.Patience)
-		c.s.pause("R42", 20*time.Millisecond)
+	c.s.onceFree(c.name, c.s.config.Patience, func() bool {
+		a = c.try(&contracts.Prompt{Content: content})
+		return a.Status == http.StatusOK
+	})
+	if c.s.scripted() && strings.HasPrefix(content, triggerPrefix) {
+		c.s.skipUnknownTrigger(a.effect().str("state.last_status"))
 	}
+	return a
+}
+
+// try posts a prompt that is granted, or refused because a run is still active.
+func (c *Caller) try(cmd *contracts.Prompt) *Answer {
+	a := c.post(cmd)
+	if a.Status != http.StatusOK {
+		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
+	}
+	return a
 }
 
 // ask makes the agent ask, and waits until the question is there.
@@ -281,30 +282,27 @@ func pending(f *Frame, id string) bool {
 	return slices.ContainsFunc(waitingIn(f), func(r waitingRequest) bool { return r.id == id })
 }
 
-// heartbeat, disconnect and unsubscribe name the client in the body.
-
-func (c *Caller) heartbeat(f fields) *Answer {
-	a := c.submit(c.s.route("heartbeat"), with(fields{"connectionId": c.connection}, f))
+// act posts what a connection does, which the body names, and checks the answer.
+func (c *Caller) act(route string, body fields, rule, definition string) *Answer {
+	a := c.submit(c.s.route(route), body)
 	if a.Status == http.StatusOK {
-		a.shaped("1.13", "HeartbeatAnswer")
+		a.shaped(rule, definition)
 	}
 	return a
+}
+
+func (c *Caller) heartbeat(f fields) *Answer {
+	return c.act("heartbeat", with(fields{"connectionId": c.connection}, f), "1.13", "HeartbeatAnswer")
 }
 
 func (c *Caller) disconnect(f fields) *Answer {
-	a := c.submit(c.s.route("disconnect"), with(fields{"connectionId": c.connection}, f))
-	if a.Status == http.StatusOK {
-		a.shaped("A13", "DisconnectAnswer")
-	}
-	return a
+	return c.act("disconnect", with(fields{"connectionId": c.connection}, f), "A13", "DisconnectAnswer")
 }
 
 func (c *Caller) unsubscribe(subscription string) *Answer {
-	a := c.s.call(request{who: c.name, method: http.MethodPost, path: c.s.route("unsubscribe"),
-		header: c.proof(), body: encode(fields{"subscriptionId": subscription})})
+	a := c.act("unsubscribe", fields{"subscriptionId": subscription}, "1.10", "SuccessAnswer")
 	c.s.failIf(a.noRoute(), "1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
 	if a.Status == http.StatusOK {
-		a.shaped("1.10", "SuccessAnswer")
 		a.has("1.10", fields{"success": true})
 	}
 	return a

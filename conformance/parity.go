@@ -32,29 +32,32 @@ func withSockets(run func(*Session)) func(*Session) {
 }
 
 func paritySession(s *Session) {
-	alice, stream := s.attached()
+	alice := s.pilot()
 	socket := s.viewer("sophie")
 	socket.fence()
 	joined := socket.watch.cursor
-	parityRun(alice, stream)
-	alice.finish(stream, socket)
-	sameSequence(s, "A117", joined, stream, socket)
+	parityRun(alice)
+	endTogether(socket)
+	sameSequence(s, "A117", joined, alice.p, socket)
 }
 
 // parityRun is a script: prompts, a response, a question and its answer, and
-// something that is interrupted.
-func parityRun(c *Caller, p *Peer) {
-	c.prompt("first")
-	c.prompt(streamOf(10, 1))
-	p.expect("A117", message("response_chunk").with("content", "chunk 0 "))
-	p.expect("A117", message("response_end"))
-	c.ask(contracts.RequestApproval, "asked")
-	c.posted("A117", approve("asked", true))
-	c.prompt(burstOf(20, 10))
-	c.prompt(hang())
-	c.posted("A117", &contracts.Interrupt{})
-	p.expect("A117", message("error"))
-	c.posted("A117", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
+// something that is interrupted. It returns what was said since.
+func parityRun(d *pilot) []string {
+	from := len(d.p.log)
+	d.triggers("first")
+	d.triggers(streamOf(10, 1))
+	d.p.expect("A117", message("response_chunk").with("content", "chunk 0 "))
+	d.p.expect("A117", message("response_end"))
+	d.poses(contracts.RequestApproval, "asked")
+	d.tell("A117", approve("asked", true))
+	d.triggers(burstOf(20, 10))
+	d.triggers(hang())
+	d.tell("A117", &contracts.Interrupt{})
+	d.p.expect("A117", message("error"))
+	d.tell("A117", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
+	d.end()
+	return story(d.p.log[from:])
 }
 
 // untold are messages about who is there, and those whose place among others
@@ -83,28 +86,11 @@ func story(frames []*Frame) []string {
 }
 
 func parityScript(s *Session) {
-	alice, stream := s.attached()
-	parityRun(alice, stream)
-	alice.finish(stream)
-	over := story(stream.log)
-
+	over := parityRun(s.pilot())
 	bob := s.attach("bob", entry{session: s.ID + "-socket", create: true, role: contracts.RoleController})
-	from := len(bob.log)
-	bob.prompt("first")
-	bob.prompt(streamOf(10, 1))
-	bob.ask(contracts.RequestApproval, "asked")
-	bob.accepted("A117", bob.command(approve("asked", true)))
-	bob.prompt(burstOf(20, 10))
-	bob.prompt(hang())
-	bob.accepted("A117", bob.command(&contracts.Interrupt{}))
-	bob.expect("A117", message("error"))
-	bob.accepted("A117", bob.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
-	finish(bob)
-	there := story(bob.log[from:])
+	there := parityRun(&pilot{s: s, mirror: mirror{p: bob}})
 	for i := range min(len(over), len(there)) {
-		if over[i] != there[i] {
-			s.fail("A117", "message %d: over HTTP %s, over WebSocket %s", i+1, over[i], there[i])
-		}
+		s.failIf(over[i] != there[i], "A117", "message %d: over HTTP %s, over WebSocket %s", i+1, over[i], there[i])
 	}
 	s.failIf(len(over) != len(there), "A117",
 		"expected as many messages over HTTP as over WebSocket, got %d and %d", len(over), len(there))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -150,17 +149,11 @@ func (d *pilot) refused(cmd contracts.Command, r refusal) {
 func (d *pilot) prompt(content string) { d.send(&contracts.Prompt{Content: content}) }
 
 func (d *pilot) send(cmd *contracts.Prompt) {
-	patience := 4 * d.s.config.Patience
-	for deadline := time.Now().Add(patience); ; {
+	d.s.onceFree(d.p.name, 4*d.s.config.Patience, func() bool {
 		d.settle()
 		d.spoke = len(d.p.log)
-		if d.try(cmd) {
-			break
-		}
-		d.s.failIf(time.Now().After(deadline), "R42",
-			"%s: expected the run to end and a prompt to be accepted within %s", d.p.name, patience)
-		d.s.pause("R42", quiet/3)
-	}
+		return d.try(cmd)
+	})
 	d.moves = append(d.moves, move{d.spoke, cmd})
 }
 
@@ -230,11 +223,7 @@ func (d *pilot) try(cmd *contracts.Prompt) bool {
 	if d.c == nil {
 		return d.p.tryPrompt(cmd)
 	}
-	a := d.c.post(cmd)
-	if a.Status != http.StatusOK {
-		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
-	}
-	return a.Status == http.StatusOK
+	return d.c.try(cmd).Status == http.StatusOK
 }
 
 // signOfWork wants anything that an agent shows of a run.

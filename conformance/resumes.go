@@ -312,9 +312,14 @@ func (p *Peer) isAgain(earlier *Peer) {
 
 // refusesStream fails unless opening a stream with a query is refused.
 func (s *Session) refusesStream(rule, query string, code contracts.Code) {
-	p, a := s.tryFollow(request{who: "victor", method: http.MethodGet, path: s.route("events?" + query)}, follow{})
-	s.failIf(p != nil, rule, "expected the query %s to be refused, got a stream", query)
-	a.refused(rule, code, "")
+	s.refusesFollow(rule, request{who: "victor", method: http.MethodGet, path: s.route("events?" + query)}, code, "")
+}
+
+// refusesFollow is refusesStream for any request.
+func (s *Session) refusesFollow(rule string, r request, code contracts.Code, text string) {
+	p, a := s.tryFollow(r, follow{})
+	s.failIf(p != nil, rule, "expected %s to be refused, got a stream", r.path)
+	a.refused(rule, code, text)
 }
 
 // eventID is the id of the event with a cursor.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -117,4 +118,132 @@ func (s *Session) upgrade(protocol string) *Refused {
 	refused, ok := errors.AsType[*Refused](err)
 	s.failIf(!ok, "9.1", "expected an HTTP refusal, got: %v", err)
 	return refused
+}
+
+// answers judges how client frames are answered: A63 to A73 and A116.
+var answers = []Scenario{
+	onSocket.scenario("answer/one-each-in-order", "A116", "Every frame with an id gets one answer, in order", func(s *Session) {
+		p := s.controller() // its watch checks order and number
+		var last string
+		for i := range 25 {
+			if i%5 == 4 {
+				last = p.command(&contracts.ToolResponse{CallID: "ghost", Approved: true})
+			} else {
+				last = p.command(initNothing())
+			}
+		}
+		p.expect("A116", p.answer(last))
+		n := len(p.watch.waiting)
+		s.failIf(n != 0, "A116", "expected every frame to be answered before the last one, %d are not", n)
+		p.still("A116", p.pos, anyOf(control("ws.result"), control("ws.error")))
+	}),
+	onSocket.scenario("answer/bare-message", "9.2 A116", "A bare message is answered with id null and its ordinal", func(s *Session) {
+		p := s.controller()
+		p.send(encodeCommand(initNothing()))
+		p.expect("9.2", control("ws.result").with("id", nil).with("seq", p.sent))
+		p.send([]byte(`{"type":"tool_response","call_id":"ghost","approved":true}`))
+		p.expect("9.2", control("ws.error").with("id", nil).with("seq", p.sent).with("code", contracts.CodeRequestNotFound))
+	}),
+	onSocket.scenario("answer/flood", "9.4 A116", "Frames beyond the allowance are refused as rate limited, none is lost", func(s *Session) {
+		p := s.controller()
+		const count = 200
+		for range count - 1 {
+			p.command(initNothing())
+		}
+		p.expect("9.4", p.answer(p.command(initNothing())))
+		results := countOf(p.log, control("ws.result").where("with an id", func(f *Frame) bool { return f.Body["id"] != nil }))
+		limited := countOf(p.log, control("ws.error").with("code", contracts.CodeRateLimited).with("retryable", true))
+		s.failIf(results+limited != count || results == 0, "9.4",
+			"expected %d answers, results or rate_limited, got %d results and %d rate_limited", count, results, limited)
+		if statuses := countOf(p.log, initNothingReply); statuses != results {
+			s.fail("9.4", "expected one status for each of %d accepted messages, got %d", results, statuses)
+		}
+	}),
+	onSocket.scenario("answer/idempotent", "A72", "A repeated ws.send is executed once and answered alike", func(s *Session) {
+		s.conformanceAgent()
+		p := s.controller()
+		first := p.again("once", &contracts.Prompt{Content: "only once"})
+		p.expect("6.2", prompted("only once"))
+		from := len(p.log)
+		second := p.again("once", &contracts.Prompt{Content: "only once"})
+		s.failIf(second.Kind != first.Kind || second.at("cursor") != first.at("cursor"), "A72",
+			"expected the stored answer %s again, got %s", first.Raw, second.Raw)
+		p.still("A72", from, prompted("only once"))
+	}),
+	onSocket.scenario("answer/idempotent-refusal", "A72", "A repeated refusal is the same refusal", func(s *Session) {
+		p := s.controller()
+		cmd := &contracts.ToolResponse{CallID: "ghost", Approved: true}
+		first, second := p.again("refused", cmd), p.again("refused", cmd)
+		s.failIf(second.Kind != "ws.error" || second.at("code") != first.at("code") || second.at("error") != first.at("error"), "A72",
+			"expected the stored answer %s again, got %s", first.Raw, second.Raw)
+	}),
+	onSocket.scenario("answer/long-id", "9.2", "An id of more than 64 bytes is refused", func(s *Session) {
+		p := s.controller()
+		from := len(p.log)
+		id := strings.Repeat("x", contracts.MaxSendIDBytes+1)
+		p.watch.tolerate(id)
+		p.send(encode(map[string]any{"type": "ws.send", "id": id, "message": json.RawMessage(`{"type":"init"}`)}))
+		p.expect("9.2", control("ws.error").with("code", contracts.CodeBadRequest))
+		p.still("9.2", from, initNothingReply)
+	}),
+	onSocket.scenario("answer/after-its-effects", "2.5 9.2", "A result comes after the entries up to its cursor", func(s *Session) {
+		p := s.controller() // its watch compares cursors
+		for range 10 {
+			f := p.accepted("9.2", p.command(initNothing()))
+			status := p.expect("9.2", initNothingReply)
+			s.failIf(number(f.at("cursor")) < status.Cursor && status.At < f.At, "9.2",
+				"expected the cursor of the result to cover the status %d that came before it, got %d", status.Cursor, number(f.at("cursor")))
+			p.pos = len(p.log)
+		}
+	}),
+	onSocket.scenario("answer/error-body", "A73 R103", "A refusal has a code, the same error_type, and a text", func(s *Session) {
+		p := s.controller() // its watch compares code and error_type
+		f := p.notAccepted("A73", p.command(&contracts.ToolResponse{CallID: "ghost", Approved: true}))
+		s.failIf(f.str("error") == "" || f.str("code") != string(contracts.CodeRequestNotFound) || f.at("retryable") != false, "A73",
+			"expected a text, code request_not_found and retryable false, got %s", f.Raw)
+		p.prompt(hang())
+		f = p.notAccepted("A73", p.command(&contracts.Prompt{Content: "early"}))
+		s.failIf(f.str("code") != string(contracts.CodeRuntimeBusy) || f.at("retryable") != true, "A73",
+			"expected code runtime_busy and retryable true, got %s", f.Raw)
+		p.accepted("A73", p.command(&contracts.Interrupt{}))
+	}),
+	onSocket.scenario("answer/ping", "9.2", "ws.ping is answered with its id", func(s *Session) {
+		p := s.controller()
+		p.fence()
+		p.send([]byte(`{"type":"ws.ping"}`))
+		p.expect("9.2", control("ws.pong").with("id", nil))
+	}),
+	onSocket.scenario("answer/ack", "9.2", "ws.ack is taken without a word", func(s *Session) {
+		p := s.controller()
+		from := len(p.log)
+		p.send(encode(map[string]any{"type": "ws.ack", "cursor": p.watch.cursor}))
+		p.still("9.2", from, control("ws.error"))
+	}),
+	Needs{Transport: Socket, Strict: OnlyTolerant}.scenario("answer/unknown-key", "D13", "A tolerant server ignores unknown keys in its control frames", func(s *Session) {
+		p := s.controller()
+		id := p.frame("ws.ping", map[string]any{"mood": "good"})
+		p.expect("D13", control("ws.pong").with("id", id))
+		p.accepted("D13", p.frame("ws.send", map[string]any{"mood": "good", "message": json.RawMessage(`{"type":"init"}`)}))
+	}),
+	onStdio.scenario("answer/types-of-errors", "R103 R104 R61", "The server's own errors carry the stated types", func(s *Session) {
+		p := s.controller()
+		for _, c := range []struct {
+			text string
+			r    refusal
+		}{
+			{`{"type":"tool_response","call_id":"cancel_parse_1","approved":true}`, unknownRefusal("R103", "cancel_parse_1")},
+			{`{"type":"init","approval_mode":7}`, parseRefusal("R103", "approval_mode")},
+			{`{"type":"prompt","cancelled":true}`, parseRefusal("R103", "content")},
+		} {
+			p.refused(p.commandText([]byte(c.text)), c.r)
+		}
+	}),
+}
+
+// again sends a ws.send with an id used before, or about to be used again.
+func (p *Peer) again(id string, cmd contracts.Command) *Frame {
+	from := len(p.log)
+	p.watch.await(id, p.sent+1)
+	p.send(encode(map[string]any{"type": "ws.send", "id": id, "message": json.RawMessage(encodeCommand(cmd))}))
+	return p.await("A72", from, p.answer(id))
 }

@@ -29,7 +29,8 @@ var states = []Scenario{
 			"expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
 	}),
 	onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
-		m := &mirror{p: s.controller()}
+		s.conformanceAgent()
+		m := s.pilot()
 		m.compare("R79")
 		m.prompt("hello")
 		m.p.expect("6.2", prompted("hello"))
@@ -48,7 +49,8 @@ var states = []Scenario{
 	}),
 	onSocket.scenario("state/replay-of-requests", "R79 R75 R76", "Folding questions and answers gives the server's snapshot", func(s *Session) {
 		kinds := s.negotiateRequests(contracts.RequestTypes()...)
-		m := &mirror{p: s.controller()}
+		s.conformanceAgent()
+		m := s.pilot()
 		for _, kind := range kinds {
 			m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
 			m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
@@ -67,7 +69,8 @@ var states = []Scenario{
 		}
 	}),
 	onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
-		m := &mirror{p: s.controller()}
+		s.conformanceAgent()
+		m := s.pilot()
 		m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
 		m.p.expect("R50", requested("fold"))
 		m.prompt(streamOf(500, 20))
@@ -177,30 +180,6 @@ type mirror struct {
 type move struct {
 	at  int
 	cmd contracts.Command
-}
-
-// do sends a command once everything before it has been received, so that its
-// place among the messages is known.
-func (m *mirror) do(cmd contracts.Command) {
-	m.p.fence()
-	m.moves = append(m.moves, move{len(m.p.log), cmd})
-	m.p.accepted("R79", m.p.command(cmd))
-}
-
-// prompt is do for a prompt whose turn has come.
-func (m *mirror) prompt(content string) {
-	m.p.fence()
-	at := len(m.p.log)
-	m.p.prompt(content)
-	m.moves = append(m.moves, move{at, &contracts.Prompt{Content: content}})
-}
-
-// compare attaches a client for a fresh snapshot and holds it against the fold.
-func (m *mirror) compare(rule string) {
-	s := m.p.s
-	f := s.viewer("judge").last(control("snapshot"))
-	m.p.fence()
-	m.differs(rule, f)
 }
 
 // differs fails unless a snapshot is what the messages up to it give.

@@ -155,6 +155,13 @@ func (p *Peer) expect(rule string, w want) *Frame {
 	return f
 }
 
+// expectAll has each of several clients expect a text.
+func expectAll(rule string, w want, peers ...*Peer) {
+	for _, p := range peers {
+		p.expect(rule, w)
+	}
+}
+
 // await is expect on the log from an index on, without using it up.
 func (p *Peer) await(rule string, from int, w want) *Frame {
 	return p.awaitFor(rule, from, w, p.s.config.Patience)
