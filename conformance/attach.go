@@ -96,9 +96,7 @@ func (s *Session) attach(name string, e entry) *Peer {
 // welcome reads the server's half of the handshake.
 func (p *Peer) welcome(e entry) {
 	f := p.await("9.3", 0, control("ws.attached"))
-	if f != p.log[0] {
-		p.s.fail("9.3", "%s: expected ws.attached first, got %s", p.name, p.log[0].said())
-	}
+	p.s.failIf(f != p.log[0], "9.3", "%s: expected ws.attached first, got %s", p.name, p.log[0].said())
 	p.attached = f.Body
 	p.connection, p.token, p.epoch = f.str("connection_id"), f.str("connection_token"), f.str("epoch")
 	switch how := f.str("resume"); how {

@@ -131,9 +131,7 @@ func (p *Peer) identified(f *Frame) {
 	if f.Kind == "heartbeat" {
 		want = ""
 	}
-	if strings.HasPrefix(f.Kind, "ws.") {
-		p.s.fail("A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
-	}
+	p.s.failIf(strings.HasPrefix(f.Kind, "ws."), "A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
 	if f.Event.ID != want {
 		p.s.advise("1.11:ids", "%s: expected the id %q on this %s, got %q", p.name, want, f.Kind, f.Event.ID)
 	}
@@ -219,9 +217,7 @@ func (s *Session) tryFollowOnce(r request, o follow) (*Peer, *Answer) {
 	}
 	defer end()
 	a, err := readAnswer(r, resp)
-	if err != nil {
-		s.fail("1.11", "%v", err)
-	}
+	s.failIf(err != nil, "1.11", "%v", err)
 	a.s, a.At = s, s.now()
 	s.trace.add(a.At, r.who, "<", a.Raw)
 	a.check()
@@ -263,9 +259,7 @@ func (p *Peer) begins(rule string) *Frame {
 		return f
 	}
 	f := p.first(rule)
-	if f.Kind != "snapshot" {
-		p.s.fail(rule, "%s: expected a snapshot first, got %s", p.name, f.said())
-	}
+	p.s.failIf(f.Kind != "snapshot", rule, "%s: expected a snapshot first, got %s", p.name, f.said())
 	return f
 }
 
@@ -290,9 +284,8 @@ const openTime = time.Second
 // resetTo fails unless the first item of a stream is a reset for a reason.
 func (p *Peer) resetTo(rule, reason string) *Frame {
 	f := p.first(rule)
-	if f.Kind != "reset" || f.Body["reason"] != reason {
-		p.s.fail(rule, "%s: expected a reset %q first, got %s", p.name, reason, f.said())
-	}
+	p.s.failIf(f.Kind != "reset" || f.Body["reason"] != reason, rule,
+		"%s: expected a reset %q first, got %s", p.name, reason, f.said())
 	return f
 }
 

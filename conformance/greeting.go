@@ -23,20 +23,9 @@ var handshake = []Scenario{
 		h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction}
 		p := s.join("alice", h)
 		f := p.last(message("hello_ok"))
-		for _, c := range []struct {
-			path string
-			want any
-		}{
-			{"protocol_version", contracts.ProtocolVersion}, {"client_protocol_version", contracts.ProtocolVersion},
-			{"client_info.name", "alice"}, {"client_info.version", "1.0"}, {"role", "controller"},
-		} {
-			if got := f.at(c.path); got != c.want {
-				s.fail("R22", "expected hello_ok.%s %s, got %s", c.path, show(c.want), show(got))
-			}
-		}
-		if got := show(f.at("capabilities")); got != `{"server_requests":["approval","user_input"],"utility_operations":["file_read"]}` {
-			s.fail("R22", "expected the capabilities echoed, got %s", got)
-		}
+		s.shows("R22", f, fields{"protocol_version": contracts.ProtocolVersion, "client_protocol_version": contracts.ProtocolVersion,
+			"client_info": fields{"name": "alice", "version": "1.0"}, "role": "controller",
+			"capabilities": fields{"server_requests": []string{"approval", "user_input"}, "utility_operations": []string{"file_read"}}})
 		s.shows("R22", f, fields{"opt_out_notifications": []string{"compaction"}})
 		p.fence()
 		p.count("R22", p.log, message("hello_ok"), 1)
@@ -45,9 +34,8 @@ var handshake = []Scenario{
 		p := s.controller()
 		f := p.last(message("hello_ok"))
 		for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
-			if _, ok := f.at("server_capabilities." + key).([]any); !ok {
-				s.fail("4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
-			}
+			_, ok := f.at("server_capabilities." + key).([]any)
+			s.failIf(!ok, "4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
 		}
 		s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
 	}),
@@ -135,9 +123,8 @@ var handshake = []Scenario{
 		p.hello(&contracts.Hello{})
 		f := p.expect("R29", message("hello_ok"))
 		for _, key := range []string{"capabilities", "opt_out_notifications", "client_protocol_version"} {
-			if v, present := f.Fields[key]; present && !emptyValue(v) {
-				s.fail("R29", "expected %s to be cleared by a hello without it, got %s", key, show(v))
-			}
+			v, present := f.Fields[key]
+			s.failIf(present && !emptyValue(v), "R29", "expected %s to be cleared by a hello without it, got %s", key, show(v))
 		}
 		p.command(initNothing())
 		p.expect("R29", initNothingReply)
@@ -151,9 +138,8 @@ var handshake = []Scenario{
 			}
 			for _, f := range []*Frame{p.last(message("hello_ok")), p.expect("R30", message("connection_info"))} {
 				for key, want := range map[string]any{"connection_id": "local", "lease_expires_at": nil, "controller_connection_id": holder} {
-					if got, present := f.Fields[key]; !present || got != want {
-						s.fail("R30", "%s of a %s: expected %s %s, got %s", f.Type, role, key, show(want), show(got))
-					}
+					got, present := f.Fields[key]
+					s.failIf(!present || got != want, "R30", "%s of a %s: expected %s %s, got %s", f.Type, role, key, show(want), show(got))
 				}
 			}
 		}
@@ -214,9 +200,8 @@ var handshake = []Scenario{
 	onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
 		a, b := s.controller(), s.viewer("vera")
 		for _, p := range []*Peer{a, b} {
-			if id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]; len(p.connection) < 22 || id == "" {
-				s.fail("A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
-			}
+			id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]
+			s.failIf(len(p.connection) < 22 || id == "", "A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
 			s.failIf(p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token), "A22",
 				"expected a connection_token that the public connection_id does not give away")
 		}
@@ -363,10 +348,7 @@ func (s *Session) offerAll(h *contracts.Hello) *Frame {
 	}
 	var p *Peer
 	if s.socket() {
-		var err error
-		if p, err = s.dial("probe", entry{session: s.ID + "-probe", create: true, role: h.Role}); err != nil {
-			s.fail("9.1", "expected to attach, got: %v", err)
-		}
+		p = s.dialed("probe", entry{session: s.ID + "-probe", create: true, role: h.Role})
 	} else {
 		p = s.spawn("probe")
 	}

@@ -21,9 +21,8 @@ var posts = []Scenario{
 			a := alice.posted("1.12", &contracts.Init{ThinkingLevel: level})
 			f := a.effect()
 			s.shows("1.12", f, fields{"last_init.thinking_level": string(level)})
-			if cursor := number(a.at("cursor")); a.at("cursor") != nil && (cursor == 0 || cursor > f.Cursor) {
-				s.fail("1.12", "expected a cursor of at most the snapshot's, %d, got %d", f.Cursor, cursor)
-			}
+			cursor := number(a.at("cursor"))
+			s.failIf(a.at("cursor") != nil && (cursor == 0 || cursor > f.Cursor), "1.12", "expected a cursor of at most the snapshot's, %d, got %d", f.Cursor, cursor)
 			status := p.expect("R33:http", message("status").with("message", "Initialized: thinking_level"))
 			s.failIf(status.Cursor > f.Cursor, "1.12",
 				"expected the snapshot as of the init's effect, %d, got %d", status.Cursor, f.Cursor)
@@ -33,10 +32,8 @@ var posts = []Scenario{
 		alice := s.driver()
 		for _, content := range []string{"hello", "again"} {
 			f := alice.prompt(content).effect()
-			if last := f.str("state.last_status"); f.at("state.is_responding") != true && last != "Prompt: "+content {
-				s.fail("1.12", "expected the prompt %q running, or its status, in the snapshot, got is_responding %s and last_status %q",
-					content, show(f.at("state.is_responding")), last)
-			}
+			s.failIf(f.at("state.is_responding") != true && f.str("state.last_status") != "Prompt: "+content, "1.12",
+				"expected the prompt %q running, or its status, in the snapshot, got %s", content, f.said())
 		}
 		if s.scripted() { // which answers nothing
 			return
@@ -124,9 +121,8 @@ var posts = []Scenario{
 		alice := s.driver()
 		for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
 			&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}}} {
-			if a := alice.post(cmd).refused("1.12", contracts.CodeRequestNotFound, ""); !strings.Contains(a.str("error"), "ghost") {
-				s.fail("R61", "expected the refusal to name ghost, got %q", a.str("error"))
-			}
+			text := alice.post(cmd).refused("1.12", contracts.CodeRequestNotFound, "").str("error")
+			s.failIf(!strings.Contains(text, "ghost"), "R61", "expected the refusal to name ghost, got %q", text)
 		}
 	}),
 	askingOverHTTP.scenario("post/request-type-mismatch", "1.12", "An answer of another kind is refused, and the question stays", func(s *Session) {
@@ -231,9 +227,8 @@ var posts = []Scenario{
 		r := alice.keyed("raced", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
 		answers := s.together(r, r, r, r, r, r)
 		for _, a := range answers {
-			if a.ok("A72"); !reflect.DeepEqual(a.Body, answers[0].Body) {
-				s.fail("A72", "expected one answer for one key, got %s and %s", answers[0].said(), a.said())
-			}
+			s.failIf(!reflect.DeepEqual(a.ok("A72").Body, answers[0].Body), "A72",
+				"expected one answer for one key, got %s and %s", answers[0].said(), a.said())
 		}
 		alice.finish(p)
 		p.count("A72", p.log, message("status").with("message", "Initialized: thinking_level"), 1)
@@ -334,9 +329,7 @@ func postInit(s *Session) {
 	alice, p := s.attached()
 	text := "Be brief."
 	alice.posted("1.12", &contracts.Init{SystemPrompt: &text, ThinkingLevel: contracts.ThinkingLow})
-	if got := show(s.state().at("last_init")); got != `{"system_prompt":"Be brief.","thinking_level":"low","type":"init"}` {
-		s.fail("R35", "expected the init whole, with its type, got %s", got)
-	}
+	s.shows("R35", s.state(), fields{"last_init": fields{"system_prompt": "Be brief.", "thinking_level": "low", "type": "init"}})
 	p.expect("R33:http", message("status").with("message", "Initialized: system_prompt, thinking_level"))
 }
 

@@ -16,14 +16,12 @@ var states = []Scenario{
 		checkIdle(s, "R72", f)
 		state, _ := f.at("state").(map[string]any)
 		for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
-			if v, present := state[key]; present {
-				s.fail("R72", "expected no %s in a fresh state, got %s", key, show(v))
-			}
+			v, present := state[key]
+			s.failIf(present, "R72", "expected no %s in a fresh state, got %s", key, show(v))
 		}
 		for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
-			if _, ok := state[key].([]any); !ok {
-				s.fail("R72", "expected a list %s, got %s", key, show(state[key]))
-			}
+			_, ok := state[key].([]any)
+			s.failIf(!ok, "R72", "expected a list %s, got %s", key, show(state[key]))
 		}
 		s.failIf(f.at("session_id") != s.ID, "A42",
 			"expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
@@ -199,9 +197,8 @@ func (m *mirror) differs(rule string, f *Frame) {
 		delete(theirs, "is_responding")
 	}
 	for _, key := range keysOf(mine, theirs) {
-		if !reflect.DeepEqual(mine[key], theirs[key]) {
-			s.fail(rule, "as of cursor %d the messages give %s %s, the snapshot says %s", f.Cursor, key, show(mine[key]), show(theirs[key]))
-		}
+		s.failIf(!reflect.DeepEqual(mine[key], theirs[key]), rule,
+			"as of cursor %d the messages give %s %s, the snapshot says %s", f.Cursor, key, show(mine[key]), show(theirs[key]))
 	}
 }
 
@@ -225,9 +222,7 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 			begun = true
 		case f.Kind == "message" && uint64(f.Cursor) <= cursor:
 			ev, err := d.Event(encode(f.Fields))
-			if err != nil {
-				m.p.s.fail("R15", "decode a message: %v", err)
-			}
+			m.p.s.failIf(err != nil, "R15", "decode a message: %v", err)
 			state.Apply(ev)
 		}
 	}
@@ -238,9 +233,7 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 func (m *mirror) restore(state *session.State, f *Frame) {
 	var d contracts.Decoder
 	snap, err := d.Snapshot(encode(f.Fields))
-	if err != nil {
-		m.p.s.fail("A47", "decode the snapshot: %v", err)
-	}
+	m.p.s.failIf(err != nil, "A47", "decode the snapshot: %v", err)
 	state.Restore(snap)
 }
 

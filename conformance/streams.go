@@ -39,9 +39,8 @@ var streams = []Scenario{
 		n := number(alice.attached["heartbeat_interval_ms"])
 		s.failIf(n <= 0, "9.2", "expected a positive heartbeat_interval_ms, got %d", n)
 		at := slices.IndexFunc(alice.log, message("hello_ok").ok)
-		if alice.log[at].Cursor <= alice.last(control("snapshot")).Cursor {
-			s.fail("9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", alice.log[at].Cursor, alice.last(control("snapshot")).Cursor)
-		}
+		hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
+		s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
 	}),
 	onSocket.slowScenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", heartbeat),
 	onSocket.slowScenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
@@ -100,12 +99,10 @@ var streams = []Scenario{
 		s.driver()
 		p := s.follow("vera", follow{header: http.Header{"Accept-Encoding": {"gzip, deflate, br"}}})
 		p.begins("A42")
-		if got := p.stream.header.Get("Content-Encoding"); got != "" && got != "identity" {
-			s.fail("1.3", "expected a stream not to be compressed, got %q", got)
-		}
-		if got := p.stream.header.Get("Cache-Control"); !strings.Contains(got, "no-cache") && !strings.Contains(got, "no-store") {
-			s.fail("1.11", "expected a stream not to be cached, got Cache-Control %q", got)
-		}
+		coding, caching := p.stream.header.Get("Content-Encoding"), p.stream.header.Get("Cache-Control")
+		s.failIf(coding != "" && coding != "identity", "1.3", "expected a stream not to be compressed, got %q", coding)
+		s.failIf(!strings.Contains(caching, "no-cache") && !strings.Contains(caching, "no-store"), "1.11",
+			"expected a stream not to be cached, got Cache-Control %q", caching)
 	}),
 	overHTTP.scenario("sse/implicit-is-viewer", "3.2 8.1", "A stream of its own is a viewer that goes with it", func(s *Session) {
 		s.driver()

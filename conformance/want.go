@@ -113,7 +113,7 @@ func (s *Session) equal(rule, what string, got, want any) {
 // shows fails unless fields of a frame have values.
 func (s *Session) shows(rule string, f *Frame, want fields) {
 	for _, path := range slices.Sorted(maps.Keys(want)) {
-		s.failIf(!same(f.at(path), want[path]), rule, "expected %s %s, got %s in %s", path, show(want[path]), show(f.at(path)), abridge(f.Raw, maxTraceText))
+		s.failIf(!same(f.at(path), want[path]), rule, "expected %s %s, got %s in %s", path, show(want[path]), show(f.at(path)), f.said())
 	}
 }
 
@@ -197,9 +197,7 @@ func (p *Peer) pullBefore(deadline time.Time) bool {
 // missing fails because what was wanted did not come. It names the last text, whose
 // time is also in the exchange: later ones there came after the wait.
 func (p *Peer) missing(rule string, w want, patience time.Duration) {
-	if p.ended != nil {
-		p.s.fail(rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
-	}
+	p.s.failIf(p.ended != nil, rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
 	waited := fmt.Sprintf("%s: expected %s, and waited up to %s for it, until %.3fs", p.name, w.text, patience, p.s.now().Seconds())
 	if len(p.log) == 0 {
 		p.s.fail(rule, "%s; nothing was received before", waited)
@@ -212,9 +210,7 @@ func (p *Peer) missing(rule string, w want, patience time.Duration) {
 func (p *Peer) none(rule string, from int, w want) {
 	p.drain()
 	for _, f := range p.log[from:] {
-		if w.ok(f) {
-			p.s.fail(rule, "%s: expected no %s, got %s", p.name, w.text, abridge(f.Raw, maxTraceText))
-		}
+		p.s.failIf(w.ok(f), rule, "%s: expected no %s, got %s", p.name, w.text, f.said())
 	}
 }
 
@@ -243,12 +239,9 @@ func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
 	defer cancel()
 	for p.pull(ctx) {
 	}
-	if p.ended == nil {
-		p.s.fail(rule, "%s: expected a close with %v, got none within %s", p.name, codes, patience)
-	}
-	if !slices.Contains(codes, p.closeCode()) {
-		p.s.fail(rule, "%s: expected a close with %v, got: %v", p.name, codes, p.ended)
-	}
+	p.s.failIf(p.ended == nil, rule, "%s: expected a close with %v, got none within %s", p.name, codes, patience)
+	p.s.failIf(!slices.Contains(codes, p.closeCode()), rule,
+		"%s: expected a close with %v, got: %v", p.name, codes, p.ended)
 }
 
 // A refusal is how the server says no: an error message on stdio, ws.error on
@@ -300,9 +293,7 @@ func (p *Peer) refused(id string, r refusal) *Frame {
 	if p.s.socket() {
 		w := r.want(true, id)
 		f := p.expect(r.rule, p.answer(id))
-		if !w.ok(f) {
-			p.s.fail(r.rule, "%s: expected %s, got %s", p.name, w.text, abridge(f.Raw, maxTraceText))
-		}
+		p.s.failIf(!w.ok(f), r.rule, "%s: expected %s, got %s", p.name, w.text, f.said())
 		return f
 	}
 	if p.s.published() {
@@ -325,10 +316,10 @@ func (p *Peer) refusedAsPublished(r refusal) *Frame {
 		p.s.advise(rule, "%s: expected %s, got %q", p.name, r.describe("message"), got)
 	}
 	if got := f.str("error_type"); got != string(r.kind) {
-		p.s.advise("R103", "%s: expected error_type %s, got %s", p.name, r.kind, abridge(f.Raw, maxTraceText))
+		p.s.advise("R103", "%s: expected error_type %s, got %s", p.name, r.kind, f.said())
 	}
 	if r.id != "" && f.str("request_id") != r.id {
-		p.s.advise(cmp.Or(r.idRule, "2.2:request-id"), "%s: expected request_id %q, got %s", p.name, r.id, abridge(f.Raw, maxTraceText))
+		p.s.advise(cmp.Or(r.idRule, "2.2:request-id"), "%s: expected request_id %q, got %s", p.name, r.id, f.said())
 	}
 	return f
 }
@@ -345,8 +336,7 @@ func (p *Peer) accepted(rule, id string) *Frame {
 		return nil
 	}
 	f := p.await(rule, p.pos, p.answer(id))
-	if f.Kind != "ws.result" {
-		p.s.fail(rule, "%s: expected ws.result for %s, got %s", p.name, id, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(f.Kind != "ws.result", rule,
+		"%s: expected ws.result for %s, got %s", p.name, id, f.said())
 	return f
 }

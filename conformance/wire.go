@@ -198,9 +198,7 @@ func (s *Session) callFor(r request, patience time.Duration) *Answer {
 	ctx, cancel := s.within(patience)
 	defer cancel()
 	a, err := s.send(ctx, r)
-	if err != nil {
-		s.fail(cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
-	}
+	s.failIf(err != nil, cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
 	a.check()
 	return a
 }
@@ -228,9 +226,7 @@ func (s *Session) togetherFor(patience time.Duration, requests ...request) []*An
 			failed = err
 		}
 	}
-	if failed != nil {
-		s.fail("1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), failed)
-	}
+	s.failIf(failed != nil, "1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), failed)
 	for _, a := range answers {
 		a.check()
 	}
@@ -258,9 +254,7 @@ func (a *Answer) check() {
 	if isJSON && len(a.Raw) > 0 {
 		v, err := shape.Parse(a.Raw)
 		body, isObject := v.(map[string]any)
-		if err != nil || !isObject {
-			a.s.fail("1.4", "%s: expected one JSON object, got %s (%v)", a.what(), a.said(), err)
-		}
+		a.s.failIf(err != nil || !isObject, "1.4", "%s: expected one JSON object, got %s (%v)", a.what(), a.said(), err)
 		a.Fields, a.Body = body, body
 	}
 	if a.Status == http.StatusOK && a.to.method == http.MethodPost && (a.to.path == connectionsPath || a.to.path == sessionsPath) {
@@ -269,9 +263,8 @@ func (a *Answer) check() {
 	if a.Status < 400 {
 		return
 	}
-	if !isJSON {
-		a.s.fail("1.4", "%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
-	}
+	a.s.failIf(!isJSON, "1.4",
+		"%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
 	switch {
 	case a.at("status") == "interrupted": // a drain that was cut short answers in full
 		return
@@ -293,9 +286,7 @@ func (a *Answer) check() {
 
 // ok fails unless the request was granted.
 func (a *Answer) ok(rule string) *Answer {
-	if a.Status != http.StatusOK {
-		a.s.fail(rule, "%s: expected status 200, got %s", a.what(), a.said())
-	}
+	a.s.failIf(a.Status != http.StatusOK, rule, "%s: expected status 200, got %s", a.what(), a.said())
 	return a
 }
 
