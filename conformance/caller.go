@@ -275,6 +275,11 @@ func (c *Caller) ask(kind contracts.RequestType, id string) {
 	c.s.stateWith("R50", "the request "+id, func(f *Frame) bool { return pending(f, id) })
 }
 
+// waits fails unless a request waits as of a snapshot, or does not.
+func (s *Session) waits(rule string, f *Frame, id string, want bool) {
+	s.failIf(pending(f, id) != want, rule, "expected request %s among those that wait: %t, got %s", id, want, show(f.at("state.pending_requests")))
+}
+
 // pending reports whether a request waits as of a snapshot.
 func pending(f *Frame, id string) bool {
 	return slices.ContainsFunc(waitingIn(f), func(r waitingRequest) bool { return r.id == id })

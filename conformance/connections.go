@@ -24,8 +24,7 @@ var connections = []Scenario{
 		alice := s.driver()
 		id, before := alice.connection, s.state()
 		a := alice.connected(nil)
-		s.failIf(alice.connection != id || a.at("controller_lease_granted") != true, "A4",
-			"expected connection %s again with its lease, got %s", id, a.said())
+		a.has("A4", fields{"connection_id": id, "controller_lease_granted": true})
 		s.shows("A4", a.snapshot(), fields{"state.connection_count": before.at("state.connection_count")})
 	}),
 	overHTTP.scenario("connection/unknown", "A5 1.6", "An unknown connection id is refused, never minted", func(s *Session) {
@@ -322,8 +321,7 @@ var creations = []Scenario{
 		a := bob.create("1.7", s.ID, fields{"approvalMode": "auto", "model": "another"})
 		f := a.snapshot()
 		for _, path := range []string{"state.connection_count", "state.model", "state.controller_connection_id", "last_init.thinking_level"} {
-			s.failIf(show(f.at(path)) != show(before.at(path)), "1.7",
-				"expected %s to stay %s, got %s", path, show(before.at(path)), show(f.at(path)))
+			s.shows("1.7", f, fields{path: before.at(path)})
 		}
 	}),
 	overHTTP.scenario("session/concurrent", "A83", "Creations of one id at the same time yield one runtime", func(s *Session) {

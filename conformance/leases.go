@@ -163,7 +163,7 @@ var leases = []Scenario{
 			c := s.caller(name, contracts.RoleController)
 			requests = append(requests, request{who: name, method: http.MethodPost, path: s.route("subscribe"), body: encode(c.introduction())})
 		}
-		s.oneOf("A33", contracts.CodeControllerLeaseHeld, textHeld, requests)
+		s.oneOf(s.together(requests...), "A33", contracts.CodeControllerLeaseHeld, textHeld)
 	}),
 	overHTTP.scenario("claim/nameless", "A35 1.12", "A message of nobody in particular is refused, though the lease be free", func(s *Session) {
 		s.caller("vera", contracts.RoleViewer).connected(nil)

@@ -77,7 +77,7 @@ var offers = []Scenario{
 		bob.offered("D8")
 		bob.announces(s.announcing(contracts.RoleController, "format"))
 		bob.offered("D8", "format")
-		s.failIf(!pending(bob.now(), "open"), "D8", "expected the call to wait for the new controller")
+		s.waits("D8", bob.now(), "open", true)
 		alice.refused(toolAnswer("open"), notHolder("A27"))
 		bob.tell("D8", toolAnswer("open"))
 		for _, p := range []*Peer{alice.p, bob.p} {

@@ -134,7 +134,7 @@ func parityAnswer(s *Session) {
 	alice.ask(contracts.RequestApproval, "shared")
 	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 	f := bob.last(control("snapshot"))
-	s.failIf(!pending(f, "shared"), "A117", "expected the question on the socket, got %s", f.said())
+	s.waits("A117", f, "shared", true)
 	bob.accepted("D8", bob.command(approve("shared", false)))
 	stream.expect("A117", resolved("shared").with("resolution", "denied"))
 	carol := s.takeFrom("carol")

@@ -39,8 +39,7 @@ var posts = []Scenario{
 			return
 		}
 		f := alice.prompt(speaking()).effect()
-		s.failIf(f.at("state.is_responding") != true, "1.12",
-			"expected is_responding while a response is streaming, got %s", show(f.at("state.is_responding")))
+		s.shows("1.12", f, fields{"state.is_responding": true}) // a response is streaming
 		alice.posted("1.12", &contracts.Interrupt{})
 	}),
 	overHTTP.scenario("post/every-type", "1.12 R68 R82", "Every message that needs nothing in particular is accepted", func(s *Session) {
@@ -55,8 +54,7 @@ var posts = []Scenario{
 		alice, p := s.attached()
 		a := alice.hello(&contracts.Hello{ProtocolVersion: "1999-01-01", OptOutNotifications: []contracts.Notification{contracts.NotifyCompaction}}).ok("1.12")
 		e := entryOf(a.effect(), alice.connection)
-		s.failIf(e["client_protocol_version"] != "1999-01-01" || show(e["opt_out_notifications"]) != `["compaction"]` || e["role"] != "controller", "1.12",
-			"expected the hello in the connection's entry, got %s", show(e))
+		s.lists("1.12", e, fields{"client_protocol_version": "1999-01-01", "opt_out_notifications": []string{"compaction"}, "role": "controller"})
 		p.expect("A60", message("hello_ok").with("client_protocol_version", "1999-01-01").with("connection_id", alice.connection))
 		p.await("R24:http", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
 	}),
@@ -132,7 +130,7 @@ var posts = []Scenario{
 			alice.post(approve("mixed", true)).refused("1.12", contracts.CodeRequestTypeMismatch, "Pending request mixed is user_input, not approval")
 		})
 		a := alice.posted("1.12", &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
-		s.failIf(pending(a.snapshot(), "mixed"), "1.12", "expected the right answer to end the question")
+		s.waits("1.12", a.snapshot(), "mixed", false)
 	}),
 	seedOverHTTP.scenario("post/first-answer-wins", "D8 1.12", "Of answers at once exactly one counts, the rest find nothing", func(s *Session) {
 		alice, p := s.attached()
@@ -141,15 +139,7 @@ var posts = []Scenario{
 		for i := range requests {
 			requests[i] = alice.sending(encodeCommand(approve("raced", i%2 == 0)))
 		}
-		granted := 0
-		for _, a := range s.together(requests...) {
-			if a.Status == http.StatusOK {
-				granted++
-			} else {
-				a.refused("D8", contracts.CodeRequestNotFound, "")
-			}
-		}
-		s.failIf(granted != 1, "D8", "expected one of ten answers to count, got %d", granted)
+		s.oneOf(s.together(requests...), "D8", contracts.CodeRequestNotFound, "")
 		p.expect("D8", resolved("raced"))
 		p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
 	}),
@@ -175,17 +165,9 @@ var posts = []Scenario{
 		for i := range requests {
 			requests[i] = alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
 		}
-		ran := 0
 		answers := s.together(requests...)
 		s.skipUnknownTrigger(s.state().str("state.last_status"))
-		for _, a := range answers {
-			if a.Status == http.StatusOK {
-				ran++
-			} else {
-				a.refused("A71", contracts.CodeRuntimeBusy, textBusy)
-			}
-		}
-		s.failIf(ran != 1, "A71", "expected one of %d prompts to run, got %d", len(requests), ran)
+		s.oneOf(answers, "A71", contracts.CodeRuntimeBusy, textBusy)
 		alice.posted("A71", &contracts.Interrupt{})
 		alice.finish(p)
 	}),
@@ -219,8 +201,8 @@ var posts = []Scenario{
 		p.count("A72", p.log, prompted("only once"), 1)
 		refused := alice.keyed("refused", approve("ghost", true))
 		a, b := s.call(refused), s.call(refused)
-		s.failIf(a.Status != b.Status || a.at("code") != b.at("code") || a.at("error") != b.at("error"), "A72",
-			"expected the same refusal again, got %s and %s", a.said(), b.said())
+		b.has("A72", fields{"code": a.at("code"), "error": a.at("error")})
+		s.equal("A72", "the status of the same refusal", b.Status, a.Status)
 	}),
 	overHTTP.scenario("post/idempotent-at-once", "A72", "Repeats that overtake each other execute once all the same", func(s *Session) {
 		alice, p := s.attached()
@@ -357,7 +339,7 @@ func postDenial(s *Session) {
 		"expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
 	p.still("R52", p.pos, message("server_request_resolved"))
 	f := s.state()
-	s.failIf(pending(f, "http-1"), "A68", "expected nothing to wait, got %s", f.said())
+	s.waits("A68", f, "http-1", false)
 }
 
 // speaking is a prompt whose response lasts until it is interrupted.

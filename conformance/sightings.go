@@ -14,7 +14,7 @@ var questions = []Scenario{
 		q := alice.asks()
 		id := q.str("request_id")
 		bob := s.successor("bob")
-		s.failIf(!pending(bob.now(), id), "D8", "expected %s to wait after the takeover", id)
+		s.waits("D8", bob.now(), id, true)
 		lost := notHolder("A27")
 		alice.refused(approve(id, true), lost)
 		alice.refused(&contracts.Interrupt{}, lost)
@@ -37,8 +37,7 @@ var questions = []Scenario{
 			alice.p.closes("9.5", 1000)
 		}
 		bob := s.successor("bob")
-		s.failIf(!pending(bob.now(), q.str("request_id")), "D8",
-			"expected %s to wait for the next controller", q.str("request_id"))
+		s.waits("D8", bob.now(), q.str("request_id"), true)
 		bob.answers(q, true)
 		vera.awaitFor("D8", 0, resolved(q.str("request_id")).with("resolution", "approved"), 3*s.config.Patience)
 		bob.ends("D8")
@@ -63,16 +62,14 @@ var questions = []Scenario{
 		}
 		d.answers(q, false)
 		d.resolved("R52", q, "denied", "user")
-		s.failIf(pending(s.onlooker("victor").last(control("snapshot")), q.str("request_id")), "R73",
-			"expected nothing to wait after the answer")
+		s.waits("R73", s.onlooker("victor").last(control("snapshot")), q.str("request_id"), false)
 		d.ends("R37")
 	}),
 	networked.scenario("agent/viewer-cannot-answer", "A37", "A viewer sees what the agent asks and cannot answer it", func(s *Session) {
 		d := s.pilot()
 		q := d.asks()
 		s.viewerSends()("A37", approve(q.str("request_id"), true))
-		s.failIf(!pending(d.now(), q.str("request_id")), "A37",
-			"expected %s to wait for the controller", q.str("request_id"))
+		s.waits("A37", d.now(), q.str("request_id"), true)
 		d.answers(q, false)
 		d.resolved("A37", q, "denied", "user")
 		d.ends("R37")

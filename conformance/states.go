@@ -23,8 +23,7 @@ var states = []Scenario{
 			_, ok := state[key].([]any)
 			s.failIf(!ok, "R72", "expected a list %s, got %s", key, show(state[key]))
 		}
-		s.failIf(f.at("session_id") != s.ID, "A42",
-			"expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
+		s.shows("A42", f, fields{"session_id": s.ID})
 	}),
 	onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
 		s.conformanceAgent()

@@ -34,8 +34,7 @@ var streams = []Scenario{
 		alice := s.controller() // welcome checks the order
 		got := alice.attached["resume"]
 		s.failIf(got != "snapshot", "A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
-		s.failIf(alice.attached["session_id"] != s.ID, "9.2",
-			"expected ws.attached for session %s, got %s", s.ID, show(alice.attached["session_id"]))
+		alice.told("9.2", fields{"session_id": s.ID})
 		n := number(alice.attached["heartbeat_interval_ms"])
 		s.failIf(n <= 0, "9.2", "expected a positive heartbeat_interval_ms, got %d", n)
 		at := slices.IndexFunc(alice.log, message("hello_ok").ok)

@@ -233,18 +233,18 @@ func (s *Session) togetherFor(patience time.Duration, requests ...request) []*An
 	return answers
 }
 
-// oneOf sends requests at once, of which exactly one must be granted. The others must be
-// refused with a code and a text, unless that is empty.
-func (s *Session) oneOf(rule string, code contracts.Code, text string, requests []request) {
+// oneOf fails unless exactly one of several requests at once was granted. The others must
+// be refused with a code and a text, unless that is empty.
+func (s *Session) oneOf(answers []*Answer, rule string, code contracts.Code, text string) {
 	granted := 0
-	for _, a := range s.together(requests...) {
+	for _, a := range answers {
 		if a.Status == http.StatusOK {
 			granted++
 		} else {
 			a.refused(rule, code, text)
 		}
 	}
-	s.failIf(granted != 1, rule, "expected exactly one of %d requests at once to be granted, got %d", len(requests), granted)
+	s.failIf(granted != 1, rule, "expected exactly one of %d requests at once to be granted, got %d", len(answers), granted)
 }
 
 // check parses a JSON body, and holds refusals against the shape that all of
