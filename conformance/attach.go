@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -27,10 +28,7 @@ type entry struct {
 }
 
 func (e *entry) query(s *Session) url.Values {
-	q := url.Values{"sessionId": {e.session}}
-	if e.session == "" {
-		q.Set("sessionId", s.ID)
-	}
+	q := url.Values{"sessionId": {cmp.Or(e.session, s.ID)}}
 	if e.create {
 		s.made(q.Get("sessionId"))
 		q.Set("create", "1")
@@ -141,13 +139,9 @@ func (s *Session) try(name string, e entry) attempt {
 
 // outcome waits until an attachment is granted or refused by a close.
 func (p *Peer) outcome(e entry) attempt {
-	ctx, cancel := p.s.within(p.s.config.Patience)
-	defer cancel()
-	for p.pull(ctx) {
-		if p.log[0].Kind == "ws.attached" {
-			p.welcome(e)
-			return attempt{peer: p, how: "attached"}
-		}
+	if p.seek(0, control("ws.attached"), p.s.config.Patience) != nil {
+		p.welcome(e)
+		return attempt{peer: p, how: "attached"}
 	}
 	p.s.failIf(p.ended == nil, "9.3",
 		"%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -255,9 +256,7 @@ func (c *Caller) acts(h http.Header) []request {
 		if list[i].header == nil {
 			list[i].header = http.Header{}
 		}
-		for name, values := range h {
-			list[i].header[name] = values
-		}
+		maps.Copy(list[i].header, h)
 	}
 	return list
 }

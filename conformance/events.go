@@ -3,11 +3,14 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,30 +154,24 @@ type follow struct {
 }
 
 func (o *follow) request(s *Session, name string) request {
-	var query []string
-	if o.subscription != "" {
-		query = append(query, "subscriptionId="+o.subscription)
+	query := url.Values{}
+	for key, value := range map[string]string{"subscriptionId": o.subscription, "epoch": o.epoch} {
+		if value != "" {
+			query.Set(key, value)
+		}
 	}
 	if o.cursor != nil {
-		query = append(query, "cursor="+strconv.FormatInt(*o.cursor, 10))
-	}
-	if o.epoch != "" {
-		query = append(query, "epoch="+o.epoch)
+		query.Set("cursor", strconv.FormatInt(*o.cursor, 10))
 	}
 	if o.optOuts != nil && !o.silent {
-		query = append(query, "optOutNotifications="+strings.Join(o.optOuts, ","))
+		query.Set("optOutNotifications", strings.Join(o.optOuts, ","))
 	}
-	path := s.route("events")
-	if o.session != "" {
-		path = routeOf(o.session, "events")
-	}
+	path := routeOf(cmp.Or(o.session, s.ID), "events")
 	if len(query) > 0 {
-		path += "?" + strings.Join(query, "&")
+		path += "?" + query.Encode()
 	}
 	h := http.Header{"Accept": {"text/event-stream"}}
-	for name, values := range o.header {
-		h[name] = values
-	}
+	maps.Copy(h, o.header)
 	return request{who: name, method: http.MethodGet, path: path, header: h}
 }
 
@@ -236,9 +233,8 @@ func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 	if p.epoch == "" {
 		s.advise("1.11:epoch", "%s: expected the header %s on a stream, got none", name, epochHeader)
 	}
-	if got := link.header.Get("Content-Type"); !strings.HasPrefix(got, "text/event-stream") {
-		s.fail("1.11", "%s: expected text/event-stream, got %q", name, got)
-	}
+	got := link.header.Get("Content-Type")
+	s.failIf(!strings.HasPrefix(got, "text/event-stream"), "1.11", "%s: expected text/event-stream, got %q", name, got)
 	p.read()
 	return p
 }
@@ -266,16 +262,8 @@ func (p *Peer) begins(rule string) *Frame {
 // opensWith reports whether the first item of a stream is as wanted. There must be
 // one soon: a replay comes at once (A62).
 func (p *Peer) opensWith(w want) bool {
-	ctx, cancel := p.s.within(openTime)
-	defer cancel()
-	for i := 0; ; i++ {
-		if i == len(p.log) && !p.pull(ctx) {
-			return false
-		}
-		if anyItem.ok(p.log[i]) {
-			return w.ok(p.log[i])
-		}
-	}
+	f := p.seek(0, anyItem, openTime)
+	return f != nil && w.ok(f)
 }
 
 // openTime is how long a stream may take to begin.
@@ -293,14 +281,15 @@ func (p *Peer) resetTo(rule, reason string) *Frame {
 func (p *Peer) finishes(rule string) { p.finishesWithin(rule, p.s.config.Patience) }
 
 func (p *Peer) finishesWithin(rule string, patience time.Duration) {
+	p.readAll(patience)
+	p.s.failIf(p.ended == nil, rule, "%s: expected the server to end the stream, but it is open after %s", p.name, patience)
+	p.s.failIf(!errors.Is(p.ended, io.EOF), rule, "%s: expected the server to end the stream, got: %v", p.name, p.ended)
+}
+
+// readAll reads until the link ends, or for so long.
+func (p *Peer) readAll(patience time.Duration) {
 	ctx, cancel := p.s.within(patience)
 	defer cancel()
 	for p.pull(ctx) {
-	}
-	switch {
-	case p.ended == nil:
-		p.s.fail(rule, "%s: expected the server to end the stream, but it is open after %s", p.name, patience)
-	case !errors.Is(p.ended, io.EOF):
-		p.s.fail(rule, "%s: expected the server to end the stream, got: %v", p.name, p.ended)
 	}
 }

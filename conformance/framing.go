@@ -3,7 +3,6 @@ package conformance
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -120,12 +119,8 @@ var framing = []Scenario{
 			return
 		}
 		p.send([]byte(text)) // a server may take it for a broken frame (9.5)
-		ctx, cancel := s.within(s.config.Patience)
-		defer cancel()
-		refused := control("ws.error").with("code", contracts.CodeBadRequest)
-		for !slices.ContainsFunc(p.log[from:], refused.ok) && p.pull(ctx) {
-		}
-		s.failIf(!slices.ContainsFunc(p.log[from:], refused.ok) && p.closeCode() != contracts.CodeBadRequest.CloseCode(), "D13",
+		refused := p.seek(from, control("ws.error").with("code", contracts.CodeBadRequest), s.config.Patience)
+		s.failIf(refused == nil && p.closeCode() != contracts.CodeBadRequest.CloseCode(), "D13",
 			"expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
 		p.none("D13", from, noEffect)
 	}),
@@ -282,6 +277,5 @@ func (p *Peer) exits(rule string, status int) {
 	case got != status:
 		p.s.fail(rule, "%s: expected exit status %d, got %d", p.name, status, got)
 	}
-	for p.pull(ctx) { // what it said last
-	}
+	p.readAll(exitTime) // what it said last
 }

@@ -224,14 +224,9 @@ func everyNotification() []contracts.Notification {
 
 // roleRefused expects ws.error role_conflict, or a close that says the same.
 func (p *Peer) roleRefused(from int) {
-	ctx, cancel := p.s.within(p.s.config.Patience)
-	defer cancel()
-	refused := control("ws.error").with("code", contracts.CodeRoleConflict)
-	for p.pull(ctx) {
-		if slices.ContainsFunc(p.log[from:], refused.ok) {
-			p.none("R26", from, message("hello_ok"))
-			return
-		}
+	if p.seek(from, control("ws.error").with("code", contracts.CodeRoleConflict), p.s.config.Patience) != nil {
+		p.none("R26", from, message("hello_ok"))
+		return
 	}
 	p.s.failIf(p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
 		"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
@@ -354,20 +349,15 @@ func (s *Session) offerAll(h *contracts.Hello) *Frame {
 	}
 	defer p.close()
 	p.hello(h)
-	ctx, cancel := s.within(s.config.Patience)
-	defer cancel()
-	refused := anyOf(message("error"), control("ws.error"))
-	for p.pull(ctx) {
-		if f := p.log[len(p.log)-1]; f.Type == "hello_ok" {
-			return f
-		} else if refused.ok(f) {
-			return nil
-		}
-	}
-	if _, closed := errors.AsType[*Closed](p.ended); !closed {
+	answer := anyOf(message("hello_ok"), message("error"), control("ws.error"))
+	f := p.seek(0, answer, s.config.Patience)
+	if _, closed := errors.AsType[*Closed](p.ended); f == nil && !closed {
 		p.missing("R22", message("hello_ok"), s.config.Patience)
 	}
-	return nil
+	if f == nil || f.Type != "hello_ok" {
+		return nil
+	}
+	return f
 }
 
 // offerAllOverHTTP is offerAll over HTTP. The hello_ok of a published server does not

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -231,19 +232,15 @@ func (p *Peer) unwrap(f *Frame) {
 
 // send sends one text as it is. A text that can no longer be sent shows in the
 // exchange; why the link ended is learned by reading.
-func (p *Peer) send(text []byte) {
-	p.sent++
-	p.s.trace.add(p.s.now(), p.name, ">", text)
-	if err := p.link.Send(p.s.ctx, text); err != nil {
-		p.s.trace.add(p.s.now(), p.name, ">", []byte("("+err.Error()+")"))
-	}
-}
+func (p *Peer) send(text []byte) { p.sendBy(p.link.Send, text) }
 
 // sendRaw sends bytes that are not a text of the protocol.
-func (p *Peer) sendRaw(data []byte) {
+func (p *Peer) sendRaw(data []byte) { p.sendBy(p.link.SendRaw, data) }
+
+func (p *Peer) sendBy(send func(context.Context, []byte) error, data []byte) {
 	p.sent++
 	p.s.trace.add(p.s.now(), p.name, ">", data)
-	if err := p.link.SendRaw(p.s.ctx, data); err != nil {
+	if err := send(p.s.ctx, data); err != nil {
 		p.s.trace.add(p.s.now(), p.name, ">", []byte("("+err.Error()+")"))
 	}
 }
@@ -253,9 +250,7 @@ func (p *Peer) frame(kind string, fields map[string]any) string {
 	p.s.ids++
 	id := p.name + "-" + strconv.Itoa(p.s.ids)
 	body := map[string]any{"type": kind, "id": id}
-	for k, v := range fields {
-		body[k] = v
-	}
+	maps.Copy(body, fields)
 	if kind != "ws.ping" {
 		p.watch.await(id, p.sent+1)
 	}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -113,9 +114,7 @@ var routes = []Scenario{
 		s.quietly("D10", func() {
 			for _, h := range []http.Header{{"Origin": {foreign}, "Sec-Fetch-Site": {"cross-site"}}, {"Origin": {foreign}}, {"Origin": {"null"}}} {
 				r := alice.sending(encodeCommand(&contracts.Prompt{Content: "from a foreign page"}))
-				for name, value := range h {
-					r.header[name] = value
-				}
+				maps.Copy(r.header, h)
 				s.call(r).refused("D10", contracts.CodeAccessDenied, "")
 				a := s.call(request{who: "mallory", method: http.MethodPost, path: connectionsPath, header: h, body: []byte("{}")})
 				a.refused("D10", contracts.CodeAccessDenied, "")

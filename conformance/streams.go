@@ -338,7 +338,7 @@ func (p *Peer) catchesUp(rule string) bool {
 	end := anyOf(prompted("the end"), control("reset").with("state.last_status", "Prompt: the end"))
 	reader, log := p, []*Frame(nil)
 	for range 3 {
-		if reader.readsUntil(end) {
+		if reader.seek(0, end, 4*p.s.config.Patience) != nil {
 			p.log = append(log, reader.log...)
 			return !p.has(control("reset"))
 		}
@@ -393,15 +393,6 @@ func (p *Peer) cut(w want) {
 		p.log = p.log[:i+1]
 		p.pos = min(p.pos, len(p.log))
 	}
-}
-
-// readsUntil reads until w has come, and reports false if it did not.
-func (p *Peer) readsUntil(w want) bool {
-	ctx, cancel := p.s.within(4 * p.s.config.Patience)
-	defer cancel()
-	for !p.has(w) && p.pull(ctx) {
-	}
-	return p.has(w)
 }
 
 // has reports whether the log has what w wants.

@@ -155,6 +155,21 @@ func (p *Peer) expect(rule string, w want) *Frame {
 	return f
 }
 
+// seek returns the first text from an index on that w wants, or nil if none comes for so
+// long.
+func (p *Peer) seek(from int, w want, patience time.Duration) *Frame {
+	ctx, cancel := p.s.within(patience)
+	defer cancel()
+	for i := from; ; i++ {
+		if i >= len(p.log) && !p.pull(ctx) {
+			return nil
+		}
+		if w.ok(p.log[i]) {
+			return p.log[i]
+		}
+	}
+}
+
 // expectAll has each of several clients expect a text.
 func expectAll(rule string, w want, peers ...*Peer) {
 	for _, p := range peers {
@@ -222,10 +237,7 @@ func (p *Peer) still(rule string, from int, w want) {
 	if p.stream == nil { // nothing can be asked on a stream
 		p.fence()
 	}
-	ctx, cancel := p.s.within(quiet)
-	defer cancel()
-	for p.pull(ctx) {
-	}
+	p.readAll(quiet)
 	p.none(rule, from, w)
 }
 
@@ -235,10 +247,7 @@ func (p *Peer) closes(rule string, codes ...int) {
 }
 
 func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
-	ctx, cancel := p.s.within(patience)
-	defer cancel()
-	for p.pull(ctx) {
-	}
+	p.readAll(patience)
 	p.s.failIf(p.ended == nil, rule, "%s: expected a close with %v, got none within %s", p.name, codes, patience)
 	p.s.failIf(!slices.Contains(codes, p.closeCode()), rule,
 		"%s: expected a close with %v, got: %v", p.name, codes, p.ended)

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance/shape"
@@ -19,10 +22,9 @@ import (
 
 // A wire is the way to a server over HTTP. It is safe for concurrent use.
 type wire struct {
-	base      string // scheme://host:port
-	token     string // bearer credential; empty for none
-	client    *http.Client
-	transport *http.Transport
+	base   string // scheme://host:port
+	token  string // bearer credential; empty for none
+	client *http.Client
 }
 
 // newWire returns the way to a server that keeps TCP connections open until it
@@ -31,7 +33,7 @@ type wire struct {
 // and a message that is sent on it meanwhile would be lost.
 func newWire(base, token string) *wire {
 	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, DialContext: dialSmall}
-	return &wire{base: strings.TrimRight(base, "/"), token: token, transport: t, client: &http.Client{Transport: t,
+	return &wire{base: strings.TrimRight(base, "/"), token: token, client: &http.Client{Transport: t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
@@ -48,7 +50,7 @@ func dialSmall(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-func (w *wire) close() { w.transport.CloseIdleConnections() }
+func (w *wire) close() { w.client.CloseIdleConnections() }
 
 // A request is one HTTP request to be sent.
 type request struct {
@@ -83,13 +85,9 @@ func (w *wire) open(ctx context.Context, r request) (*http.Response, error) {
 	if w.token != "" {
 		req.Header.Set("Authorization", "Bearer "+w.token)
 	}
-	for name, values := range r.header {
-		switch name {
-		case "Host":
-			req.Host = values[0]
-		default:
-			req.Header[name] = values
-		}
+	maps.Copy(req.Header, r.header)
+	if host := r.header.Get("Host"); host != "" {
+		req.Host = host
 	}
 	return w.client.Do(req)
 }
@@ -212,21 +210,14 @@ func (s *Session) together(requests ...request) []*Answer {
 func (s *Session) togetherFor(patience time.Duration, requests ...request) []*Answer {
 	ctx, cancel := s.within(patience)
 	defer cancel()
-	answers, errs := make([]*Answer, len(requests)), make(chan error, len(requests))
+	answers, errs := make([]*Answer, len(requests)), make([]error, len(requests))
+	var wg sync.WaitGroup
 	for i, r := range requests {
-		go func() { // ends with its answer or ctx; all are waited for below
-			var err error
-			answers[i], err = s.send(ctx, r)
-			errs <- err
-		}()
+		wg.Go(func() { answers[i], errs[i] = s.send(ctx, r) }) // ends with its answer or ctx
 	}
-	var failed error
-	for range requests {
-		if err := <-errs; err != nil {
-			failed = err
-		}
-	}
-	s.failIf(failed != nil, "1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), failed)
+	wg.Wait()
+	err := errors.Join(errs...)
+	s.failIf(err != nil, "1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), err)
 	for _, a := range answers {
 		a.check()
 	}
