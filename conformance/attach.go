@@ -99,7 +99,7 @@ func (p *Peer) welcome(e entry) {
 	p.connection, p.token, p.epoch = f.str("connection_id"), f.str("connection_token"), f.str("epoch")
 	switch how := f.str("resume"); how {
 	case "snapshot", "reset":
-		first := p.await("9.3", 1, anyEnvelope)
+		first := p.await("9.3", 1, anyItem)
 		p.s.failIf(first.Kind != how, "9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, first.said())
 	case "replay":
 		p.s.failIf(e.cursor == nil, "A42", "%s: expected a snapshot without a cursor, got a replay", p.name)
@@ -112,9 +112,6 @@ func (p *Peer) welcome(e entry) {
 	p.await("R22", 1, message("hello_ok"))
 	p.pos = 1
 }
-
-// anyEnvelope wants anything that carries a cursor of the journal.
-var anyEnvelope = anyOf(control("message"), control("snapshot"), control("reset"))
 
 // An attempt is how an attachment that may be refused went.
 type attempt struct {

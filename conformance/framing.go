@@ -57,32 +57,9 @@ var framing = []Scenario{
 		p.command(initNothing())
 		p.expect("R7", initNothingReply)
 	}),
-	Needs{}.scenario("framing/missing-field", "R8 A63", "A message without a required field is refused, naming the field", func(s *Session) {
-		p := s.controller()
-		from := len(p.log)
-		p.refused(p.commandText([]byte(`{"type":"prompt"}`)), parseRefusal("R8", "content"))
-		p.refused(p.commandText([]byte(`{"type":"tool_response","call_id":"c"}`)), parseRefusal("A63", "approved"))
-		p.still("R8", from, noEffect)
-	}),
-	Needs{}.scenario("framing/wrong-type", "R8", "A field of the wrong type is refused, naming the field", func(s *Session) {
-		p := s.controller()
-		from := len(p.log)
-		for _, c := range []struct{ text, names string }{
-			{`{"type":"prompt","content":7}`, "content"},
-			{`{"type":"prompt","content":null}`, "content"},
-			{`{"type":"prompt","content":"x","attachments":"y"}`, "attachments"},
-			{`{"type":"prompt","content":"x","attachments":[1]}`, "attachments"},
-			{`{"type":"init","approval_mode":"sometimes"}`, "approval_mode"},
-			{`{"type":"client_tool_result","call_id":"c","content":[{"type":"video"}],"is_error":false}`, "content"},
-		} {
-			p.refused(p.commandText([]byte(c.text)), parseRefusal("R8", c.names))
-		}
-		p.still("R8", from, noEffect)
-	}),
-	strict.scenario("framing/null-refused", "R8", "A strict server refuses null in an optional field", func(s *Session) {
-		p := s.controller()
-		p.refused(p.commandText([]byte(`{"type":"init","system_prompt":null}`)), parseRefusal("R8", "system_prompt"))
-	}),
+	Needs{}.scenario("framing/missing-field", "R8 A63", "A message without a required field is refused, naming the field", refuses("R8", missingFields...)),
+	Needs{}.scenario("framing/wrong-type", "R8", "A field of the wrong type is refused, naming the field", refuses("R8", wrongTypes...)),
+	strict.scenario("framing/null-refused", "R8", "A strict server refuses null in an optional field", refuses("R8", badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
 	tolerant.scenario("framing/null-is-absent", "D13", "A tolerant server takes null in an optional field as absent", func(s *Session) {
 		p := s.controller()
 		p.accepted("D13", p.commandText([]byte(`{"type":"init","system_prompt":null,"approval_mode":null}`)))
@@ -124,12 +101,9 @@ var framing = []Scenario{
 			"expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
 		p.none("D13", from, noEffect)
 	}),
-	Needs{}.scenario("framing/duplicate-capability", "R12", "Duplicate capabilities are refused", func(s *Session) {
-		p := s.controller()
-		for _, list := range []string{`"server_requests":["approval","approval"]`, `"utility_operations":["file_read","file_read"]`} {
-			p.refused(p.commandText([]byte(`{"type":"hello","capabilities":{`+list+`}}`)), parseRefusal("R12", "capabilities"))
-		}
-	}),
+	Needs{}.scenario("framing/duplicate-capability", "R12", "Duplicate capabilities are refused", refuses("R12",
+		badMessage{`{"type":"hello","capabilities":{"server_requests":["approval","approval"]}}`, "capabilities"},
+		badMessage{`{"type":"hello","capabilities":{"utility_operations":["file_read","file_read"]}}`, "capabilities"})),
 	Needs{}.scenario("framing/duplicate-opt-out", "R12", "Duplicate opt-outs are accepted and echoed once", func(s *Session) {
 		p := s.controller()
 		h := s.hello(contracts.RoleController)
@@ -205,6 +179,41 @@ var framing = []Scenario{
 		}
 		s.failIf(i != 60, "1.7:order", "expected 60 replies to 60 messages, got %d", i)
 	}),
+}
+
+// A badMessage is one that must be refused, and what the refusal must name.
+type badMessage struct{ text, names string }
+
+var (
+	missingFields = []badMessage{
+		{`{"type":"prompt"}`, "content"}, {`{"type":"tool_response","call_id":"c"}`, "approved"},
+		{`{"type":"server_request_response","request_id":"r"}`, "request_type"}, {`{"type":"utility_command_start","command":"true"}`, "command_id"},
+	}
+	wrongTypes = []badMessage{
+		{`{"type":"prompt","content":7}`, "content"}, {`{"type":"prompt","content":null}`, "content"},
+		{`{"type":"prompt","content":"x","attachments":"y"}`, "attachments"}, {`{"type":"prompt","content":"x","attachments":[1]}`, "attachments"},
+		{`{"type":"init","approval_mode":"sometimes"}`, "approval_mode"},
+		{`{"type":"client_tool_result","call_id":"c","content":[{"type":"video"}],"is_error":false}`, "content"},
+	}
+)
+
+// refuses sends messages that must be refused without effect.
+func refuses(rule string, list ...badMessage) func(*Session) {
+	return func(s *Session) {
+		d := s.pilot()
+		from := len(d.p.log)
+		d.quietly(rule, func() {
+			for _, m := range list {
+				if d.c != nil {
+					d.c.malformed(rule, m.text, m.names)
+					continue
+				}
+				d.p.pos = len(d.p.log)
+				d.p.refused(d.p.commandText([]byte(m.text)), parseRefusal(rule, m.names))
+			}
+		})
+		d.p.none(rule, from, noEffect)
+	}
 }
 
 // parseRefusal is how a text that does not fit its schema is refused.

@@ -289,7 +289,7 @@ func (s *Session) leaseOf(rule string, f *Frame, connection any) {
 	s.equal(rule, "the holder of the lease", holderOf(f), connection)
 }
 
-// told fails unless fields of ws.attached have values.
+// told is shows for the ws.attached of a client.
 func (p *Peer) told(rule string, want fields) {
 	p.s.shows(rule, &Frame{Fields: p.attached, Raw: encode(p.attached)}, want)
 }

@@ -59,33 +59,10 @@ var posts = []Scenario{
 		p.await("R24:http", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
 	}),
 	overHTTP.scenario("post/init", "1.12 R35", "An init over HTTP is kept whole, and said", postInit),
-	overHTTP.scenario("post/missing-field", "A63", "A message without a required field is refused, naming it", func(s *Session) {
-		alice := s.driver()
-		s.quietly("A63", func() {
-			alice.malformed("A63", `{"type":"prompt"}`, "content")
-			alice.malformed("A63", `{"type":"tool_response","call_id":"c"}`, "approved")
-			alice.malformed("A63", `{"type":"server_request_response","request_id":"r"}`, "request_type")
-			alice.malformed("A63", `{"type":"utility_command_start","command":"true"}`, "command_id")
-			alice.malformed("A65", `{"content":"x"}`, "")
-		})
-	}),
-	overHTTP.scenario("post/wrong-type", "A63", "A field of the wrong type is refused, naming it", func(s *Session) {
-		alice := s.driver()
-		s.quietly("A63", func() {
-			for text, names := range map[string]string{`{"type":"prompt","content":7}`: "content", `{"type":"prompt","content":null}`: "content",
-				`{"type":"prompt","content":"x","attachments":"y"}`: "attachments", `{"type":"init","approval_mode":"sometimes"}`: "approval_mode",
-				`{"type":"prompt","Content":"x"}`: "content", `{"type":7}`: ""} {
-				alice.malformed("A63", text, names)
-			}
-		})
-	}),
-	Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("post/unknown-key-refused", "A64", "A strict server refuses an additional key", func(s *Session) {
-		alice := s.driver()
-		s.quietly("A64", func() {
-			alice.malformed("A64", `{"type":"prompt","content":"hello","unexpected":true}`, "unexpected")
-			alice.malformed("A64", `{"type":"init","system_prompt":null}`, "system_prompt")
-		})
-	}),
+	overHTTP.scenario("post/missing-field", "A63", "A message without a required field is refused, naming it", refuses("A63", missingFields...)),
+	overHTTP.scenario("post/wrong-type", "A63", "A field of the wrong type is refused, naming it", refuses("A63", append(wrongTypes, badMessage{`{"type":"prompt","Content":"x"}`, "content"}, badMessage{`{"type":7}`, ""})...)),
+	Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("post/unknown-key-refused", "A64", "A strict server refuses an additional key", refuses("A64",
+		badMessage{`{"type":"prompt","content":"hello","unexpected":true}`, "unexpected"}, badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
 	Needs{Transport: HTTP, Strict: OnlyTolerant}.scenario("post/unknown-key-ignored", "D13", "A tolerant server ignores an additional key", func(s *Session) {
 		s.conformanceAgent()
 		alice := s.driver()
@@ -93,13 +70,8 @@ var posts = []Scenario{
 		s.stateWith("D13", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: hello" })
 		alice.postText([]byte(`{"type":"init","system_prompt":null,"mood":1}`)).ok("D13")
 	}),
-	overHTTP.scenario("post/unknown-type", "A65", "An unknown type is refused with the known text", func(s *Session) {
-		alice := s.driver()
-		s.quietly("A65", func() {
-			alice.malformed("A65", `{"type":"frobnicate","content":"x"}`, "Unknown headless command type")
-			alice.malformed("A65", `{"type":"ws.ping"}`, "Unknown headless command type")
-		})
-	}),
+	overHTTP.scenario("post/unknown-type", "A65", "An unknown type is refused with the known text", refuses("A65", badMessage{`{"content":"x"}`, ""},
+		badMessage{`{"type":"frobnicate","content":"x"}`, "Unknown headless command type"}, badMessage{`{"type":"ws.ping"}`, "Unknown headless command type"})),
 	overHTTP.scenario("post/question-and-answer", "A67 A68", "A denial ends the question with its reason, after it", postDenial),
 	seedOverHTTP.scenario("post/all-kinds-of-questions", "R58 R55", "Every kind of question is answered over HTTP", func(s *Session) {
 		kinds := s.negotiateRequests(contracts.RequestTypes()...)

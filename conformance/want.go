@@ -98,33 +98,33 @@ func same(got, want any) bool {
 	return bytes.Equal(encode(got), encode(want))
 }
 
-// failIf fails if the server broke a rule.
+// failIf fails if the server broke a rule. The arguments are those of [Session.fail].
 func (s *Session) failIf(broken bool, rule, format string, args ...any) {
 	if broken {
 		s.fail(rule, format, args...)
 	}
 }
 
-// equal fails unless what was asked for has a value.
+// equal fails unless a value is the one that is wanted.
 func (s *Session) equal(rule, what string, got, want any) {
 	s.failIf(!same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
 }
 
-// shows fails unless fields of a frame have values.
+// shows fails unless the frame has these fields; their names are paths, as in [Frame.at].
 func (s *Session) shows(rule string, f *Frame, want fields) {
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		s.failIf(!same(f.at(path), want[path]), rule, "expected %s %s, got %s in %s", path, show(want[path]), show(f.at(path)), f.said())
 	}
 }
 
-// lists fails unless an entry of a list has values.
+// lists fails unless an entry of a list has these keys.
 func (s *Session) lists(rule string, entry map[string]any, want fields) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		s.failIf(!same(entry[key], want[key]), rule, "expected %s %s in the entry, got %s", key, show(want[key]), show(entry))
 	}
 }
 
-// has fails unless fields of the answer have values.
+// has is shows for an answer.
 func (a *Answer) has(rule string, want fields) *Answer {
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		a.s.failIf(!same(a.at(path), want[path]), rule, "%s: expected %s %s, got %s", a.what(), path, show(want[path]), a.said())
@@ -132,7 +132,7 @@ func (a *Answer) has(rule string, want fields) *Answer {
 	return a
 }
 
-// count fails unless w wants a number of the frames.
+// count fails unless w wants exactly n of the frames.
 func (p *Peer) count(rule string, frames []*Frame, w want, n int) {
 	got := countOf(frames, w)
 	p.s.failIf(got != n, rule, "%s: expected %d of %s, got %d", p.name, n, w.text, got)
