@@ -111,9 +111,8 @@ const (
 func (p *Peer) parseStream(a arrival) *Frame {
 	e := parseEvent(a.text)
 	f := &Frame{Raw: a.text, At: a.at, Event: e, Fields: map[string]any{}, Body: map[string]any{}}
-	if len(e.Unknown) > 0 || len(e.Data) > 1 || len(e.Data) == 1 && e.Name != "" {
-		p.s.advise("1.11:framing", "%s: expected an envelope to be one data line of the default event, got %q", p.name, abridge(a.text, maxTraceText))
-	}
+	p.s.adviseIf(len(e.Unknown) > 0 || len(e.Data) > 1 || len(e.Data) == 1 && e.Name != "", "1.11:framing",
+		"%s: expected an envelope to be one data line of the default event, got %q", p.name, abridge(a.text, maxTraceText))
 	switch {
 	case len(e.Data) > 0:
 		f.Body = p.object([]byte(strings.Join(e.Data, "\n")))
@@ -135,9 +134,8 @@ func (p *Peer) identified(f *Frame) {
 		want = ""
 	}
 	p.s.failIf(strings.HasPrefix(f.Kind, "ws."), "A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
-	if f.Event.ID != want {
-		p.s.advise("1.11:ids", "%s: expected the id %q on this %s, got %q", p.name, want, f.Kind, f.Event.ID)
-	}
+	p.s.adviseIf(f.Event.ID != want, "1.11:ids",
+		"%s: expected the id %q on this %s, got %q", p.name, want, f.Kind, f.Event.ID)
 }
 
 // A follow is how a client opens an event stream. Its zero value is a stream
@@ -230,9 +228,7 @@ func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 		p.watch.cursor, p.watch.asked = *o.cursor, *o.cursor
 	}
 	p.epoch = link.header.Get(epochHeader)
-	if p.epoch == "" {
-		s.advise("1.11:epoch", "%s: expected the header %s on a stream, got none", name, epochHeader)
-	}
+	s.adviseIf(p.epoch == "", "1.11:epoch", "%s: expected the header %s on a stream, got none", name, epochHeader)
 	got := link.header.Get("Content-Type")
 	s.failIf(!strings.HasPrefix(got, "text/event-stream"), "1.11", "%s: expected text/event-stream, got %q", name, got)
 	p.read()

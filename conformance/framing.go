@@ -16,7 +16,13 @@ var (
 
 // framing judges lines and JSON texts: R1 to R16, and section 1.3.
 var framing = []Scenario{
-	onStdio.scenario("framing/crlf", "R3", "A line may end with CR LF", crlf),
+	onStdio.scenario("framing/crlf", "R3", "A line may end with CR LF", func(s *Session) {
+		p := s.spawn("alice")
+		p.sendRaw([]byte("{\"type\":\"init\"}\r\n"))
+		p.expect("R3", initNothingReply)
+		p.command(initNothing())
+		p.expect("R3", initNothingReply)
+	}),
 	onStdio.scenario("framing/last-line", "R3 R19", "A last line without a terminator is processed at EOF", func(s *Session) {
 		p := s.spawn("alice")
 		p.sendRaw([]byte(`{"type":"init"}`))
@@ -230,14 +236,6 @@ var noEffect = anyOf(message("response_start"), message("status").where("about a
 func initNothing() contracts.Command { return &contracts.Init{} }
 
 var initNothingReply = message("status").with("message", "Init received with no changes")
-
-func crlf(s *Session) {
-	p := s.spawn("alice")
-	p.sendRaw([]byte("{\"type\":\"init\"}\r\n"))
-	p.expect("R3", initNothingReply)
-	p.command(initNothing())
-	p.expect("R3", initNothingReply)
-}
 
 // countOf returns how many frames w wants.
 func countOf(frames []*Frame, w want) int {

@@ -48,7 +48,8 @@ var handshake = []Scenario{
 	}),
 	Needs{}.scenario("handshake/opt-out-of-everything", "R23 R31", "hello_ok comes although everything is opted out of, and nothing else of the handshake does", func(s *Session) {
 		h := s.hello(contracts.RoleController)
-		h.ProtocolVersion, h.OptOutNotifications = "1999-01-01", everyNotification()
+		h.ProtocolVersion = "1999-01-01"
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
 		p := s.join("alice", h)
 		at := slices.IndexFunc(p.log, message("hello_ok").ok)
 		p.still("R31", at, anyOf(message("connection_info"), message("status")))
@@ -82,8 +83,11 @@ var handshake = []Scenario{
 		from := len(p.log)
 		p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
 		p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
-		if s.socket() {
-			p.roleRefused(from)
+		if s.socket() { // ws.error role_conflict, or a close that says the same
+			refused := p.seek(from, control("ws.error").with("code", contracts.CodeRoleConflict), s.config.Patience)
+			s.failIf(refused == nil && p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
+				"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
+			p.none("R26", from, message("hello_ok"))
 			return
 		}
 		p.refused("", refusal{rule: "R26", text: "headless connection role cannot change after hello", kind: contracts.ErrorProtocol})
@@ -215,21 +219,6 @@ func (s *Session) offering() *contracts.Hello {
 	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput},
 		UtilityOperations: []contracts.UtilityOperation{contracts.OperationFileRead}}
 	return h
-}
-
-// everyNotification lists all that can be opted out of.
-func everyNotification() []contracts.Notification {
-	return []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
-}
-
-// roleRefused expects ws.error role_conflict, or a close that says the same.
-func (p *Peer) roleRefused(from int) {
-	if p.seek(from, control("ws.error").with("code", contracts.CodeRoleConflict), p.s.config.Patience) != nil {
-		p.none("R26", from, message("hello_ok"))
-		return
-	}
-	p.s.failIf(p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
-		"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
 }
 
 // emptyValue reports whether v is an empty list or object.

@@ -169,13 +169,6 @@ func health(s *Session) {
 	a.has("1.13:health", fields{"ok": true})
 }
 
-func readiness(s *Session) {
-	a := s.get(readyPath).ok("1.13").shaped("1.13:ready", shape.ReadinessBody)
-	if a.at("ok") != true || a.at("ready") != true || a.at("draining") != false {
-		s.advise("1.13:ready", "expected ok and ready true, draining false, got %s", a.said())
-	}
-}
-
 // notReady fails unless readiness was denied.
 func (a *Answer) notReady(rule string) *Answer {
 	a.s.failIf(a.Status != http.StatusServiceUnavailable, rule, "%s: expected 503, got %s", a.what(), a.said())
@@ -335,4 +328,10 @@ func (c *Caller) everywhere(rule string, body []byte, routes ...string) {
 				refused(rule, contracts.CodeBadRequest, "")
 		}
 	})
+}
+
+func readiness(s *Session) {
+	a := s.get(readyPath).ok("1.13").shaped("1.13:ready", shape.ReadinessBody)
+	s.adviseIf(a.at("ok") != true || a.at("ready") != true || a.at("draining") != false, "1.13:ready",
+		"expected ok and ready true, draining false, got %s", a.said())
 }

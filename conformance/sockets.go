@@ -45,7 +45,11 @@ var sockets = []Scenario{
 		p.send(sized(p.frameLimit()))
 		p.expect("9.1", message("status").with("message", "Initialized: system_prompt"))
 	}),
-	onSocket.scenario("socket/bye", "9.5 9.2", "ws.bye closes normally", bye),
+	onSocket.scenario("socket/bye", "9.5 9.2", "ws.bye closes normally", func(s *Session) {
+		p := s.controller()
+		p.send([]byte(`{"type":"ws.bye"}`))
+		p.closes("9.5", 1000)
+	}),
 	onSocket.scenario("socket/subprotocol", "9.1", "Without the subprotocol there is no upgrade", func(s *Session) {
 		for _, protocol := range []string{"", "graphql-ws"} {
 			r := s.upgrade(protocol)
@@ -98,12 +102,6 @@ func (p *Peer) frameLimit() int64 {
 func sized(n int64) []byte {
 	const head, tail = `{"type":"init","system_prompt":"`, `"}`
 	return []byte(head + strings.Repeat("x", int(n)-len(head)-len(tail)) + tail)
-}
-
-func bye(s *Session) {
-	p := s.controller()
-	p.send([]byte(`{"type":"ws.bye"}`))
-	p.closes("9.5", 1000)
 }
 
 // upgrade tries to attach with another subprotocol and returns the refusal.
@@ -176,7 +174,7 @@ var answers = []Scenario{
 		p := s.controller()
 		from := len(p.log)
 		id := strings.Repeat("x", contracts.MaxSendIDBytes+1)
-		p.watch.tolerate(id)
+		p.watch.loose = append(p.watch.loose, id)
 		p.send(encode(map[string]any{"type": "ws.send", "id": id, "message": json.RawMessage(`{"type":"init"}`)}))
 		p.expect("9.2", control("ws.error").with("code", contracts.CodeBadRequest))
 		p.still("9.2", from, initNothingReply)

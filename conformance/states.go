@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -195,7 +196,9 @@ func (m *mirror) differs(rule string, f *Frame) {
 		delete(mine, "is_responding")
 		delete(theirs, "is_responding")
 	}
-	for _, key := range keysOf(mine, theirs) {
+	keys := maps.Clone(mine)
+	maps.Copy(keys, theirs)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		s.failIf(!reflect.DeepEqual(mine[key], theirs[key]), rule,
 			"as of cursor %d the messages give %s %s, the snapshot says %s", f.Cursor, key, show(mine[key]), show(theirs[key]))
 	}
@@ -244,17 +247,4 @@ func parsed(text []byte) map[string]any {
 	}
 	m, _ := v.(map[string]any)
 	return m
-}
-
-// keysOf returns the keys of both maps, sorted.
-func keysOf(a, b map[string]any) []string {
-	var keys []string
-	for k := range a {
-		keys = append(keys, k)
-	}
-	for k := range b {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }

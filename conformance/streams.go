@@ -41,7 +41,13 @@ var streams = []Scenario{
 		hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
 		s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
 	}),
-	onSocket.slowScenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", heartbeat),
+	onSocket.slowScenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session) {
+		p := s.controller()
+		f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
+		s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
+			"expected the latest cursor in a heartbeat, got %d", f.Cursor)
+		p.accepted("9.4", p.command(initNothing()))
+	}),
 	onSocket.slowScenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
 		alice := s.controller()
 		h := s.hello(contracts.RoleViewer)
@@ -408,14 +414,6 @@ func (p *Peer) beat() time.Duration {
 		p.s.skip("the heartbeat interval is %s, longer than %s", d, longestHeartbeat)
 	}
 	return d
-}
-
-func heartbeat(s *Session) {
-	p := s.controller()
-	f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
-	s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
-		"expected the latest cursor in a heartbeat, got %d", f.Cursor)
-	p.accepted("9.4", p.command(initNothing()))
 }
 
 func streamSnapshotFirst(s *Session) {

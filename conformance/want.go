@@ -105,6 +105,13 @@ func (s *Session) failIf(broken bool, rule, format string, args ...any) {
 	}
 }
 
+// adviseIf is failIf for what a scenario goes on after, as with [Session.advise].
+func (s *Session) adviseIf(broken bool, rule, format string, args ...any) {
+	if broken {
+		s.advise(rule, format, args...)
+	}
+}
+
 // equal fails unless a value is the one that is wanted.
 func (s *Session) equal(rule, what string, got, want any) {
 	s.failIf(!same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
@@ -327,9 +334,8 @@ func (p *Peer) refusedAsPublished(r refusal) *Frame {
 	if got := f.str("error_type"); got != string(r.kind) {
 		p.s.advise("R103", "%s: expected error_type %s, got %s", p.name, r.kind, f.said())
 	}
-	if r.id != "" && f.str("request_id") != r.id {
-		p.s.advise(cmp.Or(r.idRule, "2.2:request-id"), "%s: expected request_id %q, got %s", p.name, r.id, f.said())
-	}
+	p.s.adviseIf(r.id != "" && f.str("request_id") != r.id, cmp.Or(r.idRule, "2.2:request-id"),
+		"%s: expected request_id %q, got %s", p.name, r.id, f.said())
 	return f
 }
 

@@ -267,12 +267,10 @@ func (a *Answer) check() {
 		problems = shape.OpenBody
 	}
 	a.s.checkShape("1.4", a.what()+": the answer", problems(shape.RefusalBody, a.Body, a.s.config.Profile), a.said())
-	if a.at("code") != a.at("error_type") {
-		a.s.advise("A73", "%s: expected code and error_type to be the same, got %s", a.what(), a.said())
-	}
-	if (a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests) && a.Header.Get("Retry-After") == "" {
-		a.s.advise("A74", "%s: expected Retry-After, got none with %s", a.what(), a.said())
-	}
+	a.s.adviseIf(a.at("code") != a.at("error_type"), "A73",
+		"%s: expected code and error_type to be the same, got %s", a.what(), a.said())
+	a.s.adviseIf((a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests) && a.Header.Get("Retry-After") == "", "A74",
+		"%s: expected Retry-After, got none with %s", a.what(), a.said())
 }
 
 // ok fails unless the request was granted.
@@ -311,9 +309,8 @@ func (a *Answer) refusedAsPublished(rule string, code contracts.Code) {
 	default:
 		a.s.fail(rule, "%s: expected %d %s, got %s", a.what(), code.HTTPStatus(), code, a.said())
 	}
-	if a.str("code") != string(code) && a.str("error_type") != string(code) {
-		a.s.advise("5.10:code", "%s: expected the code %s, got %s", a.what(), code, a.said())
-	}
+	a.s.adviseIf(a.str("code") != string(code) && a.str("error_type") != string(code), "5.10:code",
+		"%s: expected the code %s, got %s", a.what(), code, a.said())
 }
 
 // otherStatuses are those that a published server refuses with, beside the one of
@@ -362,8 +359,6 @@ const epochHeader = "X-Maestro-Headless-Epoch"
 // epoch returns the epoch that an answer names.
 func (a *Answer) epoch() string {
 	e := a.Header.Get(epochHeader)
-	if e == "" {
-		a.s.advise("1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)
-	}
+	a.s.adviseIf(e == "", "1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)
 	return e
 }
