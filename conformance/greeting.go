@@ -14,7 +14,7 @@ import (
 var handshake = []Scenario{
 	onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
 		p := s.spawn("alice") // checks the order
-		s.equal("R22", "ready.protocol_version", p.log[0].str("protocol_version"), contracts.ProtocolVersion)
+		s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
 		cwd := p.log[1].str("cwd")
 		s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
 	}),
@@ -58,8 +58,7 @@ var handshake = []Scenario{
 		h := s.hello(contracts.RoleController)
 		h.ProtocolVersion = "1999-01-01"
 		p := s.join("alice", h)
-		f := p.last(message("hello_ok"))
-		s.equal("R24", "client_protocol_version", f.str("client_protocol_version"), "1999-01-01")
+		s.shows("R24", p.last(message("hello_ok")), fields{"client_protocol_version": "1999-01-01"})
 		p.await("R24", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
 	}),
 	Needs{}.scenario("handshake/default-role", "R25 9.1", "Without a role: controller on stdio, viewer on a socket", func(s *Session) {
@@ -71,7 +70,7 @@ var handshake = []Scenario{
 		} else {
 			p = s.join("alice", &contracts.Hello{})
 		}
-		s.equal("R25", "role", p.last(message("hello_ok")).str("role"), want)
+		s.shows("R25", p.last(message("hello_ok")), fields{"role": want})
 	}),
 	Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
 		p := s.controller()
@@ -157,8 +156,7 @@ var handshake = []Scenario{
 		alice.prompt("unseen")
 		alice.expect("R31", prompted("unseen"))
 		vera.still("A53", from, message("status"))
-		f := s.viewer("victor").last(control("snapshot"))
-		s.shows("R31", f, fields{"state.last_status": "Prompt: unseen"})
+		s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
 	}),
 	Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
 		p := s.controller()

@@ -56,7 +56,7 @@ var parity = []Scenario{
 		s.caller("carol", contracts.RoleController).connect(nil).alreadyHeld("A23")
 		carol := s.takeFrom("carol")
 		f := bob.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
-		s.equal("A117", "the socket to learn of", f.str("controller_connection_id"), carol.connection)
+		s.shows("A117", f, fields{"controller_connection_id": carol.connection})
 	})),
 	seedOverHTTP.scenario("parity/one-answer", "A117 D8", "A question answered on one transport is answered on the other", withSockets(func(s *Session) {
 		alice, stream := s.attached()

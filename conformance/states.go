@@ -97,7 +97,7 @@ var states = []Scenario{
 		p := s.controller()
 		p.prompt("first")
 		p.expect("6.2", prompted("first"))
-		s.equal("R79", "last_status", s.viewer("vera").last(control("snapshot")).str("state.last_status"), "Prompt: first")
+		s.shows("R79", s.viewer("vera").last(control("snapshot")), fields{"state.last_status": "Prompt: first"})
 		p.prompt(hang())
 		f := s.viewer("victor").last(control("snapshot"))
 		if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {

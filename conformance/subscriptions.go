@@ -86,8 +86,7 @@ var subscriptions = []Scenario{
 		a := alice.subscribed(nil)
 		s.stateWith("4.2", "one subscription, detached", count(1, 0))
 		p := alice.follow(a.snapshot().Cursor)
-		f := s.stateWith("4.2", "one subscription, attached", count(1, 1))
-		s.shows("4.2", f, fields{"state.subscriber_count": 1})
+		s.shows("4.2", s.stateWith("4.2", "one subscription, attached", count(1, 1)), fields{"state.subscriber_count": 1})
 		p.close()
 		s.stateWith("4.2", "one subscription, detached again", count(1, 0))
 	}),
