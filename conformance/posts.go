@@ -32,8 +32,9 @@ var posts = []Scenario{
 		alice := s.driver()
 		for _, content := range []string{"hello", "again"} {
 			f := alice.prompt(content).effect()
-			s.failIf(f.at("state.is_responding") != true && f.str("state.last_status") != "Prompt: "+content, "1.12",
-				"expected the prompt %q running, or its status, in the snapshot, got %s", content, f.said())
+			running, last := f.at("state.is_responding"), f.str("state.last_status")
+			s.failIf(running != true && last != "Prompt: "+content, "1.12",
+				"expected the prompt %q running, or its status, in the snapshot, got is_responding %s and last_status %q", content, show(running), last)
 		}
 		if s.scripted() { // which answers nothing
 			return
@@ -60,7 +61,8 @@ var posts = []Scenario{
 	}),
 	overHTTP.scenario("post/init", "1.12 R35", "An init over HTTP is kept whole, and said", postInit),
 	overHTTP.scenario("post/missing-field", "A63", "A message without a required field is refused, naming it", refuses("A63", missingFields...)),
-	overHTTP.scenario("post/wrong-type", "A63", "A field of the wrong type is refused, naming it", refuses("A63", append(wrongTypes, badMessage{`{"type":"prompt","Content":"x"}`, "content"}, badMessage{`{"type":7}`, ""})...)),
+	overHTTP.scenario("post/wrong-type", "A63", "A field of the wrong type is refused, naming it", refuses("A63",
+		append(wrongTypes, badMessage{`{"type":"prompt","Content":"x"}`, "content"}, badMessage{`{"type":7}`, ""})...)),
 	Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("post/unknown-key-refused", "A64", "A strict server refuses an additional key", refuses("A64",
 		badMessage{`{"type":"prompt","content":"hello","unexpected":true}`, "unexpected"}, badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
 	Needs{Transport: HTTP, Strict: OnlyTolerant}.scenario("post/unknown-key-ignored", "D13", "A tolerant server ignores an additional key", func(s *Session) {
