@@ -40,7 +40,8 @@ type Peer struct {
 	sent  int // texts sent: the ordinal of the last one on this link
 	watch watch
 
-	// From ws.attached; empty on stdio. A stream over HTTP has the epoch only.
+	// From ws.attached; empty on stdio. A stream over HTTP has the epoch. That of a
+	// Caller also has its connection, and that of a pilot the answer to its subscription.
 	connection, token, epoch string
 	attached                 map[string]any
 }
