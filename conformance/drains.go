@@ -60,11 +60,11 @@ func (s *Session) drain(rule string, body any) *Answer {
 
 // drained checks the answer to a drain that was carried out.
 func (s *Session) drained(rule string, a *Answer) *Answer {
-	a.shaped(rule, shape.Body[shape.Drain])
+	a.shaped(rule, "DrainAnswer")
 	manifest, profile := a.Body["manifest"], s.config.Profile
-	s.checkShape(rule, "the manifest", shape.OpenBody[shape.Manifest](manifest, profile), show(manifest))
+	s.checkShape(rule, "the manifest", shape.OpenBody("Manifest", manifest, profile), show(manifest))
 	snapshot := manifest.(map[string]any)["snapshot"] // the shape was checked
-	s.checkShape("A91", "the manifest's snapshot", shape.Body[contracts.Snapshot](snapshot, profile), show(snapshot))
+	s.checkShape("A91", "the manifest's snapshot", shape.Body("Snapshot", snapshot, profile), show(snapshot))
 	a.uncached("5.5:cache")
 	return a
 }

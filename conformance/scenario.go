@@ -35,6 +35,26 @@ type Needs struct {
 	Runtime   Runtime                    // of the server; empty is what the prompts of the scenario need
 }
 
+// Needs that many scenarios have.
+var (
+	onStdio      = Needs{Transport: Stdio}
+	onSocket     = Needs{Transport: Socket}
+	overHTTP     = Needs{Transport: HTTP}
+	seedOverHTTP = Needs{Transport: HTTP, Seed: true}
+)
+
+// scenario returns a scenario with these needs. Its rules are separated by spaces.
+func (n Needs) scenario(name, rules, title string, run func(*Session)) Scenario {
+	return Scenario{Name: name, Title: title, Rules: strings.Fields(rules), Needs: n, Run: run}
+}
+
+// slowScenario is scenario for those that wait for the server's own clock.
+func (n Needs) slowScenario(name, rules, title string, run func(*Session)) Scenario {
+	sc := n.scenario(name, rules, title, run)
+	sc.Slow = true
+	return sc
+}
+
 // A Transport is a way to reach a server.
 type Transport string
 
@@ -68,14 +88,14 @@ const (
 
 // Scenarios returns all scenarios in the order of their rules.
 func Scenarios() []Scenario {
-	return slices.Concat(framing(), handshake(), runs(), requests(), endings(), states(),
-		wsLease(), handovers(), wsViewers(), wsStreams(), wsResumes(), answers(), sockets(), utilities(),
-		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
-		httpLease(), httpViewers(), httpStreams(), httpResumes(), posts(), tools(), tokens(), parity(), offers(),
+	return slices.Concat(framing, handshake, runs(), requests(), endings(), states,
+		leases, handovers, viewers, streams, resumes, answers, sockets, utilities(),
+		routes, spellings(), refusals, connections, creations, subscriptions, liveness,
+		posts, tools(), tokens, parity, offers,
 		commandStarts(), commandRefusals(), commandLines(), outputs(), inputs(), terminals(), terminalSizes(), terminations(), processes(),
-		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions(), audiences(), reasons(),
+		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions, audiences, reasons(),
 		hosting(), drains(), restores(), startups(), signals(),
-		agents(), interruptions(), approvals(), questions(), sightings())
+		agents(), interruptions(), approvals(), questions, sightings)
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.
