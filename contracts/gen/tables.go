@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -30,10 +29,7 @@ var pages = []string{"docs/protocol.md", "docs/messages.md"}
 // fillPages returns the pages of the protocol reference with all their tables made
 // anew. Every table must have one place.
 func fillPages(root string, src *source) ([]output, error) {
-	tables, err := makeTables(src)
-	if err != nil {
-		return nil, err
-	}
+	tables := makeTables(src)
 	var outputs []output
 	for _, path := range pages {
 		page, err := os.ReadFile(filepath.Join(root, path))
@@ -52,11 +48,7 @@ func fillPages(root string, src *source) ([]output, error) {
 }
 
 // makeTables returns all tables by their names.
-func makeTables(src *source) (map[string]string, error) {
-	var texts strings.Builder
-	if err := conformance.WriteTexts(&texts); err != nil {
-		return nil, err
-	}
+func makeTables(src *source) map[string]string {
 	return map[string]string{
 		"commands":        typeTables(src, contracts.GroupCommand),
 		"client controls": typeTables(src, contracts.GroupClientControl),
@@ -66,8 +58,7 @@ func makeTables(src *source) (map[string]string, error) {
 		"sets":            setTable(src),
 		"codes":           codeTable(),
 		"limits":          limitTable(src),
-		"texts":           texts.String(),
-	}, nil
+	}
 }
 
 // fillTables returns a page with its tables made anew, and removes them from tables.
