@@ -7,13 +7,50 @@ import (
 // approvals judges what becomes of an agent's questions: R46, R50 to R55, R65.
 func approvals() []Scenario {
 	return []Scenario{
-		{Name: "agent/approved", Title: "An approval is asked for once, and granted lets the call run", Rules: []string{"R46", "R50", "R52"}, Needs: tooled, Run: agentApproved},
-		{Name: "agent/denied", Title: "A call that was denied fails without having started, and the run goes on", Rules: []string{"R46", "R52", "A68"}, Needs: tooled, Run: agentDenied},
-		{Name: "agent/second-answer", Title: "The second answer to an agent's question is refused", Rules: []string{"R52", "R53"}, Needs: everywhere, Run: agentSecondAnswer},
-		{Name: "agent/auto-mode", Title: "In mode auto the agent's tools run and nothing is asked", Rules: []string{"R51"}, Needs: everywhere, Run: agentUnasked(contracts.ApprovalAuto)},
-		{Name: "agent/fail-mode", Title: "In mode fail nothing is asked, and the prompt is answered all the same", Rules: []string{"R51", "R37"}, Needs: everywhere, Run: agentUnasked(contracts.ApprovalFail)},
-		{Name: "agent/mode-to-auto", Title: "Switching to auto approves what the agent waits for", Rules: []string{"R65"}, Needs: everywhere, Run: agentModeChange(contracts.ApprovalAuto, "approved")},
-		{Name: "agent/mode-to-fail", Title: "Switching to fail denies what the agent waits for", Rules: []string{"R65", "R46"}, Needs: everywhere, Run: agentModeChange(contracts.ApprovalFail, "denied")},
+		tooled.scenario("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(s *Session) {
+			d := s.pilot()
+			q := d.asks()
+			d.notStarted(q)
+			d.answers(q, true)
+			f := d.resolved("R52", q, "approved", "user")
+			if f.at("reason") != "Go ahead" {
+				s.fail("R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
+			}
+			d.goesOnUnless(q, false)
+			d.ends("R37")
+			d.gated(q)
+		}),
+		tooled.scenario("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(s *Session) {
+			d := s.pilot()
+			q := d.asks()
+			d.answers(q, false)
+			f := d.resolved("A68", q, "denied", "user")
+			if f.at("reason") != "Not on a Friday" {
+				s.fail("R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
+			}
+			d.goesOnUnless(q, true)
+			d.ends("R37")
+			d.notStarted(q)
+			d.gated(q)
+		}),
+		everywhere.scenario("agent/second-answer", "R52 R53", "The second answer to an agent's question is refused", func(s *Session) {
+			d := s.pilot()
+			q := d.asks()
+			d.answers(q, true)
+			d.resolved("R52", q, "approved", "user")
+			id := q.str("request_id")
+			for _, cmd := range []contracts.Command{approve(id, false), approve(id, true), &contracts.ToolResponse{CallID: id, Approved: false}} {
+				d.refused(cmd, unknownRefusal("R53", id))
+			}
+			d.ends("R37")
+			if n := countOf(d.p.log, message("server_request_resolved").with("request_id", id)); n != 1 {
+				s.fail("R52", "expected one resolution of %s, got %d", id, n)
+			}
+		}),
+		everywhere.scenario("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
+		everywhere.scenario("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
+		everywhere.scenario("agent/mode-to-auto", "R65", "Switching to auto approves what the agent waits for", agentModeChange(contracts.ApprovalAuto, "approved")),
+		everywhere.scenario("agent/mode-to-fail", "R65 R46", "Switching to fail denies what the agent waits for", agentModeChange(contracts.ApprovalFail, "denied")),
 	}
 }
 
@@ -41,49 +78,6 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 	}
 	if denied && end.at("success") != false {
 		d.s.fail("R46", "%s: expected a call that was denied to have failed, got %s", d.p.name, abridge(end.Raw, maxTraceText))
-	}
-}
-
-func agentApproved(s *Session) {
-	d := s.pilot()
-	q := d.asks()
-	d.notStarted(q)
-	d.answers(q, true)
-	f := d.resolved("R52", q, "approved", "user")
-	if f.at("reason") != "Go ahead" {
-		s.fail("R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
-	}
-	d.goesOnUnless(q, false)
-	d.ends("R37")
-	d.gated(q)
-}
-
-func agentDenied(s *Session) {
-	d := s.pilot()
-	q := d.asks()
-	d.answers(q, false)
-	f := d.resolved("A68", q, "denied", "user")
-	if f.at("reason") != "Not on a Friday" {
-		s.fail("R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
-	}
-	d.goesOnUnless(q, true)
-	d.ends("R37")
-	d.notStarted(q)
-	d.gated(q)
-}
-
-func agentSecondAnswer(s *Session) {
-	d := s.pilot()
-	q := d.asks()
-	d.answers(q, true)
-	d.resolved("R52", q, "approved", "user")
-	id := q.str("request_id")
-	for _, cmd := range []contracts.Command{approve(id, false), approve(id, true), &contracts.ToolResponse{CallID: id, Approved: false}} {
-		d.refused(cmd, unknownRefusal("R53", id))
-	}
-	d.ends("R37")
-	if n := countOf(d.p.log, message("server_request_resolved").with("request_id", id)); n != 1 {
-		s.fail("R52", "expected one resolution of %s, got %d", id, n)
 	}
 }
 

@@ -9,16 +9,32 @@ import (
 func commandLines() []Scenario {
 	exec := anywhere(contracts.OperationCommandExec)
 	return []Scenario{
-		{Name: "command/shell", Title: "By default a shell reads the line", Rules: []string{"5.1"}, Needs: exec, Run: using(shellLine)},
-		{Name: "command/direct-words", Title: "In direct mode the line is split into words, by quotes and backslashes", Rules: []string{"R92"}, Needs: exec, Run: using(directWords)},
-		{Name: "command/direct-literal", Title: "In direct mode nothing is expanded", Rules: []string{"R92"}, Needs: exec, Run: using(directLiteral)},
+		exec.using("command/shell", "5.1", "By default a shell reads the line", func(u *user) {
+			u.sh("5.1", `x=7; printf '%s' "$((x*6))" | sed s/4/four-/ && test -n "$HOME$PATH" || echo no`).prints("5.1", "four-2")
+			u.start("5.1", &contracts.UtilityCommandStart{Command: `printf '%s' "$0$#"; exit 5`, ShellMode: contracts.ShellModeShell}).
+				exits("5.1", fields{"exit_code": 5})
+		}),
+		exec.using("command/direct-words", "R92", "In direct mode the line is split into words, by quotes and backslashes", func(u *user) {
+			for arguments, want := range map[string]string{
+				"a  b\tc\nd ":          "[a][b][c][d]",
+				`'a b' "c d"`:          "[a b][c d]",
+				`a'b c'"d e"f`:         "[ab cd ef]",
+				`'' x ""`:              "[][x][]",
+				`a\ b "c\"d" \'e\'`:    `[a b][c"d]['e']`,
+				`'a\b' "a\b" a\b`:      `[a\b][ab][ab]`,
+				`"a\\b" a\\b 'a\\b'`:   `[a\b][a\b][a\\b]`,
+				`"it's" 'say "so"'`:    `[it's][say "so"]`,
+				"héllo 'wörld\u00a0x'": "[héllo][wörld\u00a0x]",
+			} {
+				u.words("R92", arguments, want)
+			}
+			u.start("R92", &contracts.UtilityCommandStart{Command: `'pri'"ntf" x`, ShellMode: contracts.ShellModeDirect}).prints("R92", "x")
+		}),
+		exec.using("command/direct-literal", "R92", "In direct mode nothing is expanded", func(u *user) {
+			u.words("R92", "$HOME ${PATH} * ~ `id` $(id) a|b > x & ; # y", "[$HOME][${PATH}][*][~][`id`][$(id)][a|b][>][x][&][;][#][y]")
+			u.start("R92", &contracts.UtilityCommandStart{Command: "env", ShellMode: contracts.ShellModeDirect, Env: map[string]string{"A_VARIABLE": "set"}}).says("R92", "A_VARIABLE=set\n")
+		}),
 	}
-}
-
-func shellLine(u *user) {
-	u.sh("5.1", `x=7; printf '%s' "$((x*6))" | sed s/4/four-/ && test -n "$HOME$PATH" || echo no`).prints("5.1", "four-2")
-	u.start("5.1", &contracts.UtilityCommandStart{Command: `printf '%s' "$0$#"; exit 5`, ShellMode: contracts.ShellModeShell}).
-		exits("5.1", fields{"exit_code": 5})
 }
 
 // words runs printf on a line's arguments and expects each in brackets.
@@ -28,26 +44,4 @@ func (u *user) words(rule, arguments, want string) {
 		u.s.fail("2.2", "expected shell_mode direct, got %q", mode)
 	}
 	j.prints(rule, want)
-}
-
-func directWords(u *user) {
-	for arguments, want := range map[string]string{
-		"a  b\tc\nd ":          "[a][b][c][d]",
-		`'a b' "c d"`:          "[a b][c d]",
-		`a'b c'"d e"f`:         "[ab cd ef]",
-		`'' x ""`:              "[][x][]",
-		`a\ b "c\"d" \'e\'`:    `[a b][c"d]['e']`,
-		`'a\b' "a\b" a\b`:      `[a\b][ab][ab]`,
-		`"a\\b" a\\b 'a\\b'`:   `[a\b][a\b][a\\b]`,
-		`"it's" 'say "so"'`:    `[it's][say "so"]`,
-		"héllo 'wörld\u00a0x'": "[héllo][wörld\u00a0x]",
-	} {
-		u.words("R92", arguments, want)
-	}
-	u.start("R92", &contracts.UtilityCommandStart{Command: `'pri'"ntf" x`, ShellMode: contracts.ShellModeDirect}).prints("R92", "x")
-}
-
-func directLiteral(u *user) {
-	u.words("R92", "$HOME ${PATH} * ~ `id` $(id) a|b > x & ; # y", "[$HOME][${PATH}][*][~][`id`][$(id)][a|b][>][x][&][;][#][y]")
-	u.start("R92", &contracts.UtilityCommandStart{Command: "env", ShellMode: contracts.ShellModeDirect, Env: map[string]string{"A_VARIABLE": "set"}}).says("R92", "A_VARIABLE=set\n")
 }

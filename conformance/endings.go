@@ -12,21 +12,104 @@ func endings() []Scenario {
 	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
 	asking := Needs{Asks: waitingKinds}
 	return []Scenario{
-		{Name: "interrupt/cancels-requests", Title: "interrupt cancels every pending request", Rules: []string{"R66"}, Needs: asking, Run: cancels(interrupt, "Interrupted before request completed")},
-		{Name: "interrupt/cancel-cancels-requests", Title: "cancel does so with its own reason", Rules: []string{"R66"}, Needs: asking, Run: cancels(cancel, "Cancelled before request completed")},
-		{Name: "interrupt/ends-run", Title: "interrupt ends a response and the run says so", Rules: []string{"R37", "3.5"}, Run: endsRun(interrupt, "Run interrupted by user")},
-		{Name: "interrupt/cancel-ends-run", Title: "cancel ends a response and the run says so", Rules: []string{"R37", "3.5"}, Run: endsRun(cancel, "Run cancelled by user")},
-		{Name: "interrupt/ends-silent-run", Title: "interrupt ends a run that has said nothing yet", Rules: []string{"R37"}, Run: endsSilentRun},
-		{Name: "interrupt/idle", Title: "interrupt with nothing active is no error", Rules: []string{"R68"}, Run: interruptIdle},
-		{Name: "interrupt/then-prompt", Title: "A prompt right after interrupt is accepted", Rules: []string{"3.5"}, Run: interruptThenPrompt},
-		{Name: "interrupt/clean-state", Title: "After interrupt the state shows nothing going on", Rules: []string{"R69"}, Needs: onSocket, Run: cleanState},
-		{Name: "interrupt/snapshot", Title: "interrupt publishes the cancellations, then one snapshot without them", Rules: []string{"A69"}, Needs: onSocket, Run: interruptSnapshot},
-		{Name: "shutdown/exit", Title: "shutdown ends the process with status 0", Rules: []string{"R18"}, Needs: onStdio, Run: shutdownExit},
-		{Name: "shutdown/ignores-input", Title: "What follows a shutdown in the same write is ignored", Rules: []string{"3.8", "R18"}, Needs: onStdio, Run: shutdownIgnores},
-		{Name: "shutdown/resolves-requests", Title: "shutdown cancels what waits", Rules: []string{"R71", "R18"}, Needs: onStdio, Run: shutdownResolves},
-		{Name: "shutdown/eof", Title: "EOF ends the process with status 0, cancelling what waits", Rules: []string{"R19"}, Needs: onStdio, Run: eofEnds},
-		{Name: "shutdown/eof-in-run", Title: "EOF during a run ends the process all the same", Rules: []string{"R19"}, Needs: onStdio, Run: eofInRun},
-		{Name: "shutdown/socket", Title: "shutdown ends every socket normally, and the session with it", Rules: []string{"R71", "A76", "9.5"}, Needs: onSocket, Run: shutdownSocket},
+		asking.scenario("interrupt/cancels-requests", "R66", "interrupt cancels every pending request", cancels(interrupt, "Interrupted before request completed")),
+		asking.scenario("interrupt/cancel-cancels-requests", "R66", "cancel does so with its own reason", cancels(cancel, "Cancelled before request completed")),
+		Needs{}.scenario("interrupt/ends-run", "R37 3.5", "interrupt ends a response and the run says so", endsRun(interrupt, "Run interrupted by user")),
+		Needs{}.scenario("interrupt/cancel-ends-run", "R37 3.5", "cancel ends a response and the run says so", endsRun(cancel, "Run cancelled by user")),
+		Needs{}.scenario("interrupt/ends-silent-run", "R37", "interrupt ends a run that has said nothing yet", func(s *Session) {
+			p := s.controller()
+			p.prompt(hang())
+			p.accepted("R37", p.command(&contracts.Interrupt{}))
+			p.expect("R37", message("response_end"))
+		}),
+		Needs{}.scenario("interrupt/idle", "R68", "interrupt with nothing active is no error", func(s *Session) {
+			p := s.controller()
+			from := len(p.log)
+			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
+				p.accepted("R68", p.command(cmd))
+			}
+			p.prompt("still here")
+			p.expect("R68", message("status").with("message", "Prompt: still here"))
+			p.none("R68", from, message("error").where("of an interrupt", func(f *Frame) bool { return f.str("message") != textUnknownType }))
+		}),
+		Needs{}.scenario("interrupt/then-prompt", "3.5", "A prompt right after interrupt is accepted", func(s *Session) {
+			p := s.controller()
+			p.prompt(hang())
+			p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
+			p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
+			p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
+			p.none("3.5:held", 0, message("error").with("message", textBusy))
+		}),
+		onSocket.scenario("interrupt/clean-state", "R69", "After interrupt the state shows nothing going on", func(s *Session) {
+			p := s.controller()
+			p.ask(contracts.RequestApproval, "cut")
+			p.prompt(streamOf(500, 20))
+			p.expect("R36", message("response_chunk"))
+			p.accepted("R69", p.command(&contracts.Interrupt{}))
+			p.expect("R37", message("response_end"))
+			checkIdle(s, "R69", s.viewer("vera").last(control("snapshot")))
+		}),
+		onSocket.scenario("interrupt/snapshot", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session) {
+			p, vera := s.controller(), s.viewer("vera")
+			p.ask(contracts.RequestApproval, "cut")
+			from := vera.mark(message("server_request").with("request_id", "cut"))
+			p.accepted("A69", p.command(&contracts.Interrupt{}))
+			snap := vera.await("A69", from, control("snapshot"))
+			checkIdle(s, "A69", snap)
+			at := slices.Index(vera.log, snap)
+			if countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1 {
+				s.fail("A69", "expected the cancellation of cut before the snapshot")
+			}
+			vera.still("A69", at+1, control("snapshot"))
+		}),
+		onStdio.scenario("shutdown/exit", "R18", "shutdown ends the process with status 0", func(s *Session) {
+			p := s.controller()
+			p.command(&contracts.Init{})
+			p.command(&contracts.Shutdown{})
+			p.exits("R18", 0)
+			p.expect("R18:flushed", initNothingReply)
+		}),
+		onStdio.scenario("shutdown/ignores-input", "3.8 R18", "What follows a shutdown in the same write is ignored", func(s *Session) {
+			p := s.controller()
+			from := len(p.log)
+			p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
+			p.exits("R18", 0)
+			p.none("3.8:ignored", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
+		}),
+		onStdio.scenario("shutdown/resolves-requests", "R71 R18", "shutdown cancels what waits", func(s *Session) {
+			p := s.controller()
+			p.ask(contracts.RequestApproval, "shut")
+			p.command(&contracts.Shutdown{})
+			p.exits("R18", 0)
+			p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
+		}),
+		onStdio.scenario("shutdown/eof", "R19", "EOF ends the process with status 0, cancelling what waits", func(s *Session) {
+			p := s.controller()
+			p.ask(contracts.RequestApproval, "eof")
+			p.closeInput("R19")
+			p.exits("R19:ended", 0)
+			p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
+		}),
+		onStdio.scenario("shutdown/eof-in-run", "R19", "EOF during a run ends the process all the same", func(s *Session) {
+			p := s.controller()
+			p.prompt(hang())
+			p.closeInput("R19:ended")
+			p.exits("R19:ended", 0)
+		}),
+		onSocket.scenario("shutdown/socket", "R71 A76 9.5", "shutdown ends every socket normally, and the session with it", func(s *Session) {
+			p, vera := s.controller(), s.viewer("vera")
+			p.ask(contracts.RequestApproval, "shut")
+			p.command(&contracts.Shutdown{})
+			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+			f := vera.expect("3.8", control("snapshot"))
+			if f.at("state.is_ready") != false {
+				s.fail("R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
+			}
+			p.closes("9.5", 1000)
+			vera.closes("9.5", 1000)
+			s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
+		}),
 	}
 }
 
@@ -64,33 +147,6 @@ func endsRun(cmd contracts.Command, text string) func(*Session) {
 	}
 }
 
-func endsSilentRun(s *Session) {
-	p := s.controller()
-	p.prompt(hang())
-	p.accepted("R37", p.command(&contracts.Interrupt{}))
-	p.expect("R37", message("response_end"))
-}
-
-func interruptIdle(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
-		p.accepted("R68", p.command(cmd))
-	}
-	p.prompt("still here")
-	p.expect("R68", message("status").with("message", "Prompt: still here"))
-	p.none("R68", from, message("error").where("of an interrupt", func(f *Frame) bool { return f.str("message") != textUnknownType }))
-}
-
-func interruptThenPrompt(s *Session) {
-	p := s.controller()
-	p.prompt(hang())
-	p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
-	p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
-	p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
-	p.none("3.5:held", 0, message("error").with("message", textBusy))
-}
-
 // nothingGoingOn lists what interrupt empties.
 var nothingGoingOn = []string{"pending_requests", "pending_approvals", "pending_client_tools", "pending_mcp_elicitations",
 	"pending_user_inputs", "pending_tool_retries", "active_tools", "tracked_tools", "active_utility_commands", "active_file_watches"}
@@ -107,88 +163,10 @@ func checkIdle(s *Session, rule string, f *Frame) {
 	}
 }
 
-func cleanState(s *Session) {
-	p := s.controller()
-	p.ask(contracts.RequestApproval, "cut")
-	p.prompt(streamOf(500, 20))
-	p.expect("R36", message("response_chunk"))
-	p.accepted("R69", p.command(&contracts.Interrupt{}))
-	p.expect("R37", message("response_end"))
-	checkIdle(s, "R69", s.viewer("vera").last(control("snapshot")))
-}
-
-func interruptSnapshot(s *Session) {
-	p, vera := s.controller(), s.viewer("vera")
-	p.ask(contracts.RequestApproval, "cut")
-	from := vera.mark(message("server_request").with("request_id", "cut"))
-	p.accepted("A69", p.command(&contracts.Interrupt{}))
-	snap := vera.await("A69", from, control("snapshot"))
-	checkIdle(s, "A69", snap)
-	at := slices.Index(vera.log, snap)
-	if countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1 {
-		s.fail("A69", "expected the cancellation of cut before the snapshot")
-	}
-	vera.still("A69", at+1, control("snapshot"))
-}
-
 // mark waits for what w wants and returns the index after it.
 func (p *Peer) mark(w want) int {
 	return slices.Index(p.log, p.await("A43", 0, w)) + 1
 }
 
-func shutdownExit(s *Session) {
-	p := s.controller()
-	p.command(&contracts.Init{})
-	p.command(&contracts.Shutdown{})
-	p.exits("R18", 0)
-	p.expect("R18:flushed", initNothingReply)
-}
-
-func shutdownIgnores(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
-	p.exits("R18", 0)
-	p.none("3.8:ignored", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
-}
-
 // shutReason is why shutdown and EOF cancel what waits.
 const shutReason = "Shutdown before request completed"
-
-func shutdownResolves(s *Session) {
-	p := s.controller()
-	p.ask(contracts.RequestApproval, "shut")
-	p.command(&contracts.Shutdown{})
-	p.exits("R18", 0)
-	p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
-		with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
-}
-
-func eofEnds(s *Session) {
-	p := s.controller()
-	p.ask(contracts.RequestApproval, "eof")
-	p.closeInput("R19")
-	p.exits("R19:ended", 0)
-	p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
-}
-
-func eofInRun(s *Session) {
-	p := s.controller()
-	p.prompt(hang())
-	p.closeInput("R19:ended")
-	p.exits("R19:ended", 0)
-}
-
-func shutdownSocket(s *Session) {
-	p, vera := s.controller(), s.viewer("vera")
-	p.ask(contracts.RequestApproval, "shut")
-	p.command(&contracts.Shutdown{})
-	vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
-	f := vera.expect("3.8", control("snapshot"))
-	if f.at("state.is_ready") != false {
-		s.fail("R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
-	}
-	p.closes("9.5", 1000)
-	vera.closes("9.5", 1000)
-	s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
-}

@@ -14,16 +14,133 @@ import (
 func fileWatches() []Scenario {
 	watch := anywhere(contracts.OperationFileWatch)
 	return []Scenario{
-		{Name: "watch/started", Title: "A start tells the directory, the patterns as given, the debounce in effect and the owner", Rules: []string{"2.2", "5.4"}, Needs: watch, Run: settled(watchStarted)},
-		{Name: "watch/create", Title: "A new file and a new directory are created, each once", Rules: []string{"R99"}, Needs: watch, Run: settled(watchCreate)},
-		{Name: "watch/modify", Title: "A file that is written to is modified", Rules: []string{"R99"}, Needs: watch, Run: settled(watchModify)},
-		{Name: "watch/delete", Title: "A file that is removed is deleted", Rules: []string{"R99"}, Needs: watch, Run: settled(watchDelete)},
-		{Name: "watch/rename", Title: "A move is a delete of the old name and a rename of the new one", Rules: []string{"5.4"}, Needs: watch, Run: settled(watchRename)},
-		{Name: "watch/new-directories", Title: "What happens in new directories is reported", Rules: []string{"5.4", "R99"}, Needs: watch, Run: settled(watchNewDirectories)},
-		{Name: "watch/links", Title: "What happens behind links is not reported", Rules: []string{"5.4"}, Needs: watch, Run: settled(watchLinks)},
-		{Name: "watch/two", Title: "Two watches report each for itself", Rules: []string{"5.4"}, Needs: watch, Run: settled(twoWatches)},
-		{Name: "watch/together", Title: "Many changes within the debounce are one report", Rules: []string{"5.4"}, Needs: watch, Run: settled(watchTogether)},
-		{Name: "watch/busy-file", Title: "A file that is written to all the time is reported nevertheless", Rules: []string{"5.4"}, Needs: watch, Slow: true, Run: settled(watchBusyFile)},
+		watch.settled("watch/started", "2.2 5.4", "A start tells the directory, the patterns as given, the debounce in effect and the owner", func(u *user) {
+			l := u.watch("2.2", contracts.UtilityFileWatchStart{})
+			u.s.holds("2.2", l.started, fields{"root_dir": u.home, "include_patterns": nil, "exclude_patterns": nil, "debounce_ms": 100, "owner_connection_id": u.owner()})
+			all := u.watch("2.2", contracts.UtilityFileWatchStart{RootDir: &u.home, DebounceMS: new(int64(-5)), IncludePatterns: []string{"**/*.go", "*.md"}, ExcludePatterns: []string{"x/**"}})
+			if got := show(all.started.at("include_patterns")) + show(all.started.at("exclude_patterns")); got != `["**/*.go","*.md"]["x/**"]` {
+				u.s.fail("2.2", "expected the patterns as given, got %s", got)
+			}
+			if ms := all.started.at("debounce_ms"); !same(ms, 0) || all.root != u.home {
+				u.s.fail("5.4", "expected debounce 0 instead of -5 in %s, got %s in %s", u.home, show(ms), all.root)
+			}
+			if got := u.watch("2.2", contracts.UtilityFileWatchStart{DebounceMS: new(int64(250))}).started.at("debounce_ms"); !same(got, 250) {
+				u.s.fail("2.2", "expected debounce 250, got %s", show(got))
+			}
+		}),
+		watch.settled("watch/create", "R99", "A new file and a new directory are created, each once", func(u *user) {
+			u.files("sub/old")
+			l := u.watch("R99", contracts.UtilityFileWatchStart{})
+			u.files("f", "sub/g")
+			u.shell("mkdir " + u.rel + "/dir")
+			if f := l.reports("R99", contracts.FileCreated, "f"); f.at("is_directory") != false {
+				u.s.fail("2.2", "expected f to be no directory, got %s", abridge(f.Raw, maxTraceText))
+			}
+			l.reports("R99", contracts.FileCreated, "sub/g")
+			l.mark("R99", "mark")
+			got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
+			got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
+			if len(got) != 2 {
+				u.s.fail("R99", "expected each new file once, got %q", got)
+			}
+			if f := l.reports("5.4:directories", contracts.FileCreated, "dir"); f.at("is_directory") != true {
+				u.s.fail("2.2", "expected dir to be a directory, got %s", abridge(f.Raw, maxTraceText))
+			}
+		}),
+		watch.settled("watch/modify", "R99", "A file that is written to is modified", func(u *user) {
+			u.files("f", "sub/g", "other")
+			l := u.watch("R99", contracts.UtilityFileWatchStart{})
+			u.shell("cd " + u.rel + " && echo more >> f")
+			l.reports("R99", contracts.FileModified, "f")
+			u.shell("cd " + u.rel + " && echo else > sub/g")
+			l.reports("R99", contracts.FileModified, "sub/g")
+			u.shell("cat " + u.rel + "/other")
+			l.mark("R99", "mark")
+			l.only("R99", "modify f", "modify sub/g")
+		}),
+		watch.settled("watch/delete", "R99", "A file that is removed is deleted", func(u *user) {
+			u.files("f", "sub/g", "dir/h")
+			l := u.watch("R99", contracts.UtilityFileWatchStart{})
+			u.shell("cd " + u.rel + " && rm f")
+			if f := l.reports("R99", contracts.FileDeleted, "f"); f.at("is_directory") != false {
+				u.s.fail("2.2", "expected is_directory false of what is gone, got %s", abridge(f.Raw, maxTraceText))
+			}
+			u.shell("cd " + u.rel + " && rm sub/g")
+			l.reports("R99", contracts.FileDeleted, "sub/g")
+			u.shell("cd " + u.rel + " && rm -r dir")
+			l.reports("R99", contracts.FileDeleted, "dir/h")
+			l.reports("5.4:directories", contracts.FileDeleted, "dir")
+		}),
+		watch.settled("watch/rename", "5.4", "A move is a delete of the old name and a rename of the new one", func(u *user) {
+			u.files("old", "sub/far")
+			l := u.watch("5.4", contracts.UtilityFileWatchStart{})
+			u.shell("cd " + u.rel + " && mv old new")
+			l.reports("5.4", contracts.FileDeleted, "old")
+			l.reports("5.4", contracts.FileRenamed, "new")
+			u.shell("cd " + u.rel + " && mv sub/far near")
+			l.reports("5.4", contracts.FileDeleted, "sub/far")
+			l.reports("5.4", contracts.FileRenamed, "near")
+			l.mark("5.4", "mark")
+			if got := l.told(func(name string) bool { return name != "mark" && name != "sub" }); len(got) != 4 {
+				u.s.fail("5.4", "expected two reports of each of two moves, got %q", got)
+			}
+		}),
+		watch.settled("watch/new-directories", "5.4 R99", "What happens in new directories is reported", func(u *user) {
+			l := u.watch("R99", contracts.UtilityFileWatchStart{})
+			u.files("a/b/c/deep")
+			l.reports("R99", contracts.FileCreated, "a/b/c/deep")
+			u.shell("cd " + u.rel + " && echo more >> a/b/c/deep && echo new > a/b/second")
+			l.reports("R99", contracts.FileModified, "a/b/c/deep")
+			l.reports("R99", contracts.FileCreated, "a/b/second")
+			u.shell("cd " + u.rel + " && rm -r a && mkdir a && echo again > a/again")
+			l.reports("R99", contracts.FileDeleted, "a/b/c/deep")
+			l.reports("R99", contracts.FileCreated, "a/again")
+		}),
+		watch.settled("watch/links", "5.4", "What happens behind links is not reported", func(u *user) {
+			u.files("watched/f", "elsewhere/g")
+			u.shell("cd " + u.rel + "/watched && ln -s ../elsewhere before")
+			l := u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/watched")})
+			u.shell("cd " + u.rel + "/watched && ln -s ../elsewhere after")
+			u.files("elsewhere/new")
+			u.shell("echo more >> " + u.rel + "/elsewhere/g")
+			u.files("watched/mark")
+			l.reports("5.4", contracts.FileCreated, "mark")
+			if got := l.told(func(name string) bool { return strings.Contains(name, "/") }); len(got) != 0 {
+				u.s.fail("5.4", "expected no report from behind a link, got %q", got)
+			}
+		}),
+		watch.settled("watch/two", "5.4", "Two watches report each for itself", func(u *user) {
+			u.files("sub/f", "g")
+			whole := u.watch("5.4", contracts.UtilityFileWatchStart{})
+			part := u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
+			u.shell("cd " + u.rel + " && echo more >> g && echo more >> sub/f")
+			whole.reports("5.4", contracts.FileModified, "g")
+			whole.reports("5.4", contracts.FileModified, "sub/f")
+			part.reports("5.4", contracts.FileModified, "f")
+			part.stop()
+			u.shell("cd " + u.rel + " && rm sub/f")
+			whole.reports("5.4", contracts.FileDeleted, "sub/f")
+			part.only("5.4", "modify f")
+		}),
+		watch.settled("watch/together", "5.4", "Many changes within the debounce are one report", func(u *user) {
+			u.files("f")
+			l := u.watch("5.4", contracts.UtilityFileWatchStart{DebounceMS: new(int64(1000))})
+			u.shell("cd " + u.rel + " && for i in 1 2 3 4 5 6 7 8; do echo $i >> f; echo $i >> new; done; echo > gone; rm gone")
+			l.reports("5.4", contracts.FileModified, "f")
+			l.reports("5.4", contracts.FileCreated, "new")
+			l.mark("5.4", "mark")
+			if got := l.told(func(name string) bool { return name == "f" || name == "new" }); len(got) != 2 {
+				u.s.fail("5.4", "expected one report for each file, got %q", got)
+			}
+		}),
+		watch.settled("watch/busy-file", "5.4", "A file that is written to all the time is reported nevertheless", func(u *user) {
+			u.files("f")
+			l := u.watch("5.4:busy", contracts.UtilityFileWatchStart{DebounceMS: new(int64(200))})
+			j := u.sh("5.4:busy", "for i in $(seq 1000); do echo more >> "+u.rel+"/f; sleep 0.02; done")
+			l.reports("5.4:busy", contracts.FileModified, "f")
+			u.none("5.4:busy", j.from, message("utility_command_exited").with("command_id", j.id))
+			j.end()
+		}).slow(),
 	}
 }
 
@@ -106,141 +223,4 @@ func (l *lookout) only(rule string, want ...string) {
 func (l *lookout) stop() {
 	l.u.do("5.4", &contracts.UtilityFileWatchStop{WatchID: l.id})
 	l.await("5.4", message("utility_file_watch_stopped").with("reason", "Stopped by controller"))
-}
-
-func watchStarted(u *user) {
-	l := u.watch("2.2", contracts.UtilityFileWatchStart{})
-	u.s.holds("2.2", l.started, fields{"root_dir": u.home, "include_patterns": nil, "exclude_patterns": nil, "debounce_ms": 100, "owner_connection_id": u.owner()})
-	all := u.watch("2.2", contracts.UtilityFileWatchStart{RootDir: &u.home, DebounceMS: new(int64(-5)), IncludePatterns: []string{"**/*.go", "*.md"}, ExcludePatterns: []string{"x/**"}})
-	if got := show(all.started.at("include_patterns")) + show(all.started.at("exclude_patterns")); got != `["**/*.go","*.md"]["x/**"]` {
-		u.s.fail("2.2", "expected the patterns as given, got %s", got)
-	}
-	if ms := all.started.at("debounce_ms"); !same(ms, 0) || all.root != u.home {
-		u.s.fail("5.4", "expected debounce 0 instead of -5 in %s, got %s in %s", u.home, show(ms), all.root)
-	}
-	if got := u.watch("2.2", contracts.UtilityFileWatchStart{DebounceMS: new(int64(250))}).started.at("debounce_ms"); !same(got, 250) {
-		u.s.fail("2.2", "expected debounce 250, got %s", show(got))
-	}
-}
-
-func watchCreate(u *user) {
-	u.files("sub/old")
-	l := u.watch("R99", contracts.UtilityFileWatchStart{})
-	u.files("f", "sub/g")
-	u.shell("mkdir " + u.rel + "/dir")
-	if f := l.reports("R99", contracts.FileCreated, "f"); f.at("is_directory") != false {
-		u.s.fail("2.2", "expected f to be no directory, got %s", abridge(f.Raw, maxTraceText))
-	}
-	l.reports("R99", contracts.FileCreated, "sub/g")
-	l.mark("R99", "mark")
-	got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
-	got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
-	if len(got) != 2 {
-		u.s.fail("R99", "expected each new file once, got %q", got)
-	}
-	if f := l.reports("5.4:directories", contracts.FileCreated, "dir"); f.at("is_directory") != true {
-		u.s.fail("2.2", "expected dir to be a directory, got %s", abridge(f.Raw, maxTraceText))
-	}
-}
-
-func watchModify(u *user) {
-	u.files("f", "sub/g", "other")
-	l := u.watch("R99", contracts.UtilityFileWatchStart{})
-	u.shell("cd " + u.rel + " && echo more >> f")
-	l.reports("R99", contracts.FileModified, "f")
-	u.shell("cd " + u.rel + " && echo else > sub/g")
-	l.reports("R99", contracts.FileModified, "sub/g")
-	u.shell("cat " + u.rel + "/other")
-	l.mark("R99", "mark")
-	l.only("R99", "modify f", "modify sub/g")
-}
-
-func watchDelete(u *user) {
-	u.files("f", "sub/g", "dir/h")
-	l := u.watch("R99", contracts.UtilityFileWatchStart{})
-	u.shell("cd " + u.rel + " && rm f")
-	if f := l.reports("R99", contracts.FileDeleted, "f"); f.at("is_directory") != false {
-		u.s.fail("2.2", "expected is_directory false of what is gone, got %s", abridge(f.Raw, maxTraceText))
-	}
-	u.shell("cd " + u.rel + " && rm sub/g")
-	l.reports("R99", contracts.FileDeleted, "sub/g")
-	u.shell("cd " + u.rel + " && rm -r dir")
-	l.reports("R99", contracts.FileDeleted, "dir/h")
-	l.reports("5.4:directories", contracts.FileDeleted, "dir")
-}
-
-func watchRename(u *user) {
-	u.files("old", "sub/far")
-	l := u.watch("5.4", contracts.UtilityFileWatchStart{})
-	u.shell("cd " + u.rel + " && mv old new")
-	l.reports("5.4", contracts.FileDeleted, "old")
-	l.reports("5.4", contracts.FileRenamed, "new")
-	u.shell("cd " + u.rel + " && mv sub/far near")
-	l.reports("5.4", contracts.FileDeleted, "sub/far")
-	l.reports("5.4", contracts.FileRenamed, "near")
-	l.mark("5.4", "mark")
-	if got := l.told(func(name string) bool { return name != "mark" && name != "sub" }); len(got) != 4 {
-		u.s.fail("5.4", "expected two reports of each of two moves, got %q", got)
-	}
-}
-
-func watchNewDirectories(u *user) {
-	l := u.watch("R99", contracts.UtilityFileWatchStart{})
-	u.files("a/b/c/deep")
-	l.reports("R99", contracts.FileCreated, "a/b/c/deep")
-	u.shell("cd " + u.rel + " && echo more >> a/b/c/deep && echo new > a/b/second")
-	l.reports("R99", contracts.FileModified, "a/b/c/deep")
-	l.reports("R99", contracts.FileCreated, "a/b/second")
-	u.shell("cd " + u.rel + " && rm -r a && mkdir a && echo again > a/again")
-	l.reports("R99", contracts.FileDeleted, "a/b/c/deep")
-	l.reports("R99", contracts.FileCreated, "a/again")
-}
-
-func watchLinks(u *user) {
-	u.files("watched/f", "elsewhere/g")
-	u.shell("cd " + u.rel + "/watched && ln -s ../elsewhere before")
-	l := u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/watched")})
-	u.shell("cd " + u.rel + "/watched && ln -s ../elsewhere after")
-	u.files("elsewhere/new")
-	u.shell("echo more >> " + u.rel + "/elsewhere/g")
-	u.files("watched/mark")
-	l.reports("5.4", contracts.FileCreated, "mark")
-	if got := l.told(func(name string) bool { return strings.Contains(name, "/") }); len(got) != 0 {
-		u.s.fail("5.4", "expected no report from behind a link, got %q", got)
-	}
-}
-
-func twoWatches(u *user) {
-	u.files("sub/f", "g")
-	whole := u.watch("5.4", contracts.UtilityFileWatchStart{})
-	part := u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
-	u.shell("cd " + u.rel + " && echo more >> g && echo more >> sub/f")
-	whole.reports("5.4", contracts.FileModified, "g")
-	whole.reports("5.4", contracts.FileModified, "sub/f")
-	part.reports("5.4", contracts.FileModified, "f")
-	part.stop()
-	u.shell("cd " + u.rel + " && rm sub/f")
-	whole.reports("5.4", contracts.FileDeleted, "sub/f")
-	part.only("5.4", "modify f")
-}
-
-func watchTogether(u *user) {
-	u.files("f")
-	l := u.watch("5.4", contracts.UtilityFileWatchStart{DebounceMS: new(int64(1000))})
-	u.shell("cd " + u.rel + " && for i in 1 2 3 4 5 6 7 8; do echo $i >> f; echo $i >> new; done; echo > gone; rm gone")
-	l.reports("5.4", contracts.FileModified, "f")
-	l.reports("5.4", contracts.FileCreated, "new")
-	l.mark("5.4", "mark")
-	if got := l.told(func(name string) bool { return name == "f" || name == "new" }); len(got) != 2 {
-		u.s.fail("5.4", "expected one report for each file, got %q", got)
-	}
-}
-
-func watchBusyFile(u *user) {
-	u.files("f")
-	l := u.watch("5.4:busy", contracts.UtilityFileWatchStart{DebounceMS: new(int64(200))})
-	j := u.sh("5.4:busy", "for i in $(seq 1000); do echo more >> "+u.rel+"/f; sleep 0.02; done")
-	l.reports("5.4:busy", contracts.FileModified, "f")
-	u.none("5.4:busy", j.from, message("utility_command_exited").with("command_id", j.id))
-	j.end()
 }

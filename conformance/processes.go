@@ -13,14 +13,47 @@ func processes() []Scenario {
 	exec := anywhere(contracts.OperationCommandExec)
 	onStdio := Needs{Transport: Stdio, Operation: contracts.OperationCommandExec}
 	return []Scenario{
-		{Name: "tree/terminated", Title: "Terminating a command ends its descendants", Rules: []string{"R87"}, Needs: exec, Run: settled(treeTerminated)},
-		{Name: "tree/killed", Title: "Killing a command kills its descendants", Rules: []string{"R86"}, Needs: exec, Run: settled(treeKilled)},
-		{Name: "tree/stubborn", Title: "Descendants that ignore SIGTERM are killed too", Rules: []string{"R87"}, Needs: exec, Run: settled(treeStubborn)},
-		{Name: "tree/on-terminal", Title: "Terminating a terminal ends everything on it", Rules: []string{"R87"}, Needs: exec, Run: settled(treeOnTerminal)},
-		{Name: "tree/background", Title: "A background process that holds the output delays the exit by two seconds, and does not outlive it", Rules: []string{"5.1"}, Needs: exec, Slow: true, Run: settled(treeInBackground)},
-		{Name: "tree/late-words", Title: "What a background process says soon after the exit is told before it", Rules: []string{"5.1"}, Needs: exec, Run: using(lateWords)},
-		{Name: "tree/end-of-input", Title: "After the end of input nothing of a command is left", Rules: []string{"R19"}, Needs: onStdio, Slow: true, Run: leavesNothing((*Peer).hangUp)},
-		{Name: "tree/shutdown", Title: "After a shutdown nothing of a command is left", Rules: []string{"R19", "R18", "3.8"}, Needs: onStdio, Slow: true, Run: leavesNothing((*Peer).sayShutdown)},
+		exec.settled("tree/terminated", "R87", "Terminating a command ends its descendants", func(u *user) {
+			j := u.sh("R87", u.family(""))
+			u.born("R87", 3)
+			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			j.exits("R86", fields{"success": false, "signal": "SIGTERM"})
+			u.gone("R87")
+		}),
+		exec.settled("tree/killed", "R86", "Killing a command kills its descendants", func(u *user) {
+			j := u.sh("R86", u.family(""))
+			u.born("R86", 3)
+			u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
+			j.exits("R86", fields{"success": false, "signal": "SIGKILL"})
+			u.gone("R86")
+		}),
+		exec.settled("tree/stubborn", "R87", "Descendants that ignore SIGTERM are killed too", func(u *user) {
+			j := u.sh("R87", u.family("trap '' TERM; "))
+			u.born("R87", 3)
+			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			j.exits("R87", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
+			u.gone("R87")
+		}),
+		exec.settled("tree/on-terminal", "R87", "Terminating a terminal ends everything on it", func(u *user) {
+			j := u.terminal("R87", u.family(""))
+			u.born("R87", 3)
+			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			j.exits("R86", fields{"success": false, "reason": "Terminated by controller"})
+			u.gone("R87")
+		}),
+		exec.settled("tree/background", "5.1", "A background process that holds the output delays the exit by two seconds, and does not outlive it", func(u *user) {
+			j := u.sh("5.1:background", "sleep 60 & echo $! > "+u.rel+"/pids; echo done; exit 3")
+			j.exits("5.1:background", fields{"success": false, "exit_code": 3, "signal": nil, "reason": nil})
+			j.prints("5.1:background", "done\n")
+			u.gone("5.1:background")
+		}).slow(),
+		exec.using("tree/late-words", "5.1", "What a background process says soon after the exit is told before it", func(u *user) {
+			j := u.sh("5.1", "(sleep 0.4; echo late) & echo soon")
+			j.exits("5.1", fields{"success": true, "exit_code": 0})
+			j.prints("5.1", "soon\nlate\n")
+		}),
+		onStdio.scenario("tree/end-of-input", "R19", "After the end of input nothing of a command is left", leavesNothing((*Peer).hangUp)).slow(),
+		onStdio.scenario("tree/shutdown", "R19 R18 3.8", "After a shutdown nothing of a command is left", leavesNothing((*Peer).sayShutdown)).slow(),
 	}
 }
 
@@ -66,51 +99,6 @@ func extinct(file string) string {
 // gone waits until none of the command's processes is left.
 func (u *user) gone(rule string) {
 	u.eventually(rule, "none of the command's processes to be left", extinct(u.rel+"/pids"))
-}
-
-func treeTerminated(u *user) {
-	j := u.sh("R87", u.family(""))
-	u.born("R87", 3)
-	u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	j.exits("R86", fields{"success": false, "signal": "SIGTERM"})
-	u.gone("R87")
-}
-
-func treeKilled(u *user) {
-	j := u.sh("R86", u.family(""))
-	u.born("R86", 3)
-	u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
-	j.exits("R86", fields{"success": false, "signal": "SIGKILL"})
-	u.gone("R86")
-}
-
-func treeStubborn(u *user) {
-	j := u.sh("R87", u.family("trap '' TERM; "))
-	u.born("R87", 3)
-	u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	j.exits("R87", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
-	u.gone("R87")
-}
-
-func treeOnTerminal(u *user) {
-	j := u.terminal("R87", u.family(""))
-	u.born("R87", 3)
-	u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	j.exits("R86", fields{"success": false, "reason": "Terminated by controller"})
-	u.gone("R87")
-}
-
-func treeInBackground(u *user) {
-	j := u.sh("5.1:background", "sleep 60 & echo $! > "+u.rel+"/pids; echo done; exit 3")
-	j.exits("5.1:background", fields{"success": false, "exit_code": 3, "signal": nil, "reason": nil})
-	j.prints("5.1:background", "done\n")
-	u.gone("5.1:background")
-}
-
-func lateWords(u *user) {
-	j := u.sh("5.1", "(sleep 0.4; echo late) & echo soon")
-	j.exits("5.1", fields{"success": true, "exit_code": 0})
-	j.prints("5.1", "soon\nlate\n")
 }
 
 // hangUp and sayShutdown are ways to end a server on stdio.

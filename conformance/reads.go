@@ -11,15 +11,98 @@ import (
 func reads() []Scenario {
 	read := anywhere(contracts.OperationFileRead)
 	return []Scenario{
-		{Name: "read/window", Title: "A read shows the lines asked for, and says what is left", Rules: []string{"R96"}, Needs: read, Run: settled(readWindow)},
-		{Name: "read/limit", Title: "400 lines by default, at least 1, at most 2,000; the first line is 1", Rules: []string{"R96"}, Needs: read, Run: settled(readLimit)},
-		{Name: "read/line-ends", Title: "CRLF becomes LF, and a last line end begins no line", Rules: []string{"R96"}, Needs: read, Run: settled(readLineEnds)},
-		{Name: "read/empty", Title: "An empty file has no lines", Rules: []string{"5.3"}, Needs: read, Run: settled(readEmpty)},
-		{Name: "read/characters", Title: "A byte-order mark is taken away, and bytes that are not UTF-8 are replaced", Rules: []string{"5.3"}, Needs: read, Run: settled(readCharacters)},
-		{Name: "read/paths", Title: "A result names the file absolutely and relative to the directory given", Rules: []string{"5.3"}, Needs: read, Run: settled(readPaths)},
-		{Name: "read/links", Title: "A link inside the workspace is read, one that leads out is not", Rules: []string{"R94", "5.3"}, Needs: read, Run: settled(readLinks)},
-		{Name: "read/fresh", Title: "A read shows the file as it is now", Rules: []string{"R96"}, Needs: read, Run: settled(readFresh)},
-		{Name: "read/long-line", Title: "A long line does not keep the others from being read", Rules: []string{"5.3"}, Needs: read, Run: settled(readLongLine)},
+		read.settled("read/window", "R96", "A read shows the lines asked for, and says what is left", func(u *user) {
+			u.shell("printf 'one\\ntwo\\nthree\\nfour\\n' > " + u.rel + "/f")
+			u.reads("R96", u.lines("f", 2, 2), window{"two\nthree", 2, 3, 4, true})
+			u.reads("R96", u.lines("f", 1, 1), window{"one", 1, 1, 4, true})
+			u.reads("R96", u.lines("f", 3, 2), window{"three\nfour", 3, 4, 4, false})
+			u.reads("R96", u.lines("f", 4, 100), window{"four", 4, 4, 4, false})
+			u.reads("R96", u.all("f"), window{"one\ntwo\nthree\nfour", 1, 4, 4, false})
+		}),
+		read.settled("read/limit", "R96", "400 lines by default, at least 1, at most 2,000; the first line is 1", func(u *user) {
+			u.shell("seq 1 2500 > " + u.rel + "/f")
+			u.reads("R96", u.all("f"), window{numbers(1, 400), 1, 400, 2500, true})
+			u.reads("R96", u.lines("f", 1, 100_000), window{numbers(1, 2000), 1, 2000, 2500, true})
+			u.reads("R96", u.lines("f", 1, 2000), window{numbers(1, 2000), 1, 2000, 2500, true})
+			u.reads("R96", u.lines("f", 501, 2001), window{numbers(501, 2500), 501, 2500, 2500, false})
+			for _, limit := range []int64{0, -3} {
+				u.reads("R96", u.lines("f", 7, limit), window{"7", 7, 7, 2500, true})
+			}
+			for _, offset := range []int64{0, -9} {
+				u.reads("R96", u.lines("f", offset, 2), window{"1\n2", 1, 2, 2500, true})
+			}
+			u.reads("R96", contracts.UtilityFileRead{Path: u.rel + "/f", Offset: new(int64(2300))}, window{numbers(2300, 2500), 2300, 2500, 2500, false})
+		}),
+		read.settled("read/line-ends", "R96", "CRLF becomes LF, and a last line end begins no line", func(u *user) {
+			u.shell("cd " + u.rel + ` && printf 'a\r\nb\r\n' > crlf && printf 'a\nb' > open && printf 'a\n\n\n' > blank && printf 'a\rb\r\n' > cr && printf '\r\nx' > first && printf '\n' > one`)
+			u.reads("R96", u.all("crlf"), window{"a\nb", 1, 2, 2, false})
+			u.reads("R96", u.all("open"), window{"a\nb", 1, 2, 2, false})
+			u.reads("R96", u.all("blank"), window{"a\n\n", 1, 3, 3, false})
+			u.reads("R96", u.all("cr"), window{"a\rb", 1, 1, 1, false})
+			u.reads("R96", u.all("first"), window{"\nx", 1, 2, 2, false})
+			u.reads("R96", u.lines("blank", 2, 1), window{"", 2, 2, 3, true})
+			u.reads("R96", u.all("one"), window{"", 0, 0, 0, false})
+		}),
+		read.settled("read/empty", "5.3", "An empty file has no lines", func(u *user) {
+			u.shell(": > " + u.rel + "/f")
+			u.reads("5.3", u.all("f"), window{})
+			u.reads("5.3", u.lines("f", 1, 10), window{})
+		}),
+		read.settled("read/characters", "5.3", "A byte-order mark is taken away, and bytes that are not UTF-8 are replaced", func(u *user) {
+			u.shell("cd " + u.rel + ` && printf '\357\273\277bom\357\273\277\n' > bom && printf 'a\377b\300\257\nc\303' > bad && printf 'é€\360\237\232\200' > good`)
+			u.reads("5.3", u.all("bad"), window{"a\ufffdb\ufffd\ufffd\nc\ufffd", 1, 2, 2, false})
+			u.reads("5.3", u.all("good"), window{"é€🚀", 1, 1, 1, false})
+			u.reads("5.3:mark", u.all("bom"), window{"bom\ufeff", 1, 1, 1, false})
+		}),
+		read.settled("read/paths", "5.3", "A result names the file absolutely and relative to the directory given", func(u *user) {
+			u.files("sub/deep/f", "..odd/..name")
+			for _, c := range []struct {
+				path, cwd, relative, base, file string
+			}{
+				{u.rel + "/sub/deep/f", "", u.rel + "/sub/deep/f", u.root, "sub/deep/f"},
+				{u.home + "/sub/deep/f", "", u.rel + "/sub/deep/f", u.root, "sub/deep/f"},
+				{"deep/f", u.rel + "/sub", "deep/f", u.home + "/sub", "sub/deep/f"},
+				{"./deep/../deep/f", u.home + "/sub", "deep/f", u.home + "/sub", "sub/deep/f"},
+				{u.home + "/sub/deep/f", u.rel + "/sub", "deep/f", u.home + "/sub", "sub/deep/f"},
+				{"..odd/..name", u.rel, "..odd/..name", u.home, "..odd/..name"},
+			} {
+				cmd := contracts.UtilityFileRead{Path: c.path}
+				if c.cwd != "" {
+					cmd.Cwd = &c.cwd
+				}
+				f := u.read("5.3", cmd)
+				if f.str("path") != u.home+"/"+c.file || f.str("relative_path") != c.relative || f.str("cwd") != c.base {
+					u.s.fail("5.3", "%s in %q: expected path %s, relative_path %s and cwd %s, got %s", c.path, c.cwd, u.home+"/"+c.file, c.relative, c.base, abridge(f.Raw, maxTraceText))
+				}
+			}
+		}),
+		read.settled("read/links", "R94 5.3", "A link inside the workspace is read, one that leads out is not", func(u *user) {
+			u.files("real/f")
+			u.shell("cd " + u.rel + " && ln -s real dir && ln -s real/f file && ln -s / all && ln -s /etc/hostname secret && ln -s nowhere broken && ln -s /conformance/nowhere gone")
+			for _, name := range []string{"dir/f", "file", "real/f"} {
+				u.reads("5.3", u.all(name), window{"text", 1, 1, 1, false})
+			}
+			for _, name := range []string{"all/etc/hostname", "all/no/such/file", "secret", "gone"} {
+				id := u.id("out")
+				u.denied(&contracts.UtilityFileRead{ReadID: id, Path: u.rel + "/" + name}, outsideRefusal("R94", id))
+			}
+			u.denied(&contracts.UtilityFileRead{ReadID: "broken", Path: u.rel + "/broken"}, refusal{rule: "5.3", id: "broken"})
+		}),
+		read.settled("read/fresh", "R96", "A read shows the file as it is now", func(u *user) {
+			u.files("f")
+			u.reads("R96", u.all("f"), window{"text", 1, 1, 1, false})
+			u.shell("printf 'new\\nlines' > " + u.rel + "/f")
+			u.reads("R96", u.all("f"), window{"new\nlines", 1, 2, 2, false})
+		}),
+		read.settled("read/long-line", "5.3", "A long line does not keep the others from being read", func(u *user) {
+			u.shell("cd " + u.rel + " && { echo before; head -c 100000 /dev/zero | tr '\\0' x; echo; head -c 1500000 /dev/zero | tr '\\0' y; echo; echo after; } > f")
+			u.reads("5.3", u.lines("f", 1, 2), window{"before\n" + strings.Repeat("x", 100_000), 1, 2, 4, true})
+			u.reads("5.3", u.lines("f", 4, 2), window{"after", 4, 4, 4, false})
+			f := u.read("5.3:long", u.lines("f", 3, 1))
+			if got := f.str("content"); !strings.HasPrefix(got, "yyyy") || strings.Trim(got, "y") == "" || len(got) > 1<<20+1000 {
+				u.s.fail("5.3:long", "expected a line of 1500000 bytes to be cut with a marker, got %d bytes that end in %s", len(got), show(got[max(0, len(got)-40):]))
+			}
+		}),
 	}
 }
 
@@ -52,15 +135,6 @@ func (u *user) all(name string) contracts.UtilityFileRead {
 	return contracts.UtilityFileRead{Path: u.rel + "/" + name}
 }
 
-func readWindow(u *user) {
-	u.shell("printf 'one\\ntwo\\nthree\\nfour\\n' > " + u.rel + "/f")
-	u.reads("R96", u.lines("f", 2, 2), window{"two\nthree", 2, 3, 4, true})
-	u.reads("R96", u.lines("f", 1, 1), window{"one", 1, 1, 4, true})
-	u.reads("R96", u.lines("f", 3, 2), window{"three\nfour", 3, 4, 4, false})
-	u.reads("R96", u.lines("f", 4, 100), window{"four", 4, 4, 4, false})
-	u.reads("R96", u.all("f"), window{"one\ntwo\nthree\nfour", 1, 4, 4, false})
-}
-
 // numbers are the lines from first to last, as a result has them.
 func numbers(first, last int) string {
 	var list []string
@@ -68,96 +142,4 @@ func numbers(first, last int) string {
 		list = append(list, strconv.Itoa(i))
 	}
 	return strings.Join(list, "\n")
-}
-
-func readLimit(u *user) {
-	u.shell("seq 1 2500 > " + u.rel + "/f")
-	u.reads("R96", u.all("f"), window{numbers(1, 400), 1, 400, 2500, true})
-	u.reads("R96", u.lines("f", 1, 100_000), window{numbers(1, 2000), 1, 2000, 2500, true})
-	u.reads("R96", u.lines("f", 1, 2000), window{numbers(1, 2000), 1, 2000, 2500, true})
-	u.reads("R96", u.lines("f", 501, 2001), window{numbers(501, 2500), 501, 2500, 2500, false})
-	for _, limit := range []int64{0, -3} {
-		u.reads("R96", u.lines("f", 7, limit), window{"7", 7, 7, 2500, true})
-	}
-	for _, offset := range []int64{0, -9} {
-		u.reads("R96", u.lines("f", offset, 2), window{"1\n2", 1, 2, 2500, true})
-	}
-	u.reads("R96", contracts.UtilityFileRead{Path: u.rel + "/f", Offset: new(int64(2300))}, window{numbers(2300, 2500), 2300, 2500, 2500, false})
-}
-
-func readLineEnds(u *user) {
-	u.shell("cd " + u.rel + ` && printf 'a\r\nb\r\n' > crlf && printf 'a\nb' > open && printf 'a\n\n\n' > blank && printf 'a\rb\r\n' > cr && printf '\r\nx' > first && printf '\n' > one`)
-	u.reads("R96", u.all("crlf"), window{"a\nb", 1, 2, 2, false})
-	u.reads("R96", u.all("open"), window{"a\nb", 1, 2, 2, false})
-	u.reads("R96", u.all("blank"), window{"a\n\n", 1, 3, 3, false})
-	u.reads("R96", u.all("cr"), window{"a\rb", 1, 1, 1, false})
-	u.reads("R96", u.all("first"), window{"\nx", 1, 2, 2, false})
-	u.reads("R96", u.lines("blank", 2, 1), window{"", 2, 2, 3, true})
-	u.reads("R96", u.all("one"), window{"", 0, 0, 0, false})
-}
-
-func readEmpty(u *user) {
-	u.shell(": > " + u.rel + "/f")
-	u.reads("5.3", u.all("f"), window{})
-	u.reads("5.3", u.lines("f", 1, 10), window{})
-}
-
-func readCharacters(u *user) {
-	u.shell("cd " + u.rel + ` && printf '\357\273\277bom\357\273\277\n' > bom && printf 'a\377b\300\257\nc\303' > bad && printf 'é€\360\237\232\200' > good`)
-	u.reads("5.3", u.all("bad"), window{"a\ufffdb\ufffd\ufffd\nc\ufffd", 1, 2, 2, false})
-	u.reads("5.3", u.all("good"), window{"é€🚀", 1, 1, 1, false})
-	u.reads("5.3:mark", u.all("bom"), window{"bom\ufeff", 1, 1, 1, false})
-}
-
-func readPaths(u *user) {
-	u.files("sub/deep/f", "..odd/..name")
-	for _, c := range []struct {
-		path, cwd, relative, base, file string
-	}{
-		{u.rel + "/sub/deep/f", "", u.rel + "/sub/deep/f", u.root, "sub/deep/f"},
-		{u.home + "/sub/deep/f", "", u.rel + "/sub/deep/f", u.root, "sub/deep/f"},
-		{"deep/f", u.rel + "/sub", "deep/f", u.home + "/sub", "sub/deep/f"},
-		{"./deep/../deep/f", u.home + "/sub", "deep/f", u.home + "/sub", "sub/deep/f"},
-		{u.home + "/sub/deep/f", u.rel + "/sub", "deep/f", u.home + "/sub", "sub/deep/f"},
-		{"..odd/..name", u.rel, "..odd/..name", u.home, "..odd/..name"},
-	} {
-		cmd := contracts.UtilityFileRead{Path: c.path}
-		if c.cwd != "" {
-			cmd.Cwd = &c.cwd
-		}
-		f := u.read("5.3", cmd)
-		if f.str("path") != u.home+"/"+c.file || f.str("relative_path") != c.relative || f.str("cwd") != c.base {
-			u.s.fail("5.3", "%s in %q: expected path %s, relative_path %s and cwd %s, got %s", c.path, c.cwd, u.home+"/"+c.file, c.relative, c.base, abridge(f.Raw, maxTraceText))
-		}
-	}
-}
-
-func readLinks(u *user) {
-	u.files("real/f")
-	u.shell("cd " + u.rel + " && ln -s real dir && ln -s real/f file && ln -s / all && ln -s /etc/hostname secret && ln -s nowhere broken && ln -s /conformance/nowhere gone")
-	for _, name := range []string{"dir/f", "file", "real/f"} {
-		u.reads("5.3", u.all(name), window{"text", 1, 1, 1, false})
-	}
-	for _, name := range []string{"all/etc/hostname", "all/no/such/file", "secret", "gone"} {
-		id := u.id("out")
-		u.denied(&contracts.UtilityFileRead{ReadID: id, Path: u.rel + "/" + name}, outsideRefusal("R94", id))
-	}
-	u.denied(&contracts.UtilityFileRead{ReadID: "broken", Path: u.rel + "/broken"}, refusal{rule: "5.3", id: "broken"})
-}
-
-func readFresh(u *user) {
-	u.files("f")
-	u.reads("R96", u.all("f"), window{"text", 1, 1, 1, false})
-	u.shell("printf 'new\\nlines' > " + u.rel + "/f")
-	u.reads("R96", u.all("f"), window{"new\nlines", 1, 2, 2, false})
-}
-
-func readLongLine(u *user) {
-	u.shell("cd " + u.rel + " && { echo before; head -c 100000 /dev/zero | tr '\\0' x; echo; head -c 1500000 /dev/zero | tr '\\0' y; echo; echo after; } > f")
-	u.reads("5.3", u.lines("f", 1, 2), window{"before\n" + strings.Repeat("x", 100_000), 1, 2, 4, true})
-	u.reads("5.3", u.lines("f", 4, 2), window{"after", 4, 4, 4, false})
-	f := u.read("5.3:long", u.lines("f", 3, 1))
-	if got := f.str("content"); !strings.HasPrefix(got, "yyyy") || strings.Trim(got, "y") == "" || len(got) > 1<<20+1000 {
-		u.s.fail("5.3:long", "expected a line of 1500000 bytes to be cut with a marker, got %d bytes that end in %s", len(got), show(got[max(0, len(got)-40):]))
-	}
 }

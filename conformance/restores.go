@@ -15,19 +15,152 @@ import (
 func restores() []Scenario {
 	hosted := Needs{Transport: Hosted}
 	return []Scenario{
-		{Name: "restore/state", Title: "A restored runner has the manifest's session and cursor, and a name of its own", Rules: []string{"A104"}, Needs: hosted, Run: restoreState},
-		{Name: "restore/reset", Title: "An old cursor is first told that the state was restored", Rules: []string{"A105", "5.8"}, Needs: hosted, Run: restoreReset},
-		{Name: "restore/goes-on", Title: "A restored runner grants the lease and counts on", Rules: []string{"A106"}, Needs: hosted, Run: restoreGoesOn},
-		{Name: "restore/other-epoch", Title: "Event ids from before the restore are known to be foreign", Rules: []string{"1.11", "5.8"}, Needs: hosted, Run: restoreEpoch},
-		{Name: "restore/no-cursor", Title: "Without a cursor a restored runner's stream begins as any other", Rules: []string{"5.8"}, Needs: hosted, Run: restoreNoCursor},
-		{Name: "restore/last-init", Title: "The last init survives", Rules: []string{"5.7"}, Needs: hosted, Run: restoreLastInit},
-		{Name: "restore/flush-failed", Title: "What was not flushed makes a runner that is only to be looked at", Rules: []string{"A107"}, Needs: hosted, Run: restoreUnready("failed")},
-		{Name: "restore/flush-interrupted", Title: "The old word for a failed flush is understood", Rules: []string{"A107", "5.6"}, Needs: hosted, Run: restoreUnready("interrupted")},
-		{Name: "restore/flush-skipped", Title: "Where nothing was flushed there is nothing to go on with", Rules: []string{"A107"}, Needs: hosted, Run: restoreUnready("skipped")},
-		{Name: "restore/unknown-blocks", Title: "Blocks that a reader does not know are ignored, and optional ones may be missing or null", Rules: []string{"A109", "5.7"}, Needs: hosted, Run: restoreUnknownBlocks},
-		{Name: "restore/moved-workspace", Title: "The workspace may have moved", Rules: []string{"5.7"}, Needs: hosted, Run: restoreMoved},
-		{Name: "restore/larger-cursor", Title: "Of two cursors in a manifest the larger counts", Rules: []string{"5.7"}, Needs: hosted, Run: restoreLargerCursor},
-		{Name: "restore/again", Title: "A restored runner can be drained and restored again", Rules: []string{"A104", "A106"}, Needs: hosted, Run: restoreAgain},
+		hosted.scenario("restore/state", "A104", "A restored runner has the manifest's session and cursor, and a name of its own", func(s *Session) {
+			p := s.paused()
+			s.resumed(p)
+			if s.ID != boundSession {
+				s.fail("A104", "expected session %s again, got %q", boundSession, s.ID)
+			}
+			f := s.state()
+			if f.Cursor != p.cursor || f.str("state.last_status") != "Restored from snapshot" || f.at("state.is_ready") != true {
+				s.fail("A104", "expected cursor %d, status \"Restored from snapshot\" and is_ready true, got %d, %s and %s",
+					p.cursor, f.Cursor, show(f.at("state.last_status")), show(f.at("state.is_ready")))
+			}
+			for _, key := range []string{"last_error", "last_error_type", "controller_connection_id"} {
+				if v := f.at("state." + key); v != nil {
+					s.fail("5.7", "expected no %s after a restore, got %s", key, show(v))
+				}
+			}
+			if n := len(listOf(f, "state.connections")); n != 0 {
+				s.fail("5.7", "expected nobody to be attached after a restore, got %d", n)
+			}
+			if a := s.isReady("A104", true, false); a.Status == http.StatusOK && a.str("runner_session_id") != restoredRunnerID {
+				s.fail("A104", "expected the new runner session %s, got %s", restoredRunnerID, a.said())
+			}
+		}),
+		hosted.scenario("restore/reset", "A105 5.8", "An old cursor is first told that the state was restored", func(s *Session) {
+			p := s.paused()
+			s.resumed(p)
+			for _, cursor := range []int64{0, 1, p.cursor} {
+				f := s.backOn("vera", cursor, "").resetTo("A105", "restored_from_snapshot")
+				if f.Cursor < p.cursor || f.str("state.last_status") != "Restored from snapshot" {
+					s.fail("A105", "expected a reset to the restored state as of %d, got %s", p.cursor, abridge(f.Raw, maxTraceText))
+				}
+				if cursor == 0 && f.Cursor != p.cursor {
+					s.fail("A105", "expected the first reset at the manifest's cursor %d, got %d", p.cursor, f.Cursor)
+				}
+			}
+			s.backOn("vera", p.cursor+1_000_000, "").resetTo("A46", "replay_gap")
+		}),
+		hosted.scenario("restore/goes-on", "A106", "A restored runner grants the lease and counts on", func(s *Session) {
+			p := s.paused()
+			s.resumed(p)
+			alice := s.caller("alice", contracts.RoleController)
+			a := alice.subscribed(fields{"takeControl": false})
+			if a.at("controller_lease_granted") != true {
+				s.fail("A106", "expected the lease of a restored session, got %s", a.said())
+			}
+			stream := alice.follow(a.snapshot().Cursor)
+			alice.prompt("after hosted restore")
+			f := stream.expect("A106", message("status").with("message", "Prompt: after hosted restore"))
+			if f.Cursor <= p.cursor {
+				s.fail("A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
+			}
+			s.stateWith("A106", "the prompt's status", func(f *Frame) bool {
+				return f.Cursor > p.cursor && f.str("state.last_status") == "Prompt: after hosted restore"
+			})
+		}),
+		hosted.scenario("restore/other-epoch", "1.11 5.8", "Event ids from before the restore are known to be foreign", func(s *Session) {
+			p := s.paused()
+			s.resumed(p)
+			now := s.stateOf(s.ID).ok("1.8").epoch()
+			if now == p.epoch {
+				s.fail("1.11:epoch", "expected a new epoch after a restore, got %q again", now)
+			}
+			old := http.Header{"Last-Event-Id": {p.epoch + ".3"}}
+			s.follow("vera", follow{header: old}).resetTo("1.11:epoch", "restored_from_snapshot")
+			s.backOn("vera", p.cursor, p.epoch).resetTo("1.11:epoch", "restored_from_snapshot")
+		}),
+		hosted.scenario("restore/no-cursor", "5.8", "Without a cursor a restored runner's stream begins as any other", func(s *Session) {
+			p := s.paused()
+			s.resumed(p)
+			f := s.follow("vera", follow{}).begins("5.8")
+			if f.Cursor < p.cursor || f.str("state.last_status") != "Restored from snapshot" {
+				s.fail("5.8", "expected a snapshot of the restored state, got %s", abridge(f.Raw, maxTraceText))
+			}
+		}),
+		hosted.scenario("restore/last-init", "5.7", "The last init survives", func(s *Session) {
+			p := s.paused()
+			s.resumed(p)
+			if got := show(s.state().at("last_init")); got != `{"thinking_level":"high","type":"init"}` {
+				s.fail("5.7", "expected the last init of before, got %s", got)
+			}
+		}),
+		hosted.scenario("restore/flush-failed", "A107", "What was not flushed makes a runner that is only to be looked at", restoreUnready("failed")),
+		hosted.scenario("restore/flush-interrupted", "A107 5.6", "The old word for a failed flush is understood", restoreUnready("interrupted")),
+		hosted.scenario("restore/flush-skipped", "A107", "Where nothing was flushed there is nothing to go on with", restoreUnready("skipped")),
+		hosted.scenario("restore/unknown-blocks", "A109 5.7", "Blocks that a reader does not know are ignored, and optional ones may be missing or null", func(s *Session) {
+			p := s.changed(s.paused(), func(m map[string]any) {
+				m["work_continuity"], m["platform_evidence"] = fields{"anything": 1}, fields{"at": []int{2}}
+				m["future"], m["git"] = fields{"x": 1}, fields{"dirty": true}
+				section(m, "runtime")["shoe_size"] = 43
+				delete(m, "retention_policy")
+				m["workspace_id"], m["agent_run_id"], m["reason"] = nil, nil, nil
+			})
+			s.resumed(p)
+			if f := s.state(); f.Cursor != p.cursor || f.at("state.is_ready") != true {
+				s.fail("A109", "expected a restore to cursor %d, got %d and is_ready %s", p.cursor, f.Cursor, show(f.at("state.is_ready")))
+			}
+		}),
+		hosted.scenario("restore/moved-workspace", "5.7", "The workspace may have moved", func(s *Session) {
+			p := s.paused()
+			elsewhere := s.freshWorkspace()
+			p = s.changed(p, func(m map[string]any) { m["workspace_root"] = "/somewhere/else/entirely" })
+			p.runner = &runner{workspace: elsewhere}
+			s.resumed(p)
+			f := s.state()
+			if f.Cursor != p.cursor || f.str("session_id") != boundSession {
+				s.fail("5.7", "expected a restore in another workspace, got session %q at cursor %d", f.str("session_id"), f.Cursor)
+			}
+			if cwd := f.str("state.cwd"); cwd != "" && cwd != elsewhere {
+				s.fail("5.7", "expected the workspace of now, %s, got cwd %q", elsewhere, cwd)
+			}
+			a := s.drain("5.7", fields{"export_paths": []string{"notes.md"}})
+			if got := a.str("manifest.workspace_root"); got != elsewhere {
+				s.fail("5.7", "expected workspace_root %s, got %q", elsewhere, got)
+			}
+		}),
+		hosted.scenario("restore/larger-cursor", "5.7", "Of two cursors in a manifest the larger counts", func(s *Session) {
+			first := s.paused()
+			for _, key := range []string{"runtime", "snapshot"} {
+				p := s.changed(first, func(m map[string]any) { section(m, key)["cursor"] = first.cursor + 100 })
+				r := s.resumed(p)
+				if got := s.state().Cursor; got != first.cursor+100 {
+					s.fail("5.7:cursor", "expected the larger cursor %d, in %s, to count, got %d", first.cursor+100, key, got)
+				}
+				r.stop("6.1", exitTime)
+			}
+		}),
+		hosted.scenario("restore/again", "A104 A106", "A restored runner can be drained and restored again", func(s *Session) {
+			p := s.paused()
+			r := s.resumed(p)
+			alice, stream := s.attached()
+			alice.prompt("second life")
+			stream.expect("A106", message("status").with("message", "Prompt: second life"))
+			alice.finishRun()
+			second := s.pauseNow(r, stream.epoch)
+			if second.cursor <= p.cursor {
+				s.fail("A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
+			}
+			s.resumed(second)
+			a := s.stateOf(s.ID).ok("1.8").shaped("A104", shape.Body[contracts.Snapshot])
+			if e := a.epoch(); e != "" && (e == p.epoch || e == second.epoch) {
+				s.advise("1.11:epoch", "expected a new epoch after every restore, got %q again", e)
+			}
+			if got := a.snapshot().Cursor; got != second.cursor {
+				s.fail("A104", "expected cursor %d, got %d", second.cursor, got)
+			}
+		}),
 	}
 }
 
@@ -89,93 +222,6 @@ func section(m map[string]any, key string) map[string]any {
 	return o
 }
 
-func restoreState(s *Session) {
-	p := s.paused()
-	s.resumed(p)
-	if s.ID != boundSession {
-		s.fail("A104", "expected session %s again, got %q", boundSession, s.ID)
-	}
-	f := s.state()
-	if f.Cursor != p.cursor || f.str("state.last_status") != "Restored from snapshot" || f.at("state.is_ready") != true {
-		s.fail("A104", "expected cursor %d, status \"Restored from snapshot\" and is_ready true, got %d, %s and %s",
-			p.cursor, f.Cursor, show(f.at("state.last_status")), show(f.at("state.is_ready")))
-	}
-	for _, key := range []string{"last_error", "last_error_type", "controller_connection_id"} {
-		if v := f.at("state." + key); v != nil {
-			s.fail("5.7", "expected no %s after a restore, got %s", key, show(v))
-		}
-	}
-	if n := len(listOf(f, "state.connections")); n != 0 {
-		s.fail("5.7", "expected nobody to be attached after a restore, got %d", n)
-	}
-	if a := s.isReady("A104", true, false); a.Status == http.StatusOK && a.str("runner_session_id") != restoredRunnerID {
-		s.fail("A104", "expected the new runner session %s, got %s", restoredRunnerID, a.said())
-	}
-}
-
-func restoreReset(s *Session) {
-	p := s.paused()
-	s.resumed(p)
-	for _, cursor := range []int64{0, 1, p.cursor} {
-		f := s.backOn("vera", cursor, "").resetTo("A105", "restored_from_snapshot")
-		if f.Cursor < p.cursor || f.str("state.last_status") != "Restored from snapshot" {
-			s.fail("A105", "expected a reset to the restored state as of %d, got %s", p.cursor, abridge(f.Raw, maxTraceText))
-		}
-		if cursor == 0 && f.Cursor != p.cursor {
-			s.fail("A105", "expected the first reset at the manifest's cursor %d, got %d", p.cursor, f.Cursor)
-		}
-	}
-	s.backOn("vera", p.cursor+1_000_000, "").resetTo("A46", "replay_gap")
-}
-
-func restoreGoesOn(s *Session) {
-	p := s.paused()
-	s.resumed(p)
-	alice := s.caller("alice", contracts.RoleController)
-	a := alice.subscribed(fields{"takeControl": false})
-	if a.at("controller_lease_granted") != true {
-		s.fail("A106", "expected the lease of a restored session, got %s", a.said())
-	}
-	stream := alice.follow(a.snapshot().Cursor)
-	alice.prompt("after hosted restore")
-	f := stream.expect("A106", message("status").with("message", "Prompt: after hosted restore"))
-	if f.Cursor <= p.cursor {
-		s.fail("A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
-	}
-	s.stateWith("A106", "the prompt's status", func(f *Frame) bool {
-		return f.Cursor > p.cursor && f.str("state.last_status") == "Prompt: after hosted restore"
-	})
-}
-
-func restoreEpoch(s *Session) {
-	p := s.paused()
-	s.resumed(p)
-	now := s.stateOf(s.ID).ok("1.8").epoch()
-	if now == p.epoch {
-		s.fail("1.11:epoch", "expected a new epoch after a restore, got %q again", now)
-	}
-	old := http.Header{"Last-Event-Id": {p.epoch + ".3"}}
-	s.follow("vera", follow{header: old}).resetTo("1.11:epoch", "restored_from_snapshot")
-	s.backOn("vera", p.cursor, p.epoch).resetTo("1.11:epoch", "restored_from_snapshot")
-}
-
-func restoreNoCursor(s *Session) {
-	p := s.paused()
-	s.resumed(p)
-	f := s.follow("vera", follow{}).begins("5.8")
-	if f.Cursor < p.cursor || f.str("state.last_status") != "Restored from snapshot" {
-		s.fail("5.8", "expected a snapshot of the restored state, got %s", abridge(f.Raw, maxTraceText))
-	}
-}
-
-func restoreLastInit(s *Session) {
-	p := s.paused()
-	s.resumed(p)
-	if got := show(s.state().at("last_init")); got != `{"thinking_level":"high","type":"init"}` {
-		s.fail("5.7", "expected the last init of before, got %s", got)
-	}
-}
-
 // restoredStatus is what a runner says after a restore, by flush status.
 var restoredStatus = map[string][2]string{
 	"failed":      {"Restore interrupted before runtime flush completed", "runtime flush failed before restore"},
@@ -215,71 +261,5 @@ func restoreUnready(flush string) func(*Session) {
 				r.stop("6.1", exitTime)
 			}
 		}
-	}
-}
-
-func restoreUnknownBlocks(s *Session) {
-	p := s.changed(s.paused(), func(m map[string]any) {
-		m["work_continuity"], m["platform_evidence"] = fields{"anything": 1}, fields{"at": []int{2}}
-		m["future"], m["git"] = fields{"x": 1}, fields{"dirty": true}
-		section(m, "runtime")["shoe_size"] = 43
-		delete(m, "retention_policy")
-		m["workspace_id"], m["agent_run_id"], m["reason"] = nil, nil, nil
-	})
-	s.resumed(p)
-	if f := s.state(); f.Cursor != p.cursor || f.at("state.is_ready") != true {
-		s.fail("A109", "expected a restore to cursor %d, got %d and is_ready %s", p.cursor, f.Cursor, show(f.at("state.is_ready")))
-	}
-}
-
-func restoreMoved(s *Session) {
-	p := s.paused()
-	elsewhere := s.freshWorkspace()
-	p = s.changed(p, func(m map[string]any) { m["workspace_root"] = "/somewhere/else/entirely" })
-	p.runner = &runner{workspace: elsewhere}
-	s.resumed(p)
-	f := s.state()
-	if f.Cursor != p.cursor || f.str("session_id") != boundSession {
-		s.fail("5.7", "expected a restore in another workspace, got session %q at cursor %d", f.str("session_id"), f.Cursor)
-	}
-	if cwd := f.str("state.cwd"); cwd != "" && cwd != elsewhere {
-		s.fail("5.7", "expected the workspace of now, %s, got cwd %q", elsewhere, cwd)
-	}
-	a := s.drain("5.7", fields{"export_paths": []string{"notes.md"}})
-	if got := a.str("manifest.workspace_root"); got != elsewhere {
-		s.fail("5.7", "expected workspace_root %s, got %q", elsewhere, got)
-	}
-}
-
-func restoreLargerCursor(s *Session) {
-	first := s.paused()
-	for _, key := range []string{"runtime", "snapshot"} {
-		p := s.changed(first, func(m map[string]any) { section(m, key)["cursor"] = first.cursor + 100 })
-		r := s.resumed(p)
-		if got := s.state().Cursor; got != first.cursor+100 {
-			s.fail("5.7:cursor", "expected the larger cursor %d, in %s, to count, got %d", first.cursor+100, key, got)
-		}
-		r.stop("6.1", exitTime)
-	}
-}
-
-func restoreAgain(s *Session) {
-	p := s.paused()
-	r := s.resumed(p)
-	alice, stream := s.attached()
-	alice.prompt("second life")
-	stream.expect("A106", message("status").with("message", "Prompt: second life"))
-	alice.finishRun()
-	second := s.pauseNow(r, stream.epoch)
-	if second.cursor <= p.cursor {
-		s.fail("A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
-	}
-	s.resumed(second)
-	a := s.stateOf(s.ID).ok("1.8").shaped("A104", shape.Body[contracts.Snapshot])
-	if e := a.epoch(); e != "" && (e == p.epoch || e == second.epoch) {
-		s.advise("1.11:epoch", "expected a new epoch after every restore, got %q again", e)
-	}
-	if got := a.snapshot().Cursor; got != second.cursor {
-		s.fail("A104", "expected cursor %d, got %d", second.cursor, got)
 	}
 }

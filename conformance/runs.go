@@ -10,65 +10,120 @@ import (
 func runs() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	return []Scenario{
-		{Name: "run/init", Title: "init names what it applied, in a fixed order", Rules: []string{"R33"}, Run: initReply},
-		{Name: "run/last-init", Title: "A snapshot holds the last accepted init whole", Rules: []string{"R35"}, Needs: onSocket, Run: lastInit},
-		{Name: "run/prompt", Title: "A prompt reaches the runtime", Rules: []string{"6.2"}, Run: promptStatus},
-		{Name: "run/every-prompt-ends", Title: "Every accepted prompt leads to a response_end", Rules: []string{"R37"}, Needs: Needs{Seed: true}, Run: everyPromptEnds},
-		{Name: "run/response", Title: "A response starts, streams and ends once, with a coherent summary", Rules: []string{"R36", "R38", "R39", "R40", "R41"}, Run: response},
-		{Name: "run/responses-in-turn", Title: "Responses follow one another with fresh ids", Rules: []string{"R36"}, Run: responsesInTurn},
-		{Name: "run/responding", Title: "A snapshot in the middle of a response shows it, one after it does not", Rules: []string{"R36", "R72"}, Needs: onSocket, Run: responding},
-		{Name: "run/busy", Title: "A prompt during a run is refused and disturbs nothing", Rules: []string{"R42", "A71"}, Run: busy},
-		{Name: "run/busy-state", Title: "A refused prompt leaves the state as it was", Rules: []string{"R42"}, Needs: onSocket, Run: busyState},
-		{Name: "run/missing-attachment", Title: "An unreadable attachment costs one tool error and the prompt runs", Rules: []string{"R43"}, Run: missingAttachment},
-		{Name: "run/error-keeps-responding", Title: "A refusal during a response leaves it open", Rules: []string{"R49"}, Run: errorKeepsResponding},
+		Needs{}.scenario("run/init", "R33", "init names what it applied, in a fixed order", func(s *Session) {
+			p := s.controller()
+			text := "Be brief."
+			for _, c := range []struct {
+				init contracts.Init
+				want string
+			}{
+				{contracts.Init{}, "Init received with no changes"},
+				{contracts.Init{ApprovalMode: contracts.ApprovalPrompt}, "Initialized: approval_mode"},
+				{contracts.Init{ApprovalMode: contracts.ApprovalPrompt, ThinkingLevel: contracts.ThinkingHigh, AppendSystemPrompt: &text, SystemPrompt: &text},
+					"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
+			} {
+				p.accepted("R33", p.command(&c.init))
+				if got := p.expect("R33", message("status")).str("message"); got != c.want {
+					s.fail("R33", "expected status %q, got %q", c.want, got)
+				}
+			}
+		}),
+		onSocket.scenario("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(s *Session) {
+			p := s.controller()
+			if got := p.last(control("snapshot")).at("last_init"); got != nil {
+				s.fail("R35", "expected last_init null in a fresh session, got %s", show(got))
+			}
+			text := "Be brief."
+			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
+			p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
+			f := s.viewer("vera").last(control("snapshot"))
+			if got := show(f.at("last_init")); got != `{"thinking_level":"low","type":"init"}` {
+				s.fail("R35", "expected the last init alone, with its type, got %s", got)
+			}
+		}),
+		Needs{}.scenario("run/prompt", "6.2", "A prompt reaches the runtime", func(s *Session) {
+			p := s.controller()
+			for _, content := range []string{"hello", "", "naïve 🚀 \u202e \"quoted\"\n\ttabbed"} {
+				p.prompt(content)
+				p.expect("6.2", message("status").with("message", "Prompt: "+content))
+			}
+		}),
+		Needs{Seed: true}.scenario("run/every-prompt-ends", "R37", "Every accepted prompt leads to a response_end", func(s *Session) {
+			p := s.controller()
+			p.prompt("hello")
+			p.expect("R37", message("response_end"))
+		}),
+		Needs{}.scenario("run/response", "R36 R38 R39 R40 R41", "A response starts, streams and ends once, with a coherent summary", response),
+		Needs{}.scenario("run/responses-in-turn", "R36", "Responses follow one another with fresh ids", func(s *Session) {
+			p := s.controller()
+			seen := map[string]bool{}
+			for range 3 {
+				p.prompt(streamOf(2, 0))
+				id := p.expect("R36", message("response_start")).str("response_id")
+				if seen[id] {
+					s.fail("R36", "response id %q was used before", id)
+				}
+				seen[id] = true
+				p.expect("R37", message("response_end").with("response_id", id))
+			}
+			p.still("R36", len(p.log), message("response_start"))
+			if n := countOf(p.log, message("response_start")); n != 3 {
+				s.fail("R36", "expected one response for each of three prompts, got %d", n)
+			}
+		}),
+		onSocket.scenario("run/responding", "R36 R72", "A snapshot in the middle of a response shows it, one after it does not", func(s *Session) {
+			alice := s.controller()
+			alice.prompt(streamOf(200, 10))
+			alice.expect("R36", message("response_chunk"))
+			vera := s.viewer("vera")
+			f := vera.last(control("snapshot"))
+			if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
+				s.fail("R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
+			}
+			start := alice.last(message("response_start"))
+			whole := f.str("state.current_response.text")
+			vera.await("R36", 0, message("response_end"))
+			alice.expect("R36", message("response_end"))
+			if got, want := whole+chunksOf(vera.log), chunksOf(alice.log); got != want {
+				s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
+			}
+			after := s.viewer("victor").last(control("snapshot"))
+			if after.at("state.is_responding") != false || after.at("state.current_response") != nil {
+				s.fail("R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
+			}
+		}),
+		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
+		onSocket.scenario("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(s *Session) {
+			p := s.controller()
+			p.prompt(streamOf(100, 10))
+			p.expect("R36", message("response_chunk"))
+			before := p.log[len(p.log)-1].At
+			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
+			f := s.viewer("vera").last(control("snapshot"))
+			if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
+				s.fail("R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
+			}
+			p.expect("R42", message("response_end"))
+		}),
+		Needs{}.scenario("run/missing-attachment", "R43", "An unreadable attachment costs one tool error and the prompt runs", func(s *Session) {
+			s.conformanceAgent()
+			p := s.controller()
+			const name = "conformance-no-such-file.txt"
+			id := p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}})
+			p.accepted("R43", id)
+			p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
+			p.expect("R43", message("status").with("message", "Prompt: look"))
+		}),
+		Needs{}.scenario("run/error-keeps-responding", "R49", "A refusal during a response leaves it open", func(s *Session) {
+			p := s.controller()
+			p.prompt(streamOf(200, 10))
+			p.expect("R49", message("response_chunk"))
+			p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
+				refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})
+			p.expect("R49", message("response_chunk"))
+			p.expect("R49", message("response_end"))
+		}),
 	}
-}
-
-func initReply(s *Session) {
-	p := s.controller()
-	text := "Be brief."
-	for _, c := range []struct {
-		init contracts.Init
-		want string
-	}{
-		{contracts.Init{}, "Init received with no changes"},
-		{contracts.Init{ApprovalMode: contracts.ApprovalPrompt}, "Initialized: approval_mode"},
-		{contracts.Init{ApprovalMode: contracts.ApprovalPrompt, ThinkingLevel: contracts.ThinkingHigh, AppendSystemPrompt: &text, SystemPrompt: &text},
-			"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
-	} {
-		p.accepted("R33", p.command(&c.init))
-		if got := p.expect("R33", message("status")).str("message"); got != c.want {
-			s.fail("R33", "expected status %q, got %q", c.want, got)
-		}
-	}
-}
-
-func lastInit(s *Session) {
-	p := s.controller()
-	if got := p.last(control("snapshot")).at("last_init"); got != nil {
-		s.fail("R35", "expected last_init null in a fresh session, got %s", show(got))
-	}
-	text := "Be brief."
-	p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
-	p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
-	f := s.viewer("vera").last(control("snapshot"))
-	if got := show(f.at("last_init")); got != `{"thinking_level":"low","type":"init"}` {
-		s.fail("R35", "expected the last init alone, with its type, got %s", got)
-	}
-}
-
-func promptStatus(s *Session) {
-	p := s.controller()
-	for _, content := range []string{"hello", "", "naïve 🚀 \u202e \"quoted\"\n\ttabbed"} {
-		p.prompt(content)
-		p.expect("6.2", message("status").with("message", "Prompt: "+content))
-	}
-}
-
-func everyPromptEnds(s *Session) {
-	p := s.controller()
-	p.prompt("hello")
-	p.expect("R37", message("response_end"))
 }
 
 func response(s *Session) {
@@ -82,46 +137,6 @@ func response(s *Session) {
 		s.fail("R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
 	}
 	p.still("R36", len(p.log), message("response_chunk"))
-}
-
-func responsesInTurn(s *Session) {
-	p := s.controller()
-	seen := map[string]bool{}
-	for range 3 {
-		p.prompt(streamOf(2, 0))
-		id := p.expect("R36", message("response_start")).str("response_id")
-		if seen[id] {
-			s.fail("R36", "response id %q was used before", id)
-		}
-		seen[id] = true
-		p.expect("R37", message("response_end").with("response_id", id))
-	}
-	p.still("R36", len(p.log), message("response_start"))
-	if n := countOf(p.log, message("response_start")); n != 3 {
-		s.fail("R36", "expected one response for each of three prompts, got %d", n)
-	}
-}
-
-func responding(s *Session) {
-	alice := s.controller()
-	alice.prompt(streamOf(200, 10))
-	alice.expect("R36", message("response_chunk"))
-	vera := s.viewer("vera")
-	f := vera.last(control("snapshot"))
-	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-		s.fail("R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
-	}
-	start := alice.last(message("response_start"))
-	whole := f.str("state.current_response.text")
-	vera.await("R36", 0, message("response_end"))
-	alice.expect("R36", message("response_end"))
-	if got, want := whole+chunksOf(vera.log), chunksOf(alice.log); got != want {
-		s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
-	}
-	after := s.viewer("victor").last(control("snapshot"))
-	if after.at("state.is_responding") != false || after.at("state.current_response") != nil {
-		s.fail("R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
-	}
 }
 
 // chunksOf joins the text of a response.
@@ -148,37 +163,4 @@ func busy(s *Session) {
 	p.command(&contracts.Interrupt{})
 	p.prompt("afterwards")
 	p.expect("R42", message("status").with("message", "Prompt: afterwards"))
-}
-
-func busyState(s *Session) {
-	p := s.controller()
-	p.prompt(streamOf(100, 10))
-	p.expect("R36", message("response_chunk"))
-	before := p.log[len(p.log)-1].At
-	p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
-	f := s.viewer("vera").last(control("snapshot"))
-	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-		s.fail("R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
-	}
-	p.expect("R42", message("response_end"))
-}
-
-func missingAttachment(s *Session) {
-	s.conformanceAgent()
-	p := s.controller()
-	const name = "conformance-no-such-file.txt"
-	id := p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}})
-	p.accepted("R43", id)
-	p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
-	p.expect("R43", message("status").with("message", "Prompt: look"))
-}
-
-func errorKeepsResponding(s *Session) {
-	p := s.controller()
-	p.prompt(streamOf(200, 10))
-	p.expect("R49", message("response_chunk"))
-	p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
-		refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})
-	p.expect("R49", message("response_chunk"))
-	p.expect("R49", message("response_end"))
 }

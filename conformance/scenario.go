@@ -35,6 +35,17 @@ type Needs struct {
 	Runtime   Runtime                    // of the server; empty is what the prompts of the scenario need
 }
 
+// scenario returns a scenario with these needs. It cites rules, with blanks between them.
+func (n Needs) scenario(name, rules, title string, run func(*Session)) Scenario {
+	return Scenario{Name: name, Title: title, Rules: strings.Fields(rules), Needs: n, Run: run}
+}
+
+// slow marks a scenario that waits for the server's own clock.
+func (sc Scenario) slow() Scenario {
+	sc.Slow = true
+	return sc
+}
+
 // A Transport is a way to reach a server.
 type Transport string
 

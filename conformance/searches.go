@@ -12,14 +12,58 @@ import (
 func searches() []Scenario {
 	search := anywhere(contracts.OperationFileSearch)
 	return []Scenario{
-		{Name: "search/scores", Title: "Each rule gives its score, and the best comes first", Rules: []string{"R95"}, Needs: search, Run: settled(searchScores)},
-		{Name: "search/whole-path", Title: "A query that is a path finds that file first", Rules: []string{"R95"}, Needs: search, Run: settled(searchPath)},
-		{Name: "search/words", Title: "Words of a query are found in any order", Rules: []string{"R95"}, Needs: search, Run: settled(searchWords)},
-		{Name: "search/letters", Title: "Letters in their order are found, the nearer the better", Rules: []string{"R95"}, Needs: search, Run: settled(searchLetters)},
-		{Name: "search/ties", Title: "Of equal scores the shorter path is first, then the lesser one", Rules: []string{"R95"}, Needs: search, Run: settled(searchTies)},
-		{Name: "search/case", Title: "Case does not matter, and lengths are in characters", Rules: []string{"R95"}, Needs: search, Run: settled(searchCase)},
-		{Name: "search/limit", Title: "The limit is 50, at least 1, at most 500, and what is left is said", Rules: []string{"R95"}, Needs: search, Run: settled(searchLimit)},
-		{Name: "search/blank", Title: "A query is trimmed, and finds nothing if nothing is left", Rules: []string{"R95"}, Needs: search, Run: settled(searchBlank)},
+		search.settled("search/scores", "R95", "Each rule gives its score, and the best comes first", func(u *user) {
+			u.files("quux", "a/quux", "quuxes.txt", "my-quux.txt", "old-quux/readme", "q-u-u-x", "qu/ux", "unrelated.txt", "b/other")
+			u.finds("R95:ranking", "quux", "9996 quux", "9994 a/quux", "7990 quuxes.txt", "6959 my-quux.txt", "5945 old-quux/readme", "3038 q-u-u-x", "2042 qu/ux")
+			u.finds("R95:ranking", "nothing-is-called-so")
+		}),
+		search.settled("search/whole-path", "R95", "A query that is a path finds that file first", func(u *user) {
+			u.files("docs/quux.md", "old/docs/quux.md", "docs/quux.md.bak", "docs/other.md")
+			u.finds("R95:ranking", "docs/quux.md", "9488 docs/quux.md", "5984 docs/quux.md.bak", "5944 old/docs/quux.md")
+		}),
+		search.settled("search/words", "R95", "Words of a query are found in any order", func(u *user) {
+			u.files("second/first.txt", "first second.md", "second only.md", "x/first-and-second", "seconds/the-firsts/file")
+			u.finds("R95:ranking", "first second", "7985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
+			u.finds("R95:ranking", "second   first", "4985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
+		}),
+		search.settled("search/letters", "R95", "Letters in their order are found, the nearer the better", func(u *user) {
+			u.files("zawb", "z123456789012w", "w-before-z", "z/w")
+			// 12-min(10, gap) for each letter: 12+11 for zawb, 12+2 for the long gap.
+			u.finds("R95:ranking", "zw", "3019 zawb", "3000 z123456789012w", "2020 z/w")
+		}),
+		search.settled("search/ties", "R95", "Of equal scores the shorter path is first, then the lesser one", func(u *user) {
+			u.files("yyqqa", "zqqaaaaaaaaaaaa", "c/qx1", "a/qx1", "B/qx1", "a-/qx1", "aa/qx1")
+			u.finds("R95:ranking", "qq", "6975 yyqqa", "6975 zqqaaaaaaaaaaaa")
+			u.finds("R95:ranking", "qx", "7995 B/qx1", "7995 a/qx1", "7995 c/qx1", "7994 a-/qx1", "7994 aa/qx1")
+		}),
+		search.settled("search/case", "R95", "Case does not matter, and lengths are in characters", func(u *user) {
+			u.files("Quux.TXT", "éé/QUUXÉ", "unrelated")
+			u.finds("R95:ranking", "qUUx", "7992 Quux.TXT", "7992 éé/QUUXÉ")
+			u.finds("R95:ranking", "quux.txt", "9992 Quux.TXT")
+			u.finds("R95:ranking", "quuxé", "9992 éé/QUUXÉ")
+		}),
+		search.settled("search/limit", "R95", "The limit is 50, at least 1, at most 500, and what is left is said", func(u *user) {
+			u.shell("cd " + u.rel + " && i=100; while [ $i -lt 620 ]; do : > quux$i; i=$((i+1)); done && for i in 0 1 2 3 4; do : > zed$i; done")
+			u.eventually("R95", "files", "test -e "+u.rel+"/quux619")
+			u.counts("quux", nil, 50, true)
+			u.counts("quux", new(int64(0)), 1, true)
+			u.counts("quux", new(int64(-7)), 1, true)
+			u.counts("quux", new(int64(3)), 3, true)
+			u.counts("quux", new(int64(500)), 500, true)
+			u.counts("quux", new(int64(100_000)), 500, true)
+			u.counts("zed", new(int64(5)), 5, false)
+			u.counts("zed", new(int64(4)), 4, true)
+			u.counts("zed", nil, 5, false)
+		}),
+		search.settled("search/blank", "R95", "A query is trimmed, and finds nothing if nothing is left", func(u *user) {
+			u.files("quux")
+			for _, query := range []string{"", "  ", "\t\n"} {
+				if f := u.search("R95", query, nil); len(listOf(f, "results")) != 0 || f.at("truncated") != false {
+					u.s.fail("R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
+				}
+			}
+			u.finds("R95:ranking", "  quux\t", "9996 quux")
+		}),
 	}
 }
 
@@ -75,56 +119,6 @@ func (u *user) files(names ...string) {
 	u.shell(script.String())
 }
 
-func searchScores(u *user) {
-	u.files("quux", "a/quux", "quuxes.txt", "my-quux.txt", "old-quux/readme", "q-u-u-x", "qu/ux", "unrelated.txt", "b/other")
-	u.finds("R95:ranking", "quux", "9996 quux", "9994 a/quux", "7990 quuxes.txt", "6959 my-quux.txt", "5945 old-quux/readme", "3038 q-u-u-x", "2042 qu/ux")
-	u.finds("R95:ranking", "nothing-is-called-so")
-}
-
-func searchPath(u *user) {
-	u.files("docs/quux.md", "old/docs/quux.md", "docs/quux.md.bak", "docs/other.md")
-	u.finds("R95:ranking", "docs/quux.md", "9488 docs/quux.md", "5984 docs/quux.md.bak", "5944 old/docs/quux.md")
-}
-
-func searchWords(u *user) {
-	u.files("second/first.txt", "first second.md", "second only.md", "x/first-and-second", "seconds/the-firsts/file")
-	u.finds("R95:ranking", "first second", "7985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
-	u.finds("R95:ranking", "second   first", "4985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
-}
-
-func searchLetters(u *user) {
-	u.files("zawb", "z123456789012w", "w-before-z", "z/w")
-	// 12-min(10, gap) for each letter: 12+11 for zawb, 12+2 for the long gap.
-	u.finds("R95:ranking", "zw", "3019 zawb", "3000 z123456789012w", "2020 z/w")
-}
-
-func searchTies(u *user) {
-	u.files("yyqqa", "zqqaaaaaaaaaaaa", "c/qx1", "a/qx1", "B/qx1", "a-/qx1", "aa/qx1")
-	u.finds("R95:ranking", "qq", "6975 yyqqa", "6975 zqqaaaaaaaaaaaa")
-	u.finds("R95:ranking", "qx", "7995 B/qx1", "7995 a/qx1", "7995 c/qx1", "7994 a-/qx1", "7994 aa/qx1")
-}
-
-func searchCase(u *user) {
-	u.files("Quux.TXT", "éé/QUUXÉ", "unrelated")
-	u.finds("R95:ranking", "qUUx", "7992 Quux.TXT", "7992 éé/QUUXÉ")
-	u.finds("R95:ranking", "quux.txt", "9992 Quux.TXT")
-	u.finds("R95:ranking", "quuxé", "9992 éé/QUUXÉ")
-}
-
-func searchLimit(u *user) {
-	u.shell("cd " + u.rel + " && i=100; while [ $i -lt 620 ]; do : > quux$i; i=$((i+1)); done && for i in 0 1 2 3 4; do : > zed$i; done")
-	u.eventually("R95", "files", "test -e "+u.rel+"/quux619")
-	u.counts("quux", nil, 50, true)
-	u.counts("quux", new(int64(0)), 1, true)
-	u.counts("quux", new(int64(-7)), 1, true)
-	u.counts("quux", new(int64(3)), 3, true)
-	u.counts("quux", new(int64(500)), 500, true)
-	u.counts("quux", new(int64(100_000)), 500, true)
-	u.counts("zed", new(int64(5)), 5, false)
-	u.counts("zed", new(int64(4)), 4, true)
-	u.counts("zed", nil, 5, false)
-}
-
 // counts fails unless a query finds so many files, and says whether there are
 // more. Of equals the first by name are shown.
 func (u *user) counts(query string, limit *int64, want int, truncated bool) {
@@ -144,14 +138,4 @@ func (u *user) counts(query string, limit *int64, want int, truncated bool) {
 		}
 		u.s.pause("R95", 50*time.Millisecond)
 	}
-}
-
-func searchBlank(u *user) {
-	u.files("quux")
-	for _, query := range []string{"", "  ", "\t\n"} {
-		if f := u.search("R95", query, nil); len(listOf(f, "results")) != 0 || f.at("truncated") != false {
-			u.s.fail("R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
-		}
-	}
-	u.finds("R95:ranking", "  quux\t", "9996 quux")
 }

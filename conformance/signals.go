@@ -15,12 +15,66 @@ func signals() []Scenario {
 	hosted := Needs{Transport: Hosted}
 	exec := Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}
 	return []Scenario{
-		{Name: "signal/terminate", Title: "SIGTERM drains, shows the drained state, and ends with status 0", Rules: []string{"A110", "5.9"}, Needs: hosted, Run: signalDrains(syscall.SIGTERM)},
-		{Name: "signal/interrupt", Title: "SIGINT does the same", Rules: []string{"5.9"}, Needs: hosted, Run: signalDrains(os.Interrupt)},
-		{Name: "signal/during-drain", Title: "A signal during a drain waits for it, and does not order another", Rules: []string{"A110"}, Needs: exec, Run: signalDuringDrain},
-		{Name: "signal/after-drain", Title: "A signal after a drain only ends the process", Rules: []string{"5.9"}, Needs: hosted, Run: signalAfterDrain},
-		{Name: "signal/second", Title: "A second signal ends the process at once", Rules: []string{"5.9"}, Needs: exec, Run: secondSignal},
-		{Name: "signal/flush-fails", Title: "A drain by signal that was interrupted ends with status 3", Rules: []string{"5.9"}, Needs: hosted, Run: signalFlushFails},
+		hosted.scenario("signal/terminate", "A110 5.9", "SIGTERM drains, shows the drained state, and ends with status 0", signalDrains(syscall.SIGTERM)),
+		hosted.scenario("signal/interrupt", "5.9", "SIGINT does the same", signalDrains(os.Interrupt)),
+		exec.scenario("signal/during-drain", "A110", "A signal during a drain waits for it, and does not order another", func(s *Session) {
+			r := s.spawned(start{})
+			s.stubborn()
+			done := make(chan *Answer, 1)
+			ctx, cancel := s.within(drainTime)
+			defer cancel()
+			go func() { // ends with the drain or ctx; waited for below
+				a, _ := s.send(ctx, draining(platformDrain))
+				done <- a
+			}()
+			s.untilDraining("A110")
+			r.signal("A110", syscall.SIGTERM)
+			a := <-done
+			if a == nil {
+				s.fail("A110", "expected the drain to be answered in spite of the signal")
+			}
+			a.check()
+			s.drained("A110", a.ok("A110"))
+			if status := r.exits("A110", drainTime); status != 0 {
+				s.fail("5.9:status", "expected exit status 0, got %d", status)
+			}
+			if m := s.onlyManifest("A110", r); m["reason"] != "ttl_expired" {
+				s.fail("A110", "expected the manifest of the drain that was running, got reason %s", show(m["reason"]))
+			}
+		}),
+		hosted.scenario("signal/after-drain", "5.9", "A signal after a drain only ends the process", func(s *Session) {
+			r := s.spawned(start{})
+			s.driver().prompt("hello")
+			s.drain("5.9:status", platformDrain)
+			r.signal("5.9:status", syscall.SIGTERM)
+			if status := r.exits("5.9:status", drainTime); status != 0 {
+				s.fail("5.9:status", "expected exit status 0, got %d", status)
+			}
+			s.onlyManifest("5.9:status", r)
+		}),
+		exec.scenario("signal/second", "5.9", "A second signal ends the process at once", func(s *Session) {
+			r := s.spawned(start{})
+			s.stubborn()
+			r.signal("5.9:status", syscall.SIGTERM)
+			s.untilDraining("5.9:status")
+			r.signal("5.9:status", syscall.SIGTERM)
+			if status := r.exits("5.9:status", exitTime); !slices.Contains([]int{130, 143}, status) {
+				s.fail("5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
+			}
+		}),
+		hosted.scenario("signal/flush-fails", "5.9", "A drain by signal that was interrupted ends with status 3", func(s *Session) {
+			r := s.spawned(start{})
+			alice := s.driver()
+			alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
+			alice.finishRun()
+			r.signal("5.9:status", syscall.SIGTERM)
+			if status := r.exits("5.9:status", drainTime); status != 3 {
+				s.fail("5.9:status", "expected exit status 3 after an interrupted drain, got %d", status)
+			}
+			if m := s.onlyManifest("5.9:status", r); section(m, "runtime")["flush_status"] != "failed" {
+				s.fail("5.9:status", "expected a manifest that says so, got %s", show(m["runtime"]))
+			}
+		}),
 	}
 }
 
@@ -79,67 +133,5 @@ func (s *Session) untilDraining(rule string) {
 			s.fail(rule, "expected the identity to show the drain within %s, got %s", s.config.Patience, a.said())
 		}
 		s.pause(rule, 10*time.Millisecond)
-	}
-}
-
-func signalDuringDrain(s *Session) {
-	r := s.spawned(start{})
-	s.stubborn()
-	done := make(chan *Answer, 1)
-	ctx, cancel := s.within(drainTime)
-	defer cancel()
-	go func() { // ends with the drain or ctx; waited for below
-		a, _ := s.send(ctx, draining(platformDrain))
-		done <- a
-	}()
-	s.untilDraining("A110")
-	r.signal("A110", syscall.SIGTERM)
-	a := <-done
-	if a == nil {
-		s.fail("A110", "expected the drain to be answered in spite of the signal")
-	}
-	a.check()
-	s.drained("A110", a.ok("A110"))
-	if status := r.exits("A110", drainTime); status != 0 {
-		s.fail("5.9:status", "expected exit status 0, got %d", status)
-	}
-	if m := s.onlyManifest("A110", r); m["reason"] != "ttl_expired" {
-		s.fail("A110", "expected the manifest of the drain that was running, got reason %s", show(m["reason"]))
-	}
-}
-
-func signalAfterDrain(s *Session) {
-	r := s.spawned(start{})
-	s.driver().prompt("hello")
-	s.drain("5.9:status", platformDrain)
-	r.signal("5.9:status", syscall.SIGTERM)
-	if status := r.exits("5.9:status", drainTime); status != 0 {
-		s.fail("5.9:status", "expected exit status 0, got %d", status)
-	}
-	s.onlyManifest("5.9:status", r)
-}
-
-func secondSignal(s *Session) {
-	r := s.spawned(start{})
-	s.stubborn()
-	r.signal("5.9:status", syscall.SIGTERM)
-	s.untilDraining("5.9:status")
-	r.signal("5.9:status", syscall.SIGTERM)
-	if status := r.exits("5.9:status", exitTime); !slices.Contains([]int{130, 143}, status) {
-		s.fail("5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
-	}
-}
-
-func signalFlushFails(s *Session) {
-	r := s.spawned(start{})
-	alice := s.driver()
-	alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
-	alice.finishRun()
-	r.signal("5.9:status", syscall.SIGTERM)
-	if status := r.exits("5.9:status", drainTime); status != 3 {
-		s.fail("5.9:status", "expected exit status 3 after an interrupted drain, got %d", status)
-	}
-	if m := s.onlyManifest("5.9:status", r); section(m, "runtime")["flush_status"] != "failed" {
-		s.fail("5.9:status", "expected a manifest that says so, got %s", show(m["runtime"]))
 	}
 }

@@ -8,20 +8,42 @@ import (
 func terminations() []Scenario {
 	exec := anywhere(contracts.OperationCommandExec)
 	return []Scenario{
-		{Name: "terminate/asks-first", Title: "A command that is asked to end may say something and exit", Rules: []string{"5.1"}, Needs: exec, Run: using(terminateAsks)},
-		{Name: "terminate/escalates", Title: "A command that ignores SIGTERM is killed, for the reason first given", Rules: []string{"R87"}, Needs: exec, Run: using(terminateEscalates)},
-		{Name: "terminate/hurried", Title: "Force hurries a graceful end, whose reason stays", Rules: []string{"5.1"}, Needs: exec, Run: using(terminateHurried)},
-		{Name: "terminate/ended", Title: "Ending what has ended says nothing", Rules: []string{"R82"}, Needs: exec, Run: using(terminateEnded)},
-		{Name: "terminate/reserved", Title: "The id of a command stays taken until it has exited", Rules: []string{"R83"}, Needs: exec, Run: using(terminateReserved)},
+		exec.using("terminate/asks-first", "5.1", "A command that is asked to end may say something and exit", func(u *user) {
+			j := u.sh("5.1", "trap 'echo bye; exit 6' TERM; echo ready; "+lasting)
+			j.says("5.1", "ready")
+			u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			j.exits("5.1", fields{"success": false, "exit_code": 6, "signal": nil, "reason": "Terminated by controller"})
+			j.prints("5.1", "ready\nbye\n")
+		}),
+		exec.using("terminate/escalates", "R87", "A command that ignores SIGTERM is killed, for the reason first given", func(u *user) {
+			j := u.stubborn("R87")
+			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			j.exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
+		}),
+		exec.using("terminate/hurried", "5.1", "Force hurries a graceful end, whose reason stays", func(u *user) {
+			j := u.stubborn("5.1")
+			u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
+			j.exits("5.1", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
+		}),
+		exec.using("terminate/ended", "R82", "Ending what has ended says nothing", func(u *user) {
+			j := u.sh("R82", "true")
+			j.exits("R82", fields{"success": true})
+			from := len(u.log)
+			for _, force := range []bool{false, true} {
+				u.do("R82", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: force})
+			}
+			u.still("R82", from, anyOf(toolError, about(j.id)))
+		}),
+		exec.using("terminate/reserved", "R83", "The id of a command stays taken until it has exited", func(u *user) {
+			j := u.stubborn("R83")
+			u.do("R83", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
+			u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id, id: j.id})
+			j.exits("R83", fields{"signal": "SIGKILL"})
+			u.start("R83", again).exits("R83", fields{"success": true})
+		}),
 	}
-}
-
-func terminateAsks(u *user) {
-	j := u.sh("5.1", "trap 'echo bye; exit 6' TERM; echo ready; "+lasting)
-	j.says("5.1", "ready")
-	u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	j.exits("5.1", fields{"success": false, "exit_code": 6, "signal": nil, "reason": "Terminated by controller"})
-	j.prints("5.1", "ready\nbye\n")
 }
 
 // stubborn is a command that only a kill ends.
@@ -35,36 +57,4 @@ func (u *user) stubborn(rule string) *job {
 	j := u.sh(rule, stubborn)
 	j.says(rule, "ready")
 	return j
-}
-
-func terminateEscalates(u *user) {
-	j := u.stubborn("R87")
-	u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	j.exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
-}
-
-func terminateHurried(u *user) {
-	j := u.stubborn("5.1")
-	u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
-	j.exits("5.1", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
-}
-
-func terminateEnded(u *user) {
-	j := u.sh("R82", "true")
-	j.exits("R82", fields{"success": true})
-	from := len(u.log)
-	for _, force := range []bool{false, true} {
-		u.do("R82", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: force})
-	}
-	u.still("R82", from, anyOf(toolError, about(j.id)))
-}
-
-func terminateReserved(u *user) {
-	j := u.stubborn("R83")
-	u.do("R83", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
-	u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id, id: j.id})
-	j.exits("R83", fields{"signal": "SIGKILL"})
-	u.start("R83", again).exits("R83", fields{"success": true})
 }

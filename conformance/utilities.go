@@ -12,19 +12,157 @@ func utilities() []Scenario {
 	exec := Needs{Operation: contracts.OperationCommandExec}
 	shared := Needs{Transport: Socket, Operation: contracts.OperationCommandExec}
 	return []Scenario{
-		{Name: "utility/needs-capability", Title: "An operation that was not negotiated is refused", Rules: []string{"R81", "A79"}, Run: needsCapability},
-		{Name: "utility/unknown-ids", Title: "Ending what does not exist needs no capability and says nothing", Rules: []string{"R82"}, Run: unknownUtilities},
-		{Name: "utility/command", Title: "A command reports its start, both its outputs, and its end", Rules: []string{"R84", "R85"}, Needs: exec, Run: commandRuns},
-		{Name: "utility/duplicate-id", Title: "The id of a running command is taken, that of an ended one free", Rules: []string{"R83"}, Needs: exec, Run: duplicateCommand},
-		{Name: "utility/terminate", Title: "A terminated command says so", Rules: []string{"R86"}, Needs: exec, Run: terminateCommand},
-		{Name: "utility/interrupt-ends-commands", Title: "interrupt terminates commands", Rules: []string{"R67"}, Needs: exec, Run: interruptCommand},
-		{Name: "utility/no-stdin", Title: "Without allow_stdin a command sees EOF and takes no input", Rules: []string{"R88"}, Needs: exec, Run: noStdin},
-		{Name: "utility/pipe-has-no-size", Title: "Columns and rows need a terminal", Rules: []string{"R90"}, Needs: exec, Run: pipeHasNoSize},
-		{Name: "utility/owned", Title: "A command belongs to the connection that started it", Rules: []string{"A29", "R101"}, Needs: shared, Run: ownedCommand},
-		{Name: "utility/in-snapshot", Title: "A running command is in the snapshot with its owner", Rules: []string{"A66"}, Needs: shared, Run: commandInSnapshot},
-		{Name: "utility/read-outside", Title: "A read outside the workspace is refused and names its request", Rules: []string{"R94", "R97", "A77"}, Needs: Needs{Operation: contracts.OperationFileRead}, Run: readOutside},
-		{Name: "utility/blank-search", Title: "A blank query finds nothing", Rules: []string{"R95"}, Needs: Needs{Operation: contracts.OperationFileSearch}, Run: blankSearch},
-		{Name: "utility/watch", Title: "A watch starts and stops once", Rules: []string{"R100", "5.4"}, Needs: Needs{Operation: contracts.OperationFileWatch}, Run: watchStartsAndStops},
+		Needs{}.scenario("utility/needs-capability", "R81 A79", "An operation that was not negotiated is refused", func(s *Session) {
+			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
+			for _, c := range []struct {
+				op  string
+				cmd contracts.Command
+			}{
+				{"command_exec", &contracts.UtilityCommandStart{CommandID: "c", Command: "echo no"}},
+				{"file_search", &contracts.UtilityFileSearch{SearchID: "s", Query: "x"}},
+				{"file_read", &contracts.UtilityFileRead{ReadID: "r", Path: "x"}},
+				{"file_watch", &contracts.UtilityFileWatchStart{WatchID: "w"}},
+			} {
+				p.refused(p.command(c.cmd), refusal{rule: "R81", text: c.cmd.CommandType() + " requires " + c.op + " capability",
+					kind: contracts.ErrorTool, code: contracts.CodeUnsupportedCapability})
+			}
+			p.still("R81", 0, anyOf(message("utility_command_started"), message("utility_file_watch_started")))
+		}),
+		Needs{}.scenario("utility/unknown-ids", "R82", "Ending what does not exist needs no capability and says nothing", func(s *Session) {
+			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
+			from := len(p.log)
+			p.accepted("R82", p.command(&contracts.UtilityCommandTerminate{CommandID: "ghost"}))
+			p.accepted("R82", p.command(&contracts.UtilityFileWatchStop{WatchID: "ghost"}))
+			p.still("R82", from, anyOf(message("utility_command_exited"), message("utility_file_watch_stopped"),
+				message("error").where("about ghost", func(f *Frame) bool { return strings.Contains(f.str("message"), "ghost") })))
+		}),
+		exec.scenario("utility/command", "R84 R85", "A command reports its start, both its outputs, and its end", func(s *Session) {
+			p := s.operator()
+			p.run("c1", "echo out; echo err >&2")
+			end := p.expect("R84", message("utility_command_exited").with("command_id", "c1"))
+			if end.at("success") != true || !same(end.at("exit_code"), 0) || end.at("signal") != nil {
+				s.fail("R85", "expected success with exit code 0, got %s", end.Raw)
+			}
+			for stream, want := range map[string]string{"stdout": "out\n", "stderr": "err\n"} {
+				var got strings.Builder
+				for _, f := range p.log {
+					if f.Type == "utility_command_output" && f.str("stream") == stream {
+						got.WriteString(f.str("content"))
+					}
+				}
+				if got.String() != want {
+					s.fail("R85", "expected %q on %s, got %q", want, stream, got.String())
+				}
+			}
+			p.still("R84", p.pos, anyOf(message("utility_command_output"), message("utility_command_exited")))
+		}),
+		exec.scenario("utility/duplicate-id", "R83", "The id of a running command is taken, that of an ended one free", func(s *Session) {
+			p := s.operator()
+			p.run("twin", "sleep 60")
+			p.refused(p.command(&contracts.UtilityCommandStart{CommandID: "twin", Command: "echo no"}),
+				refusal{rule: "R83", text: "Utility command already exists: twin", kind: contracts.ErrorTool})
+			p.command(&contracts.UtilityCommandTerminate{CommandID: "twin", Force: true})
+			p.expect("R84", message("utility_command_exited").with("command_id", "twin"))
+			p.run("twin", "true")
+			p.expect("R84", message("utility_command_exited").with("command_id", "twin").with("success", true))
+		}),
+		exec.scenario("utility/terminate", "R86", "A terminated command says so", func(s *Session) {
+			p := s.operator()
+			for _, c := range []struct {
+				id             string
+				force          bool
+				signal, reason string
+			}{
+				{"gently", false, "SIGTERM", "Terminated by controller"},
+				{"at-once", true, "SIGKILL", "Force terminated by controller"},
+			} {
+				p.run(c.id, "exec sleep 60")
+				p.command(&contracts.UtilityCommandTerminate{CommandID: c.id, Force: c.force})
+				p.expect("R86", message("utility_command_exited").with("command_id", c.id).with("success", false).
+					with("exit_code", nil).with("signal", c.signal).with("reason", c.reason))
+			}
+		}),
+		exec.scenario("utility/interrupt-ends-commands", "R67", "interrupt terminates commands", func(s *Session) {
+			p := s.operator()
+			p.run("cut", "exec sleep 60")
+			p.command(&contracts.Interrupt{})
+			p.expect("R67", message("utility_command_exited").with("command_id", "cut").with("success", false).
+				with("reason", "Interrupted while utility command was still running"))
+		}),
+		exec.scenario("utility/no-stdin", "R88", "Without allow_stdin a command sees EOF and takes no input", func(s *Session) {
+			p := s.operator()
+			p.run("cat", "cat; exec sleep 60")
+			p.refused(p.command(&contracts.UtilityCommandStdin{CommandID: "cat", Content: "x"}),
+				refusal{rule: "R88", text: "Utility command stdin is not enabled: cat", kind: contracts.ErrorTool})
+			p.run("eof", "cat")
+			p.expect("R88", message("utility_command_exited").with("command_id", "eof").with("success", true))
+			p.command(&contracts.UtilityCommandTerminate{CommandID: "cat", Force: true})
+			p.expect("R84", message("utility_command_exited").with("command_id", "cat"))
+		}),
+		exec.scenario("utility/pipe-has-no-size", "R90", "Columns and rows need a terminal", func(s *Session) {
+			p := s.operator()
+			width := int64(80)
+			p.refused(p.command(&contracts.UtilityCommandStart{CommandID: "flat", Command: "true", Columns: &width}),
+				refusal{rule: "R90", text: "Utility command columns and rows require terminal_mode=pty", kind: contracts.ErrorTool})
+			p.still("R90", 0, message("utility_command_started"))
+		}),
+		shared.scenario("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session) {
+			alice := s.operator()
+			started := alice.run("hers", "sleep 60")
+			if got := started.str("owner_connection_id"); got != alice.connection {
+				s.fail("A29", "expected owner_connection_id %q, got %q", alice.connection, got)
+			}
+			bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
+			bob.refused(bob.command(&contracts.UtilityCommandTerminate{CommandID: "hers"}),
+				refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
+			from := len(bob.log)
+			alice.send([]byte(`{"type":"ws.bye"}`))
+			bob.await("R101", from, message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Owning connection closed while utility command was still running"))
+		}),
+		shared.scenario("utility/in-snapshot", "A66", "A running command is in the snapshot with its owner", func(s *Session) {
+			alice := s.operator()
+			alice.run("seen", "sleep 60")
+			list := listOf(s.viewer("vera").last(control("snapshot")), "state.active_utility_commands")
+			if len(list) != 1 || list[0]["command_id"] != "seen" || list[0]["owner_connection_id"] != alice.connection {
+				s.fail("A66", "expected the running command and its owner in the snapshot, got %s", show(list))
+			}
+			alice.command(&contracts.UtilityCommandTerminate{CommandID: "seen", Force: true})
+			alice.expect("R84", message("utility_command_exited").with("command_id", "seen"))
+		}),
+		Needs{Operation: contracts.OperationFileRead}.scenario("utility/read-outside", "R94 R97 A77", "A read outside the workspace is refused and names its request", func(s *Session) {
+			p := s.operator()
+			for _, path := range []string{"../../../../../../../../etc/hostname", "/etc/hostname"} {
+				id := p.command(&contracts.UtilityFileRead{ReadID: "out", Path: path})
+				if s.socket() {
+					p.notAcceptedOrError("A77", id, "outside")
+					continue
+				}
+				p.expect("R97", message("error").with("request_id", "out").with("error_type", "tool").with("fatal", false).
+					where("saying outside or traversal", func(f *Frame) bool {
+						return strings.Contains(f.str("message"), "outside workspace root") || strings.Contains(f.str("message"), "Path traversal detected")
+					}))
+			}
+			p.still("R94", 0, message("utility_file_read_result"))
+		}),
+		Needs{Operation: contracts.OperationFileSearch}.scenario("utility/blank-search", "R95", "A blank query finds nothing", func(s *Session) {
+			p := s.operator()
+			p.accepted("R95", p.command(&contracts.UtilityFileSearch{SearchID: "blank", Query: "  "}))
+			f := p.expect("R95", message("utility_file_search_results").with("search_id", "blank").with("query", "").with("truncated", false))
+			if n := len(listOf(f, "results")); n != 0 {
+				s.fail("R95", "expected no results for a blank query, got %d", n)
+			}
+		}),
+		Needs{Operation: contracts.OperationFileWatch}.scenario("utility/watch", "R100 5.4", "A watch starts and stops once", func(s *Session) {
+			p := s.operator()
+			p.accepted("5.4", p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}))
+			p.expect("5.4", message("utility_file_watch_started").with("watch_id", "w"))
+			p.refused(p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}),
+				refusal{rule: "5.4", text: "Utility file watch already exists: w", kind: contracts.ErrorTool})
+			p.accepted("5.4", p.command(&contracts.UtilityFileWatchStop{WatchID: "w"}))
+			p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
+			p.still("R99", p.pos, anyOf(message("utility_file_watch_event"), message("utility_file_watch_stopped")))
+		}),
 	}
 }
 
@@ -50,154 +188,10 @@ func (s *Session) skipUnlessOffered(ok *Frame) {
 	}
 }
 
-func needsCapability(s *Session) {
-	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
-	for _, c := range []struct {
-		op  string
-		cmd contracts.Command
-	}{
-		{"command_exec", &contracts.UtilityCommandStart{CommandID: "c", Command: "echo no"}},
-		{"file_search", &contracts.UtilityFileSearch{SearchID: "s", Query: "x"}},
-		{"file_read", &contracts.UtilityFileRead{ReadID: "r", Path: "x"}},
-		{"file_watch", &contracts.UtilityFileWatchStart{WatchID: "w"}},
-	} {
-		p.refused(p.command(c.cmd), refusal{rule: "R81", text: c.cmd.CommandType() + " requires " + c.op + " capability",
-			kind: contracts.ErrorTool, code: contracts.CodeUnsupportedCapability})
-	}
-	p.still("R81", 0, anyOf(message("utility_command_started"), message("utility_file_watch_started")))
-}
-
-func unknownUtilities(s *Session) {
-	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
-	from := len(p.log)
-	p.accepted("R82", p.command(&contracts.UtilityCommandTerminate{CommandID: "ghost"}))
-	p.accepted("R82", p.command(&contracts.UtilityFileWatchStop{WatchID: "ghost"}))
-	p.still("R82", from, anyOf(message("utility_command_exited"), message("utility_file_watch_stopped"),
-		message("error").where("about ghost", func(f *Frame) bool { return strings.Contains(f.str("message"), "ghost") })))
-}
-
 // run starts a command and waits until it has.
 func (p *Peer) run(id, command string) *Frame {
 	p.accepted("R84", p.command(&contracts.UtilityCommandStart{CommandID: id, Command: command}))
 	return p.expect("R84", message("utility_command_started").with("command_id", id))
-}
-
-func commandRuns(s *Session) {
-	p := s.operator()
-	p.run("c1", "echo out; echo err >&2")
-	end := p.expect("R84", message("utility_command_exited").with("command_id", "c1"))
-	if end.at("success") != true || !same(end.at("exit_code"), 0) || end.at("signal") != nil {
-		s.fail("R85", "expected success with exit code 0, got %s", end.Raw)
-	}
-	for stream, want := range map[string]string{"stdout": "out\n", "stderr": "err\n"} {
-		var got strings.Builder
-		for _, f := range p.log {
-			if f.Type == "utility_command_output" && f.str("stream") == stream {
-				got.WriteString(f.str("content"))
-			}
-		}
-		if got.String() != want {
-			s.fail("R85", "expected %q on %s, got %q", want, stream, got.String())
-		}
-	}
-	p.still("R84", p.pos, anyOf(message("utility_command_output"), message("utility_command_exited")))
-}
-
-func duplicateCommand(s *Session) {
-	p := s.operator()
-	p.run("twin", "sleep 60")
-	p.refused(p.command(&contracts.UtilityCommandStart{CommandID: "twin", Command: "echo no"}),
-		refusal{rule: "R83", text: "Utility command already exists: twin", kind: contracts.ErrorTool})
-	p.command(&contracts.UtilityCommandTerminate{CommandID: "twin", Force: true})
-	p.expect("R84", message("utility_command_exited").with("command_id", "twin"))
-	p.run("twin", "true")
-	p.expect("R84", message("utility_command_exited").with("command_id", "twin").with("success", true))
-}
-
-func terminateCommand(s *Session) {
-	p := s.operator()
-	for _, c := range []struct {
-		id             string
-		force          bool
-		signal, reason string
-	}{
-		{"gently", false, "SIGTERM", "Terminated by controller"},
-		{"at-once", true, "SIGKILL", "Force terminated by controller"},
-	} {
-		p.run(c.id, "exec sleep 60")
-		p.command(&contracts.UtilityCommandTerminate{CommandID: c.id, Force: c.force})
-		p.expect("R86", message("utility_command_exited").with("command_id", c.id).with("success", false).
-			with("exit_code", nil).with("signal", c.signal).with("reason", c.reason))
-	}
-}
-
-func interruptCommand(s *Session) {
-	p := s.operator()
-	p.run("cut", "exec sleep 60")
-	p.command(&contracts.Interrupt{})
-	p.expect("R67", message("utility_command_exited").with("command_id", "cut").with("success", false).
-		with("reason", "Interrupted while utility command was still running"))
-}
-
-func noStdin(s *Session) {
-	p := s.operator()
-	p.run("cat", "cat; exec sleep 60")
-	p.refused(p.command(&contracts.UtilityCommandStdin{CommandID: "cat", Content: "x"}),
-		refusal{rule: "R88", text: "Utility command stdin is not enabled: cat", kind: contracts.ErrorTool})
-	p.run("eof", "cat")
-	p.expect("R88", message("utility_command_exited").with("command_id", "eof").with("success", true))
-	p.command(&contracts.UtilityCommandTerminate{CommandID: "cat", Force: true})
-	p.expect("R84", message("utility_command_exited").with("command_id", "cat"))
-}
-
-func pipeHasNoSize(s *Session) {
-	p := s.operator()
-	width := int64(80)
-	p.refused(p.command(&contracts.UtilityCommandStart{CommandID: "flat", Command: "true", Columns: &width}),
-		refusal{rule: "R90", text: "Utility command columns and rows require terminal_mode=pty", kind: contracts.ErrorTool})
-	p.still("R90", 0, message("utility_command_started"))
-}
-
-func ownedCommand(s *Session) {
-	alice := s.operator()
-	started := alice.run("hers", "sleep 60")
-	if got := started.str("owner_connection_id"); got != alice.connection {
-		s.fail("A29", "expected owner_connection_id %q, got %q", alice.connection, got)
-	}
-	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-	bob.refused(bob.command(&contracts.UtilityCommandTerminate{CommandID: "hers"}),
-		refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
-	from := len(bob.log)
-	alice.send([]byte(`{"type":"ws.bye"}`))
-	bob.await("R101", from, message("utility_command_exited").with("command_id", "hers").
-		with("reason", "Owning connection closed while utility command was still running"))
-}
-
-func commandInSnapshot(s *Session) {
-	alice := s.operator()
-	alice.run("seen", "sleep 60")
-	list := listOf(s.viewer("vera").last(control("snapshot")), "state.active_utility_commands")
-	if len(list) != 1 || list[0]["command_id"] != "seen" || list[0]["owner_connection_id"] != alice.connection {
-		s.fail("A66", "expected the running command and its owner in the snapshot, got %s", show(list))
-	}
-	alice.command(&contracts.UtilityCommandTerminate{CommandID: "seen", Force: true})
-	alice.expect("R84", message("utility_command_exited").with("command_id", "seen"))
-}
-
-func readOutside(s *Session) {
-	p := s.operator()
-	for _, path := range []string{"../../../../../../../../etc/hostname", "/etc/hostname"} {
-		id := p.command(&contracts.UtilityFileRead{ReadID: "out", Path: path})
-		if s.socket() {
-			p.notAcceptedOrError("A77", id, "outside")
-			continue
-		}
-		p.expect("R97", message("error").with("request_id", "out").with("error_type", "tool").with("fatal", false).
-			where("saying outside or traversal", func(f *Frame) bool {
-				return strings.Contains(f.str("message"), "outside workspace root") || strings.Contains(f.str("message"), "Path traversal detected")
-			}))
-	}
-	p.still("R94", 0, message("utility_file_read_result"))
 }
 
 // notAcceptedOrError expects a ws.error for a frame, or an error message about
@@ -205,24 +199,4 @@ func readOutside(s *Session) {
 func (p *Peer) notAcceptedOrError(rule, id, text string) {
 	p.expect(rule, anyOf(control("ws.error").with("id", id), message("error")).
 		where("saying "+text, func(f *Frame) bool { return strings.Contains(string(f.Raw), text) }))
-}
-
-func blankSearch(s *Session) {
-	p := s.operator()
-	p.accepted("R95", p.command(&contracts.UtilityFileSearch{SearchID: "blank", Query: "  "}))
-	f := p.expect("R95", message("utility_file_search_results").with("search_id", "blank").with("query", "").with("truncated", false))
-	if n := len(listOf(f, "results")); n != 0 {
-		s.fail("R95", "expected no results for a blank query, got %d", n)
-	}
-}
-
-func watchStartsAndStops(s *Session) {
-	p := s.operator()
-	p.accepted("5.4", p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}))
-	p.expect("5.4", message("utility_file_watch_started").with("watch_id", "w"))
-	p.refused(p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}),
-		refusal{rule: "5.4", text: "Utility file watch already exists: w", kind: contracts.ErrorTool})
-	p.accepted("5.4", p.command(&contracts.UtilityFileWatchStop{WatchID: "w"}))
-	p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
-	p.still("R99", p.pos, anyOf(message("utility_file_watch_event"), message("utility_file_watch_stopped")))
 }

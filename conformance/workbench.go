@@ -47,6 +47,16 @@ func settled(story func(*user), also ...contracts.UtilityOperation) func(*Sessio
 	}
 }
 
+// using and settled return a scenario with these needs, about a user.
+
+func (n Needs) using(name, rules, title string, story func(*user)) Scenario {
+	return n.scenario(name, rules, title, using(story))
+}
+
+func (n Needs) settled(name, rules, title string, story func(*user)) Scenario {
+	return n.scenario(name, rules, title, settled(story))
+}
+
 // settle makes the user's directory.
 func (u *user) settle() {
 	u.rel = "conformance-" + uuid.NewString()[:8]
