@@ -1,14 +1,19 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// runs judges init and prompts: R33 to R49.
+// runs judges init, prompts, interrupt, cancel and shutdown: R18, R19, R33 to R49, R66 to
+// R71.
 func runs() []Scenario {
 	onSocket := Needs{Transport: Socket}
+	onStdio, onSocket := Needs{Transport: Stdio}, Needs{Transport: Socket}
+	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
+	asking := Needs{Asks: waitingKinds}
 	return []Scenario{
 		Needs{}.scenario("run/init", "R33", "init names what it applied, in a fixed order", func(s *Session) {
 			p := s.controller()
@@ -123,6 +128,104 @@ func runs() []Scenario {
 			p.expect("R49", message("response_chunk"))
 			p.expect("R49", message("response_end"))
 		}),
+		asking.scenario("interrupt/cancels-requests", "R66", "interrupt cancels every pending request", cancels(interrupt, "Interrupted before request completed")),
+		asking.scenario("interrupt/cancel-cancels-requests", "R66", "cancel does so with its own reason", cancels(cancel, "Cancelled before request completed")),
+		Needs{}.scenario("interrupt/ends-run", "R37 3.5", "interrupt ends a response and the run says so", endsRun(interrupt, "Run interrupted by user")),
+		Needs{}.scenario("interrupt/cancel-ends-run", "R37 3.5", "cancel ends a response and the run says so", endsRun(cancel, "Run cancelled by user")),
+		Needs{}.scenario("interrupt/ends-silent-run", "R37", "interrupt ends a run that has said nothing yet", func(s *Session) {
+			p := s.controller()
+			p.prompt(hang())
+			p.accepted("R37", p.command(&contracts.Interrupt{}))
+			p.expect("R37", message("response_end"))
+		}),
+		Needs{}.scenario("interrupt/idle", "R68", "interrupt with nothing active is no error", func(s *Session) {
+			p := s.controller()
+			from := len(p.log)
+			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
+				p.accepted("R68", p.command(cmd))
+			}
+			p.prompt("still here")
+			p.expect("R68", message("status").with("message", "Prompt: still here"))
+			p.none("R68", from, message("error").where("of an interrupt", func(f *Frame) bool { return f.str("message") != textUnknownType }))
+		}),
+		Needs{}.scenario("interrupt/then-prompt", "3.5", "A prompt right after interrupt is accepted", func(s *Session) {
+			p := s.controller()
+			p.prompt(hang())
+			p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
+			p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
+			p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
+			p.none("3.5:held", 0, message("error").with("message", textBusy))
+		}),
+		onSocket.scenario("interrupt/clean-state", "R69", "After interrupt the state shows nothing going on", func(s *Session) {
+			p := s.controller()
+			p.ask(contracts.RequestApproval, "cut")
+			p.prompt(streamOf(500, 20))
+			p.expect("R36", message("response_chunk"))
+			p.accepted("R69", p.command(&contracts.Interrupt{}))
+			p.expect("R37", message("response_end"))
+			checkIdle(s, "R69", s.viewer("vera").last(control("snapshot")))
+		}),
+		onSocket.scenario("interrupt/snapshot", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session) {
+			p, vera := s.controller(), s.viewer("vera")
+			p.ask(contracts.RequestApproval, "cut")
+			from := vera.mark(message("server_request").with("request_id", "cut"))
+			p.accepted("A69", p.command(&contracts.Interrupt{}))
+			snap := vera.await("A69", from, control("snapshot"))
+			checkIdle(s, "A69", snap)
+			at := slices.Index(vera.log, snap)
+			if countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1 {
+				s.fail("A69", "expected the cancellation of cut before the snapshot")
+			}
+			vera.still("A69", at+1, control("snapshot"))
+		}),
+		onStdio.scenario("shutdown/exit", "R18", "shutdown ends the process with status 0", func(s *Session) {
+			p := s.controller()
+			p.command(&contracts.Init{})
+			p.command(&contracts.Shutdown{})
+			p.exits("R18", 0)
+			p.expect("R18:flushed", initNothingReply)
+		}),
+		onStdio.scenario("shutdown/ignores-input", "3.8 R18", "What follows a shutdown in the same write is ignored", func(s *Session) {
+			p := s.controller()
+			from := len(p.log)
+			p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
+			p.exits("R18", 0)
+			p.none("3.8:ignored", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
+		}),
+		onStdio.scenario("shutdown/resolves-requests", "R71 R18", "shutdown cancels what waits", func(s *Session) {
+			p := s.controller()
+			p.ask(contracts.RequestApproval, "shut")
+			p.command(&contracts.Shutdown{})
+			p.exits("R18", 0)
+			p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
+		}),
+		onStdio.scenario("shutdown/eof", "R19", "EOF ends the process with status 0, cancelling what waits", func(s *Session) {
+			p := s.controller()
+			p.ask(contracts.RequestApproval, "eof")
+			p.closeInput("R19")
+			p.exits("R19:ended", 0)
+			p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
+		}),
+		onStdio.scenario("shutdown/eof-in-run", "R19", "EOF during a run ends the process all the same", func(s *Session) {
+			p := s.controller()
+			p.prompt(hang())
+			p.closeInput("R19:ended")
+			p.exits("R19:ended", 0)
+		}),
+		onSocket.scenario("shutdown/socket", "R71 A76 9.5", "shutdown ends every socket normally, and the session with it", func(s *Session) {
+			p, vera := s.controller(), s.viewer("vera")
+			p.ask(contracts.RequestApproval, "shut")
+			p.command(&contracts.Shutdown{})
+			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+			f := vera.expect("3.8", control("snapshot"))
+			if f.at("state.is_ready") != false {
+				s.fail("R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
+			}
+			p.closes("9.5", 1000)
+			vera.closes("9.5", 1000)
+			s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
+		}),
 	}
 }
 
@@ -164,3 +267,61 @@ func busy(s *Session) {
 	p.prompt("afterwards")
 	p.expect("R42", message("status").with("message", "Prompt: afterwards"))
 }
+
+// waitingKinds are the types of the requests that wait when a run is interrupted.
+var waitingKinds = []contracts.RequestType{contracts.RequestUserInput, contracts.RequestApproval, contracts.RequestToolRetry}
+
+func cancels(cmd contracts.Command, reason string) func(*Session) {
+	return func(s *Session) {
+		p := s.controller()
+		for _, kind := range waitingKinds {
+			p.ask(kind, "cut-"+string(kind))
+		}
+		from := len(p.log)
+		p.accepted("R66", p.command(cmd))
+		for _, kind := range waitingKinds {
+			p.await("R66", from, message("server_request_resolved").with("request_id", "cut-"+string(kind)).
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", reason))
+		}
+		p.still("R52", p.pos, message("server_request_resolved").with("resolution", "approved"))
+	}
+}
+
+func endsRun(cmd contracts.Command, text string) func(*Session) {
+	return func(s *Session) {
+		p := s.controller()
+		p.prompt(streamOf(500, 20))
+		id := p.expect("R36", message("response_start")).str("response_id")
+		p.expect("R36", message("response_chunk"))
+		from := len(p.log)
+		p.accepted("R37", p.command(cmd))
+		p.await("R37", from, message("response_end").with("response_id", id))
+		p.await("3.5:told", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
+		p.prompt("next")
+		p.expect("3.5", message("status").with("message", "Prompt: next"))
+	}
+}
+
+// nothingGoingOn lists what interrupt empties.
+var nothingGoingOn = []string{"pending_requests", "pending_approvals", "pending_client_tools", "pending_mcp_elicitations",
+	"pending_user_inputs", "pending_tool_retries", "active_tools", "tracked_tools", "active_utility_commands", "active_file_watches"}
+
+// checkIdle fails unless a snapshot shows nothing going on.
+func checkIdle(s *Session, rule string, f *Frame) {
+	for _, key := range nothingGoingOn {
+		if list := listOf(f, "state."+key); len(list) != 0 {
+			s.fail(rule, "expected an empty %s, got %s", key, show(list))
+		}
+	}
+	if f.at("state.is_responding") != false || f.at("state.current_response") != nil {
+		s.fail(rule, "expected no response, got is_responding %s and current_response %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
+	}
+}
+
+// mark waits for what w wants and returns the index after it.
+func (p *Peer) mark(w want) int {
+	return slices.Index(p.log, p.await("A43", 0, w)) + 1
+}
+
+// shutReason is why shutdown and EOF cancel what waits.
+const shutReason = "Shutdown before request completed"

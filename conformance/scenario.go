@@ -79,14 +79,14 @@ const (
 
 // Scenarios returns all scenarios in the order of their rules.
 func Scenarios() []Scenario {
-	return slices.Concat(framing(), handshake(), runs(), requests(), endings(), states(),
+	return slices.Concat(framing(), handshake(), runs(), requests(), states(),
 		wsLease(), handovers(), wsViewers(), wsStreams(), wsResumes(), answers(), sockets(), utilities(),
 		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
 		httpLease(), httpViewers(), httpStreams(), httpResumes(), posts(), tools(), tokens(), parity(), offers(),
-		commandStarts(), commandRefusals(), commandLines(), outputs(), inputs(), terminals(), terminalSizes(), terminations(), processes(),
-		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions(), audiences(), reasons(),
-		hosting(), drains(), restores(), startups(), signals(),
-		agents(), interruptions(), approvals(), questions(), sightings())
+		commands(), outputs(), terminals(), terminations(),
+		searches(), reads(), fileWatches(), possessions(), audiences(),
+		hosting(), drains(), restores(), startups(),
+		agents(), questions(), sightings())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.
