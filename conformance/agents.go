@@ -43,9 +43,8 @@ func agents() []Scenario {
 					ids[f.str("response_id")] = true
 				}
 			}
-			if len(ids) < prompts {
-				s.fail("R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
-			}
+			s.require(len(ids) >= prompts,
+				"R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
 		}),
 		everywhere.scenario("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(s *Session) {
 			d := s.pilot()
@@ -86,9 +85,8 @@ func agents() []Scenario {
 			if i := slices.IndexFunc(used, func(name string) bool { return !slices.Contains(called, name) }); i >= 0 {
 				s.fail("R39", "expected summaries of what was called, %q, got %q", called, used[i])
 			}
-			if counted > int64(ended) || len(used) == 0 {
-				s.fail("R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
-			}
+			s.require(counted <= int64(ended) && len(used) != 0,
+				"R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
 		}),
 		everywhere.scenario("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(s *Session) {
 			d := s.pilot()
@@ -148,9 +146,7 @@ func agents() []Scenario {
 			q := d.asks()
 			d.tell("R66", &contracts.Interrupt{})
 			f := d.resolved("R66", q, "cancelled", "runtime")
-			if got := f.str("reason"); got != "Interrupted before request completed" {
-				s.fail("R66", "expected the reason of an interrupt, got %q", got)
-			}
+			s.equal("R66", f.str("reason"), "Interrupted before request completed", "the reason of an interrupt")
 			d.stopped("Run interrupted by user")
 			d.notStarted(q)
 			if end := d.toolEnd(q); end.at("success") != false {
@@ -180,9 +176,8 @@ func agents() []Scenario {
 			d.notStarted(q)
 			d.answers(q, true)
 			f := d.resolved("R52", q, "approved", "user")
-			if f.at("reason") != "Go ahead" {
-				s.fail("R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
-			}
+			s.require(f.at("reason") == "Go ahead",
+				"R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
 			d.goesOnUnless(q, false)
 			d.ends("R37")
 			d.gated(q)
@@ -192,9 +187,8 @@ func agents() []Scenario {
 			q := d.asks()
 			d.answers(q, false)
 			f := d.resolved("A68", q, "denied", "user")
-			if f.at("reason") != "Not on a Friday" {
-				s.fail("R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
-			}
+			s.require(f.at("reason") == "Not on a Friday",
+				"R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
 			d.goesOnUnless(q, true)
 			d.ends("R37")
 			d.notStarted(q)
@@ -210,9 +204,8 @@ func agents() []Scenario {
 				d.refused(cmd, unknownRefusal("R53", id))
 			}
 			d.ends("R37")
-			if n := countOf(d.p.log, message("server_request_resolved").with("request_id", id)); n != 1 {
-				s.fail("R52", "expected one resolution of %s, got %d", id, n)
-			}
+			s.equal("R52", countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1,
+				"one resolution of %s", id)
 		}),
 		everywhere.scenario("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
 		everywhere.scenario("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
@@ -237,13 +230,11 @@ func (d *pilot) stopped(text string) *Frame {
 			continue
 		}
 		responses++
-		if countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) != 1 {
-			d.s.fail("R37", "%s: expected %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
-		}
+		d.s.require(countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) == 1,
+			"R37", "%s: expected %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
 	}
-	if responses == 0 {
-		d.s.fail("R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
-	}
+	d.s.require(responses != 0,
+		"R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
 	d.closed(d.spoke, at)
 	d.idle("R69")
 	return end
@@ -305,9 +296,8 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 	if denied {
 		d.notStarted(q)
 	}
-	if denied && end.at("success") != false {
-		d.s.fail("R46", "%s: expected a call that was denied to have failed, got %s", d.p.name, abridge(end.Raw, maxTraceText))
-	}
+	d.s.require(!denied || end.at("success") == false,
+		"R46", "%s: expected a call that was denied to have failed, got %s", d.p.name, abridge(end.Raw, maxTraceText))
 }
 
 func agentUnasked(mode contracts.ApprovalMode) func(*Session) {

@@ -22,9 +22,8 @@ func commands() []Scenario {
 			u.s.holds("2.2", j.started, fields{"command_id": "told", "command": "true", "shell_mode": "shell", "terminal_mode": "pipe", "columns": nil, "rows": nil})
 			j.exits("R85", fields{"success": true, "exit_code": 0, "signal": nil, "reason": nil})
 			u.s.holds("2.2:optional", j.started, fields{"cwd": u.home, "owner_connection_id": u.owner()})
-			if number(j.started.at("pid")) <= 1 {
-				u.s.fail("2.2:optional", "expected the pid of a process, got %s", show(j.started.at("pid")))
-			}
+			u.s.require(number(j.started.at("pid")) > 1,
+				"2.2:optional", "expected the pid of a process, got %s", show(j.started.at("pid")))
 			k := u.sh("R84", "echo $$")
 			k.prints("2.2:optional", show(k.started.at("pid"))+"\n")
 		}),
@@ -56,9 +55,8 @@ func commands() []Scenario {
 				j.exits("5.1", fields{"success": true})
 				for line := range strings.Lines(j.output("stdout")) {
 					name, _, _ := strings.Cut(line, "=")
-					if slices.Contains(secrets, name) || strings.Contains(line, "conformance-secret") {
-						s.fail("5.1:credentials", "expected no credential in the environment of a command, got %s", name)
-					}
+					s.require(!slices.Contains(secrets, name) && !strings.Contains(line, "conformance-secret"),
+						"5.1:credentials", "expected no credential in the environment of a command, got %s", name)
 				}
 			}
 			u.start("5.1", &contracts.UtilityCommandStart{Command: "echo $CONFORMANCE_ACCESS_TOKEN", Env: map[string]string{"CONFORMANCE_ACCESS_TOKEN": "the client's own"}}).
@@ -82,9 +80,7 @@ func commands() []Scenario {
 		exec.using("command/no-program", "5.1", "A program that is not there starts without a pid and exits with the reason", func(u *user) {
 			for _, program := range []string{"conformance-no-such-program", "/conformance/no/such/program"} {
 				j := u.start("5.1", &contracts.UtilityCommandStart{CommandID: "none", Command: program + " with arguments", ShellMode: contracts.ShellModeDirect})
-				if pid := j.started.at("pid"); pid != nil {
-					u.s.fail("5.1", "expected no pid of a program that is not there, got %s", show(pid))
-				}
+				u.s.equal("5.1", j.started.at("pid"), nil, "no pid of a program that is not there")
 				if f := j.exits("5.1", fields{"success": false, "signal": nil}); f.str("reason") == "" {
 					u.s.fail("5.1", "expected the reason why nothing runs, got %s", abridge(f.Raw, maxTraceText))
 				}
@@ -223,9 +219,8 @@ func commands() []Scenario {
 func (u *user) checkDirectories(rule string, directories map[string]string) {
 	for given, want := range directories {
 		j := u.start(rule, &contracts.UtilityCommandStart{Command: "pwd -P", Cwd: new(given)})
-		if cwd := j.started.str("cwd"); !path.IsAbs(cwd) {
-			u.s.advise("2.2:optional", "expected an absolute cwd for %q, got %q", given, cwd)
-		}
+		cwd := j.started.str("cwd")
+		u.s.prefer(path.IsAbs(cwd), "2.2:optional", "expected an absolute cwd for %q, got %q", given, cwd)
 		j.prints(rule, path.Join(u.home, want)+"\n")
 	}
 }
@@ -252,9 +247,8 @@ func (u *user) refusedFree(rule, text string, cmd *contracts.UtilityCommandStart
 			n++
 		}
 	}
-	if n != 1 {
-		u.s.fail(rule, "expected no event of a command that was refused, and one start of the next, got %d starts", n)
-	}
+	u.s.require(n == 1,
+		rule, "expected no event of a command that was refused, and one start of the next, got %d starts", n)
 }
 
 // denials are refusals of starts, by text.
@@ -284,8 +278,6 @@ func (u *user) ways() []string {
 // words runs printf on a line's arguments and expects each in brackets.
 func (u *user) words(rule, arguments, want string) {
 	j := u.start(rule, &contracts.UtilityCommandStart{Command: `printf [%s] ` + arguments, ShellMode: contracts.ShellModeDirect})
-	if mode := j.started.str("shell_mode"); mode != "direct" {
-		u.s.fail("2.2", "expected shell_mode direct, got %q", mode)
-	}
+	u.s.equal("2.2", j.started.str("shell_mode"), "direct", "shell_mode direct")
 	j.prints(rule, want)
 }

@@ -23,13 +23,10 @@ func drains() []Scenario {
 			s.spawned(start{})
 			s.driver().prompt("hello")
 			a := s.drain("A90", platformDrain)
-			if a.str("status") != "drained" || a.str("runner_session_id") != runnerID || a.str("reason") != "ttl_expired" || a.str("requested_by") != "platform" {
-				s.fail("A90", "expected %s drained for ttl_expired by platform, got %s", runnerID, a.said())
-			}
+			s.require(a.str("status") == "drained" && a.str("runner_session_id") == runnerID && a.str("reason") == "ttl_expired" && a.str("requested_by") == "platform",
+				"A90", "expected %s drained for ttl_expired by platform, got %s", runnerID, a.said())
 			path := a.str("manifest_path")
-			if !filepath.IsAbs(path) {
-				s.fail("A90", "expected an absolute manifest_path, got %q", path)
-			}
+			s.require(filepath.IsAbs(path), "A90", "expected an absolute manifest_path, got %q", path)
 			if file := s.readManifest("A90", path); !reflect.DeepEqual(any(file), a.at("manifest")) {
 				s.fail("A90", "expected the file to say what the answer says, got %s and %s", show(file), show(a.at("manifest")))
 			}
@@ -43,9 +40,7 @@ func drains() []Scenario {
 				"maestro_session_id": boundSession, "reason": "ttl_expired", "requested_by": "platform", "workspace_root": r.workspace,
 				"runtime.flush_status": "completed", "runtime.session_id": boundSession, "runtime.protocol_version": contracts.ProtocolVersion,
 				"runtime.error": nil, "snapshot.session_id": boundSession, "snapshot.state.is_ready": true, "snapshot.state.is_responding": false} {
-				if got := a.at("manifest." + path); got != want {
-					s.fail("A91", "expected %s %s in the manifest, got %s", path, show(want), show(got))
-				}
+				s.equal("A91", a.at("manifest."+path), want, "%s %s in the manifest", path, show(want))
 			}
 			if c := cursorIn(a); c <= 0 {
 				s.fail("A91", "expected a cursor after activity, got %s", show(a.at("manifest.runtime")))
@@ -70,17 +65,15 @@ func drains() []Scenario {
 		hosted.scenario("drain/no-activity", "A92", "Without activity the flush is skipped, and there is no cursor to go on from", func(s *Session) {
 			s.spawned(start{})
 			a := s.drain("A92", nil)
-			if a.str("status") != "drained" || a.str("manifest.runtime.flush_status") != "skipped" {
-				s.fail("A92", "expected a drain that skipped the flush, got %s", a.said())
-			}
+			s.require(a.str("status") == "drained" && a.str("manifest.runtime.flush_status") == "skipped",
+				"A92", "expected a drain that skipped the flush, got %s", a.said())
 			for _, key := range []string{"cursor", "protocol_version", "error"} {
 				if v := a.at("manifest.runtime." + key); v != nil {
 					s.advise("A92:cursor", "expected no runtime.%s after no activity, got %s", key, show(v))
 				}
 			}
-			if a.at("manifest.snapshot.state.is_ready") != false {
-				s.advise("5.5:quiet", "expected is_ready true in the manifest only after a completed flush, got %s", show(a.at("manifest.snapshot.state.is_ready")))
-			}
+			s.prefer(a.at("manifest.snapshot.state.is_ready") == false,
+				"5.5:quiet", "expected is_ready true in the manifest only after a completed flush, got %s", show(a.at("manifest.snapshot.state.is_ready")))
 			for _, key := range []string{"reason", "requested_by"} {
 				if v, present := a.Body[key]; present && (v != nil || !s.published()) {
 					s.fail("5.5", "expected no %s that nobody gave, got %s", key, show(a.Body[key]))
@@ -118,18 +111,16 @@ func drains() []Scenario {
 			r := s.spawned(start{})
 			s.driver().prompt("hello")
 			outside := s.scratch()
-			if err := os.Symlink(outside, filepath.Join(r.workspace, "out")); err != nil {
-				s.fail("A95", "%v", err)
-			}
+			err := os.Symlink(outside, filepath.Join(r.workspace, "out"))
+			s.require(err == nil, "A95", "%v", err)
 			before := s.state()
 			for _, path := range []string{"..", "../x", "/etc", outside, "out", r.workspace + "-sibling/../" + filepath.Base(outside)} {
 				s.callFor(draining(fields{"export_paths": []string{"notes.md", path}}), drainTime).refused("A95", contracts.CodeWorkspaceViolation, "")
 			}
 			s.nothingDrained("A95:unchanged", r, before)
 			a := s.callFor(draining(fields{"export_paths": []string{"no-such-file"}}), drainTime).refused("5.5:missing", contracts.CodeBadRequest, "")
-			if !strings.HasPrefix(a.str("error"), "Export path is unavailable: ") {
-				s.advise("5.5:words", "expected the text to say that the path is unavailable, got %q", a.str("error"))
-			}
+			s.prefer(strings.HasPrefix(a.str("error"), "Export path is unavailable: "),
+				"5.5:words", "expected the text to say that the path is unavailable, got %q", a.str("error"))
 			s.isReady("A95:unchanged", true, false)
 		}),
 		hosted.scenario("drain/bad-body", "5.5 A75", "A malformed order is refused, saying what is wrong, and nothing has changed", func(s *Session) {
@@ -174,18 +165,16 @@ func drains() []Scenario {
 				if about := a.about(); about["draining"] != "true" || about["runner_session_id"] != runnerID {
 					s.advise("5.4:metadata", "%s: expected metadata with draining \"true\", got %s", a.what(), a.said())
 				}
-				if a.at("retryable") != true {
-					s.advise("1.4:retryable", "%s: expected retryable to be true, got %s", a.what(), a.said())
-				}
+				s.prefer(a.at("retryable") == true,
+					"1.4:retryable", "%s: expected retryable to be true, got %s", a.what(), a.said())
 			}
 			alice.post(&contracts.Prompt{Content: "late"}).refused("A97", contracts.CodeRuntimeNotReady, textDraining)
 			// That it drains is said before whose a session is.
 			s.put(connectionsPath, fields{"sessionId": "sess_other"}).refused("5.4:draining", contracts.CodeRuntimeNotReady, textNotAttaching)
 			s.stateOf(s.ID).ok("A97:inspection")
 			f := s.state()
-			if f.at("state.is_ready") != false || f.str("state.last_status") != "Drained" || f.Cursor > cursor {
-				s.fail("A97", "expected the drained state as of %d, got %s", cursor, abridge(f.Raw, maxTraceText))
-			}
+			s.require(f.at("state.is_ready") == false && f.str("state.last_status") == "Drained" && f.Cursor <= cursor,
+				"A97", "expected the drained state as of %d, got %s", cursor, abridge(f.Raw, maxTraceText))
 			s.follow("vera", follow{}).expect("A97:inspection", drainedSnapshot())
 			alice.heartbeat(nil).ok("A97:inspection")
 			alice.disconnect(nil).ok("A97:inspection")
@@ -195,20 +184,17 @@ func drains() []Scenario {
 			s.driver().prompt("hello")
 			drained := s.drain("1.13", platformDrain)
 			a := s.get(readyPath).notReady("1.13")
-			if a.at("ok") != false || a.at("ready") != false || a.at("draining") != true || a.str("code") != string(contracts.CodeRuntimeNotReady) {
-				s.advise("1.13:ready", "expected 503 with ready false, draining true and runtime_not_ready, got %s", a.said())
-			}
-			if strings.Contains(string(a.Raw), s.runners[0].workspace) {
-				s.advise("1.13:ready", "expected no paths in readiness, got %s", a.said())
-			}
+			s.prefer(a.at("ok") == false && a.at("ready") == false && a.at("draining") == true && a.str("code") == string(contracts.CodeRuntimeNotReady),
+				"1.13:ready", "expected 503 with ready false, draining true and runtime_not_ready, got %s", a.said())
+			s.prefer(!strings.Contains(string(a.Raw), s.runners[0].workspace),
+				"1.13:ready", "expected no paths in readiness, got %s", a.said())
 			health(s)
 			id := s.isReady("5.3", false, true)
 			if id.Status != http.StatusOK { // there is advice about it already
 				return
 			}
-			if id.str("drain_status") != "drained" || id.str("drain_manifest_path") != drained.str("manifest_path") {
-				s.fail("5.3:drained", "expected the drain in the identity, got %s", id.said())
-			}
+			s.require(id.str("drain_status") == "drained" && id.str("drain_manifest_path") == drained.str("manifest_path"),
+				"5.3:drained", "expected the drain in the identity, got %s", id.said())
 			instant(s, "5.3:drained", id.at("drained_at"))
 		}),
 		hosted.scenario("drain/repeated", "A98", "A second drain is the first one", func(s *Session) {
@@ -216,17 +202,13 @@ func drains() []Scenario {
 			s.driver().prompt("hello")
 			first := s.drain("A98", platformDrain)
 			second := s.drain("A98", fields{"reason": "another"})
-			if !reflect.DeepEqual(first.Body, second.Body) {
-				s.fail("A98", "expected the first result again, got %s", second.said())
-			}
-			if first.Header.Get("X-Maestro-Drain-Replayed") != "" || second.Header.Get("X-Maestro-Drain-Replayed") != "true" {
-				s.fail("A98", "expected X-Maestro-Drain-Replayed on the second answer alone, got %q and %q",
-					first.Header.Get("X-Maestro-Drain-Replayed"), second.Header.Get("X-Maestro-Drain-Replayed"))
-			}
+			s.require(reflect.DeepEqual(first.Body, second.Body),
+				"A98", "expected the first result again, got %s", second.said())
+			s.require(first.Header.Get("X-Maestro-Drain-Replayed") == "" && second.Header.Get("X-Maestro-Drain-Replayed") == "true",
+				"A98", "expected X-Maestro-Drain-Replayed on the second answer alone, got %q and %q", first.Header.Get("X-Maestro-Drain-Replayed"), second.Header.Get("X-Maestro-Drain-Replayed"))
 			s.callFor(draining(fields{"export_paths": []string{"../x"}}), drainTime).refused("A98", contracts.CodeWorkspaceViolation, "")
-			if files := s.manifests(r); len(files) != 1 {
-				s.fail("A98", "expected one manifest, got %q", files)
-			}
+			files := s.manifests(r)
+			s.require(len(files) == 1, "A98", "expected one manifest, got %q", files)
 		}),
 		hosted.scenario("drain/concurrent", "A99", "Ten drains at once are one", func(s *Session) {
 			r := s.spawned(start{})
@@ -243,9 +225,8 @@ func drains() []Scenario {
 					s.fail("A99", "expected ten equal answers, got %s and %s", answers[0].said(), a.said())
 				}
 			}
-			if files := s.manifests(r); len(files) != 1 {
-				s.fail("A99", "expected one manifest, got %q", files)
-			}
+			files := s.manifests(r)
+			s.require(len(files) == 1, "A99", "expected one manifest, got %q", files)
 		}),
 		hosted.scenario("drain/nothing-after", "A100", "Nothing is shown beyond the manifest's cursor, though the agent was speaking", func(s *Session) {
 			s.spawned(start{})
@@ -265,13 +246,11 @@ func drains() []Scenario {
 						s.fail("A100", "%s: expected nothing beyond the manifest's cursor %d, got %s", p.name, cursorIn(a), abridge(f.Raw, maxTraceText))
 					}
 				}
-				if !slices.ContainsFunc(p.log, message("response_end").ok) {
-					s.fail("5.5", "%s: expected the response to be ended by the drain", p.name)
-				}
+				s.require(slices.ContainsFunc(p.log, message("response_end").ok),
+					"5.5", "%s: expected the response to be ended by the drain", p.name)
 			}
-			if a.at("manifest.snapshot.state.is_responding") != false || a.at("manifest.snapshot.state.current_response") != nil {
-				s.fail("5.5", "expected a quiet snapshot in the manifest, got %s", show(a.at("manifest.snapshot.state.current_response")))
-			}
+			s.require(a.at("manifest.snapshot.state.is_responding") == false && a.at("manifest.snapshot.state.current_response") == nil,
+				"5.5", "expected a quiet snapshot in the manifest, got %s", show(a.at("manifest.snapshot.state.current_response")))
 		}),
 		hosted.scenario("drain/announced", "5.5", "A drain is announced with its reason", func(s *Session) {
 			s.spawned(start{})
@@ -320,40 +299,33 @@ func drains() []Scenario {
 			alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
 			alice.finishRun()
 			a := s.callFor(draining(platformDrain), drainTime)
-			if a.Status != http.StatusServiceUnavailable || a.str("status") != "interrupted" {
-				s.fail("A93", "expected 503 with status interrupted, got %s", a.said())
-			}
+			s.require(a.Status == http.StatusServiceUnavailable && a.str("status") == "interrupted",
+				"A93", "expected 503 with status interrupted, got %s", a.said())
 			s.drained("A93", a)
-			if a.str("manifest.runtime.flush_status") != "failed" || !strings.Contains(a.str("manifest.runtime.error"), "the disk is full") {
-				s.fail("A93", "expected flush failed with its error, got %s", show(a.at("manifest.runtime")))
-			}
-			if a.at("manifest.snapshot.state.is_ready") != false {
-				s.fail("5.5", "expected is_ready false in the manifest of a failed flush, got %s", show(a.at("manifest.snapshot.state.is_ready")))
-			}
+			s.require(a.str("manifest.runtime.flush_status") == "failed" && strings.Contains(a.str("manifest.runtime.error"), "the disk is full"),
+				"A93", "expected flush failed with its error, got %s", show(a.at("manifest.runtime")))
+			s.require(a.at("manifest.snapshot.state.is_ready") == false,
+				"5.5", "expected is_ready false in the manifest of a failed flush, got %s", show(a.at("manifest.snapshot.state.is_ready")))
 			s.readManifest("A93", a.str("manifest_path"))
 			p.expect("5.5", control("snapshot").with("state.is_ready", false).with("state.last_status", "Drain interrupted before runtime flush completed"))
 			if again := s.drain("5.5", platformDrain); again.str("status") != "drained" {
 				s.fail("5.5", "expected the second attempt to succeed, got %s", again.said())
 			}
-			if files := s.manifests(r); len(files) != 2 {
-				s.fail("5.5", "expected a manifest of each attempt, got %q", files)
-			}
+			files := s.manifests(r)
+			s.require(len(files) == 2, "5.5", "expected a manifest of each attempt, got %q", files)
 		}),
 		hosted.scenario("drain/manifest-name", "A101", "The manifest lies in the snapshot root, whatever the runner is called", func(s *Session) {
 			for _, id := range []string{"../x", "a/b c:d.e", "..", "ünïcode"} {
 				root := s.scratch()
 				s.spawned(start{env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": id, "MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT": filepath.Join(root, "snapshots")}})
 				path := s.drain("A101", nil).str("manifest_path")
-				if filepath.Dir(path) != filepath.Join(root, "snapshots") {
-					s.fail("A101", "expected the manifest of %q directly in the snapshot root, got %s", id, path)
-				}
+				s.require(filepath.Dir(path) == filepath.Join(root, "snapshots"),
+					"A101", "expected the manifest of %q directly in the snapshot root, got %s", id, path)
 				name := filepath.Base(path)
-				if strings.HasPrefix(name, ".") {
-					s.advise("A101:hidden", "expected a file that is not hidden for %q, got %q", id, name)
-				}
-				if strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.") != "" {
-					s.fail("A101", "expected a plain file name for %q, got %q", id, name)
-				}
+				s.prefer(!strings.HasPrefix(name, "."),
+					"A101:hidden", "expected a file that is not hidden for %q, got %q", id, name)
+				s.require(strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.") == "",
+					"A101", "expected a plain file name for %q, got %q", id, name)
 				s.readManifest("A101", path)
 			}
 		}),
@@ -377,9 +349,7 @@ func drains() []Scenario {
 				}
 				select {
 				case a := <-done:
-					if a == nil {
-						s.fail("A103", "expected an answer to the drain within %s", drainTime)
-					}
+					s.require(a != nil, "A103", "expected an answer to the drain within %s", drainTime)
 					a.check()
 					s.drained("A103", a.ok("A103"))
 					return
@@ -411,9 +381,8 @@ func drains() []Scenario {
 				"platform_evidence.retention.runtime_snapshot_visibility":       `"internal"`,
 				"platform_evidence.retention.control_plane_metadata_visibility": `"operator"`,
 			} {
-				if got := string(encode(a.at("manifest." + path))); got != want {
-					s.fail("5.6", "expected %s %s in the manifest, got %s", path, want, got)
-				}
+				got := string(encode(a.at("manifest." + path)))
+				s.require(got == want, "5.6", "expected %s %s in the manifest, got %s", path, want, got)
 			}
 		}),
 	}
@@ -457,9 +426,7 @@ func (s *Session) manifests(r *runner) []string {
 
 func (s *Session) filesIn(dir string) []string {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.fail("A101", "%v", err)
-	}
+	s.require(err == nil || errors.Is(err, fs.ErrNotExist), "A101", "%v", err)
 	var names []string
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".json") {
@@ -472,14 +439,11 @@ func (s *Session) filesIn(dir string) []string {
 // readManifest reads a manifest's file.
 func (s *Session) readManifest(rule, path string) map[string]any {
 	text, err := os.ReadFile(path)
-	if err != nil {
-		s.fail(rule, "expected a manifest at %s: %v", path, err)
-	}
+	s.require(err == nil, rule, "expected a manifest at %s: %v", path, err)
 	v, err := shape.Parse(text)
 	m, isObject := v.(map[string]any)
-	if err != nil || !isObject {
-		s.fail(rule, "expected the manifest to be one JSON object, got %s (%v)", abridge(text, 200), err)
-	}
+	s.require(err == nil && isObject,
+		rule, "expected the manifest to be one JSON object, got %s (%v)", abridge(text, 200), err)
 	return m
 }
 
@@ -503,9 +467,8 @@ func (s *Session) nothingDrained(rule string, r *runner, before *Frame) {
 	if after := s.state(); after.Cursor != before.Cursor || after.at("state.is_ready") != true {
 		s.fail(rule, "expected the state to be as before, got cursor %d after %d and is_ready %s", after.Cursor, before.Cursor, show(after.at("state.is_ready")))
 	}
-	if files := s.manifests(r); len(files) != 0 {
-		s.fail(rule, "expected no manifest, got %q", files)
-	}
+	files := s.manifests(r)
+	s.require(len(files) == 0, rule, "expected no manifest, got %q", files)
 	s.guest("vera") // attaches
 }
 
@@ -532,9 +495,8 @@ func (s *Session) quietManifest(m map[string]any, kept bool) {
 		}
 	}
 	for _, key := range []string{"connection_count", "subscriber_count"} {
-		if n := numberOf(f.at("state." + key)); n != 0 {
-			s.fail("5.5", "expected %s 0 in the manifest, got %d", key, n)
-		}
+		n := numberOf(f.at("state." + key))
+		s.require(n == 0, "5.5", "expected %s 0 in the manifest, got %d", key, n)
 	}
 	if holder := holderOf(f); holder != nil || f.at("state.is_responding") != false || f.at("state.current_response") != nil {
 		s.fail("5.5", "expected no controller and no response in the manifest, got %s and %s", show(holder), show(f.at("state.is_responding")))

@@ -41,9 +41,7 @@ func fileWatches() []Scenario {
 			l.mark("R99", "mark")
 			got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
 			got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
-			if len(got) != 2 {
-				u.s.fail("R99", "expected each new file once, got %q", got)
-			}
+			u.s.require(len(got) == 2, "R99", "expected each new file once, got %q", got)
 			if f := l.reports("5.4:directories", contracts.FileCreated, "dir"); f.at("is_directory") != true {
 				u.s.fail("2.2", "expected dir to be a directory, got %s", abridge(f.Raw, maxTraceText))
 			}
@@ -82,9 +80,8 @@ func fileWatches() []Scenario {
 			l.reports("5.4", contracts.FileDeleted, "sub/far")
 			l.reports("5.4", contracts.FileRenamed, "near")
 			l.mark("5.4", "mark")
-			if got := l.told(func(name string) bool { return name != "mark" && name != "sub" }); len(got) != 4 {
-				u.s.fail("5.4", "expected two reports of each of two moves, got %q", got)
-			}
+			got := l.told(func(name string) bool { return name != "mark" && name != "sub" })
+			u.s.require(len(got) == 4, "5.4", "expected two reports of each of two moves, got %q", got)
 		}),
 		watch.settled("watch/new-directories", "5.4 R99", "What happens in new directories is reported", func(u *user) {
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
@@ -106,9 +103,8 @@ func fileWatches() []Scenario {
 			u.shell("echo more >> " + u.rel + "/elsewhere/g")
 			u.files("watched/mark")
 			l.reports("5.4", contracts.FileCreated, "mark")
-			if got := l.told(func(name string) bool { return strings.Contains(name, "/") }); len(got) != 0 {
-				u.s.fail("5.4", "expected no report from behind a link, got %q", got)
-			}
+			got := l.told(func(name string) bool { return strings.Contains(name, "/") })
+			u.s.require(len(got) == 0, "5.4", "expected no report from behind a link, got %q", got)
 		}),
 		watch.settled("watch/two", "5.4", "Two watches report each for itself", func(u *user) {
 			u.files("sub/f", "g")
@@ -130,9 +126,8 @@ func fileWatches() []Scenario {
 			l.reports("5.4", contracts.FileModified, "f")
 			l.reports("5.4", contracts.FileCreated, "new")
 			l.mark("5.4", "mark")
-			if got := l.told(func(name string) bool { return name == "f" || name == "new" }); len(got) != 2 {
-				u.s.fail("5.4", "expected one report for each file, got %q", got)
-			}
+			got := l.told(func(name string) bool { return name == "f" || name == "new" })
+			u.s.require(len(got) == 2, "5.4", "expected one report for each file, got %q", got)
 		}),
 		watch.settled("watch/busy-file", "5.4", "A file that is written to all the time is reported nevertheless", func(u *user) {
 			u.files("f")
@@ -222,9 +217,8 @@ func fileWatches() []Scenario {
 					stopped[f.str("watch_id")]++
 				}
 			}
-			if fmt.Sprint(started) != fmt.Sprint(stopped) {
-				u.s.fail("R100", "expected each watch to start and stop once or not at all, got starts %v and stops %v", started, stopped)
-			}
+			u.s.require(fmt.Sprint(started) == fmt.Sprint(stopped),
+				"R100", "expected each watch to start and stop once or not at all, got starts %v and stops %v", started, stopped)
 		}),
 		watch.settled("watch/bad-root", "5.4", "A directory that is not there is refused, and the id stays free", func(u *user) {
 			u.files("file")
@@ -265,10 +259,8 @@ func fileWatches() []Scenario {
 		watch.settled("watch/in-state", "A66 4.2", "A state has the watches with what was asked for and their owner", func(u *user) {
 			l := u.watch("A66", contracts.UtilityFileWatchStart{IncludePatterns: []string{"*.go"}, DebounceMS: new(int64(70))})
 			list := listOf(u.state(), "state.active_file_watches")
-			if len(list) != 1 || list[0]["watch_id"] != l.id || list[0]["root_dir"] != u.home || list[0]["owner_connection_id"] != u.owner() ||
-				!same(list[0]["debounce_ms"], 70) || show(list[0]["include_patterns"]) != `["*.go"]` {
-				u.s.fail("A66", "expected the watch %s of %s with what was asked for, got %s", l.id, u.owner(), show(list))
-			}
+			u.s.require(len(list) == 1 && list[0]["watch_id"] == l.id && list[0]["root_dir"] == u.home && list[0]["owner_connection_id"] == u.owner() && same(list[0]["debounce_ms"], 70) && show(list[0]["include_patterns"]) == `["*.go"]`,
+				"A66", "expected the watch %s of %s with what was asked for, got %s", l.id, u.owner(), show(list))
 			l.stop()
 		}),
 	}
@@ -344,9 +336,7 @@ func (l *lookout) mark(rule, name string) {
 // only fails unless exactly these were told of, marks aside.
 func (l *lookout) only(rule string, want ...string) {
 	got := l.told(func(name string) bool { return !strings.Contains(name, "mark") })
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		l.u.s.fail(rule, "expected reports %q, got %q", want, got)
-	}
+	l.u.s.require(fmt.Sprint(got) == fmt.Sprint(want), rule, "expected reports %q, got %q", want, got)
 }
 
 // stop ends the watch.

@@ -16,9 +16,7 @@ func hosting() []Scenario {
 	return []Scenario{
 		hosted.scenario("hosted/ready-line", "6.1", "The first line on standard output says where the runner is", func(s *Session) {
 			s.spawned(start{}) // checks the line
-			if s.ID != boundSession {
-				s.fail("6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
-			}
+			s.require(s.ID == boundSession, "6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
 			if got := s.state().str("session_id"); got != boundSession { // the port accepts connections
 				s.fail("6.1", "expected the state of %s, got that of %q", boundSession, got)
 			}
@@ -29,9 +27,8 @@ func hosting() []Scenario {
 			p := s.follow("vera", follow{})
 			p.begins("A42")
 			r.stop("6.1", exitTime) // one second by the contract; machines differ
-			if files := s.manifests(r); len(files) != 0 {
-				s.fail("6.1", "expected no drain when standard input ends, got %q", files)
-			}
+			files := s.manifests(r)
+			s.require(len(files) == 0, "6.1", "expected no drain when standard input ends, got %q", files)
 		}),
 		hosted.scenario("hosted/identity", "A85 5.3", "The identity says who and how, and nothing else", func(s *Session) {
 			s.spawned(start{})
@@ -42,9 +39,7 @@ func hosting() []Scenario {
 		}),
 		hosted.scenario("hosted/identity-owner", "5.3", "A configured owner generation is in the identity", func(s *Session) {
 			s.spawned(withOwner())
-			if got := s.isReady("5.3", true, false).str("owner_instance_id"); got != "gen_9" {
-				s.fail("5.3", "expected owner_instance_id gen_9, got %q", got)
-			}
+			s.equal("5.3", s.isReady("5.3", true, false).str("owner_instance_id"), "gen_9", "owner_instance_id gen_9")
 		}),
 		hosted.scenario("hosted/ready", "1.13", "A fresh runner is ready and lives", func(s *Session) {
 			s.spawned(start{})
@@ -81,13 +76,10 @@ func hosting() []Scenario {
 		hosted.scenario("hosted/session-omitted", "1.6 1.1", "Without a session id the bound session is meant", func(s *Session) {
 			s.spawned(start{})
 			a := s.put(connectionsPath, fields{}).ok("1.6:bound")
-			if got := a.str("session_id"); got != boundSession {
-				s.fail("1.6:bound", "expected the bound session %s, got %q", boundSession, got)
-			}
+			s.equal("1.6:bound", a.str("session_id"), boundSession, "the bound session %s", boundSession)
 			for _, f := range []fields{{}, {"sessionId": boundSession}} {
-				if got := s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"); got != boundSession {
-					s.fail("1.1:sessions", "expected the bound session %s, got %q", boundSession, got)
-				}
+				s.equal("1.1:sessions", s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"), boundSession,
+					"the bound session %s", boundSession)
 			}
 		}),
 		hosted.scenario("hosted/workspace-root", "5.4", "A client may name the runner's workspace, and no other", func(s *Session) {
@@ -161,9 +153,8 @@ func hosting() []Scenario {
 			p.expect("R96", message("utility_file_read_result").with("read_id", "notes").with("relative_path", "notes.md").
 				with("content", "alpha\nbeta").with("truncated", true))
 			a := alice.post(&contracts.UtilityFileRead{ReadID: "secret", Path: secret}).refused("A77", contracts.CodeWorkspaceViolation, "")
-			if !strings.Contains(a.str("error"), "outside") {
-				s.fail("A77", "expected the refusal to say outside, got %q", a.str("error"))
-			}
+			s.require(strings.Contains(a.str("error"), "outside"),
+				"A77", "expected the refusal to say outside, got %q", a.str("error"))
 			alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "notes", Query: "notes"})
 			f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
 			if results := listOf(f, "results"); len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md") {
@@ -176,9 +167,7 @@ func hosting() []Scenario {
 			s.guest("vera").subscribed(nil)
 			f := s.state()
 			for _, key := range []string{"state.connection_count", "state.subscriber_count"} {
-				if !same(f.at(key), 2) {
-					s.fail("4.2", "expected %s 2, got %s", key, show(f.at(key)))
-				}
+				s.require(same(f.at(key), 2), "4.2", "expected %s 2, got %s", key, show(f.at(key)))
 			}
 		})),
 		hosted.scenario("hosted/init", "1.12 R35", "A runner keeps an init whole, and says it", onRunner(postInit)),
@@ -194,9 +183,8 @@ func hosting() []Scenario {
 			debounce := int64(50)
 			watches := func(a *Answer) []map[string]any { return listOf(a.effect(), "state.active_file_watches") }
 			list := watches(alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "notes", IncludePatterns: []string{"**/*.md"}, DebounceMS: &debounce}))
-			if len(list) != 1 || list[0]["watch_id"] != "notes" || list[0]["owner_connection_id"] != alice.connection {
-				s.fail("A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
-			}
+			s.require(len(list) == 1 && list[0]["watch_id"] == "notes" && list[0]["owner_connection_id"] == alice.connection,
+				"A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
 			p.expect("5.4", message("utility_file_watch_started").with("watch_id", "notes"))
 			if list := watches(alice.posted("A66", &contracts.UtilityFileWatchStop{WatchID: "notes"})); len(list) != 0 {
 				s.fail("A66", "expected no watch after the stop, got %s", show(list))
@@ -218,9 +206,7 @@ func hosting() []Scenario {
 					s.fail("A13", "expected %s, got %s", want, got)
 				}
 			}
-			if got := holderOf(s.state()); got != nil {
-				s.fail("A14", "expected nobody to hold the lease, got %s", show(got))
-			}
+			s.equal("A14", holderOf(s.state()), nil, "nobody to hold the lease")
 		})),
 		hosted.scenario("hosted/disconnect-controller", "A15", "The end of a runner's controller frees the lease and keeps the replay", onRunner(disconnectController)),
 		hosted.scenario("hosted/suite", "A1 A2 A23 A25 A26 A27 A37", "Two controllers and a viewer take turns as on any server", func(s *Session) {
@@ -252,9 +238,8 @@ func hosting() []Scenario {
 // identity asks a runner who it is, which must say so.
 func (s *Session) identity() *Answer {
 	a := s.askIdentity()
-	if a.Status != http.StatusOK {
-		s.fail("5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
-	}
+	s.require(a.Status == http.StatusOK,
+		"5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
 	return a
 }
 
@@ -272,9 +257,8 @@ func (s *Session) askIdentity() *Answer {
 
 // uncached fails unless an answer is not to be kept.
 func (a *Answer) uncached(rule string) *Answer {
-	if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "no-store") {
-		a.s.advise(rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
-	}
+	got := a.Header.Get("Cache-Control")
+	a.s.prefer(strings.Contains(got, "no-store"), rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
 	return a
 }
 
@@ -284,9 +268,8 @@ func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 	if a.Status != http.StatusOK { // there is advice about it already
 		return a
 	}
-	if a.at("ready") != ready || a.at("draining") != draining {
-		s.fail(rule, "expected ready %t and draining %t, got %s", ready, draining, a.said())
-	}
+	s.require(a.at("ready") == ready && a.at("draining") == draining,
+		rule, "expected ready %t and draining %t, got %s", ready, draining, a.said())
 	return a
 }
 

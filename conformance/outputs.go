@@ -37,9 +37,7 @@ func outputs() []Scenario {
 				text := strings.Repeat(strconv.Itoa(i), 1000) + "last"
 				j := u.start("R84", &contracts.UtilityCommandStart{Command: "printf " + text + "; printf " + text + " >&2"})
 				j.prints("R84", text)
-				if got := j.output("stderr"); got != text {
-					u.s.fail("R84", "expected %s on stderr before the exit, got %s", show(text), show(got))
-				}
+				u.s.equal("R84", j.output("stderr"), text, "%s on stderr before the exit", show(text))
 			}
 			u.still("R84", len(u.log), message("utility_command_output"))
 		}),
@@ -72,9 +70,7 @@ func outputs() []Scenario {
 		exec.using("output/cut-characters", "R93", "A character that is written in pieces comes whole", func(u *user) {
 			j := u.sh("R93", `printf 'a\303'; sleep 0.2; printf '\251b\360\237'; sleep 0.2; printf '\232'; sleep 0.2; printf '\200.'; printf 'z\342\202' >&2; sleep 0.2; printf '\254' >&2`)
 			j.prints("R93", "aéb🚀.")
-			if got := j.output("stderr"); got != "z€" {
-				u.s.fail("R93", "expected %q on stderr, got %q", "z€", got)
-			}
+			u.s.equal("R93", j.output("stderr"), "z€", "%q on stderr", "z€")
 			var long strings.Builder
 			for range 50_000 {
 				long.WriteString("é€🚀")
@@ -93,12 +89,9 @@ func outputs() []Scenario {
 			j := u.sh("R78", `i=0; while [ $i -lt 4000 ]; do printf 'ééééééééé\n'; i=$((i+1)); done; echo the end; exec sleep 60`)
 			j.says("R78", "the end\n")
 			e := active(u.state(), j.id)
-			if e == nil {
-				u.s.fail("A66", "expected the running command in the state, got none called %s", j.id)
-			}
-			if e["owner_connection_id"] != u.owner() || e["shell_mode"] != "shell" || e["terminal_mode"] != "pipe" {
-				u.s.fail("A66", "expected a command of %s by a shell and pipes, got %s", u.owner(), show(e))
-			}
+			u.s.require(e != nil, "A66", "expected the running command in the state, got none called %s", j.id)
+			u.s.require(e["owner_connection_id"] == u.owner() && e["shell_mode"] == "shell" && e["terminal_mode"] == "pipe",
+				"A66", "expected a command of %s by a shell and pipes, got %s", u.owner(), show(e))
 			all := []rune(strings.Repeat(unit, 4000) + "the end\n")
 			got := textOf(e, "output")
 			if strings.ContainsRune(got, utf8.RuneError) {

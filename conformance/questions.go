@@ -15,9 +15,8 @@ func requests() []Scenario {
 			p := s.controller()
 			p.prompt(approval("appr-1"))
 			f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
-			if f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash" {
-				s.fail("R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
-			}
+			s.require(f.Type == "tool_call" && f.at("requires_approval") == true && f.str("tool") == "bash",
+				"R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
 			p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
 				with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
 			p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
@@ -87,9 +86,8 @@ func requests() []Scenario {
 			}
 			f := s.viewer("vera").last(control("snapshot")) // checkState compares the lists
 			waiting := listOf(f, "state.pending_requests")
-			if len(waiting) != len(kinds) {
-				s.fail("R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
-			}
+			s.require(len(waiting) == len(kinds),
+				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
 			for i, kind := range kinds {
 				r := waiting[i]
 				for key, want := range map[string]any{"id": "all-" + string(kind), "kind": string(kind), "tool": toolFor(kind),
@@ -145,9 +143,8 @@ func requests() []Scenario {
 			refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
 				return strings.Contains(string(f.Raw), "raced")
 			})
-			if refused := countOf(p.log[from:], refusals); refused != 9 {
-				s.fail("R53", "expected nine of ten answers to be refused by naming the request, got %d", refused)
-			}
+			s.equal("R53", countOf(p.log[from:], refusals), 9,
+				"nine of ten answers to be refused by naming the request")
 			p.still("R52", p.pos, message("server_request_resolved"))
 		}),
 	}
@@ -236,9 +233,7 @@ func (a answerCase) run(s *Session) {
 	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
 	for key, want := range map[string]any{"request_type": string(a.kind), "call_id": request.at("call_id"),
 		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason} {
-		if got := f.at(key); got != want {
-			s.fail(a.rules[0], "expected %s %s in the resolution, got %s", key, show(want), show(got))
-		}
+		s.equal(a.rules[0], f.at(key), want, "%s %s in the resolution", key, show(want))
 	}
 	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
 	if !s.socket() {

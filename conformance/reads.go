@@ -73,9 +73,8 @@ func reads() []Scenario {
 					cmd.Cwd = &c.cwd
 				}
 				f := u.read("5.3", cmd)
-				if f.str("path") != u.home+"/"+c.file || f.str("relative_path") != c.relative || f.str("cwd") != c.base {
-					u.s.fail("5.3", "%s in %q: expected path %s, relative_path %s and cwd %s, got %s", c.path, c.cwd, u.home+"/"+c.file, c.relative, c.base, abridge(f.Raw, maxTraceText))
-				}
+				u.s.require(f.str("path") == u.home+"/"+c.file && f.str("relative_path") == c.relative && f.str("cwd") == c.base,
+					"5.3", "%s in %q: expected path %s, relative_path %s and cwd %s, got %s", c.path, c.cwd, u.home+"/"+c.file, c.relative, c.base, abridge(f.Raw, maxTraceText))
 			}
 		}),
 		read.settled("read/links", "R94 5.3", "A link inside the workspace is read, one that leads out is not", func(u *user) {

@@ -18,22 +18,14 @@ func restores() []Scenario {
 		hosted.scenario("restore/state", "A104", "A restored runner has the manifest's session and cursor, and a name of its own", func(s *Session) {
 			p := s.paused()
 			s.resumed(p)
-			if s.ID != boundSession {
-				s.fail("A104", "expected session %s again, got %q", boundSession, s.ID)
-			}
+			s.require(s.ID == boundSession, "A104", "expected session %s again, got %q", boundSession, s.ID)
 			f := s.state()
-			if f.Cursor != p.cursor || f.str("state.last_status") != "Restored from snapshot" || f.at("state.is_ready") != true {
-				s.fail("A104", "expected cursor %d, status \"Restored from snapshot\" and is_ready true, got %d, %s and %s",
-					p.cursor, f.Cursor, show(f.at("state.last_status")), show(f.at("state.is_ready")))
-			}
+			s.require(f.Cursor == p.cursor && f.str("state.last_status") == "Restored from snapshot" && f.at("state.is_ready") == true,
+				"A104", "expected cursor %d, status \"Restored from snapshot\" and is_ready true, got %d, %s and %s", p.cursor, f.Cursor, show(f.at("state.last_status")), show(f.at("state.is_ready")))
 			for _, key := range []string{"last_error", "last_error_type", "controller_connection_id"} {
-				if v := f.at("state." + key); v != nil {
-					s.fail("5.7", "expected no %s after a restore, got %s", key, show(v))
-				}
+				s.equal("5.7", f.at("state."+key), nil, "no %s after a restore", key)
 			}
-			if n := len(listOf(f, "state.connections")); n != 0 {
-				s.fail("5.7", "expected nobody to be attached after a restore, got %d", n)
-			}
+			s.equal("5.7", len(listOf(f, "state.connections")), 0, "nobody to be attached after a restore")
 			if a := s.isReady("A104", true, false); a.Status == http.StatusOK && a.str("runner_session_id") != restoredRunnerID {
 				s.fail("A104", "expected the new runner session %s, got %s", restoredRunnerID, a.said())
 			}
@@ -43,12 +35,10 @@ func restores() []Scenario {
 			s.resumed(p)
 			for _, cursor := range []int64{0, 1, p.cursor} {
 				f := s.backOn("vera", cursor, "").resetTo("A105", "restored_from_snapshot")
-				if f.Cursor < p.cursor || f.str("state.last_status") != "Restored from snapshot" {
-					s.fail("A105", "expected a reset to the restored state as of %d, got %s", p.cursor, abridge(f.Raw, maxTraceText))
-				}
-				if cursor == 0 && f.Cursor != p.cursor {
-					s.fail("A105", "expected the first reset at the manifest's cursor %d, got %d", p.cursor, f.Cursor)
-				}
+				s.require(f.Cursor >= p.cursor && f.str("state.last_status") == "Restored from snapshot",
+					"A105", "expected a reset to the restored state as of %d, got %s", p.cursor, abridge(f.Raw, maxTraceText))
+				s.require(cursor != 0 || f.Cursor == p.cursor,
+					"A105", "expected the first reset at the manifest's cursor %d, got %d", p.cursor, f.Cursor)
 			}
 			s.backOn("vera", p.cursor+1_000_000, "").resetTo("A46", "replay_gap")
 		}),
@@ -57,15 +47,13 @@ func restores() []Scenario {
 			s.resumed(p)
 			alice := s.caller("alice", contracts.RoleController)
 			a := alice.subscribed(fields{"takeControl": false})
-			if a.at("controller_lease_granted") != true {
-				s.fail("A106", "expected the lease of a restored session, got %s", a.said())
-			}
+			s.require(a.at("controller_lease_granted") == true,
+				"A106", "expected the lease of a restored session, got %s", a.said())
 			stream := alice.follow(a.snapshot().Cursor)
 			alice.prompt("after hosted restore")
 			f := stream.expect("A106", message("status").with("message", "Prompt: after hosted restore"))
-			if f.Cursor <= p.cursor {
-				s.fail("A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
-			}
+			s.require(f.Cursor > p.cursor,
+				"A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
 			s.stateWith("A106", "the prompt's status", func(f *Frame) bool {
 				return f.Cursor > p.cursor && f.str("state.last_status") == "Prompt: after hosted restore"
 			})
@@ -74,9 +62,7 @@ func restores() []Scenario {
 			p := s.paused()
 			s.resumed(p)
 			now := s.stateOf(s.ID).ok("1.8").epoch()
-			if now == p.epoch {
-				s.fail("1.11:epoch", "expected a new epoch after a restore, got %q again", now)
-			}
+			s.require(now != p.epoch, "1.11:epoch", "expected a new epoch after a restore, got %q again", now)
 			old := http.Header{"Last-Event-Id": {p.epoch + ".3"}}
 			s.follow("vera", follow{header: old}).resetTo("1.11:epoch", "restored_from_snapshot")
 			s.backOn("vera", p.cursor, p.epoch).resetTo("1.11:epoch", "restored_from_snapshot")
@@ -85,9 +71,8 @@ func restores() []Scenario {
 			p := s.paused()
 			s.resumed(p)
 			f := s.follow("vera", follow{}).begins("5.8")
-			if f.Cursor < p.cursor || f.str("state.last_status") != "Restored from snapshot" {
-				s.fail("5.8", "expected a snapshot of the restored state, got %s", abridge(f.Raw, maxTraceText))
-			}
+			s.require(f.Cursor >= p.cursor && f.str("state.last_status") == "Restored from snapshot",
+				"5.8", "expected a snapshot of the restored state, got %s", abridge(f.Raw, maxTraceText))
 		}),
 		hosted.scenario("restore/last-init", "5.7", "The last init survives", func(s *Session) {
 			p := s.paused()
@@ -119,25 +104,21 @@ func restores() []Scenario {
 			p.runner = &runner{workspace: elsewhere}
 			s.resumed(p)
 			f := s.state()
-			if f.Cursor != p.cursor || f.str("session_id") != boundSession {
-				s.fail("5.7", "expected a restore in another workspace, got session %q at cursor %d", f.str("session_id"), f.Cursor)
-			}
+			s.require(f.Cursor == p.cursor && f.str("session_id") == boundSession,
+				"5.7", "expected a restore in another workspace, got session %q at cursor %d", f.str("session_id"), f.Cursor)
 			if cwd := f.str("state.cwd"); cwd != "" && cwd != elsewhere {
 				s.fail("5.7", "expected the workspace of now, %s, got cwd %q", elsewhere, cwd)
 			}
 			a := s.drain("5.7", fields{"export_paths": []string{"notes.md"}})
-			if got := a.str("manifest.workspace_root"); got != elsewhere {
-				s.fail("5.7", "expected workspace_root %s, got %q", elsewhere, got)
-			}
+			s.equal("5.7", a.str("manifest.workspace_root"), elsewhere, "workspace_root %s", elsewhere)
 		}),
 		hosted.scenario("restore/larger-cursor", "5.7", "Of two cursors in a manifest the larger counts", func(s *Session) {
 			first := s.paused()
 			for _, key := range []string{"runtime", "snapshot"} {
 				p := s.changed(first, func(m map[string]any) { section(m, key)["cursor"] = first.cursor + 100 })
 				r := s.resumed(p)
-				if got := s.state().Cursor; got != first.cursor+100 {
-					s.fail("5.7:cursor", "expected the larger cursor %d, in %s, to count, got %d", first.cursor+100, key, got)
-				}
+				s.equal("5.7:cursor", s.state().Cursor, first.cursor+100,
+					"the larger cursor %d, in %s, to count", first.cursor+100, key)
 				r.stop("6.1", exitTime)
 			}
 		}),
@@ -149,17 +130,14 @@ func restores() []Scenario {
 			stream.expect("A106", message("status").with("message", "Prompt: second life"))
 			alice.finishRun()
 			second := s.pauseNow(r, stream.epoch)
-			if second.cursor <= p.cursor {
-				s.fail("A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
-			}
+			s.require(second.cursor > p.cursor,
+				"A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
 			s.resumed(second)
 			a := s.stateOf(s.ID).ok("1.8").shaped("A104", shape.Body[contracts.Snapshot])
 			if e := a.epoch(); e != "" && (e == p.epoch || e == second.epoch) {
 				s.advise("1.11:epoch", "expected a new epoch after every restore, got %q again", e)
 			}
-			if got := a.snapshot().Cursor; got != second.cursor {
-				s.fail("A104", "expected cursor %d, got %d", second.cursor, got)
-			}
+			s.equal("A104", a.snapshot().Cursor, second.cursor, "cursor %d", second.cursor)
 		}),
 	}
 }
@@ -246,16 +224,14 @@ func restoreUnready(flush string) func(*Session) {
 				texts[1] = reason
 			}
 			for path, want := range map[string]any{"state.is_ready": false, "state.last_status": texts[0], "state.last_error": texts[1], "state.last_error_type": "protocol"} {
-				if got := f.at(path); got != want {
-					s.fail("A107", "flush %s: expected %s %s, got %s", flush, path, show(want), show(got))
-				}
+				got := f.at(path)
+				s.require(got == want, "A107", "flush %s: expected %s %s, got %s", flush, path, show(want), show(got))
 			}
 			s.isReady("A107", false, false)
 			s.put(connectionsPath, fields{"role": "viewer"}).refused("A107", contracts.CodeRuntimeNotReady, textNotAttaching)
 			s.put(s.route("subscribe"), fields{}).refused("A107", contracts.CodeRuntimeNotReady, "")
-			if a := s.get(readyPath).notReady("A107"); a.at("draining") != false {
-				s.advise("1.13:ready", "expected draining false, got %s", a.said())
-			}
+			a := s.get(readyPath).notReady("A107")
+			s.prefer(a.at("draining") == false, "1.13:ready", "expected draining false, got %s", a.said())
 			s.backOn("vera", 0, "").resetTo("A107", "restored_from_snapshot")
 			if i == 0 {
 				r.stop("6.1", exitTime)

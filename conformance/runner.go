@@ -95,9 +95,7 @@ func (s *Session) scratch() string {
 		s.dirs = append(s.dirs, dir)
 		dir, err = filepath.EvalSymlinks(dir)
 	}
-	if err != nil {
-		s.fail("6.1", "make a workspace: %v", err)
-	}
+	s.require(err == nil, "6.1", "make a workspace: %v", err)
 	return dir
 }
 
@@ -109,9 +107,8 @@ func (s *Session) freshWorkspace() string {
 }
 
 func (s *Session) write(path string, text []byte) {
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		s.fail("6.1", "%v", err)
-	}
+	err := os.WriteFile(path, text, 0o600)
+	s.require(err == nil, "6.1", "%v", err)
 }
 
 // launch starts a runner and does not wait for it.
@@ -120,9 +117,7 @@ func (s *Session) launch(o start) *runner {
 		o.workspace = s.freshWorkspace()
 	}
 	words, err := splitWords(s.config.Spawn)
-	if err != nil {
-		s.fail("6.1", "%v", err)
-	}
+	s.require(err == nil, "6.1", "%v", err)
 	r := &runner{s: s, stderr: &tail{}, exited: make(chan struct{}), workspace: o.workspace, listen: s.freeAddress()}
 	r.owned = o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""
 	r.cmd = exec.Command(words[0], append(words[1:], o.flags...)...)
@@ -145,9 +140,7 @@ func (s *Session) launch(o start) *runner {
 // the ports from 1 to 65535, so the runner cannot choose one itself.
 func (s *Session) freeAddress() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.fail("6.1", "find a free port: %v", err)
-	}
+	s.require(err == nil, "6.1", "find a free port: %v", err)
 	defer func() { _ = l.Close() }() // nothing was accepted
 	return l.Addr().String()
 }
@@ -225,9 +218,8 @@ func (r *runner) ready(again bool) bool {
 		r.s.fail("6.1", "the scenario ran out of time waiting for a ready line")
 	}
 	r.base, r.session = textOf(r.line, "baseUrl"), textOf(r.line, "sessionId")
-	if !strings.HasPrefix(r.base, "http") || r.session == "" {
-		r.s.fail("6.1", "expected baseUrl and sessionId in the ready line, got %s", show(r.line))
-	}
+	r.s.require(strings.HasPrefix(r.base, "http") && r.session != "",
+		"6.1", "expected baseUrl and sessionId in the ready line, got %s", show(r.line))
 	return true
 }
 
@@ -247,9 +239,8 @@ func (r *runner) exits(rule string, patience time.Duration) int {
 // signal sends the process a signal.
 func (r *runner) signal(rule string, sig os.Signal) {
 	r.s.trace.add(r.s.now(), "runner", ">", []byte("("+sig.String()+")"))
-	if err := r.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		r.s.fail(rule, "signal the runner: %v", err)
-	}
+	err := r.cmd.Process.Signal(sig)
+	r.s.require(err == nil || errors.Is(err, os.ErrProcessDone), rule, "signal the runner: %v", err)
 }
 
 // stop ends the runner as the contract says, without a drain.
@@ -270,15 +261,13 @@ func (r *runner) fails(rule string) string {
 	})
 	select {
 	case line := <-first:
-		if len(line) > 0 {
-			r.s.fail(rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
-		}
+		r.s.require(len(line) <= 0,
+			rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
 	case <-time.After(readyTime):
 	case <-r.s.ctx.Done():
 	}
-	if status := r.exits(rule, readyTime); status == 0 {
-		r.s.fail(rule, "expected the start to fail, got exit status 0")
-	}
+	status := r.exits(rule, readyTime)
+	r.s.require(status != 0, rule, "expected the start to fail, got exit status 0")
 	return r.stderr.String()
 }
 

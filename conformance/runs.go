@@ -28,16 +28,12 @@ func runs() []Scenario {
 					"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
 			} {
 				p.accepted("R33", p.command(&c.init))
-				if got := p.expect("R33", message("status")).str("message"); got != c.want {
-					s.fail("R33", "expected status %q, got %q", c.want, got)
-				}
+				s.equal("R33", p.expect("R33", message("status")).str("message"), c.want, "status %q", c.want)
 			}
 		}),
 		onSocket.scenario("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(s *Session) {
 			p := s.controller()
-			if got := p.last(control("snapshot")).at("last_init"); got != nil {
-				s.fail("R35", "expected last_init null in a fresh session, got %s", show(got))
-			}
+			s.equal("R35", p.last(control("snapshot")).at("last_init"), nil, "last_init null in a fresh session")
 			text := "Be brief."
 			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
 			p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
@@ -65,16 +61,12 @@ func runs() []Scenario {
 			for range 3 {
 				p.prompt(streamOf(2, 0))
 				id := p.expect("R36", message("response_start")).str("response_id")
-				if seen[id] {
-					s.fail("R36", "response id %q was used before", id)
-				}
+				s.require(!seen[id], "R36", "response id %q was used before", id)
 				seen[id] = true
 				p.expect("R37", message("response_end").with("response_id", id))
 			}
 			p.still("R36", len(p.log), message("response_start"))
-			if n := countOf(p.log, message("response_start")); n != 3 {
-				s.fail("R36", "expected one response for each of three prompts, got %d", n)
-			}
+			s.equal("R36", countOf(p.log, message("response_start")), 3, "one response for each of three prompts")
 		}),
 		onSocket.scenario("run/responding", "R36 R72", "A snapshot in the middle of a response shows it, one after it does not", func(s *Session) {
 			alice := s.controller()
@@ -82,9 +74,8 @@ func runs() []Scenario {
 			alice.expect("R36", message("response_chunk"))
 			vera := s.viewer("vera")
 			f := vera.last(control("snapshot"))
-			if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-				s.fail("R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
-			}
+			s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
+				"R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
 			start := alice.last(message("response_start"))
 			whole := f.str("state.current_response.text")
 			vera.await("R36", 0, message("response_end"))
@@ -93,9 +84,8 @@ func runs() []Scenario {
 				s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
 			}
 			after := s.viewer("victor").last(control("snapshot"))
-			if after.at("state.is_responding") != false || after.at("state.current_response") != nil {
-				s.fail("R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
-			}
+			s.require(after.at("state.is_responding") == false && after.at("state.current_response") == nil,
+				"R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
 		}),
 		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
 		onSocket.scenario("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(s *Session) {
@@ -105,9 +95,8 @@ func runs() []Scenario {
 			before := p.log[len(p.log)-1].At
 			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
 			f := s.viewer("vera").last(control("snapshot"))
-			if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-				s.fail("R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
-			}
+			s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
+				"R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
 			p.expect("R42", message("response_end"))
 		}),
 		Needs{}.scenario("run/missing-attachment", "R43", "An unreadable attachment costs one tool error and the prompt runs", func(s *Session) {
@@ -173,9 +162,8 @@ func runs() []Scenario {
 			snap := vera.await("A69", from, control("snapshot"))
 			checkIdle(s, "A69", snap)
 			at := slices.Index(vera.log, snap)
-			if countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1 {
-				s.fail("A69", "expected the cancellation of cut before the snapshot")
-			}
+			s.require(countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) == 1,
+				"A69", "expected the cancellation of cut before the snapshot")
 			vera.still("A69", at+1, control("snapshot"))
 		}),
 		onStdio.scenario("shutdown/exit", "R18", "shutdown ends the process with status 0", func(s *Session) {
@@ -219,9 +207,8 @@ func runs() []Scenario {
 			p.command(&contracts.Shutdown{})
 			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
 			f := vera.expect("3.8", control("snapshot"))
-			if f.at("state.is_ready") != false {
-				s.fail("R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
-			}
+			s.require(f.at("state.is_ready") == false,
+				"R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
 			p.closes("9.5", 1000)
 			vera.closes("9.5", 1000)
 			s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
@@ -236,9 +223,8 @@ func response(s *Session) {
 	id := start.str("response_id")
 	from := len(p.log)
 	p.expect("R36", message("response_end").with("response_id", id))
-	if countOf(p.log, message("response_chunk").with("response_id", id)) == 0 {
-		s.fail("R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
-	}
+	s.require(countOf(p.log, message("response_chunk").with("response_id", id)) != 0,
+		"R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
 	p.still("R36", len(p.log), message("response_chunk"))
 }
 
@@ -309,13 +295,11 @@ var nothingGoingOn = []string{"pending_requests", "pending_approvals", "pending_
 // checkIdle fails unless a snapshot shows nothing going on.
 func checkIdle(s *Session, rule string, f *Frame) {
 	for _, key := range nothingGoingOn {
-		if list := listOf(f, "state."+key); len(list) != 0 {
-			s.fail(rule, "expected an empty %s, got %s", key, show(list))
-		}
+		list := listOf(f, "state."+key)
+		s.require(len(list) == 0, rule, "expected an empty %s, got %s", key, show(list))
 	}
-	if f.at("state.is_responding") != false || f.at("state.current_response") != nil {
-		s.fail(rule, "expected no response, got is_responding %s and current_response %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
-	}
+	s.require(f.at("state.is_responding") == false && f.at("state.current_response") == nil,
+		rule, "expected no response, got is_responding %s and current_response %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
 }
 
 // mark waits for what w wants and returns the index after it.

@@ -89,9 +89,8 @@ func searches() []Scenario {
 				if seen {
 					return
 				}
-				if time.Now().After(deadline) {
-					u.s.fail("5.2:listing", "expected real/quux-inside to be found, got nothing")
-				}
+				u.s.require(!time.Now().After(deadline),
+					"5.2:listing", "expected real/quux-inside to be found, got nothing")
 				u.s.pause("5.2:listing", 50*time.Millisecond)
 			}
 		}),
@@ -143,9 +142,8 @@ func (u *user) search(rule, query string, limit *int64) *Frame {
 	from := len(u.log)
 	u.do(rule, &contracts.UtilityFileSearch{SearchID: id, Query: query, Cwd: new(u.rel), Limit: limit})
 	f := u.await(rule, from, message("utility_file_search_results").with("search_id", id))
-	if f.str("query") != strings.TrimSpace(query) || f.str("cwd") != u.home {
-		u.s.fail(rule, "expected results for %q in %s, got %s", strings.TrimSpace(query), u.home, abridge(f.Raw, maxTraceText))
-	}
+	u.s.require(f.str("query") == strings.TrimSpace(query) && f.str("cwd") == u.home,
+		rule, "expected results for %q in %s, got %s", strings.TrimSpace(query), u.home, abridge(f.Raw, maxTraceText))
 	return f
 }
 
@@ -168,9 +166,7 @@ func (u *user) finds(rule, query string, want ...string) {
 		if fmt.Sprint(got) == fmt.Sprint(want) && f.at("truncated") == false {
 			return
 		}
-		if time.Now().After(deadline) {
-			u.s.fail(rule, "expected %q to find %q, got %q", query, want, got)
-		}
+		u.s.require(!time.Now().After(deadline), rule, "expected %q to find %q, got %q", query, want, got)
 		u.s.pause(rule, 50*time.Millisecond)
 	}
 }
@@ -202,9 +198,8 @@ func (u *user) counts(query string, limit *int64, want int, truncated bool) {
 		if len(list) == want && ordered && f.at("truncated") == truncated {
 			return
 		}
-		if time.Now().After(deadline) {
-			u.s.fail("R95", "expected %d results in order for %q with limit %s, truncated %v; got %d, truncated %s", want, query, show(limit), truncated, len(list), show(f.at("truncated")))
-		}
+		u.s.require(!time.Now().After(deadline),
+			"R95", "expected %d results in order for %q with limit %s, truncated %v; got %d, truncated %s", want, query, show(limit), truncated, len(list), show(f.at("truncated")))
 		u.s.pause("R95", 50*time.Millisecond)
 	}
 }
@@ -220,9 +215,8 @@ func (u *user) findsBelow(cwd *string, query, told string, right func([]string) 
 		if right(got) {
 			return
 		}
-		if time.Now().After(deadline) {
-			u.s.fail("R95:ranking", "expected %q to find the files below %s, got %q", query, told, got)
-		}
+		u.s.require(!time.Now().After(deadline),
+			"R95:ranking", "expected %q to find the files below %s, got %q", query, told, got)
 		u.s.pause("R95", 50*time.Millisecond)
 	}
 }

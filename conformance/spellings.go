@@ -54,20 +54,17 @@ func spellings() []Scenario {
 				return s.call(request{who: "bob", method: http.MethodPost, path: connectionsPath, header: h, body: encode(body)}).ok("1.2")
 			}
 			for _, family := range families[:2] {
-				if got := attach(fields{}, http.Header{family + "Headless-Role": {"viewer"}}).str("role"); got != "viewer" {
-					s.fail("1.2", "expected %sHeadless-Role viewer to make a viewer, got %q", family, got)
-				}
+				s.equal("1.2", attach(fields{}, http.Header{family + "Headless-Role": {"viewer"}}).str("role"), "viewer",
+					"%sHeadless-Role viewer to make a viewer", family)
 			}
-			if got := attach(fields{"role": "viewer"}, http.Header{"X-Maestro-Headless-Role": {"controller"}}).str("role"); got != "viewer" {
-				s.fail("1.2", "expected the role in the body to beat the header, got %q", got)
-			}
+			s.equal("1.2", attach(fields{"role": "viewer"}, http.Header{"X-Maestro-Headless-Role": {"controller"}}).str("role"), "viewer",
+				"the role in the body to beat the header")
 			if got := holderOf(s.state()); got != alice.connection {
 				s.fail("1.2", "expected no viewer to have taken the lease, got holder %s", show(got))
 			}
 			for _, value := range []string{"observer", "Viewer"} {
-				if got := attach(fields{}, http.Header{"X-Maestro-Headless-Role": {value}}).str("role"); got != "controller" {
-					s.fail("1.2", "expected the role header %q to mean controller, got %q", value, got)
-				}
+				s.equal("1.2", attach(fields{}, http.Header{"X-Maestro-Headless-Role": {value}}).str("role"), "controller",
+					"the role header %q to mean controller", value)
 			}
 		}),
 		overHTTP.scenario("header/fallback", "1.2 1.13", "Heartbeat and disconnect take the ids from headers too", func(s *Session) {
@@ -79,14 +76,12 @@ func spellings() []Scenario {
 					h[name] = value
 				}
 				a := s.call(request{who: "vera", method: http.MethodPost, path: s.route("heartbeat"), header: h, body: []byte("{}")}).ok("1.2")
-				if a.str("connection_id") != vera.connection {
-					s.fail("1.2", "expected the heartbeat of %s, got %s", vera.connection, a.said())
-				}
+				s.require(a.str("connection_id") == vera.connection,
+					"1.2", "expected the heartbeat of %s, got %s", vera.connection, a.said())
 			}
 			a := s.call(request{who: "vera", method: http.MethodPost, path: s.route("disconnect"), header: vera.identity(), body: []byte("{}")}).ok("1.2")
-			if a.str("connection_id") != vera.connection {
-				s.fail("1.2", "expected the end of %s, got %s", vera.connection, a.said())
-			}
+			s.require(a.str("connection_id") == vera.connection,
+				"1.2", "expected the end of %s, got %s", vera.connection, a.said())
 		}),
 		overHTTP.scenario("header/stream-subscription", "1.2 1.11", "A stream takes the subscription from a header too", func(s *Session) {
 			alice := s.controllerOnly()
@@ -114,9 +109,8 @@ func spellings() []Scenario {
 				alice.prompt(s.question(contracts.RequestApproval, id, "bash"))
 				alice.prompt("sentinel")
 				f := s.stateWith("1.2", "the sentinel's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: sentinel" })
-				if pending(f, id) != c.asks {
-					s.fail("1.2", "header %q, body %s: expected the approval to wait: %t", c.header, show(c.body), c.asks)
-				}
+				s.require(pending(f, id) == c.asks,
+					"1.2", "header %q, body %s: expected the approval to wait: %t", c.header, show(c.body), c.asks)
 			}
 		}),
 	}

@@ -44,9 +44,8 @@ func startups() []Scenario {
 		hosted.scenario("startup/flags-beat-environment", "A87", "Flags beat variables; a relative snapshot root lies in the workspace", func(s *Session) {
 			r := s.spawned(start{env: map[string]string{"MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT": "kept/snapshots"}})
 			path := s.drain("A87", nil).str("manifest_path")
-			if want := filepath.Join(r.workspace, "kept", "snapshots"); filepath.Dir(path) != want {
-				s.fail("A87", "expected the manifest in %s, got %s", want, path)
-			}
+			want := filepath.Join(r.workspace, "kept", "snapshots")
+			s.require(filepath.Dir(path) == want, "A87", "expected the manifest in %s, got %s", want, path)
 			s.spawned(start{flags: []string{"--runner-session-id", "mrs_flag", "--maestro-session-id=sess_flag"}})
 			if got := s.identity().str("runner_session_id"); got != "mrs_flag" || s.ID != "sess_flag" {
 				s.fail("A87:flags", "expected the flags' mrs_flag and sess_flag, got %q and %q", got, s.ID)
@@ -57,19 +56,14 @@ func startups() []Scenario {
 			s.spawned(start{workspace: workspace, env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": "", "REMOTE_RUNNER_SESSION_ID": "mrs_older",
 				"MAESTRO_WORKSPACE_ROOT": "", "WORKSPACE_ROOT": workspace, "REMOTE_RUNNER_OWNER_INSTANCE_ID": " gen_7 "}})
 			a := s.identity()
-			if a.str("runner_session_id") != "mrs_older" || a.str("owner_instance_id") != "gen_7" {
-				s.fail("5.1", "expected the older names to count, trimmed, got %s", a.said())
-			}
+			s.require(a.str("runner_session_id") == "mrs_older" && a.str("owner_instance_id") == "gen_7",
+				"5.1", "expected the older names to count, trimmed, got %s", a.said())
 			s.spawned(start{env: map[string]string{"REMOTE_RUNNER_SESSION_ID": "mrs_older"}})
-			if got := s.identity().str("runner_session_id"); got != runnerID {
-				s.fail("5.1", "expected the newer name to win with %s, got %q", runnerID, got)
-			}
+			s.equal("5.1", s.identity().str("runner_session_id"), runnerID, "the newer name to win with %s", runnerID)
 		}),
 		hosted.scenario("startup/listens-where-told", "5.1 6.1", "The runner listens where it is told, and says so", func(s *Session) {
 			r := s.spawned(start{})
-			if r.base != "http://"+r.listen {
-				s.fail("6.1", "expected baseUrl http://%s, got %q", r.listen, r.base)
-			}
+			s.require(r.base == "http://"+r.listen, "6.1", "expected baseUrl http://%s, got %q", r.listen, r.base)
 			health(s)
 		}),
 		hosted.scenario("startup/manifest-unreadable", "5.2", "A manifest that cannot be read stops the start", func(s *Session) {
@@ -105,9 +99,8 @@ func startups() []Scenario {
 		hosted.scenario("startup/session-conflict", "A108 5.7", "A manifest of another session than the configured one stops the start", func(s *Session) {
 			p := s.paused()
 			said := s.launch(start{workspace: p.runner.workspace, manifest: p.path, env: map[string]string{"MAESTRO_SESSION_ID": "sess_other"}}).fails("A108:session")
-			if !strings.Contains(said, "sess_other") && !strings.Contains(said, "session") {
-				s.fail("A108:session", "expected the failed start to name the sessions, got %q", strings.TrimSpace(said))
-			}
+			s.require(strings.Contains(said, "sess_other") || strings.Contains(said, "session"),
+				"A108:session", "expected the failed start to name the sessions, got %q", strings.TrimSpace(said))
 			s.spawned(start{workspace: p.runner.workspace, manifest: p.path, env: map[string]string{"MAESTRO_SESSION_ID": boundSession}})
 		}),
 		hosted.scenario("signal/terminate", "A110 5.9", "SIGTERM drains, shows the drained state, and ends with status 0", signalDrains(syscall.SIGTERM)),
@@ -125,14 +118,10 @@ func startups() []Scenario {
 			s.untilDraining("A110")
 			r.signal("A110", syscall.SIGTERM)
 			a := <-done
-			if a == nil {
-				s.fail("A110", "expected the drain to be answered in spite of the signal")
-			}
+			s.require(a != nil, "A110", "expected the drain to be answered in spite of the signal")
 			a.check()
 			s.drained("A110", a.ok("A110"))
-			if status := r.exits("A110", drainTime); status != 0 {
-				s.fail("5.9:status", "expected exit status 0, got %d", status)
-			}
+			s.equal("5.9:status", r.exits("A110", drainTime), 0, "exit status 0")
 			if m := s.onlyManifest("A110", r); m["reason"] != "ttl_expired" {
 				s.fail("A110", "expected the manifest of the drain that was running, got reason %s", show(m["reason"]))
 			}
@@ -142,9 +131,7 @@ func startups() []Scenario {
 			s.driver().prompt("hello")
 			s.drain("5.9:status", platformDrain)
 			r.signal("5.9:status", syscall.SIGTERM)
-			if status := r.exits("5.9:status", drainTime); status != 0 {
-				s.fail("5.9:status", "expected exit status 0, got %d", status)
-			}
+			s.equal("5.9:status", r.exits("5.9:status", drainTime), 0, "exit status 0")
 			s.onlyManifest("5.9:status", r)
 		}),
 		exec.scenario("signal/second", "5.9", "A second signal ends the process at once", func(s *Session) {
@@ -163,9 +150,7 @@ func startups() []Scenario {
 			alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
 			alice.finishRun()
 			r.signal("5.9:status", syscall.SIGTERM)
-			if status := r.exits("5.9:status", drainTime); status != 3 {
-				s.fail("5.9:status", "expected exit status 3 after an interrupted drain, got %d", status)
-			}
+			s.equal("5.9:status", r.exits("5.9:status", drainTime), 3, "exit status 3 after an interrupted drain")
 			if m := s.onlyManifest("5.9:status", r); section(m, "runtime")["flush_status"] != "failed" {
 				s.fail("5.9:status", "expected a manifest that says so, got %s", show(m["runtime"]))
 			}
@@ -205,9 +190,7 @@ func signalDrains(sig os.Signal) func(*Session) {
 		if socket != nil {
 			socket.closesWithin("5.9:status", 2*exitTime, contracts.CodeGoingAway.CloseCode())
 		}
-		if status := r.exits("A110", drainTime); status != 0 {
-			s.fail("5.9:status", "expected exit status 0 after a drain, got %d", status)
-		}
+		s.equal("5.9:status", r.exits("A110", drainTime), 0, "exit status 0 after a drain")
 		m := s.onlyManifest("A110", r)
 		if m["reason"] != "process_shutdown" || m["requested_by"] != "maestro_web_server" {
 			s.fail("A110", "expected a drain for process_shutdown by maestro_web_server, got %s by %s", show(m["reason"]), show(m["requested_by"]))
@@ -218,9 +201,7 @@ func signalDrains(sig os.Signal) func(*Session) {
 // onlyManifest reads the one manifest that a runner wrote.
 func (s *Session) onlyManifest(rule string, r *runner) map[string]any {
 	files := s.manifests(r)
-	if len(files) != 1 {
-		s.fail(rule, "expected one manifest, got %q", files)
-	}
+	s.require(len(files) == 1, rule, "expected one manifest, got %q", files)
 	return s.readManifest(rule, r.workspace+"/.maestro/runner-snapshots/"+files[0])
 }
 

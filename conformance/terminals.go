@@ -13,9 +13,7 @@ func terminals() []Scenario {
 	return []Scenario{
 		exec.using("terminal/is-one", "R91", "A command in pty mode has a terminal as input, output and error output, and controls it", func(u *user) {
 			j := u.terminal("R91", "for fd in 0 1 2; do test -t $fd && echo $fd; done; echo here > /dev/tty")
-			if mode := j.started.str("terminal_mode"); mode != "pty" {
-				u.s.fail("2.2", "expected terminal_mode pty, got %q", mode)
-			}
+			u.s.equal("2.2", j.started.str("terminal_mode"), "pty", "terminal_mode pty")
 			j.exits("R91", fields{"success": true, "exit_code": 0, "signal": nil, "reason": nil})
 			j.shows("R91", "0\n1\n2\nhere\n")
 			u.sh("R91", "test -t 0 || test -t 1 || test -t 2 || echo none").prints("R91", "none\n")
@@ -24,9 +22,7 @@ func terminals() []Scenario {
 			j := u.terminal("5.1", "echo out; echo err >&2; exit 4")
 			j.exits("5.1", fields{"success": false, "exit_code": 4})
 			j.shows("5.1", "out\nerr\n")
-			if got := j.output("stderr"); got != "" {
-				u.s.fail("2.2", "expected nothing of a terminal on stderr, got %s", show(got))
-			}
+			u.s.equal("2.2", j.output("stderr"), "", "nothing of a terminal on stderr")
 		}),
 		exec.using("terminal/kind", "5.1", "TERM names a terminal, or what the client wants", func(u *user) {
 			j := u.start("5.1", &contracts.UtilityCommandStart{Command: "echo $TERM", TerminalMode: contracts.TerminalPTY, Env: map[string]string{"TERM": "vt100"}})
@@ -111,9 +107,8 @@ func terminals() []Scenario {
 				want          string
 			}{{nil, nil, "24 80"}, {new(int64(132)), new(int64(43)), "43 132"}, {new(int64(200)), nil, "24 200"}, {nil, new(int64(50)), "50 80"}} {
 				j := u.start("R91", &contracts.UtilityCommandStart{Command: "stty size", TerminalMode: contracts.TerminalPTY, Columns: c.columns, Rows: c.rows})
-				if got := show(j.started.at("rows")) + " " + show(j.started.at("columns")); got != c.want {
-					u.s.fail("R91", "expected a start with rows and columns %s, got %s", c.want, got)
-				}
+				got := show(j.started.at("rows")) + " " + show(j.started.at("columns"))
+				u.s.require(got == c.want, "R91", "expected a start with rows and columns %s, got %s", c.want, got)
 				j.shows("R91", c.want+"\n")
 			}
 		}),
@@ -181,9 +176,7 @@ func (j *job) lines() string { return strings.ReplaceAll(j.output("stdout"), "\r
 // shows fails unless a terminal showed a text and nothing else.
 func (j *job) shows(rule, text string) {
 	j.await(rule, message("utility_command_exited"))
-	if got := j.lines(); got != text {
-		j.u.s.fail(rule, "expected the terminal of %s to show %s, got %s", j.id, show(text), show(got))
-	}
+	j.u.s.equal(rule, j.lines(), text, "the terminal of %s to show %s", j.id, show(text))
 }
 
 // resizes sets the size of a terminal and waits until that is confirmed.

@@ -105,9 +105,8 @@ func terminations() []Scenario {
 				if f == end {
 					break
 				}
-				if f.Type == "utility_command_started" && f.str("command_id") == j.id {
-					u.s.fail("4.3:reserved", "expected the id to be taken until the command has exited, got %s", abridge(f.Raw, maxTraceText))
-				}
+				u.s.require(f.Type != "utility_command_started" || f.str("command_id") != j.id,
+					"4.3:reserved", "expected the id to be taken until the command has exited, got %s", abridge(f.Raw, maxTraceText))
 			}
 			u.sh("4.3:reserved", "echo again").prints("4.3:reserved", "again\n")
 		}),
@@ -204,9 +203,8 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 		defer cancel()
 		for u.pull(ctx) {
 		}
-		if status, err := u.link.Wait(ctx); err != nil || status != 0 {
-			s.fail("R19:children", "expected exit status 0, got %d (%v)", status, err)
-		}
+		status, err := u.link.Wait(ctx)
+		s.require(err == nil && status == 0, "R19:children", "expected exit status 0, got %d (%v)", status, err)
 		witness.gone("R19:children")
 		witness.leave()
 	}

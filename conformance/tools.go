@@ -89,9 +89,8 @@ func tools() []Scenario {
 			alice, p := s.toolUser()
 			for _, path := range []string{"/etc/hostname", "../../../../../../../../etc/hostname"} {
 				a := alice.post(&contracts.UtilityFileRead{ReadID: "out", Path: path}).refused("A77", contracts.CodeWorkspaceViolation, "")
-				if !strings.Contains(a.str("error"), "outside") {
-					s.fail("A77", "expected the refusal to say outside, got %q", a.str("error"))
-				}
+				s.require(strings.Contains(a.str("error"), "outside"),
+					"A77", "expected the refusal to say outside, got %q", a.str("error"))
 			}
 			p.still("R94", 0, message("utility_file_read_result"))
 		}),
@@ -118,9 +117,8 @@ func tools() []Scenario {
 				if len(results) > 0 && strings.HasSuffix(textOf(results[0], "path"), name) {
 					break
 				}
-				if time.Now().After(deadline) {
-					s.fail("R95", "expected %s to be found first, got %s", name, show(f.at("results")))
-				}
+				s.require(!time.Now().After(deadline),
+					"R95", "expected %s to be found first, got %s", name, show(f.at("results")))
 				s.pause("R95", 50*time.Millisecond)
 			}
 			remove()
@@ -129,13 +127,11 @@ func tools() []Scenario {
 			alice, p := s.toolUser()
 			f := alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "w"}).effect()
 			list := listOf(f, "state.active_file_watches")
-			if len(list) != 1 || list[0]["watch_id"] != "w" || list[0]["owner_connection_id"] != alice.connection {
-				s.fail("A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
-			}
+			s.require(len(list) == 1 && list[0]["watch_id"] == "w" && list[0]["owner_connection_id"] == alice.connection,
+				"A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
 			a := alice.posted("R100", &contracts.UtilityFileWatchStop{WatchID: "w"})
-			if left := listOf(a.effect(), "state.active_file_watches"); len(left) != 0 {
-				s.fail("A66", "expected no watch in the answer to its end, got %s", show(left))
-			}
+			left := listOf(a.effect(), "state.active_file_watches")
+			s.require(len(left) == 0, "A66", "expected no watch in the answer to its end, got %s", show(left))
 			p.expect("R100", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
 			p.still("R100", p.pos, message("utility_file_watch_stopped"))
 		}),
@@ -181,9 +177,8 @@ func active(f *Frame, id string) map[string]any {
 func toolCommandListed(s *Session) {
 	alice, p := s.toolUser()
 	e := active(alice.start("A66", "listed", "sleep 60").effect(), "listed")
-	if e == nil || e["owner_connection_id"] != alice.connection || e["command"] != "sleep 60" {
-		s.fail("A66", "expected the command with its owner %s in the answer, got %s", alice.connection, show(e))
-	}
+	s.require(e != nil && e["owner_connection_id"] == alice.connection && e["command"] == "sleep 60",
+		"A66", "expected the command with its owner %s in the answer, got %s", alice.connection, show(e))
 	alice.posted("R86", &contracts.UtilityCommandTerminate{CommandID: "listed", Force: true})
 	p.expect("R86", message("utility_command_exited").with("command_id", "listed").with("success", false).with("reason", "Force terminated by controller"))
 	s.stateWith("R86", "no command", func(f *Frame) bool { return active(f, "listed") == nil })
@@ -194,9 +189,8 @@ func toolCommand(s *Session) {
 	alice.posted("R84", &contracts.UtilityCommandStart{CommandID: "direct", Command: `'printf' 'one\ntwo\n'`, ShellMode: "direct"})
 	p.expect("R84", message("utility_command_started").with("command_id", "direct").with("owner_connection_id", alice.connection))
 	out := p.expect("R85", message("utility_command_output").with("command_id", "direct"))
-	if out.str("content") != "one\ntwo\n" || out.str("stream") != "stdout" {
-		s.fail("R85", "expected the output in one piece, got %s", abridge(out.Raw, maxTraceText))
-	}
+	s.require(out.str("content") == "one\ntwo\n" && out.str("stream") == "stdout",
+		"R85", "expected the output in one piece, got %s", abridge(out.Raw, maxTraceText))
 	p.expect("R85", message("utility_command_exited").with("command_id", "direct").with("success", true).with("exit_code", 0))
 }
 

@@ -109,9 +109,8 @@ func utilities() []Scenario {
 		shared.scenario("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session) {
 			alice := s.operator()
 			started := alice.run("hers", "sleep 60")
-			if got := started.str("owner_connection_id"); got != alice.connection {
-				s.fail("A29", "expected owner_connection_id %q, got %q", alice.connection, got)
-			}
+			s.equal("A29", started.str("owner_connection_id"), alice.connection,
+				"owner_connection_id %q", alice.connection)
 			bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 			bob.refused(bob.command(&contracts.UtilityCommandTerminate{CommandID: "hers"}),
 				refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
@@ -124,9 +123,8 @@ func utilities() []Scenario {
 			alice := s.operator()
 			alice.run("seen", "sleep 60")
 			list := listOf(s.viewer("vera").last(control("snapshot")), "state.active_utility_commands")
-			if len(list) != 1 || list[0]["command_id"] != "seen" || list[0]["owner_connection_id"] != alice.connection {
-				s.fail("A66", "expected the running command and its owner in the snapshot, got %s", show(list))
-			}
+			s.require(len(list) == 1 && list[0]["command_id"] == "seen" && list[0]["owner_connection_id"] == alice.connection,
+				"A66", "expected the running command and its owner in the snapshot, got %s", show(list))
 			alice.command(&contracts.UtilityCommandTerminate{CommandID: "seen", Force: true})
 			alice.expect("R84", message("utility_command_exited").with("command_id", "seen"))
 		}),
@@ -149,9 +147,7 @@ func utilities() []Scenario {
 			p := s.operator()
 			p.accepted("R95", p.command(&contracts.UtilityFileSearch{SearchID: "blank", Query: "  "}))
 			f := p.expect("R95", message("utility_file_search_results").with("search_id", "blank").with("query", "").with("truncated", false))
-			if n := len(listOf(f, "results")); n != 0 {
-				s.fail("R95", "expected no results for a blank query, got %d", n)
-			}
+			s.equal("R95", len(listOf(f, "results")), 0, "no results for a blank query")
 		}),
 		Needs{Operation: contracts.OperationFileWatch}.scenario("utility/watch", "R100 5.4", "A watch starts and stops once", func(s *Session) {
 			p := s.operator()

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -167,6 +168,27 @@ func (u *user) state() *Frame {
 
 // toolError wants what clients are told of a utility that went wrong.
 var toolError = message("error").with("error_type", string(contracts.ErrorTool))
+
+// require fails the scenario unless ok. The message says what was expected and what came.
+func (s *Session) require(ok bool, rule, format string, args ...any) {
+	if !ok {
+		s.fail(rule, format, args...)
+	}
+}
+
+// prefer is require for a rule whose breach is met with advice.
+func (s *Session) prefer(ok bool, rule, format string, args ...any) {
+	if !ok {
+		s.advise(rule, format, args...)
+	}
+}
+
+// equal fails the scenario unless got is want, a value that can be compared.
+func (s *Session) equal(rule string, got, want any, expected string, args ...any) {
+	if got != want && !same(got, want) {
+		s.fail(rule, "expected %s, got %s", fmt.Sprintf(expected, args...), show(got))
+	}
+}
 
 // holds fails unless a message has fields as given; nil is absent or null.
 func (s *Session) holds(rule string, f *Frame, want fields) {
