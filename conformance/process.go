@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -41,17 +42,20 @@ func startProcess(line string, environ []string) (Link, error) {
 	if len(words) == 0 {
 		return nil, errors.New("stdio target names no command")
 	}
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Env = append(cmd.Environ(), environ...)
-	cmd.WaitDelay = time.Second // pipes that a grandchild holds open
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
+	return runCommand(words, append(os.Environ(), environ...))
+}
+
+// runCommand starts a command with an environment.
+func runCommand(words, environ []string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
-	p := &process{cmd: cmd, stdin: stdin, out: bufio.NewReaderSize(pr, 64<<10), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = pw, p.stderr
-	if err := cmd.Start(); err != nil {
+	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environ, pw, p.stderr
+	p.cmd.WaitDelay = time.Second // pipes that a grandchild holds open
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", words[0], err)
 	}
 	go p.wait(pw) // ends when the process does; Close kills it and waits

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,15 +19,9 @@ import (
 // A runner is a hosted runner that a scenario started, with the environment of
 // the process contract.
 type runner struct {
-	s      *Session
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	out    *bufio.Reader
-	stderr *tail
-
-	exited chan struct{} // closed once status is set
-	status int           // exit status; -1 if a signal ended it
-	drain  sync.WaitGroup
+	*process
+	s     *Session
+	drain sync.WaitGroup
 
 	listen    string         // the address that it was told to listen on
 	line      map[string]any // the ready line
@@ -118,21 +110,12 @@ func (s *Session) launch(o start) *runner {
 	}
 	words, err := splitWords(s.config.Spawn)
 	s.require(err == nil, "6.1", "%v", err)
-	r := &runner{s: s, stderr: &tail{}, exited: make(chan struct{}), workspace: o.workspace, listen: s.freeAddress()}
-	r.owned = o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""
-	r.cmd = exec.Command(words[0], append(words[1:], o.flags...)...)
-	r.cmd.Env, r.cmd.WaitDelay = o.environment(r.listen), time.Second
-	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
-	r.out, r.cmd.Stdout, r.cmd.Stderr = bufio.NewReaderSize(pr, maxReadyLine), pw, r.stderr
-	if r.stdin, err = r.cmd.StdinPipe(); err == nil {
-		err = r.cmd.Start()
-	}
-	if err != nil {
-		s.fail("6.1", "start %s: %v", words[0], err)
-	}
+	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
+		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
+	r.process, err = runCommand(slices.Concat(words, o.flags), o.environment(r.listen))
+	s.require(err == nil, "6.1", "%v", err)
 	s.trace.add(s.now(), "runner", ">", []byte("(started with "+strings.Join(append(o.flags, summaryOf(o)...), " ")+")"))
 	s.runners = append(s.runners, r)
-	go r.wait(pw) // ends when the process does; close kills it and waits
 	return r
 }
 
@@ -161,13 +144,6 @@ func summaryOf(o start) []string {
 	return parts
 }
 
-func (r *runner) wait(out *io.PipeWriter) {
-	_ = r.cmd.Wait() // the status says it all
-	r.status = r.cmd.ProcessState.ExitCode()
-	_ = out.Close() // always nil
-	close(r.exited)
-}
-
 // spawned starts a runner and waits until it is ready. From then on it is the
 // scenario's server, and its session the scenario's.
 func (s *Session) spawned(o start) *runner {
@@ -185,38 +161,42 @@ func (s *Session) spawned(o start) *runner {
 	return r
 }
 
-// ready reads the first line on standard output and leaves the rest to be
-// thrown away. If again is true, it reports false for a runner that ended
-// because its port was taken.
-func (r *runner) ready(again bool) bool {
-	type result struct {
-		line []byte
-		err  error
-	}
-	first := make(chan result, 1)
+// firstLine waits for the first line on standard output and leaves the rest to be thrown
+// away. It reports false if the runner is silent for readyTime, and a line without an end
+// if the runner ended.
+func (r *runner) firstLine() (line []byte, ok bool) {
+	first := make(chan []byte, 1)
 	r.drain.Go(func() { // ends when the process does
-		line, err := r.out.ReadSlice('\n')
-		first <- result{bytes.Clone(line), err}
+		line, _ := r.out.ReadSlice('\n')
+		first <- bytes.Clone(line)
 		_, _ = io.Copy(io.Discard, r.out)
 	})
+	ctx, cancel := r.s.within(readyTime)
+	defer cancel()
 	select {
-	case got := <-first:
-		r.s.trace.add(r.s.now(), "runner", "<", got.line)
-		if got.err != nil {
-			<-r.exited
-			if again && strings.Contains(strings.ToLower(r.stderr.String()), "address already in use") {
-				return false
-			}
-			r.s.fail("6.1", "expected a ready line, got exit status %d: %s", r.status, strings.TrimSpace(r.stderr.String()))
-		}
-		if err := json.Unmarshal(got.line, &r.line); err != nil {
-			r.s.fail("6.1", "expected the ready line to be a JSON object, got %q", abridge(got.line, 200))
-		}
-	case <-time.After(readyTime):
-		r.s.fail("6.1", "expected a ready line within %s", readyTime)
-	case <-r.s.ctx.Done():
-		r.s.fail("6.1", "the scenario ran out of time waiting for a ready line")
+	case line := <-first:
+		return line, true
+	case <-ctx.Done():
+		return nil, false
 	}
+}
+
+// ready waits for the ready line. If again is true, it reports false for a runner that
+// ended because its port was taken.
+func (r *runner) ready(again bool) bool {
+	line, ok := r.firstLine()
+	r.s.require(ok, "6.1", "expected a ready line, and waited up to %s for it", readyTime)
+	r.s.trace.add(r.s.now(), "runner", "<", line)
+	if !bytes.HasSuffix(line, []byte("\n")) {
+		<-r.exited
+		said := strings.TrimSpace(r.stderr.String())
+		if again && strings.Contains(strings.ToLower(said), "address already in use") {
+			return false
+		}
+		r.s.fail("6.1", "expected a ready line, got exit status %d: %s", r.status, said)
+	}
+	err := json.Unmarshal(line, &r.line)
+	r.s.require(err == nil, "6.1", "expected the ready line to be a JSON object, got %q", abridge(line, 200))
 	r.base, r.session = textOf(r.line, "baseUrl"), textOf(r.line, "sessionId")
 	r.s.require(strings.HasPrefix(r.base, "http") && r.session != "",
 		"6.1", "expected baseUrl and sessionId in the ready line, got %s", show(r.line))
@@ -225,15 +205,15 @@ func (r *runner) ready(again bool) bool {
 
 // exits waits until the process has ended by itself, and returns its status.
 func (r *runner) exits(rule string, patience time.Duration) int {
+	ctx, cancel := r.s.within(patience)
+	defer cancel()
 	select {
 	case <-r.exited:
 		r.s.trace.add(r.s.now(), "runner", "<", fmt.Appendf(nil, "(exit status %d)", r.status))
-		return r.status
-	case <-time.After(patience):
-	case <-r.s.ctx.Done():
+	case <-ctx.Done():
+		r.s.fail(rule, "expected the runner to end within %s", patience)
 	}
-	r.s.fail(rule, "expected the runner to end within %s", patience)
-	return 0
+	return r.status
 }
 
 // signal sends the process a signal.
@@ -253,37 +233,18 @@ func (r *runner) stop(rule string, patience time.Duration) int {
 // fails waits for a start to fail and returns what the runner said for humans.
 // It must have said nothing else.
 func (r *runner) fails(rule string) string {
-	first := make(chan []byte, 1)
-	r.drain.Go(func() { // ends when the process does
-		line, _ := r.out.ReadSlice('\n')
-		first <- bytes.Clone(line)
-		_, _ = io.Copy(io.Discard, r.out)
-	})
-	select {
-	case line := <-first:
-		r.s.require(len(line) <= 0,
-			rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
-	case <-time.After(readyTime):
-	case <-r.s.ctx.Done():
-	}
-	status := r.exits(rule, readyTime)
-	r.s.require(status != 0, rule, "expected the start to fail, got exit status 0")
+	line, _ := r.firstLine()
+	r.s.require(len(line) == 0,
+		rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
+	r.s.require(r.exits(rule, readyTime) != 0, rule, "expected the start to fail, got exit status 0")
 	return r.stderr.String()
 }
 
 // close ends the process if it has not ended, and what reads from it.
 func (r *runner) close() {
-	_ = r.stdin.Close() // it may be closed, or the process gone
-	select {
-	case <-r.exited:
-	case <-time.After(graceTime):
-		_ = r.cmd.Process.Kill() // it may end on its own meanwhile
-		<-r.exited
-	}
-	if r.s.failure != nil {
-		if text := strings.TrimSpace(r.stderr.String()); text != "" {
-			r.s.trace.add(r.s.now(), "runner", "stderr", []byte(text))
-		}
+	_ = r.Close() // it may have ended
+	if text := strings.TrimSpace(r.stderr.String()); text != "" && r.s.failure != nil {
+		r.s.trace.add(r.s.now(), "runner", "stderr", []byte(text))
 	}
 	r.drain.Wait()
 }
