@@ -11,9 +11,9 @@ import (
 // An Advice names a rule of this project that a server breaks and that the published
 // protocol does not have. It is no failure.
 type Advice struct {
-	Rule string // such as A46, or the section 1.11
-	Text string // what to do, and why
-	Seen string // what was expected and what came
+	Rule string `json:"rule"` // such as A46, or the section 1.11
+	Text string `json:"text"` // what to do, and why
+	Seen string `json:"seen"` // what was expected and what came
 
 	rule string // its whole code
 	ends bool   // it ended the scenario

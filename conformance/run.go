@@ -90,14 +90,16 @@ func (c *Config) name() string {
 
 // check reports what makes the run as a whole impossible.
 func (c *Config) check(ctx context.Context) error {
-	if c.Spawn != "" {
-		if words, err := splitWords(c.Spawn); err != nil || len(words) == 0 {
-			return fmt.Errorf("spawn %q: no command to run", c.Spawn)
-		}
+	isCommand := func(line string) bool {
+		words, err := splitWords(line)
+		return err == nil && len(words) > 0
+	}
+	if c.Spawn != "" && !isCommand(c.Spawn) {
+		return fmt.Errorf("spawn %q: no command to run", c.Spawn)
 	}
 	switch transportOf(c.Target) {
 	case Stdio:
-		if words, err := splitWords(strings.TrimPrefix(c.Target, "stdio:")); err != nil || len(words) == 0 {
+		if !isCommand(strings.TrimPrefix(c.Target, "stdio:")) {
 			return fmt.Errorf("target %q: no command to run", c.Target)
 		}
 	case Socket, HTTP:
@@ -154,13 +156,6 @@ func chosen(filter *regexp.Regexp) []Scenario {
 // with the rest, and returns their results in the order given. It calls c.Each as
 // soon as a result and those before it are known.
 func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
-	order := make([]int, len(scenarios))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(speed(scenarios[a]), speed(scenarios[b]))
-	})
 	results := make([]Result, len(scenarios))
 	var mu sync.Mutex // guards the rest
 	known, next, given := make([]bool, len(scenarios)), 0, map[string]bool{}
@@ -174,30 +169,28 @@ func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
 			}
 		}
 	}
-	slots := make(chan struct{}, c.Parallel)
 	var wg sync.WaitGroup
-	for _, i := range order {
-		slow := scenarios[i].Slow // mostly asleep: it does not take a slot
-		if !slow {
-			slots <- struct{}{}
+	for i, sc := range scenarios {
+		if sc.Slow { // mostly asleep: it does not take a slot
+			wg.Go(func() {
+				results[i] = runOne(ctx, c, sc)
+				tell(i)
+			})
 		}
-		wg.Go(func() {
-			results[i] = runOne(ctx, c, scenarios[i])
-			tell(i)
-			if !slow {
+	}
+	slots := make(chan struct{}, c.Parallel)
+	for i, sc := range scenarios {
+		if !sc.Slow {
+			slots <- struct{}{}
+			wg.Go(func() {
+				results[i] = runOne(ctx, c, sc)
+				tell(i)
 				<-slots
-			}
-		})
+			})
+		}
 	}
 	wg.Wait()
 	return results
-}
-
-func speed(s Scenario) int {
-	if s.Slow {
-		return 0
-	}
-	return 1
 }
 
 // cancelled is why scenarios are skipped that were not over when the run was ended.
