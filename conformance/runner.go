@@ -144,6 +144,11 @@ func summaryOf(o start) []string {
 	return parts
 }
 
+// runner returns a scenario with these needs, about a hosted runner that was just started.
+func (n Needs) runner(name, rules, title string, story func(*Session, *runner)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.spawned(start{})) })
+}
+
 // spawned starts a runner and waits until it is ready. From then on it is the
 // scenario's server, and its session the scenario's.
 func (s *Session) spawned(o start) *runner {

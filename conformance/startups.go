@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -47,22 +46,18 @@ func startups() []Scenario {
 			want := filepath.Join(r.workspace, "kept", "snapshots")
 			s.require(filepath.Dir(path) == want, "A87", "expected the manifest in %s, got %s", want, path)
 			s.spawned(start{flags: []string{"--runner-session-id", "mrs_flag", "--maestro-session-id=sess_flag"}})
-			if got := s.identity().str("runner_session_id"); got != "mrs_flag" || s.ID != "sess_flag" {
-				s.fail("A87:flags", "expected the flags' mrs_flag and sess_flag, got %q and %q", got, s.ID)
-			}
+			got := s.identity().str("runner_session_id")
+			s.require(got == "mrs_flag" && s.ID == "sess_flag", "A87:flags", "expected the flags' mrs_flag and sess_flag, got %q and %q", got, s.ID)
 		}),
 		hosted.scenario("startup/older-names", "5.1", "The older names of variables count after the newer", func(s *Session) {
 			workspace := s.freshWorkspace()
 			s.spawned(start{workspace: workspace, env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": "", "REMOTE_RUNNER_SESSION_ID": "mrs_older",
 				"MAESTRO_WORKSPACE_ROOT": "", "WORKSPACE_ROOT": workspace, "REMOTE_RUNNER_OWNER_INSTANCE_ID": " gen_7 "}})
-			a := s.identity()
-			s.require(a.str("runner_session_id") == "mrs_older" && a.str("owner_instance_id") == "gen_7",
-				"5.1", "expected the older names to count, trimmed, got %s", a.said())
+			s.identity().holds("5.1", fields{"runner_session_id": "mrs_older", "owner_instance_id": "gen_7"}) // trimmed
 			s.spawned(start{env: map[string]string{"REMOTE_RUNNER_SESSION_ID": "mrs_older"}})
 			s.equal("5.1", s.identity().str("runner_session_id"), runnerID, "the newer name to win with %s", runnerID)
 		}),
-		hosted.scenario("startup/listens-where-told", "5.1 6.1", "The runner listens where it is told, and says so", func(s *Session) {
-			r := s.spawned(start{})
+		hosted.runner("startup/listens-where-told", "5.1 6.1", "The runner listens where it is told, and says so", func(s *Session, r *runner) {
 			s.require(r.base == "http://"+r.listen, "6.1", "expected baseUrl http://%s, got %q", r.listen, r.base)
 			health(s)
 		}),
@@ -103,57 +98,37 @@ func startups() []Scenario {
 				"A108:session", "expected the failed start to name the sessions, got %q", strings.TrimSpace(said))
 			s.spawned(start{workspace: p.runner.workspace, manifest: p.path, env: map[string]string{"MAESTRO_SESSION_ID": boundSession}})
 		}),
-		hosted.scenario("signal/terminate", "A110 5.9", "SIGTERM drains, shows the drained state, and ends with status 0", signalDrains(syscall.SIGTERM)),
-		hosted.scenario("signal/interrupt", "5.9", "SIGINT does the same", signalDrains(os.Interrupt)),
-		exec.scenario("signal/during-drain", "A110", "A signal during a drain waits for it, and does not order another", func(s *Session) {
-			r := s.spawned(start{})
+		hosted.runner("signal/terminate", "A110 5.9", "SIGTERM drains, shows the drained state, and ends with status 0", signalDrains(syscall.SIGTERM)),
+		hosted.runner("signal/interrupt", "5.9", "SIGINT does the same", signalDrains(os.Interrupt)),
+		exec.runner("signal/during-drain", "A110", "A signal during a drain waits for it, and does not order another", func(s *Session, r *runner) {
 			s.stubborn()
-			done := make(chan *Answer, 1)
-			ctx, cancel := s.within(drainTime)
-			defer cancel()
-			go func() { // ends with the drain or ctx; waited for below
-				a, _ := s.send(ctx, draining(platformDrain))
-				done <- a
-			}()
+			done := s.startDrain(platformDrain)
 			s.untilDraining("A110")
 			r.signal("A110", syscall.SIGTERM)
-			a := <-done
-			s.require(a != nil, "A110", "expected the drain to be answered in spite of the signal")
-			a.check()
-			s.drained("A110", a.ok("A110"))
+			s.finishDrain("A110", <-done) // in spite of the signal
 			s.equal("5.9:status", r.exits("A110", drainTime), 0, "exit status 0")
-			if m := s.onlyManifest("A110", r); m["reason"] != "ttl_expired" {
-				s.fail("A110", "expected the manifest of the drain that was running, got reason %s", show(m["reason"]))
-			}
+			s.holds("A110", s.onlyManifest("A110", r), fields{"reason": "ttl_expired"}) // that of the drain that was running
 		}),
-		hosted.scenario("signal/after-drain", "5.9", "A signal after a drain only ends the process", func(s *Session) {
-			r := s.spawned(start{})
+		hosted.runner("signal/after-drain", "5.9", "A signal after a drain only ends the process", func(s *Session, r *runner) {
 			s.driver().prompt("hello")
 			s.drain("5.9:status", platformDrain)
 			r.signal("5.9:status", syscall.SIGTERM)
 			s.equal("5.9:status", r.exits("5.9:status", drainTime), 0, "exit status 0")
 			s.onlyManifest("5.9:status", r)
 		}),
-		exec.scenario("signal/second", "5.9", "A second signal ends the process at once", func(s *Session) {
-			r := s.spawned(start{})
+		exec.runner("signal/second", "5.9", "A second signal ends the process at once", func(s *Session, r *runner) {
 			s.stubborn()
 			r.signal("5.9:status", syscall.SIGTERM)
 			s.untilDraining("5.9:status")
 			r.signal("5.9:status", syscall.SIGTERM)
-			if status := r.exits("5.9:status", exitTime); !slices.Contains([]int{130, 143}, status) {
-				s.fail("5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
-			}
+			status := r.exits("5.9:status", exitTime)
+			s.require(status == 130 || status == 143, "5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
 		}),
-		hosted.scenario("signal/flush-fails", "5.9", "A drain by signal that was interrupted ends with status 3", func(s *Session) {
-			r := s.spawned(start{})
-			alice := s.driver()
-			alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
-			alice.finishRun()
+		hosted.runner("signal/flush-fails", "5.9", "A drain by signal that was interrupted ends with status 3", func(s *Session, r *runner) {
+			s.driver().breakFlush()
 			r.signal("5.9:status", syscall.SIGTERM)
 			s.equal("5.9:status", r.exits("5.9:status", drainTime), 3, "exit status 3 after an interrupted drain")
-			if m := s.onlyManifest("5.9:status", r); section(m, "runtime")["flush_status"] != "failed" {
-				s.fail("5.9:status", "expected a manifest that says so, got %s", show(m["runtime"]))
-			}
+			s.holds("5.9:status", s.onlyManifest("5.9:status", r), fields{"runtime.flush_status": "failed"})
 		}),
 	}
 }
@@ -162,15 +137,11 @@ func startups() []Scenario {
 // any one of texts.
 func (s *Session) failsWith(rule string, o start, texts ...string) {
 	said := s.launch(o).fails(rule)
-	for _, text := range texts {
-		if strings.Contains(said, text) {
-			return
-		}
-	}
 	if rule != "A86" { // whose words a test of a published server looks for
 		rule = "5.2:words"
 	}
-	s.advise(rule, "expected the failed start to say %q, got %q", texts, strings.TrimSpace(said))
+	s.prefer(slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(said, text) }),
+		rule, "expected the failed start to say %q, got %q", texts, strings.TrimSpace(said))
 }
 
 // failsFrom starts a runner from a manifest that must stop it.
@@ -178,9 +149,8 @@ func (s *Session) failsFrom(rule string, p pause, text string) {
 	s.failsWith(rule, start{workspace: p.runner.workspace, manifest: p.path}, text)
 }
 
-func signalDrains(sig os.Signal) func(*Session) {
-	return func(s *Session) {
-		r := s.spawned(start{})
+func signalDrains(sig os.Signal) func(*Session, *runner) {
+	return func(s *Session, r *runner) {
 		alice, own := s.attached()
 		socket := s.onSocket("sophie")
 		alice.prompt("hello")
@@ -191,18 +161,8 @@ func signalDrains(sig os.Signal) func(*Session) {
 			socket.closesWithin("5.9:status", 2*exitTime, contracts.CodeGoingAway.CloseCode())
 		}
 		s.equal("5.9:status", r.exits("A110", drainTime), 0, "exit status 0 after a drain")
-		m := s.onlyManifest("A110", r)
-		if m["reason"] != "process_shutdown" || m["requested_by"] != "maestro_web_server" {
-			s.fail("A110", "expected a drain for process_shutdown by maestro_web_server, got %s by %s", show(m["reason"]), show(m["requested_by"]))
-		}
+		s.holds("A110", s.onlyManifest("A110", r), fields{"reason": "process_shutdown", "requested_by": "maestro_web_server"})
 	}
-}
-
-// onlyManifest reads the one manifest that a runner wrote.
-func (s *Session) onlyManifest(rule string, r *runner) map[string]any {
-	files := s.manifests(r)
-	s.require(len(files) == 1, rule, "expected one manifest, got %q", files)
-	return s.readManifest(rule, r.workspace+"/.maestro/runner-snapshots/"+files[0])
 }
 
 // stubborn starts a command that a drain needs a second or two to end.
@@ -215,19 +175,10 @@ func (s *Session) stubborn() *Peer {
 
 // untilDraining waits until the identity says that a drain is running.
 func (s *Session) untilDraining(rule string) {
-	deadline := time.Now().Add(s.config.Patience)
-	for {
+	s.until(rule, "the identity to show the drain", func() (bool, string) {
 		a, err := s.send(s.ctx, request{who: "alice", method: http.MethodGet, path: identityPath})
-		if err != nil { // the runner may have ended
-			s.fail(rule, "expected the identity to show the drain, got: %v", err)
-		}
+		s.require(err == nil, rule, "expected the identity to show the drain, got: %v", err) // the runner may have ended
 		a.check()
-		switch {
-		case a.at("draining") == true:
-			return
-		case time.Now().After(deadline):
-			s.fail(rule, "expected the identity to show the drain within %s, got %s", s.config.Patience, a.said())
-		}
-		s.pause(rule, 10*time.Millisecond)
-	}
+		return a.at("draining") == true, a.said()
+	})
 }

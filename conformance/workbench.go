@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -190,13 +191,43 @@ func (s *Session) equal(rule string, got, want any, expected string, args ...any
 	}
 }
 
+// until tries until it succeeds, and fails with what came last once the scenario's
+// patience is at its end.
+func (s *Session) until(rule, expected string, try func() (ok bool, got string)) {
+	for deadline := time.Now().Add(s.config.Patience); ; s.pause(rule, 20*time.Millisecond) {
+		ok, got := try()
+		if ok {
+			return
+		}
+		s.require(time.Now().Before(deadline), rule, "expected %s within %s, got %s", expected, s.config.Patience, got)
+	}
+}
+
+// must fails the scenario for an error of this machine.
+func (s *Session) must(rule string, err error) { s.require(err == nil, rule, "%v", err) }
+
 // holds fails unless a message has fields as given; nil is absent or null.
 func (s *Session) holds(rule string, f *Frame, want fields) {
 	for key, value := range want {
+		s.require(same(f.at(key), value),
+			rule, "expected %s %s, got %s in %s", key, show(value), show(f.at(key)), abridge(f.Raw, maxTraceText))
+	}
+}
+
+// holds is that of the body of an answer.
+func (a *Answer) holds(rule string, want fields) *Answer {
+	a.s.holds(rule, &a.Frame, want)
+	return a
+}
+
+// has reports whether a message has fields as given.
+func (f *Frame) has(want fields) bool {
+	for key, value := range want {
 		if !same(f.at(key), value) {
-			s.fail(rule, "expected %s %s, got %s", key, show(value), abridge(f.Raw, maxTraceText))
+			return false
 		}
 	}
+	return true
 }
 
 // A job is a command of a user, from its start on.
