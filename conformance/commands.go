@@ -99,7 +99,7 @@ func commands() []Scenario {
 			jobs[0].end()
 			u.start("5.1:limit", one).exits("5.1:limit", fields{"success": true})
 			for _, j := range jobs[1:] {
-				u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
+				j.terminate("R86", true)
 			}
 			for _, j := range jobs[1:] {
 				j.exits("R86", fields{"signal": "SIGKILL"})

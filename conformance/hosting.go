@@ -17,12 +17,9 @@ func hosting() []Scenario {
 		hosted.scenario("hosted/ready-line", "6.1", "The first line on standard output says where the runner is", func(s *Session) {
 			s.spawned(start{}) // checks the line
 			s.require(s.ID == boundSession, "6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
-			if got := s.state().str("session_id"); got != boundSession { // the port accepts connections
-				s.fail("6.1", "expected the state of %s, got that of %q", boundSession, got)
-			}
+			s.holds("6.1", s.state(), fields{"session_id": boundSession}) // the port accepts connections
 		}),
-		hosted.scenario("hosted/stops-on-eof", "6.1", "The end of standard input ends the runner within a second, without a drain", func(s *Session) {
-			r := s.spawned(start{})
+		hosted.runner("hosted/stops-on-eof", "6.1", "The end of standard input ends the runner within a second, without a drain", func(s *Session, r *runner) {
 			s.driver().prompt("hello")
 			p := s.follow("vera", follow{})
 			p.begins("A42")
@@ -39,7 +36,7 @@ func hosting() []Scenario {
 		}),
 		hosted.scenario("hosted/identity-owner", "5.3", "A configured owner generation is in the identity", func(s *Session) {
 			s.spawned(withOwner())
-			s.equal("5.3", s.isReady("5.3", true, false).str("owner_instance_id"), "gen_9", "owner_instance_id gen_9")
+			s.isReady("5.3", true, false).holds("5.3", fields{"owner_instance_id": "gen_9"})
 		}),
 		hosted.scenario("hosted/ready", "1.13", "A fresh runner is ready and lives", func(s *Session) {
 			s.spawned(start{})
@@ -75,26 +72,22 @@ func hosting() []Scenario {
 		}),
 		hosted.scenario("hosted/session-omitted", "1.6 1.1", "Without a session id the bound session is meant", func(s *Session) {
 			s.spawned(start{})
-			a := s.put(connectionsPath, fields{}).ok("1.6:bound")
-			s.equal("1.6:bound", a.str("session_id"), boundSession, "the bound session %s", boundSession)
+			s.put(connectionsPath, fields{}).ok("1.6:bound").holds("1.6:bound", fields{"session_id": boundSession})
 			for _, f := range []fields{{}, {"sessionId": boundSession}} {
 				s.equal("1.1:sessions", s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"), boundSession,
 					"the bound session %s", boundSession)
 			}
 		}),
-		hosted.scenario("hosted/workspace-root", "5.4", "A client may name the runner's workspace, and no other", func(s *Session) {
-			r := s.spawned(start{})
+		hosted.runner("hosted/workspace-root", "5.4", "A client may name the runner's workspace, and no other", func(s *Session, r *runner) {
 			attach := func(root string) *Answer {
 				return s.put(connectionsPath, fields{"role": "viewer", "workspaceRoot": root})
 			}
 			attach(r.workspace).ok("5.4:workspace")
 			attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4:workspace")
-			if a := attach(s.scratch()); a.Status != http.StatusConflict {
-				s.fail("5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
-			}
-			if a := attach(r.workspace + "/no-such-directory"); a.Status != http.StatusBadRequest {
-				s.fail("5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
-			}
+			a := attach(s.scratch())
+			s.require(a.Status == http.StatusConflict, "5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
+			a = attach(r.workspace + "/no-such-directory")
+			s.require(a.Status == http.StatusBadRequest, "5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
 		}),
 		hosted.scenario("hosted/owner-header", "A111 5.4", "A stale owner generation is refused", func(s *Session) {
 			s.spawned(withOwner())
@@ -133,14 +126,10 @@ func hosting() []Scenario {
 			r := s.spawned(withOwner())
 			s.isReady("5.3:workspace", true, false)
 			away := r.workspace + "-away"
-			if err := os.Rename(r.workspace, away); err != nil {
-				s.fail("5.3:workspace", "%v", err)
-			}
+			s.must("5.3:workspace", os.Rename(r.workspace, away))
 			s.dirs = append(s.dirs, away)
 			s.isReady("5.3:workspace", false, false)
-			if err := os.Rename(away, r.workspace); err != nil {
-				s.fail("5.3:workspace", "%v", err)
-			}
+			s.must("5.3:workspace", os.Rename(away, r.workspace))
 			s.isReady("5.3:workspace", true, false)
 		}),
 		Needs{Transport: Hosted, Operation: contracts.OperationFileRead}.scenario("hosted/workspace", "A77 R96", "The runner's files are read, found and kept inside the workspace", func(s *Session) {
@@ -148,27 +137,21 @@ func hosting() []Scenario {
 			alice, p := s.toolUser(contracts.OperationFileSearch)
 			secret := s.scratch() + "/secret.txt"
 			s.write(secret, []byte("secret\n"))
-			two := int64(2)
-			alice.posted("R96", &contracts.UtilityFileRead{ReadID: "notes", Path: "notes.md", Limit: &two})
+			alice.posted("R96", &contracts.UtilityFileRead{ReadID: "notes", Path: "notes.md", Limit: new(int64(2))})
 			p.expect("R96", message("utility_file_read_result").with("read_id", "notes").with("relative_path", "notes.md").
 				with("content", "alpha\nbeta").with("truncated", true))
-			a := alice.post(&contracts.UtilityFileRead{ReadID: "secret", Path: secret}).refused("A77", contracts.CodeWorkspaceViolation, "")
-			s.require(strings.Contains(a.str("error"), "outside"),
-				"A77", "expected the refusal to say outside, got %q", a.str("error"))
+			alice.post(&contracts.UtilityFileRead{ReadID: "secret", Path: secret}).outside()
 			alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "notes", Query: "notes"})
 			f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
-			if results := listOf(f, "results"); len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md") {
-				s.fail("R95", "expected notes.md to be found, got %s", show(f.at("results")))
-			}
+			results := listOf(f, "results")
+			s.require(len(results) > 0 && strings.HasSuffix(textOf(results[0], "path"), "notes.md"),
+				"R95", "expected notes.md to be found, got %s", show(results))
 		}),
 		hosted.scenario("hosted/heartbeats", "1.13", "Heartbeats of a runner say who drives and until when", onRunner(heartbeatAnswer)),
 		hosted.scenario("hosted/counts", "4.2", "A runner counts connections and subscriptions", onRunner(func(s *Session) {
 			s.driver()
 			s.guest("vera").subscribed(nil)
-			f := s.state()
-			for _, key := range []string{"state.connection_count", "state.subscriber_count"} {
-				s.require(same(f.at(key), 2), "4.2", "expected %s 2, got %s", key, show(f.at(key)))
-			}
+			s.holds("4.2", s.state(), fields{"state.connection_count": 2, "state.subscriber_count": 2})
 		})),
 		hosted.scenario("hosted/init", "1.12 R35", "A runner keeps an init whole, and says it", onRunner(postInit)),
 		hosted.scenario("hosted/stream", "A42", "A runner's stream without a cursor begins with a snapshot, then lives", onRunner(streamSnapshotFirst)),
@@ -180,15 +163,9 @@ func hosting() []Scenario {
 		exec.scenario("hosted/command-listed", "A66 R86", "A command is in a runner's state with its owner", onRunner(toolCommandListed)),
 		Needs{Transport: Hosted, Operation: contracts.OperationFileWatch}.scenario("hosted/watch", "A66 5.4", "A runner watches files, and stops", onRunner(func(s *Session) {
 			alice, p := s.toolUser(contracts.OperationFileWatch)
-			debounce := int64(50)
-			watches := func(a *Answer) []map[string]any { return listOf(a.effect(), "state.active_file_watches") }
-			list := watches(alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "notes", IncludePatterns: []string{"**/*.md"}, DebounceMS: &debounce}))
-			s.require(len(list) == 1 && list[0]["watch_id"] == "notes" && list[0]["owner_connection_id"] == alice.connection,
-				"A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
+			alice.watches(&contracts.UtilityFileWatchStart{WatchID: "notes", IncludePatterns: []string{"**/*.md"}, DebounceMS: new(int64(50))})
 			p.expect("5.4", message("utility_file_watch_started").with("watch_id", "notes"))
-			if list := watches(alice.posted("A66", &contracts.UtilityFileWatchStop{WatchID: "notes"})); len(list) != 0 {
-				s.fail("A66", "expected no watch after the stop, got %s", show(list))
-			}
+			alice.endsWatch("A66", "notes")
 			p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "notes").with("reason", "Stopped by controller"))
 		})),
 		hosted.scenario("hosted/disconnect", "A13 A14", "A disconnect from a runner is answered exactly", onRunner(func(s *Session) {
@@ -202,35 +179,25 @@ func hosting() []Scenario {
 				}
 				want := show(map[string]any{"success": true, "connection_id": c.connection, "controller_connection_id": controller,
 					"disconnected_subscription_ids": []any{c.subscription}})
-				if got := show(c.disconnect(nil).ok("A13").Body); got != want {
-					s.fail("A13", "expected %s, got %s", want, got)
-				}
+				got := show(c.disconnect(nil).ok("A13").Body)
+				s.require(got == want, "A13", "expected %s, got %s", want, got)
 			}
 			s.equal("A14", holderOf(s.state()), nil, "nobody to hold the lease")
 		})),
 		hosted.scenario("hosted/disconnect-controller", "A15", "The end of a runner's controller frees the lease and keeps the replay", onRunner(disconnectController)),
-		hosted.scenario("hosted/suite", "A1 A2 A23 A25 A26 A27 A37", "Two controllers and a viewer take turns as on any server", func(s *Session) {
-			s.spawned(start{})
+		hosted.runner("hosted/suite", "A1 A2 A23 A25 A26 A27 A37", "Two controllers and a viewer take turns as on any server", func(s *Session, _ *runner) {
 			alice := s.caller("alice", contracts.RoleController)
-			if a := alice.subscribed(fields{"takeControl": false}); a.at("controller_lease_granted") != true {
-				s.fail("A1", "expected the lease of a free session, got %s", a.said())
-			}
+			alice.subscribed(fields{"takeControl": false}).holds("A1", fields{"controller_lease_granted": true})
 			vera := s.caller("vera", contracts.RoleViewer)
-			if a := vera.subscribed(nil); a.at("controller_lease_granted") != false || a.at("controller_connection_id") != alice.connection {
-				s.fail("A2", "expected a viewer beside %s, got %s", alice.connection, a.said())
-			}
+			vera.subscribed(nil).holds("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
 			vera.post(&contracts.Prompt{Content: "x"}).refused("A37", contracts.CodeAccessDenied, textViewer)
 			bob := s.caller("bob", contracts.RoleController)
 			bob.subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
 			bob.subscribed(fields{"takeControl": true})
-			if a := alice.heartbeat(nil).ok("A26"); a.at("controller_lease_granted") != false {
-				s.fail("A26", "expected the lease to be gone, got %s", a.said())
-			}
+			alice.heartbeat(nil).ok("A26").holds("A26", fields{"controller_lease_granted": false})
 			alice.post(&contracts.Prompt{Content: "x"}).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
 			bob.prompt("hello")
-			zero := int64(0)
-			p := s.follow("judge", follow{cursor: &zero})
-			p.expect("A43", message("status").with("message", "Prompt: hello"))
+			s.follow("judge", follow{cursor: new(int64)}).expect("A43", message("status").with("message", "Prompt: hello"))
 		}),
 	}
 }
@@ -265,11 +232,9 @@ func (a *Answer) uncached(rule string) *Answer {
 // isReady fails unless the identity shows readiness and draining as given.
 func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 	a := s.askIdentity()
-	if a.Status != http.StatusOK { // there is advice about it already
-		return a
+	if a.Status == http.StatusOK { // else there is advice about it already
+		a.holds(rule, fields{"ready": ready, "draining": draining})
 	}
-	s.require(a.at("ready") == ready && a.at("draining") == draining,
-		rule, "expected ready %t and draining %t, got %s", ready, draining, a.said())
 	return a
 }
 

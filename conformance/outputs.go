@@ -106,8 +106,7 @@ func outputs() []Scenario {
 		}),
 		exec.using("output/both-in-state", "4.2", "A state has both streams of a command, and no command that ended", func(u *user) {
 			u.sh("4.2", "echo gone").prints("4.2", "gone\n")
-			j := u.reading("4.2", "echo to-out; read x; echo to-err >&2; exec sleep 60")
-			j.says("4.2", "to-out\n")
+			j := u.reading("4.2", "echo to-out; read x; echo to-err >&2; exec sleep 60").says("4.2", "to-out\n")
 			j.write("4.2", "\n", false)
 			j.says("4.2", "to-err\n")
 			f := u.state()
@@ -129,14 +128,7 @@ func outputs() []Scenario {
 			only.write("R89", "", true)
 			only.prints("R89", "0\n")
 		}),
-		exec.using("stdin/not-enabled", "R88", "Without allow_stdin there is an end of input and nothing to write to", func(u *user) {
-			u.sh("R88", "cat; echo eof").prints("R88", "eof\n")
-			j := u.sh("R88", "exec sleep 60")
-			for _, cmd := range []*contracts.UtilityCommandStdin{{CommandID: j.id, Content: "x"}, {CommandID: j.id, EOF: true}} {
-				u.denied(cmd, refusal{rule: "R88", text: "Utility command stdin is not enabled: " + j.id, id: j.id})
-			}
-			j.end()
-		}),
+		exec.using("stdin/not-enabled", "R88", "Without allow_stdin there is an end of input and nothing to write to", noStdin),
 		exec.using("stdin/after-end", "5.1", "Nothing can be written after the end, but ending again is fine", func(u *user) {
 			j := u.reading("5.1", "cat; echo eof; exec sleep 60")
 			j.write("5.1", "x", true)
@@ -221,4 +213,14 @@ func (j *job) write(rule, content string, eof bool) {
 // reading starts a command that may read.
 func (u *user) reading(rule, command string) *job {
 	return u.start(rule, &contracts.UtilityCommandStart{Command: command, AllowStdin: true})
+}
+
+// noStdin is about a command without allow_stdin.
+func noStdin(u *user) {
+	u.sh("R88", "cat; echo eof").prints("R88", "eof\n")
+	j := u.sh("R88", "exec sleep 60")
+	for _, cmd := range []*contracts.UtilityCommandStdin{{CommandID: j.id, Content: "x"}, {CommandID: j.id, EOF: true}} {
+		u.denied(cmd, refusal{rule: "R88", text: "Utility command stdin is not enabled: " + j.id, id: j.id})
+	}
+	j.end()
 }

@@ -2,8 +2,8 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -77,22 +77,14 @@ func searches() []Scenario {
 		search.settled("search/links", "5.2", "Links to directories are not followed", func(u *user) {
 			u.files("real/quux-inside")
 			u.shell("cd " + u.rel + " && ln -s real quux-link && ln -s / quux-all && ln -s . quux-loop")
-			deadline := time.Now().Add(u.s.config.Patience)
-			for {
-				seen := false
-				for _, r := range listOf(u.search("5.2:listing", "quux-inside", nil), "results") {
-					if path := textOf(r, "path"); path != "real/quux-inside" {
-						u.s.fail("5.2:listing", "expected no file behind a link, got %s", path)
-					}
-					seen = true
+			u.s.until("5.2:listing", "real/quux-inside to be found", func() (bool, string) {
+				list := listOf(u.search("5.2:listing", "quux-inside", nil), "results")
+				for _, r := range list {
+					path := textOf(r, "path")
+					u.s.require(path == "real/quux-inside", "5.2:listing", "expected no file behind a link, got %s", path)
 				}
-				if seen {
-					return
-				}
-				u.s.require(!time.Now().After(deadline),
-					"5.2:listing", "expected real/quux-inside to be found, got nothing")
-				u.s.pause("5.2:listing", 50*time.Millisecond)
-			}
+				return len(list) > 0, "nothing"
+			})
 		}),
 		search.settled("search/directories", "5.2", "Files are found, directories are not", func(u *user) {
 			u.files("quux/readme")
@@ -102,11 +94,11 @@ func searches() []Scenario {
 		search.settled("search/cwd", "R95 5.0", "A search is of the directory given, and paths are relative to it", func(u *user) {
 			u.files("sub/quux", "sub/deep/quux", "quux")
 			for _, cwd := range []string{u.rel + "/sub", u.home + "/sub"} {
-				u.findsBelow(&cwd, "quux", u.home+"/sub", func(got []string) bool {
+				u.findsBelow("R95:ranking", &cwd, "quux", u.home+"/sub", func(got []string) bool {
 					return strings.Join(got, ", ") == "9996 quux, 9991 deep/quux"
 				})
 			}
-			u.findsBelow(nil, u.rel+"/sub/deep/quux", u.root, func(got []string) bool {
+			u.findsBelow("R95:ranking", nil, u.rel+"/sub/deep/quux", u.root, func(got []string) bool {
 				return len(got) > 0 && strings.HasSuffix(got[0], " "+u.rel+"/sub/deep/quux")
 			})
 			u.denied(&contracts.UtilityFileSearch{SearchID: "none", Query: "quux", Cwd: new(u.rel + "/none")}, refusal{rule: "5.2", id: "none"})
@@ -159,16 +151,10 @@ func found(f *Frame) []string {
 // finds fails unless a query finds exactly the files given, with their scores and
 // in their order. It asks again for a while: files may have been made just now.
 func (u *user) finds(rule, query string, want ...string) {
-	deadline := time.Now().Add(u.s.config.Patience)
-	for {
+	u.s.until(rule, fmt.Sprintf("%q to find %q", query, want), func() (bool, string) {
 		f := u.search(rule, query, nil)
-		got := found(f)
-		if fmt.Sprint(got) == fmt.Sprint(want) && f.at("truncated") == false {
-			return
-		}
-		u.s.require(!time.Now().After(deadline), rule, "expected %q to find %q, got %q", query, want, got)
-		u.s.pause(rule, 50*time.Millisecond)
-	}
+		return slices.Equal(found(f), want) && f.at("truncated") == false, fmt.Sprintf("%q", found(f))
+	})
 }
 
 // files has a command make files in the user's directory.
@@ -187,36 +173,21 @@ func (u *user) files(names ...string) {
 // counts fails unless a query finds so many files, and says whether there are
 // more. Of equals the first by name are shown.
 func (u *user) counts(query string, limit *int64, want int, truncated bool) {
-	deadline := time.Now().Add(u.s.config.Patience)
-	for {
+	u.s.until("R95", fmt.Sprintf("%d results in order for %q with limit %s, truncated %t", want, query, show(limit), truncated), func() (bool, string) {
 		f := u.search("R95", query, limit)
 		list := listOf(f, "results")
-		ordered := true
-		for i := range list {
-			ordered = ordered && (i == 0 || textOf(list[i-1], "path") < textOf(list[i], "path"))
-		}
-		if len(list) == want && ordered && f.at("truncated") == truncated {
-			return
-		}
-		u.s.require(!time.Now().After(deadline),
-			"R95", "expected %d results in order for %q with limit %s, truncated %v; got %d, truncated %s", want, query, show(limit), truncated, len(list), show(f.at("truncated")))
-		u.s.pause("R95", 50*time.Millisecond)
-	}
+		ordered := slices.IsSortedFunc(list, func(a, b map[string]any) int { return strings.Compare(textOf(a, "path"), textOf(b, "path")) })
+		return len(list) == want && ordered && f.at("truncated") == truncated, fmt.Sprintf("%d, truncated %s", len(list), show(f.at("truncated")))
+	})
 }
 
 // findsBelow fails unless a search of a directory, which the server calls told,
 // has right results. It asks again for a while: files may have been made just now.
-func (u *user) findsBelow(cwd *string, query, told string, right func([]string) bool) {
-	deadline := time.Now().Add(u.s.config.Patience)
-	for {
+func (u *user) findsBelow(rule string, cwd *string, query, told string, right func([]string) bool) {
+	u.s.until(rule, fmt.Sprintf("%q to find the files below %s", query, told), func() (bool, string) {
 		id, from := u.id("search"), len(u.log)
 		u.do("R95", &contracts.UtilityFileSearch{SearchID: id, Query: query, Cwd: cwd})
 		got := found(u.await("R95", from, message("utility_file_search_results").with("search_id", id).with("cwd", told)))
-		if right(got) {
-			return
-		}
-		u.s.require(!time.Now().After(deadline),
-			"R95:ranking", "expected %q to find the files below %s, got %q", query, told, got)
-		u.s.pause("R95", 50*time.Millisecond)
-	}
+		return right(got), fmt.Sprintf("%q", got)
+	})
 }

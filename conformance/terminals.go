@@ -31,8 +31,7 @@ func terminals() []Scenario {
 			j.shows("5.1:term", "some\n")
 		}),
 		exec.using("terminal/typing", "R89", "What a client types is echoed and read", func(u *user) {
-			j := u.terminal("R89", "echo ready; read line; echo got $line")
-			j.says("R89", "ready")
+			j := u.terminal("R89", "echo ready; read line; echo got $line").says("R89", "ready")
 			j.write("R89", "héllo\n", false)
 			j.shows("R89", "ready\nhéllo\ngot héllo\n")
 		}),
@@ -44,8 +43,7 @@ func terminals() []Scenario {
 			j.end()
 		}),
 		exec.using("terminal/end-of-input", "R89", "eof types Ctrl-D, after which more can be typed", func(u *user) {
-			j := u.terminal("R89", "stty -echo; echo ready; cat; echo first; cat; echo second")
-			j.says("R89", "ready")
+			j := u.terminal("R89", "stty -echo; echo ready; cat; echo first; cat; echo second").says("R89", "ready")
 			j.write("R89", "one\n", true)
 			j.says("R89", "first")
 			j.write("R89", "two\n", false)
@@ -55,8 +53,7 @@ func terminals() []Scenario {
 			j.shows("R89", "ready\none\nfirst\ntwo\nsecond\n")
 		}),
 		exec.using("terminal/ctrl-c", "5.1", "Ctrl-C interrupts the program", func(u *user) {
-			j := u.terminal("5.1", "trap 'echo caught; exit 7' INT; echo ready; "+lasting)
-			j.says("5.1", "ready")
+			j := u.terminal("5.1", "trap 'echo caught; exit 7' INT; echo ready; "+lasting).says("5.1", "ready")
 			j.write("5.1", "\x03", false)
 			j.exits("5.1", fields{"success": false, "exit_code": 7, "signal": nil, "reason": nil})
 			if got := j.lines(); !strings.HasSuffix(got, "caught\n") {
@@ -71,22 +68,10 @@ func terminals() []Scenario {
 		exec.using("terminal/cut-characters", "R93", "A character that is written to a terminal in pieces comes whole", func(u *user) {
 			u.terminal("R93", `printf 'a\303'; sleep 0.2; printf '\251b\342'; sleep 0.2; printf '\202'; sleep 0.2; printf '\254.'`).shows("R93", "aéb€.")
 		}),
-		exec.using("terminal/terminate", "R86", "A terminated command on a terminal says so", func(u *user) {
-			for _, c := range []struct {
-				force          bool
-				signal, reason string
-			}{{false, "SIGTERM", "Terminated by controller"}, {true, "SIGKILL", "Force terminated by controller"}} {
-				j := u.terminal("R86", "echo ready; exec sleep 60")
-				j.says("R86", "ready")
-				u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: c.force})
-				j.exits("R86", fields{"success": false, "exit_code": nil, "signal": c.signal, "reason": c.reason})
-			}
-		}),
+		exec.using("terminal/terminate", "R86", "A terminated command on a terminal says so", terminated(contracts.TerminalPTY)),
 		exec.using("terminal/escalates", "R87", "A command on a terminal that ignores SIGTERM is killed", func(u *user) {
-			j := u.terminal("R87:terminal", "trap '' TERM HUP; echo ready; "+lasting)
-			j.says("R87:terminal", "ready")
-			u.do("R87:terminal", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			j.exits("R87:terminal", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
+			j := u.terminal("R87:terminal", "trap '' TERM HUP; echo ready; "+lasting).says("R87:terminal", "ready")
+			j.terminate("R87:terminal", false).exits("R87:terminal", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminal/no-program", "5.1", "Without a program a terminal is an error and no event, and the id stays free", func(u *user) {
 			cmd := &contracts.UtilityCommandStart{CommandID: "none", Command: "conformance-no-such-program", ShellMode: contracts.ShellModeDirect, TerminalMode: contracts.TerminalPTY}
@@ -129,8 +114,7 @@ func terminals() []Scenario {
 			j.resizes(100, 50)
 			j.says("R91", "told\r\n50 100\r\n")
 			j.end()
-			k := u.terminal("R91", "stty -echo; echo ready; while read x; do stty size; done")
-			k.says("R91", "ready")
+			k := u.terminal("R91", "stty -echo; echo ready; while read x; do stty size; done").says("R91", "ready")
 			for _, size := range [][2]int64{{90, 40}, {65_535, 1}, {1, 65_535}, {80, 24}} {
 				k.resizes(size[0], size[1])
 				k.write("R91", "size?\n", false)

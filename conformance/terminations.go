@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -17,22 +16,18 @@ func terminations() []Scenario {
 	onStdio := Needs{Transport: Stdio, Operation: contracts.OperationCommandExec}
 	return []Scenario{
 		exec.using("terminate/asks-first", "5.1", "A command that is asked to end may say something and exit", func(u *user) {
-			j := u.sh("5.1", "trap 'echo bye; exit 6' TERM; echo ready; "+lasting)
-			j.says("5.1", "ready")
-			u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			j.exits("5.1", fields{"success": false, "exit_code": 6, "signal": nil, "reason": "Terminated by controller"})
+			j := u.sh("5.1", "trap 'echo bye; exit 6' TERM; echo ready; "+lasting).says("5.1", "ready")
+			j.terminate("5.1", false).exits("5.1", fields{"success": false, "exit_code": 6, "signal": nil, "reason": "Terminated by controller"})
 			j.prints("5.1", "ready\nbye\n")
 		}),
 		exec.using("terminate/escalates", "R87", "A command that ignores SIGTERM is killed, for the reason first given", func(u *user) {
 			j := u.stubborn("R87")
-			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			j.exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
+			j.terminate("R87", false).exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminate/hurried", "5.1", "Force hurries a graceful end, whose reason stays", func(u *user) {
 			j := u.stubborn("5.1")
-			u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			u.do("5.1", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
-			j.exits("5.1", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
+			j.terminate("5.1", false)
+			j.terminate("5.1", true).exits("5.1", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminate/ended", "R82", "Ending what has ended says nothing", func(u *user) {
 			j := u.sh("R82", "true")
@@ -45,7 +40,7 @@ func terminations() []Scenario {
 		}),
 		exec.using("terminate/reserved", "R83", "The id of a command stays taken until it has exited", func(u *user) {
 			j := u.stubborn("R83")
-			u.do("R83", &contracts.UtilityCommandTerminate{CommandID: j.id})
+			j.terminate("R83", false)
 			again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
 			u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id, id: j.id})
 			j.exits("R83", fields{"signal": "SIGKILL"})
@@ -54,29 +49,25 @@ func terminations() []Scenario {
 		exec.settled("tree/terminated", "R87", "Terminating a command ends its descendants", func(u *user) {
 			j := u.sh("R87", u.family(""))
 			u.born("R87", 3)
-			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			j.exits("R86", fields{"success": false, "signal": "SIGTERM"})
+			j.terminate("R87", false).exits("R86", fields{"success": false, "signal": "SIGTERM"})
 			u.gone("R87")
 		}),
 		exec.settled("tree/killed", "R86", "Killing a command kills its descendants", func(u *user) {
 			j := u.sh("R86", u.family(""))
 			u.born("R86", 3)
-			u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
-			j.exits("R86", fields{"success": false, "signal": "SIGKILL"})
+			j.terminate("R86", true).exits("R86", fields{"success": false, "signal": "SIGKILL"})
 			u.gone("R86")
 		}),
 		exec.settled("tree/stubborn", "R87", "Descendants that ignore SIGTERM are killed too", func(u *user) {
 			j := u.sh("R87", u.family("trap '' TERM; "))
 			u.born("R87", 3)
-			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			j.exits("R87", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
+			j.terminate("R87", false).exits("R87", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
 			u.gone("R87")
 		}),
 		exec.settled("tree/on-terminal", "R87", "Terminating a terminal ends everything on it", func(u *user) {
 			j := u.terminal("R87", u.family(""))
 			u.born("R87", 3)
-			u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-			j.exits("R86", fields{"success": false, "reason": "Terminated by controller"})
+			j.terminate("R87", false).exits("R86", fields{"success": false, "reason": "Terminated by controller"})
 			u.gone("R87")
 		}),
 		exec.settled("tree/background", "5.1", "A background process that holds the output delays the exit by two seconds, and does not outlive it", func(u *user) {
@@ -133,8 +124,7 @@ const stubborn = "trap '' TERM; echo ready; " + lasting
 const lasting = "n=0; while [ $n -lt 600 ]; do n=$((n+1)); sleep 0.05; done"
 
 func (u *user) stubborn(rule string) *job {
-	j := u.sh(rule, stubborn)
-	j.says(rule, "ready")
+	j := u.sh(rule, stubborn).says(rule, "ready")
 	return j
 }
 
@@ -157,18 +147,10 @@ func (u *user) born(rule string, n int) {
 
 // eventually tries a command until it succeeds.
 func (u *user) eventually(rule, what, command string) {
-	deadline := time.Now().Add(u.s.config.Patience)
-	for {
+	u.s.until(rule, what, func() (bool, string) {
 		j := u.sh(rule, command)
-		f := j.await(rule, message("utility_command_exited"))
-		if f.at("success") == true {
-			return
-		}
-		if time.Now().After(deadline) {
-			u.s.fail(rule, "expected %s within %s, got %s", what, u.s.config.Patience, show(j.output("stdout")))
-		}
-		u.s.pause(rule, 20*time.Millisecond)
-	}
+		return j.await(rule, message("utility_command_exited")).at("success") == true, show(j.output("stdout"))
+	})
 }
 
 // extinct lists the processes of a file that are alive. A process that ended and
@@ -223,5 +205,18 @@ func endedBy(word string, cmd contracts.Command) func(*Session) {
 		}
 		u.await("3.5", 0, message("utility_file_watch_stopped").with("watch_id", "w").
 			with("reason", word+" while file watch was still running"))
+	}
+}
+
+// terminated is about commands that are ended, on pipes or on a terminal.
+func terminated(mode contracts.TerminalMode) func(*user) {
+	return func(u *user) {
+		for _, c := range []struct {
+			force          bool
+			signal, reason string
+		}{{false, "SIGTERM", "Terminated by controller"}, {true, "SIGKILL", "Force terminated by controller"}} {
+			j := u.start("R86", &contracts.UtilityCommandStart{Command: "echo ready; exec sleep 60", TerminalMode: mode}).says("R86", "ready")
+			j.terminate("R86", c.force).exits("R86", fields{"success": false, "exit_code": nil, "signal": c.signal, "reason": c.reason})
+		}
 	}
 }

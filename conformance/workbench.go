@@ -285,12 +285,19 @@ func (j *job) output(stream string) string {
 }
 
 // says waits until the command has written a text, in pieces or not.
-func (j *job) says(rule, text string) {
+func (j *job) says(rule, text string) *job {
 	var said strings.Builder
 	j.u.await(rule, j.from, message("utility_command_output").with("command_id", j.id).where("saying "+text, func(f *Frame) bool {
 		said.WriteString(f.str("content"))
 		return strings.Contains(said.String(), text)
 	}))
+	return j
+}
+
+// terminate asks for the end of the command, or kills it.
+func (j *job) terminate(rule string, force bool) *job {
+	j.u.do(rule, &contracts.UtilityCommandTerminate{CommandID: j.id, Force: force})
+	return j
 }
 
 // prints fails unless the command wrote a text to standard output, and nothing
@@ -304,8 +311,7 @@ func (j *job) prints(rule, text string) {
 
 // end kills the command and waits for its last message.
 func (j *job) end() {
-	j.u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
-	j.await("R86", message("utility_command_exited"))
+	j.terminate("R86", true).await("R86", message("utility_command_exited"))
 }
 
 // about wants any message that names a command.
