@@ -21,15 +21,13 @@ func agents() []Scenario {
 	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
 	onStdio := Needs{Transport: Stdio, Responds: true}
 	return []Scenario{
-		everywhere.scenario("agent/answers", "R36 R37", "A prompt leads to a response, which ends", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/answers", "R36 R37", "A prompt leads to a response, which ends", func(d *pilot) {
 			d.says()
 			start := d.awaits("R36", message("response_start"))
 			d.after("R36", start, message("response_end").with("response_id", start.str("response_id")))
 			d.ends("R37")
 		}),
-		everywhere.scenario("agent/answers-in-turn", "R36 R37", "Each prompt has responses of its own", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/answers-in-turn", "R36 R37", "Each prompt has responses of its own", func(d *pilot) {
 			from := len(d.p.log)
 			const prompts = 3
 			for range prompts - 1 {
@@ -43,20 +41,18 @@ func agents() []Scenario {
 					ids[f.str("response_id")] = true
 				}
 			}
-			s.require(len(ids) >= prompts,
+			d.s.require(len(ids) >= prompts,
 				"R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
 		}),
-		everywhere.scenario("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(d *pilot) {
 			const name = "conformance-no-such-file.txt"
 			d.decide(contracts.ApprovalAuto)
-			d.send(&contracts.Prompt{Content: s.say(), Attachments: []string{name}})
+			d.send(&contracts.Prompt{Content: d.s.say(), Attachments: []string{name}})
 			failed := d.awaits("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool").with("fatal", false))
 			d.after("R37", failed, message("response_end"))
 			d.ends("R37")
 		}),
-		tooled.scenario("agent/tools", "R46", "A call is announced, runs and ends once", func(s *Session) {
-			d := s.pilot()
+		tooled.pilot("agent/tools", "R46", "A call is announced, runs and ends once", func(d *pilot) {
 			began := len(d.p.log)
 			d.calls()
 			call := d.awaits("R46", message("tool_call")) // the watch knows the order
@@ -64,8 +60,7 @@ func agents() []Scenario {
 			d.ends("R37")
 			d.p.none("R51", began, aboutApprovals)
 		}),
-		tooled.scenario("agent/summary", "R38 R39 R40", "Summaries name the tools of the run, sorted, and count what ended", func(s *Session) {
-			d := s.pilot()
+		tooled.pilot("agent/summary", "R38 R39 R40", "Summaries name the tools of the run, sorted, and count what ended", func(d *pilot) {
 			began := len(d.p.log)
 			d.calls()
 			d.ends("R37")
@@ -83,15 +78,14 @@ func agents() []Scenario {
 				}
 			}
 			if i := slices.IndexFunc(used, func(name string) bool { return !slices.Contains(called, name) }); i >= 0 {
-				s.fail("R39", "expected summaries of what was called, %q, got %q", called, used[i])
+				d.s.fail("R39", "expected summaries of what was called, %q, got %q", called, used[i])
 			}
-			s.require(counted <= int64(ended) && len(used) != 0,
+			d.s.require(counted <= int64(ended) && len(used) != 0,
 				"R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
 		}),
-		everywhere.scenario("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(d *pilot) {
 			first := d.works()
-			early := &contracts.Prompt{Content: s.say()}
+			early := &contracts.Prompt{Content: d.s.say()}
 			for range 2 {
 				d.refused(early, busyRefusal("R42"))
 			}
@@ -102,27 +96,24 @@ func agents() []Scenario {
 			d.idle("R42")
 			d.ends("R37")
 		}),
-		everywhere.scenario("agent/interrupt", "R37 R46 3.5", "interrupt ends a run with everything in it, and says so last", stopsAgent(interrupt, "Run interrupted by user")),
-		everywhere.scenario("agent/cancel", "R37 R46 3.5", "cancel does so in its own words", stopsAgent(cancel, "Run cancelled by user")),
-		everywhere.scenario("agent/interrupt-at-once", "R37 3.5", "interrupt ends a run that has hardly begun", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/interrupt", "R37 R46 3.5", "interrupt ends a run with everything in it, and says so last", stopsAgent(interrupt, "Run interrupted by user")),
+		everywhere.pilot("agent/cancel", "R37 R46 3.5", "cancel does so in its own words", stopsAgent(cancel, "Run cancelled by user")),
+		everywhere.pilot("agent/interrupt-at-once", "R37 3.5", "interrupt ends a run that has hardly begun", func(d *pilot) {
 			d.decide(contracts.ApprovalAuto)
-			d.prompt(s.long())
+			d.prompt(d.s.long())
 			d.tell("3.5", &contracts.Interrupt{})
 			d.stopped("Run interrupted by user")
 			d.ends("3.5")
 		}),
-		everywhere.scenario("agent/interrupt-then-prompt", "3.5", "A prompt right after interrupt is accepted and answered", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/interrupt-then-prompt", "3.5", "A prompt right after interrupt is accepted and answered", func(d *pilot) {
 			d.works()
 			d.tell("3.5", &contracts.Interrupt{})
-			d.tell("3.5:held", &contracts.Prompt{Content: s.say()})
+			d.tell("3.5:held", &contracts.Prompt{Content: d.s.say()})
 			end := d.cancelled("Run interrupted by user")
 			d.after("3.5:held", end, message("response_end"))
 			d.p.none("3.5:held", 0, message("error").with("message", textBusy))
 		}),
-		everywhere.scenario("agent/interrupt-again", "R37 3.5", "Run after run can be interrupted", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/interrupt-again", "R37 3.5", "Run after run can be interrupted", func(d *pilot) {
 			for range 3 {
 				d.works()
 				d.tell("3.5", &contracts.Interrupt{})
@@ -130,8 +121,7 @@ func agents() []Scenario {
 			}
 			d.ends("3.5")
 		}),
-		everywhere.scenario("agent/interrupt-idle", "R68", "interrupt with nothing active is no error, and the next prompt is answered", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/interrupt-idle", "R68", "interrupt with nothing active is no error, and the next prompt is answered", func(d *pilot) {
 			from := len(d.p.log)
 			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
 				d.tell("R68", cmd)
@@ -141,61 +131,55 @@ func agents() []Scenario {
 			d.tell("R68", initNothing())
 			d.p.none("R68", from, message("error").with("error_type", "cancelled"))
 		}),
-		tooled.scenario("agent/interrupt-question", "R66 R46 3.5", "interrupt cancels the question of a run and its call, which never starts", func(s *Session) {
-			d := s.pilot()
+		tooled.pilot("agent/interrupt-question", "R66 R46 3.5", "interrupt cancels the question of a run and its call, which never starts", func(d *pilot) {
 			q := d.asks()
 			d.tell("R66", &contracts.Interrupt{})
 			f := d.resolved("R66", q, "cancelled", "runtime")
-			s.equal("R66", f.str("reason"), "Interrupted before request completed", "the reason of an interrupt")
+			d.s.equal("R66", f.str("reason"), "Interrupted before request completed", "the reason of an interrupt")
 			d.stopped("Run interrupted by user")
 			d.notStarted(q)
 			if end := d.toolEnd(q); end.at("success") != false {
-				s.fail("R46", "expected a cancelled call to have failed, got %s", abridge(end.Raw, maxTraceText))
+				d.s.fail("R46", "expected a cancelled call to have failed, got %s", abridge(end.Raw, maxTraceText))
 			}
 			d.refused(approve(q.str("request_id"), true), unknownRefusal("R53", q.str("request_id")))
 			d.ends("3.5")
 		}),
-		onStdio.scenario("agent/eof-in-run", "R19", "EOF during a run ends the process all the same", func(s *Session) {
-			d := s.pilot()
+		onStdio.pilot("agent/eof-in-run", "R19", "EOF during a run ends the process all the same", func(d *pilot) {
 			d.works()
 			d.p.closeInput("R19")
 			d.p.exits("R19:ended", 0)
 		}),
-		onStdio.scenario("agent/shutdown-question", "R18 R71", "shutdown while a question waits cancels it and ends the process", func(s *Session) {
-			d := s.pilot()
+		onStdio.pilot("agent/shutdown-question", "R18 R71", "shutdown while a question waits cancels it and ends the process", func(d *pilot) {
 			q := d.asks()
 			d.p.command(&contracts.Shutdown{})
 			d.p.exits("R18", 0)
 			if f := d.resolved("R18:flushed", q, "cancelled", "runtime"); f.str("reason") != shutReason {
-				s.fail("R71", "expected the reason of a shutdown, got %s", show(f.at("reason")))
+				d.s.fail("R71", "expected the reason of a shutdown, got %s", show(f.at("reason")))
 			}
 		}),
-		tooled.scenario("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(s *Session) {
-			d := s.pilot()
+		tooled.pilot("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(d *pilot) {
 			q := d.asks()
 			d.notStarted(q)
 			d.answers(q, true)
 			f := d.resolved("R52", q, "approved", "user")
-			s.require(f.at("reason") == "Go ahead",
+			d.s.require(f.at("reason") == "Go ahead",
 				"R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
 			d.goesOnUnless(q, false)
 			d.ends("R37")
 			d.gated(q)
 		}),
-		tooled.scenario("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(s *Session) {
-			d := s.pilot()
+		tooled.pilot("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(d *pilot) {
 			q := d.asks()
 			d.answers(q, false)
 			f := d.resolved("A68", q, "denied", "user")
-			s.require(f.at("reason") == "Not on a Friday",
+			d.s.require(f.at("reason") == "Not on a Friday",
 				"R55", "expected the client's text as the reason, got %s", show(f.at("reason")))
 			d.goesOnUnless(q, true)
 			d.ends("R37")
 			d.notStarted(q)
 			d.gated(q)
 		}),
-		everywhere.scenario("agent/second-answer", "R52 R53", "The second answer to an agent's question is refused", func(s *Session) {
-			d := s.pilot()
+		everywhere.pilot("agent/second-answer", "R52 R53", "The second answer to an agent's question is refused", func(d *pilot) {
 			q := d.asks()
 			d.answers(q, true)
 			d.resolved("R52", q, "approved", "user")
@@ -204,13 +188,13 @@ func agents() []Scenario {
 				d.refused(cmd, unknownRefusal("R53", id))
 			}
 			d.ends("R37")
-			s.equal("R52", countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1,
+			d.s.equal("R52", countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1,
 				"one resolution of %s", id)
 		}),
-		everywhere.scenario("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
-		everywhere.scenario("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
-		everywhere.scenario("agent/mode-to-auto", "R65", "Switching to auto approves what the agent waits for", agentModeChange(contracts.ApprovalAuto, "approved")),
-		everywhere.scenario("agent/mode-to-fail", "R65 R46", "Switching to fail denies what the agent waits for", agentModeChange(contracts.ApprovalFail, "denied")),
+		everywhere.pilot("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
+		everywhere.pilot("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
+		everywhere.pilot("agent/mode-to-auto", "R65", "Switching to auto approves what the agent waits for", agentModeChange(contracts.ApprovalAuto, "approved")),
+		everywhere.pilot("agent/mode-to-fail", "R65 R46", "Switching to fail denies what the agent waits for", agentModeChange(contracts.ApprovalFail, "denied")),
 	}
 }
 
@@ -263,9 +247,8 @@ func (d *pilot) cancelled(text string) *Frame {
 	}
 }
 
-func stopsAgent(cmd contracts.Command, text string) func(*Session) {
-	return func(s *Session) {
-		d := s.pilot()
+func stopsAgent(cmd contracts.Command, text string) func(*pilot) {
+	return func(d *pilot) {
 		d.works()
 		d.tell("3.5", cmd)
 		end := d.stopped(text)
@@ -300,12 +283,11 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 		"R46", "%s: expected a call that was denied to have failed, got %s", d.p.name, abridge(end.Raw, maxTraceText))
 }
 
-func agentUnasked(mode contracts.ApprovalMode) func(*Session) {
-	return func(s *Session) {
-		d := s.pilot()
+func agentUnasked(mode contracts.ApprovalMode) func(*pilot) {
+	return func(d *pilot) {
 		d.decide(mode)
 		from := len(d.p.log)
-		d.prompt(s.ask())
+		d.prompt(d.s.ask())
 		d.awaits("R37", anyOf(message("response_end"), aboutApprovals))
 		d.p.none("R51", from, aboutApprovals)
 		d.ends("R37")
@@ -313,9 +295,8 @@ func agentUnasked(mode contracts.ApprovalMode) func(*Session) {
 	}
 }
 
-func agentModeChange(mode contracts.ApprovalMode, verdict string) func(*Session) {
-	return func(s *Session) {
-		d := s.pilot()
+func agentModeChange(mode contracts.ApprovalMode, verdict string) func(*pilot) {
+	return func(d *pilot) {
 		q := d.asks()
 		d.decide(mode)
 		d.resolved("R65", q, verdict, "policy")

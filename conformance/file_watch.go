@@ -19,40 +19,30 @@ func fileWatches() []Scenario {
 			l := u.watch("2.2", contracts.UtilityFileWatchStart{})
 			u.s.holds("2.2", l.started, fields{"root_dir": u.home, "include_patterns": nil, "exclude_patterns": nil, "debounce_ms": 100, "owner_connection_id": u.owner()})
 			all := u.watch("2.2", contracts.UtilityFileWatchStart{RootDir: &u.home, DebounceMS: new(int64(-5)), IncludePatterns: []string{"**/*.go", "*.md"}, ExcludePatterns: []string{"x/**"}})
-			if got := show(all.started.at("include_patterns")) + show(all.started.at("exclude_patterns")); got != `["**/*.go","*.md"]["x/**"]` {
-				u.s.fail("2.2", "expected the patterns as given, got %s", got)
-			}
-			if ms := all.started.at("debounce_ms"); !same(ms, 0) || all.root != u.home {
-				u.s.fail("5.4", "expected debounce 0 instead of -5 in %s, got %s in %s", u.home, show(ms), all.root)
-			}
-			if got := u.watch("2.2", contracts.UtilityFileWatchStart{DebounceMS: new(int64(250))}).started.at("debounce_ms"); !same(got, 250) {
-				u.s.fail("2.2", "expected debounce 250, got %s", show(got))
-			}
+			got := show(all.started.at("include_patterns")) + show(all.started.at("exclude_patterns"))
+			u.s.require(got == `["**/*.go","*.md"]["x/**"]`, "2.2", "expected the patterns as given, got %s", got)
+			u.s.holds("5.4", all.started, fields{"debounce_ms": 0, "root_dir": u.home}) // instead of -5
+			some := u.watch("2.2", contracts.UtilityFileWatchStart{DebounceMS: new(int64(250))})
+			u.s.holds("2.2", some.started, fields{"debounce_ms": 250})
 		}),
 		watch.settled("watch/create", "R99", "A new file and a new directory are created, each once", func(u *user) {
 			u.files("sub/old")
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
 			u.files("f", "sub/g")
 			u.shell("mkdir " + u.rel + "/dir")
-			if f := l.reports("R99", contracts.FileCreated, "f"); f.at("is_directory") != false {
-				u.s.fail("2.2", "expected f to be no directory, got %s", abridge(f.Raw, maxTraceText))
-			}
+			u.s.holds("2.2", l.reports("R99", contracts.FileCreated, "f"), fields{"is_directory": false})
 			l.reports("R99", contracts.FileCreated, "sub/g")
 			l.mark("R99", "mark")
 			got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
 			got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
 			u.s.require(len(got) == 2, "R99", "expected each new file once, got %q", got)
-			if f := l.reports("5.4:directories", contracts.FileCreated, "dir"); f.at("is_directory") != true {
-				u.s.fail("2.2", "expected dir to be a directory, got %s", abridge(f.Raw, maxTraceText))
-			}
+			u.s.holds("2.2", l.reports("5.4:directories", contracts.FileCreated, "dir"), fields{"is_directory": true})
 		}),
 		watch.settled("watch/modify", "R99", "A file that is written to is modified", func(u *user) {
 			u.files("f", "sub/g", "other")
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
-			u.shell("cd " + u.rel + " && echo more >> f")
-			l.reports("R99", contracts.FileModified, "f")
-			u.shell("cd " + u.rel + " && echo else > sub/g")
-			l.reports("R99", contracts.FileModified, "sub/g")
+			l.sees("R99", "echo more >> f", "modify f")
+			l.sees("R99", "echo else > sub/g", "modify sub/g")
 			u.shell("cat " + u.rel + "/other")
 			l.mark("R99", "mark")
 			l.only("R99", "modify f", "modify sub/g")
@@ -60,25 +50,16 @@ func fileWatches() []Scenario {
 		watch.settled("watch/delete", "R99", "A file that is removed is deleted", func(u *user) {
 			u.files("f", "sub/g", "dir/h")
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
-			u.shell("cd " + u.rel + " && rm f")
-			if f := l.reports("R99", contracts.FileDeleted, "f"); f.at("is_directory") != false {
-				u.s.fail("2.2", "expected is_directory false of what is gone, got %s", abridge(f.Raw, maxTraceText))
-			}
-			u.shell("cd " + u.rel + " && rm sub/g")
-			l.reports("R99", contracts.FileDeleted, "sub/g")
-			u.shell("cd " + u.rel + " && rm -r dir")
-			l.reports("R99", contracts.FileDeleted, "dir/h")
+			u.s.holds("2.2", l.sees("R99", "rm f", "delete f"), fields{"is_directory": false})
+			l.sees("R99", "rm sub/g", "delete sub/g")
+			l.sees("R99", "rm -r dir", "delete dir/h")
 			l.reports("5.4:directories", contracts.FileDeleted, "dir")
 		}),
 		watch.settled("watch/rename", "5.4", "A move is a delete of the old name and a rename of the new one", func(u *user) {
 			u.files("old", "sub/far")
 			l := u.watch("5.4", contracts.UtilityFileWatchStart{})
-			u.shell("cd " + u.rel + " && mv old new")
-			l.reports("5.4", contracts.FileDeleted, "old")
-			l.reports("5.4", contracts.FileRenamed, "new")
-			u.shell("cd " + u.rel + " && mv sub/far near")
-			l.reports("5.4", contracts.FileDeleted, "sub/far")
-			l.reports("5.4", contracts.FileRenamed, "near")
+			l.sees("5.4", "mv old new", "delete old", "rename new")
+			l.sees("5.4", "mv sub/far near", "delete sub/far", "rename near")
 			l.mark("5.4", "mark")
 			got := l.told(func(name string) bool { return name != "mark" && name != "sub" })
 			u.s.require(len(got) == 4, "5.4", "expected two reports of each of two moves, got %q", got)
@@ -87,12 +68,8 @@ func fileWatches() []Scenario {
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
 			u.files("a/b/c/deep")
 			l.reports("R99", contracts.FileCreated, "a/b/c/deep")
-			u.shell("cd " + u.rel + " && echo more >> a/b/c/deep && echo new > a/b/second")
-			l.reports("R99", contracts.FileModified, "a/b/c/deep")
-			l.reports("R99", contracts.FileCreated, "a/b/second")
-			u.shell("cd " + u.rel + " && rm -r a && mkdir a && echo again > a/again")
-			l.reports("R99", contracts.FileDeleted, "a/b/c/deep")
-			l.reports("R99", contracts.FileCreated, "a/again")
+			l.sees("R99", "echo more >> a/b/c/deep && echo new > a/b/second", "modify a/b/c/deep", "create a/b/second")
+			l.sees("R99", "rm -r a && mkdir a && echo again > a/again", "delete a/b/c/deep", "create a/again")
 		}),
 		watch.settled("watch/links", "5.4", "What happens behind links is not reported", func(u *user) {
 			u.files("watched/f", "elsewhere/g")
@@ -110,21 +87,16 @@ func fileWatches() []Scenario {
 			u.files("sub/f", "g")
 			whole := u.watch("5.4", contracts.UtilityFileWatchStart{})
 			part := u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
-			u.shell("cd " + u.rel + " && echo more >> g && echo more >> sub/f")
-			whole.reports("5.4", contracts.FileModified, "g")
-			whole.reports("5.4", contracts.FileModified, "sub/f")
+			whole.sees("5.4", "echo more >> g && echo more >> sub/f", "modify g", "modify sub/f")
 			part.reports("5.4", contracts.FileModified, "f")
 			part.stop()
-			u.shell("cd " + u.rel + " && rm sub/f")
-			whole.reports("5.4", contracts.FileDeleted, "sub/f")
+			whole.sees("5.4", "rm sub/f", "delete sub/f")
 			part.only("5.4", "modify f")
 		}),
 		watch.settled("watch/together", "5.4", "Many changes within the debounce are one report", func(u *user) {
 			u.files("f")
 			l := u.watch("5.4", contracts.UtilityFileWatchStart{DebounceMS: new(int64(1000))})
-			u.shell("cd " + u.rel + " && for i in 1 2 3 4 5 6 7 8; do echo $i >> f; echo $i >> new; done; echo > gone; rm gone")
-			l.reports("5.4", contracts.FileModified, "f")
-			l.reports("5.4", contracts.FileCreated, "new")
+			l.sees("5.4", "for i in 1 2 3 4 5 6 7 8; do echo $i >> f; echo $i >> new; done; echo > gone; rm gone", "modify f", "create new")
 			l.mark("5.4", "mark")
 			got := l.told(func(name string) bool { return name == "f" || name == "new" })
 			u.s.require(len(got) == 2, "5.4", "expected one report for each file, got %q", got)
@@ -139,17 +111,12 @@ func fileWatches() []Scenario {
 		}).slow(),
 		watch.settled("watch/built-in-excludes", "R99", "Dependencies, version control, build output and logs are never reported", func(u *user) {
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
-			u.files("node_modules/f", "sub/node_modules/pkg/f", ".git/f", "dist/f", "sub/build/f", ".next/f", ".nuxt/f", "coverage/f", "f.log", "sub/f.log", ".DS_Store", "sub/thumbs.db")
-			u.files("distant/f", "build.txt", "f.logs", "sub/dist.go", ".github/f")
-			for _, name := range []string{"distant/f", "build.txt", "f.logs", "sub/dist.go", ".github/f"} {
-				l.reports("R99", contracts.FileCreated, name)
-			}
+			silent := []string{"node_modules/f", "sub/node_modules/pkg/f", ".git/f", "dist/f", "sub/build/f", ".next/f", ".nuxt/f", "coverage/f",
+				"f.log", "sub/f.log", ".DS_Store", "sub/thumbs.db"}
+			l.admits("R99", []string{"distant/f", "build.txt", "f.logs", "sub/dist.go", ".github/f"}, silent)
 			u.shell("cd " + u.rel + " && echo more >> node_modules/f && rm f.log")
 			l.mark("R99", "mark")
-			silent := []string{"node_modules/f", "sub/node_modules/pkg/f", ".git/f", "dist/f", "sub/build/f", ".next/f", ".nuxt/f", "coverage/f", "f.log", "sub/f.log", ".DS_Store", "sub/thumbs.db"}
-			for _, told := range l.told(func(name string) bool { return slices.Contains(silent, name) }) {
-				u.s.fail("R99", "expected nothing about what is always excluded, got %s", told)
-			}
+			l.keepsSilent("R99", silent)
 		}),
 		watch.settled("watch/includes", "5.4", "With include patterns only what they fit is reported", func(u *user) {
 			u.admits("5.4", contracts.UtilityFileWatchStart{IncludePatterns: []string{"**/*.go", "docs/*.md"}},
@@ -315,6 +282,17 @@ func (l *lookout) reports(rule string, kind contracts.FileChange, name string) *
 	return f
 }
 
+// sees runs a command in the user's directory and waits for reports, each a change and a
+// name. It returns the last one.
+func (l *lookout) sees(rule, command string, reports ...string) (last *Frame) {
+	l.u.shell("cd " + l.u.rel + " && " + command)
+	for _, report := range reports {
+		kind, name, _ := strings.Cut(report, " ")
+		last = l.reports(rule, contracts.FileChange(kind), name)
+	}
+	return last
+}
+
 // told lists the events so far, about names that fit.
 func (l *lookout) told(fits func(name string) bool) []string {
 	var list []string
@@ -345,21 +323,31 @@ func (l *lookout) stop() {
 	l.await("5.4", message("utility_file_watch_stopped").with("reason", "Stopped by controller"))
 }
 
-// admits makes files and fails unless a watch with the patterns reports exactly
-// some of them.
+// admits fails unless a watch with the patterns reports exactly some of the files that
+// are made.
 func (u *user) admits(rule string, cmd contracts.UtilityFileWatchStart, reported, silent []string) {
 	cmd.RootDir = new(u.rel)
 	l := u.watch(rule, cmd)
-	names := append(slices.Clone(silent), reported...)
-	u.files(names...)
+	l.admits(rule, reported, silent)
+	l.stop()
+	for _, name := range append(reported, silent...) {
+		u.shell("rm '" + u.rel + "/" + name + "'")
+	}
+}
+
+// admits makes files and fails unless the watch reports some and keeps silent about the
+// others.
+func (l *lookout) admits(rule string, reported, silent []string) {
+	l.u.files(slices.Concat(silent, reported)...)
 	for _, name := range reported {
 		l.reports(rule, contracts.FileCreated, name)
 	}
-	for _, told := range l.told(func(name string) bool { return slices.Contains(silent, name) }) {
-		u.s.fail(rule, "expected nothing about this file with includes %q and excludes %q, got %s", cmd.IncludePatterns, cmd.ExcludePatterns, told)
-	}
-	l.stop()
-	for _, name := range names {
-		u.shell("rm '" + u.rel + "/" + name + "'")
-	}
+	l.keepsSilent(rule, silent)
+}
+
+// keepsSilent fails if the watch has reported one of some files.
+func (l *lookout) keepsSilent(rule string, names []string) {
+	told := l.told(func(name string) bool { return slices.Contains(names, name) })
+	l.u.s.require(len(told) == 0, rule, "expected nothing about these files with includes %s and excludes %s, got %q",
+		show(l.started.at("include_patterns")), show(l.started.at("exclude_patterns")), told)
 }

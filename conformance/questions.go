@@ -11,21 +11,19 @@ import (
 func requests() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	list := []Scenario{
-		Needs{Seed: true}.scenario("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(p *Peer) {
 			p.prompt(approval("appr-1"))
 			f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
-			s.require(f.Type == "tool_call" && f.at("requires_approval") == true && f.str("tool") == "bash",
+			p.s.require(f.Type == "tool_call" && f.at("requires_approval") == true && f.str("tool") == "bash",
 				"R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
 			p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
 				with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
 			p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
 		}),
-		Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput}}.scenario("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput}}.controller("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(p *Peer) {
 			for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
 				id := "announced-" + string(kind)
-				p.prompt(s.question(kind, id, toolFor(kind)))
+				p.prompt(p.s.question(kind, id, toolFor(kind)))
 				f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
 				p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
 				p.still("R59", p.pos, message("server_request"))
@@ -33,8 +31,7 @@ func requests() []Scenario {
 				p.expect("R58", message("server_request_resolved").with("request_id", id))
 			}
 		}),
-		Needs{Seed: true}.scenario("request/second-answer", "R53 R61", "The second answer to a request is refused", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "twice")
 			p.accepted("R53", p.command(approve("twice", true)))
 			p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
@@ -43,8 +40,7 @@ func requests() []Scenario {
 			p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
 			p.still("R52", from, message("server_request_resolved"))
 		}),
-		Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestUserInput}}.scenario("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestUserInput}}.controller("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(p *Peer) {
 			p.ask(contracts.RequestUserInput, "mixed")
 			from := len(p.log)
 			p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
@@ -53,8 +49,7 @@ func requests() []Scenario {
 			p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
 			p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
 		}),
-		Needs{Seed: true}.scenario("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(p *Peer) {
 			from := len(p.log)
 			for _, cmd := range []contracts.Command{
 				approve("ghost", true),
@@ -74,10 +69,10 @@ func requests() []Scenario {
 				p.still("R63", from, message("server_request"))
 			}
 		}),
-		Needs{Seed: true}.scenario("request/auto-mode", "R51", "In mode auto nothing is asked or announced", withoutAsking(contracts.ApprovalAuto)),
-		Needs{Seed: true}.scenario("request/fail-mode", "R51", "In mode fail nothing is asked or announced", withoutAsking(contracts.ApprovalFail)),
-		Needs{Seed: true}.scenario("request/mode-to-auto", "R65", "Switching to auto approves what waits", modeChange(contracts.ApprovalAuto, "approved")),
-		Needs{Seed: true}.scenario("request/mode-to-fail", "R65", "Switching to fail denies what waits", modeChange(contracts.ApprovalFail, "denied")),
+		Needs{Seed: true}.controller("request/auto-mode", "R51", "In mode auto nothing is asked or announced", withoutAsking(contracts.ApprovalAuto)),
+		Needs{Seed: true}.controller("request/fail-mode", "R51", "In mode fail nothing is asked or announced", withoutAsking(contracts.ApprovalFail)),
+		Needs{Seed: true}.controller("request/mode-to-auto", "R65", "Switching to auto approves what waits", modeChange(contracts.ApprovalAuto, "approved")),
+		Needs{Seed: true}.controller("request/mode-to-fail", "R65", "Switching to fail denies what waits", modeChange(contracts.ApprovalFail, "denied")),
 		onSocket.scenario("request/in-snapshot", "R73 R74 A67", "All five kinds wait in the snapshot, in the stated order", func(s *Session) {
 			kinds := s.negotiateRequests(contracts.RequestTypes()...)
 			p := s.controller()
@@ -101,9 +96,8 @@ func requests() []Scenario {
 				}
 			}
 		}),
-		Needs{Transport: Socket, Seed: true}.scenario("request/other-session", "R64", "Requests of another session are not shown", func(s *Session) {
-			alice := s.controller()
-			other := s.attach("oscar", entry{session: s.ID + "-other", create: true, role: contracts.RoleController})
+		Needs{Transport: Socket, Seed: true}.controller("request/other-session", "R64", "Requests of another session are not shown", func(alice *Peer) {
+			other := alice.s.attach("oscar", entry{session: alice.s.ID + "-other", create: true, role: contracts.RoleController})
 			from := len(other.log)
 			alice.ask(contracts.RequestApproval, "secret")
 			other.still("R64", from, anyOf(aboutApprovals, noEffect))
@@ -131,8 +125,7 @@ func requests() []Scenario {
 			bob.accepted("D8", bob.command(approve("inherited", true)))
 			vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
 		}),
-		Needs{Seed: true}.scenario("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "raced")
 			from := len(p.log)
 			for i := range 10 {
@@ -143,7 +136,7 @@ func requests() []Scenario {
 			refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
 				return strings.Contains(string(f.Raw), "raced")
 			})
-			s.equal("R53", countOf(p.log[from:], refusals), 9,
+			p.s.equal("R53", countOf(p.log[from:], refusals), 9,
 				"nine of ten answers to be refused by naming the request")
 			p.still("R52", p.pos, message("server_request_resolved"))
 		}),
@@ -258,21 +251,19 @@ func approve(id string, yes bool) contracts.Command {
 var aboutApprovals = anyOf(message("server_request"), message("server_request_resolved"),
 	message("tool_call").with("requires_approval", true))
 
-func withoutAsking(mode contracts.ApprovalMode) func(*Session) {
-	return func(s *Session) {
-		p := s.controller()
+func withoutAsking(mode contracts.ApprovalMode) func(*Peer) {
+	return func(p *Peer) {
 		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: mode}))
 		from := len(p.log)
-		p.prompt(s.question(contracts.RequestApproval, "unasked", "bash"))
+		p.prompt(p.s.question(contracts.RequestApproval, "unasked", "bash"))
 		p.prompt("sentinel")
 		p.expect("R51", message("status").with("message", "Prompt: sentinel"))
 		p.still("R51", from, aboutApprovals)
 	}
 }
 
-func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session) {
-	return func(s *Session) {
-		p := s.controller()
+func modeChange(mode contracts.ApprovalMode, verdict string) func(*Peer) {
+	return func(p *Peer) {
 		p.ask(contracts.RequestApproval, "waiting")
 		p.accepted("R65", p.command(&contracts.Init{ApprovalMode: mode}))
 		p.expect("R65", message("server_request_resolved").with("request_id", "waiting").

@@ -10,13 +10,11 @@ import (
 // runs judges init, prompts, interrupt, cancel and shutdown: R18, R19, R33 to R49, R66 to
 // R71.
 func runs() []Scenario {
-	onSocket := Needs{Transport: Socket}
 	onStdio, onSocket := Needs{Transport: Stdio}, Needs{Transport: Socket}
 	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
 	asking := Needs{Asks: waitingKinds}
 	return []Scenario{
-		Needs{}.scenario("run/init", "R33", "init names what it applied, in a fixed order", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("run/init", "R33", "init names what it applied, in a fixed order", func(p *Peer) {
 			text := "Be brief."
 			for _, c := range []struct {
 				init contracts.Init
@@ -28,74 +26,63 @@ func runs() []Scenario {
 					"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
 			} {
 				p.accepted("R33", p.command(&c.init))
-				s.equal("R33", p.expect("R33", message("status")).str("message"), c.want, "status %q", c.want)
+				p.s.equal("R33", p.expect("R33", message("status")).str("message"), c.want, "status %q", c.want)
 			}
 		}),
-		onSocket.scenario("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(s *Session) {
-			p := s.controller()
-			s.equal("R35", p.last(control("snapshot")).at("last_init"), nil, "last_init null in a fresh session")
+		onSocket.controller("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(p *Peer) {
+			p.s.equal("R35", p.last(control("snapshot")).at("last_init"), nil, "last_init null in a fresh session")
 			text := "Be brief."
 			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
 			p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
-			f := s.viewer("vera").last(control("snapshot"))
-			if got := show(f.at("last_init")); got != `{"thinking_level":"low","type":"init"}` {
-				s.fail("R35", "expected the last init alone, with its type, got %s", got)
-			}
+			got := show(p.s.viewer("vera").last(control("snapshot")).at("last_init"))
+			p.s.require(got == `{"thinking_level":"low","type":"init"}`, "R35", "expected the last init alone, with its type, got %s", got)
 		}),
-		Needs{}.scenario("run/prompt", "6.2", "A prompt reaches the runtime", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("run/prompt", "6.2", "A prompt reaches the runtime", func(p *Peer) {
 			for _, content := range []string{"hello", "", "naïve 🚀 \u202e \"quoted\"\n\ttabbed"} {
-				p.prompt(content)
-				p.expect("6.2", message("status").with("message", "Prompt: "+content))
+				p.prompted("6.2", content)
 			}
 		}),
-		Needs{Seed: true}.scenario("run/every-prompt-ends", "R37", "Every accepted prompt leads to a response_end", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("run/every-prompt-ends", "R37", "Every accepted prompt leads to a response_end", func(p *Peer) {
 			p.prompt("hello")
 			p.expect("R37", message("response_end"))
 		}),
 		Needs{}.scenario("run/response", "R36 R38 R39 R40 R41", "A response starts, streams and ends once, with a coherent summary", response),
-		Needs{}.scenario("run/responses-in-turn", "R36", "Responses follow one another with fresh ids", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("run/responses-in-turn", "R36", "Responses follow one another with fresh ids", func(p *Peer) {
 			seen := map[string]bool{}
 			for range 3 {
 				p.prompt(streamOf(2, 0))
 				id := p.expect("R36", message("response_start")).str("response_id")
-				s.require(!seen[id], "R36", "response id %q was used before", id)
+				p.s.require(!seen[id], "R36", "response id %q was used before", id)
 				seen[id] = true
 				p.expect("R37", message("response_end").with("response_id", id))
 			}
 			p.still("R36", len(p.log), message("response_start"))
-			s.equal("R36", countOf(p.log, message("response_start")), 3, "one response for each of three prompts")
+			p.s.equal("R36", countOf(p.log, message("response_start")), 3, "one response for each of three prompts")
 		}),
-		onSocket.scenario("run/responding", "R36 R72", "A snapshot in the middle of a response shows it, one after it does not", func(s *Session) {
-			alice := s.controller()
-			alice.prompt(streamOf(200, 10))
-			alice.expect("R36", message("response_chunk"))
-			vera := s.viewer("vera")
+		onSocket.controller("run/responding", "R36 R72", "A snapshot in the middle of a response shows it, one after it does not", func(alice *Peer) {
+			alice.speaks("R36", streamOf(200, 10))
+			vera := alice.s.viewer("vera")
 			f := vera.last(control("snapshot"))
-			s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
+			alice.s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
 				"R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
 			start := alice.last(message("response_start"))
 			whole := f.str("state.current_response.text")
 			vera.await("R36", 0, message("response_end"))
 			alice.expect("R36", message("response_end"))
 			if got, want := whole+chunksOf(vera.log), chunksOf(alice.log); got != want {
-				s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
+				alice.s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
 			}
-			after := s.viewer("victor").last(control("snapshot"))
-			s.require(after.at("state.is_responding") == false && after.at("state.current_response") == nil,
+			after := alice.s.viewer("victor").last(control("snapshot"))
+			alice.s.require(after.at("state.is_responding") == false && after.at("state.current_response") == nil,
 				"R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
 		}),
 		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
-		onSocket.scenario("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(s *Session) {
-			p := s.controller()
-			p.prompt(streamOf(100, 10))
-			p.expect("R36", message("response_chunk"))
+		onSocket.controller("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(p *Peer) {
+			p.speaks("R36", streamOf(100, 10))
 			before := p.log[len(p.log)-1].At
 			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
-			f := s.viewer("vera").last(control("snapshot"))
-			s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
+			f := p.s.viewer("vera").last(control("snapshot"))
+			p.s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
 				"R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
 			p.expect("R42", message("response_end"))
 		}),
@@ -108,51 +95,43 @@ func runs() []Scenario {
 			p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
 			p.expect("R43", message("status").with("message", "Prompt: look"))
 		}),
-		Needs{}.scenario("run/error-keeps-responding", "R49", "A refusal during a response leaves it open", func(s *Session) {
-			p := s.controller()
-			p.prompt(streamOf(200, 10))
-			p.expect("R49", message("response_chunk"))
+		Needs{}.controller("run/error-keeps-responding", "R49", "A refusal during a response leaves it open", func(p *Peer) {
+			p.speaks("R49", streamOf(200, 10))
 			p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
 				refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})
 			p.expect("R49", message("response_chunk"))
 			p.expect("R49", message("response_end"))
 		}),
-		asking.scenario("interrupt/cancels-requests", "R66", "interrupt cancels every pending request", cancels(interrupt, "Interrupted before request completed")),
-		asking.scenario("interrupt/cancel-cancels-requests", "R66", "cancel does so with its own reason", cancels(cancel, "Cancelled before request completed")),
-		Needs{}.scenario("interrupt/ends-run", "R37 3.5", "interrupt ends a response and the run says so", endsRun(interrupt, "Run interrupted by user")),
-		Needs{}.scenario("interrupt/cancel-ends-run", "R37 3.5", "cancel ends a response and the run says so", endsRun(cancel, "Run cancelled by user")),
-		Needs{}.scenario("interrupt/ends-silent-run", "R37", "interrupt ends a run that has said nothing yet", func(s *Session) {
-			p := s.controller()
+		asking.controller("interrupt/cancels-requests", "R66", "interrupt cancels every pending request", cancels(interrupt, "Interrupted before request completed")),
+		asking.controller("interrupt/cancel-cancels-requests", "R66", "cancel does so with its own reason", cancels(cancel, "Cancelled before request completed")),
+		Needs{}.controller("interrupt/ends-run", "R37 3.5", "interrupt ends a response and the run says so", endsRun(interrupt, "Run interrupted by user")),
+		Needs{}.controller("interrupt/cancel-ends-run", "R37 3.5", "cancel ends a response and the run says so", endsRun(cancel, "Run cancelled by user")),
+		Needs{}.controller("interrupt/ends-silent-run", "R37", "interrupt ends a run that has said nothing yet", func(p *Peer) {
 			p.prompt(hang())
 			p.accepted("R37", p.command(&contracts.Interrupt{}))
 			p.expect("R37", message("response_end"))
 		}),
-		Needs{}.scenario("interrupt/idle", "R68", "interrupt with nothing active is no error", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("interrupt/idle", "R68", "interrupt with nothing active is no error", func(p *Peer) {
 			from := len(p.log)
 			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
 				p.accepted("R68", p.command(cmd))
 			}
-			p.prompt("still here")
-			p.expect("R68", message("status").with("message", "Prompt: still here"))
+			p.prompted("R68", "still here")
 			p.none("R68", from, message("error").where("of an interrupt", func(f *Frame) bool { return f.str("message") != textUnknownType }))
 		}),
-		Needs{}.scenario("interrupt/then-prompt", "3.5", "A prompt right after interrupt is accepted", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("interrupt/then-prompt", "3.5", "A prompt right after interrupt is accepted", func(p *Peer) {
 			p.prompt(hang())
 			p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
 			p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
 			p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
 			p.none("3.5:held", 0, message("error").with("message", textBusy))
 		}),
-		onSocket.scenario("interrupt/clean-state", "R69", "After interrupt the state shows nothing going on", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("interrupt/clean-state", "R69", "After interrupt the state shows nothing going on", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "cut")
-			p.prompt(streamOf(500, 20))
-			p.expect("R36", message("response_chunk"))
+			p.speaks("R36", streamOf(500, 20))
 			p.accepted("R69", p.command(&contracts.Interrupt{}))
 			p.expect("R37", message("response_end"))
-			checkIdle(s, "R69", s.viewer("vera").last(control("snapshot")))
+			checkIdle(p.s, "R69", p.s.viewer("vera").last(control("snapshot")))
 		}),
 		onSocket.scenario("interrupt/snapshot", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session) {
 			p, vera := s.controller(), s.viewer("vera")
@@ -166,37 +145,32 @@ func runs() []Scenario {
 				"A69", "expected the cancellation of cut before the snapshot")
 			vera.still("A69", at+1, control("snapshot"))
 		}),
-		onStdio.scenario("shutdown/exit", "R18", "shutdown ends the process with status 0", func(s *Session) {
-			p := s.controller()
+		onStdio.controller("shutdown/exit", "R18", "shutdown ends the process with status 0", func(p *Peer) {
 			p.command(&contracts.Init{})
 			p.command(&contracts.Shutdown{})
 			p.exits("R18", 0)
 			p.expect("R18:flushed", initNothingReply)
 		}),
-		onStdio.scenario("shutdown/ignores-input", "3.8 R18", "What follows a shutdown in the same write is ignored", func(s *Session) {
-			p := s.controller()
+		onStdio.controller("shutdown/ignores-input", "3.8 R18", "What follows a shutdown in the same write is ignored", func(p *Peer) {
 			from := len(p.log)
 			p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
 			p.exits("R18", 0)
 			p.none("3.8:ignored", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
 		}),
-		onStdio.scenario("shutdown/resolves-requests", "R71 R18", "shutdown cancels what waits", func(s *Session) {
-			p := s.controller()
+		onStdio.controller("shutdown/resolves-requests", "R71 R18", "shutdown cancels what waits", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "shut")
 			p.command(&contracts.Shutdown{})
 			p.exits("R18", 0)
 			p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
 				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
 		}),
-		onStdio.scenario("shutdown/eof", "R19", "EOF ends the process with status 0, cancelling what waits", func(s *Session) {
-			p := s.controller()
+		onStdio.controller("shutdown/eof", "R19", "EOF ends the process with status 0, cancelling what waits", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "eof")
 			p.closeInput("R19")
 			p.exits("R19:ended", 0)
 			p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
 		}),
-		onStdio.scenario("shutdown/eof-in-run", "R19", "EOF during a run ends the process all the same", func(s *Session) {
-			p := s.controller()
+		onStdio.controller("shutdown/eof-in-run", "R19", "EOF during a run ends the process all the same", func(p *Peer) {
 			p.prompt(hang())
 			p.closeInput("R19:ended")
 			p.exits("R19:ended", 0)
@@ -228,6 +202,18 @@ func response(s *Session) {
 	p.still("R36", len(p.log), message("response_chunk"))
 }
 
+// speaks prompts the agent and waits until it answers.
+func (p *Peer) speaks(rule, content string) {
+	p.prompt(content)
+	p.expect(rule, message("response_chunk"))
+}
+
+// prompted prompts the agent and waits for the status that names the prompt.
+func (p *Peer) prompted(rule, content string) {
+	p.prompt(content)
+	p.expect(rule, message("status").with("message", "Prompt: "+content))
+}
+
 // chunksOf joins the text of a response.
 func chunksOf(frames []*Frame) string {
 	var b strings.Builder
@@ -250,16 +236,14 @@ func busy(s *Session) {
 	p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
 	p.still("R42", p.pos, anyOf(message("response_end"), message("status").with("message", "Prompt: too early")))
 	p.command(&contracts.Interrupt{})
-	p.prompt("afterwards")
-	p.expect("R42", message("status").with("message", "Prompt: afterwards"))
+	p.prompted("R42", "afterwards")
 }
 
 // waitingKinds are the types of the requests that wait when a run is interrupted.
 var waitingKinds = []contracts.RequestType{contracts.RequestUserInput, contracts.RequestApproval, contracts.RequestToolRetry}
 
-func cancels(cmd contracts.Command, reason string) func(*Session) {
-	return func(s *Session) {
-		p := s.controller()
+func cancels(cmd contracts.Command, reason string) func(*Peer) {
+	return func(p *Peer) {
 		for _, kind := range waitingKinds {
 			p.ask(kind, "cut-"+string(kind))
 		}
@@ -273,9 +257,8 @@ func cancels(cmd contracts.Command, reason string) func(*Session) {
 	}
 }
 
-func endsRun(cmd contracts.Command, text string) func(*Session) {
-	return func(s *Session) {
-		p := s.controller()
+func endsRun(cmd contracts.Command, text string) func(*Peer) {
+	return func(p *Peer) {
 		p.prompt(streamOf(500, 20))
 		id := p.expect("R36", message("response_start")).str("response_id")
 		p.expect("R36", message("response_chunk"))
@@ -283,8 +266,7 @@ func endsRun(cmd contracts.Command, text string) func(*Session) {
 		p.accepted("R37", p.command(cmd))
 		p.await("R37", from, message("response_end").with("response_id", id))
 		p.await("3.5:told", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
-		p.prompt("next")
-		p.expect("3.5", message("status").with("message", "Prompt: next"))
+		p.prompted("3.5", "next")
 	}
 }
 

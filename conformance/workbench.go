@@ -59,6 +59,17 @@ func (n Needs) settled(name, rules, title string, story func(*user)) Scenario {
 	return n.scenario(name, rules, title, settled(story))
 }
 
+// controller returns a scenario with these needs, about a controller on stdio or a
+// WebSocket.
+func (n Needs) controller(name, rules, title string, story func(*Peer)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s.controller()) })
+}
+
+// pilot returns a scenario with these needs, about a controller on any transport.
+func (n Needs) pilot(name, rules, title string, story func(*pilot)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s.pilot()) })
+}
+
 // settle makes the user's directory.
 func (u *user) settle() {
 	u.rel = "conformance-" + uuid.NewString()[:8]
