@@ -83,10 +83,8 @@ func Scenarios() []Scenario {
 		wsLease(), handovers(), wsViewers(), wsStreams(), wsResumes(), answers(), sockets(), utilities(),
 		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
 		httpLease(), httpViewers(), httpStreams(), httpResumes(), posts(), tools(), tokens(), parity(), offers(),
-		commands(), outputs(), terminals(), terminations(),
-		searches(), reads(), fileWatches(), possessions(), audiences(),
-		hosting(), drains(), restores(), startups(),
-		agents(), questions(), sightings())
+		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
+		hosting(), drains(), restarts(), agents(), questions(), sightings())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.
