@@ -74,23 +74,27 @@ func commands() []Scenario {
 		exec.using("command/killed", "5.1", "A command that a signal ended by itself has its name, no code and no reason", func(u *user) {
 			for _, name := range []string{"TERM", "KILL", "HUP", "USR1"} {
 				f := u.sh("5.1", "kill -"+name+" $$; sleep 60").
-					exits("5.1", fields{"success": false, "exit_code": nil, "signal": "SIG" + name, "reason": nil})
-				if _, present := f.Fields["exit_code"]; !present {
-					u.s.advise("0.2:both", "expected exit_code null beside the signal, got %s", abridge(f.Raw, maxTraceText))
-				}
+					exits("5.1", fields{"success": false, "exit_code": nil, "signal": "SIG" + name, "reason": nil}).exited
+				_, present := f.Fields["exit_code"]
+				u.s.prefer(present, "0.2:both", "expected exit_code null beside the signal, got %s", abridge(f.Raw, maxTraceText))
 			}
 		}),
 		exec.using("command/no-program", "5.1", "A program that is not there starts without a pid and exits with the reason", func(u *user) {
 			for _, program := range []string{"conformance-no-such-program", "/conformance/no/such/program"} {
 				j := u.start("5.1", &contracts.UtilityCommandStart{CommandID: "none", Command: program + " with arguments", ShellMode: contracts.ShellModeDirect})
 				u.s.equal("5.1", j.started.at("pid"), nil, "no pid of a program that is not there")
-				if f := j.exits("5.1", fields{"success": false, "signal": nil}); f.str("reason") == "" {
-					u.s.fail("5.1", "expected the reason why nothing runs, got %s", abridge(f.Raw, maxTraceText))
-				}
+				f := j.exits("5.1", fields{"success": false, "signal": nil}).exited
+				u.s.require(f.str("reason") != "", "5.1", "expected the reason why nothing runs, got %s", abridge(f.Raw, maxTraceText))
 			}
 			u.sh("5.1", "conformance-no-such-program 2>/dev/null").exits("5.1", fields{"success": false, "exit_code": 127})
 		}),
-		exec.using("command/side-by-side", "1.7 R84", "Commands run side by side and end when they end", sideBySide),
+		exec.using("command/side-by-side", "1.7 R84", "Commands run side by side and end when they end", func(u *user) {
+			slow := u.reading("1.7", "read x; echo slow")
+			u.sh("1.7", "echo quick").prints("1.7", "quick\n")
+			u.none("1.7", slow.from, message("utility_command_exited").with("command_id", slow.id))
+			slow.write("1.7", "\n", false)
+			slow.prints("1.7", "slow\n")
+		}),
 		exec.using("command/many", "5.1", "More commands at once than 32 are refused, and the id stays free", func(u *user) {
 			var jobs []*job
 			for range 32 {
@@ -218,19 +222,13 @@ func commands() []Scenario {
 			j := u.sh("R85", "for i in 1 2 3 4 5 6 7 8 9; do echo out$i; echo err$i >&2; done")
 			j.exits("R85", fields{"success": true, "exit_code": 0})
 			for stream, word := range map[string]string{"stdout": "out", "stderr": "err"} {
-				var want strings.Builder
-				for i := range 9 {
-					want.WriteString(word + strconv.Itoa(i+1) + "\n")
-				}
-				if got := j.output(stream); got != want.String() {
-					u.s.fail("R85", "expected %s on %s, got %s", show(want.String()), stream, show(got))
-				}
+				want := word + strings.ReplaceAll(strings.TrimSpace(counted(9)), "\n", "\n"+word) + "\n"
+				u.s.equal("R85", j.output(stream), want, "%s on %s", show(want), stream)
 			}
 		}),
 		exec.using("output/while-running", "5.1", "Output is told while the command runs", func(u *user) {
-			j := u.start("5.1", &contracts.UtilityCommandStart{Command: "printf first; read x; printf second", AllowStdin: true})
-			j.says("5.1", "first")
-			u.do("5.1", &contracts.UtilityCommandStdin{CommandID: j.id, Content: "go on\n"})
+			j := u.reading("5.1", "printf first; read x; printf second").says("5.1", "first")
+			j.write("5.1", "go on\n", false)
 			j.prints("5.1", "firstsecond")
 		}),
 		exec.using("output/before-exit", "R84", "The exit comes after the last output", func(u *user) {
@@ -247,9 +245,8 @@ func commands() []Scenario {
 			j.exits("5.1", fields{"success": true})
 			j.whole("5.1", "stdout", counted(300_000))
 			for _, f := range u.log[j.from:] {
-				if n := len(f.str("content")); n > contracts.MaxTextBytes {
-					u.s.advise("5.1:pieces", "expected at most %d bytes in a message, got %d", contracts.MaxTextBytes, n)
-				}
+				n := len(f.str("content"))
+				u.s.prefer(n <= contracts.MaxTextBytes, "5.1:pieces", "expected at most %d bytes in a message, got %d", contracts.MaxTextBytes, n)
 			}
 		}),
 		exec.using("output/large-on-both", "5.1", "A lot on both streams at once blocks nothing", func(u *user) {
@@ -272,13 +269,9 @@ func commands() []Scenario {
 			j := u.sh("R93", `printf 'a\303'; sleep 0.2; printf '\251b\360\237'; sleep 0.2; printf '\232'; sleep 0.2; printf '\200.'; printf 'z\342\202' >&2; sleep 0.2; printf '\254' >&2`)
 			j.prints("R93", "aéb🚀.")
 			u.s.equal("R93", j.output("stderr"), "z€", "%q on stderr", "z€")
-			var long strings.Builder
-			for range 50_000 {
-				long.WriteString("é€🚀")
-			}
 			j = u.sh("R93", `i=0; while [ $i -lt 50 ]; do s="$s"'é€🚀'; i=$((i+1)); done; i=0; while [ $i -lt 1000 ]; do printf '%s' "$s"; i=$((i+1)); done`)
 			j.exits("R93", fields{"success": true})
-			j.whole("R93", "stdout", long.String())
+			j.whole("R93", "stdout", strings.Repeat("é€🚀", 50_000))
 		}),
 		exec.using("output/invalid-bytes", "5.1", "Bytes that are not UTF-8 are replaced, and nothing else is", func(u *user) {
 			u.sh("5.1", `printf 'a\377b\300\257c'`).prints("5.1", "a\ufffdb\ufffd\ufffdc")
@@ -293,16 +286,14 @@ func commands() []Scenario {
 			u.s.require(e != nil, "A66", "expected the running command in the state, got none called %s", j.id)
 			u.s.require(e["owner_connection_id"] == u.owner() && e["shell_mode"] == "shell" && e["terminal_mode"] == "pipe",
 				"A66", "expected a command of %s by a shell and pipes, got %s", u.owner(), show(e))
-			all := []rune(strings.Repeat(unit, 4000) + "the end\n")
+			all := strings.Repeat(unit, 4000) + "the end\n"
 			got := textOf(e, "output")
-			if strings.ContainsRune(got, utf8.RuneError) {
-				u.s.fail("R93", "expected whole characters in the state, got some that were cut: %s", show(got[:min(len(got), 80)]))
-			}
-			if n := utf8.RuneCountInString(got); n > 32_768 || !strings.HasSuffix(string(all), got) {
-				u.s.fail("R78", "expected the newest of what was written, 32768 characters at most, got %d that end in %s", n, show(got[max(0, len(got)-40):]))
-			} else if n < 32_768 {
-				u.s.fail("R78:characters", "expected the last 32768 characters, got %d that end in %s", n, show(got[max(0, len(got)-40):]))
-			}
+			n, end := utf8.RuneCountInString(got), show(got[max(0, len(got)-40):])
+			u.s.require(!strings.ContainsRune(got, utf8.RuneError),
+				"R93", "expected whole characters in the state, got some that were cut: %s", show(got[:min(len(got), 80)]))
+			u.s.require(n <= 32_768 && strings.HasSuffix(all, got),
+				"R78", "expected the newest of what was written, 32768 characters at most, got %d that end in %s", n, end)
+			u.s.require(n == 32_768, "R78:characters", "expected the last 32768 characters, got %d that end in %s", n, end)
 			j.end()
 		}),
 		exec.using("output/both-in-state", "4.2", "A state has both streams of a command, and no command that ended", func(u *user) {
@@ -310,10 +301,9 @@ func commands() []Scenario {
 			j := u.reading("4.2", "echo to-out; read x; echo to-err >&2; exec sleep 60").says("4.2", "to-out\n")
 			j.write("4.2", "\n", false)
 			j.says("4.2", "to-err\n")
-			f := u.state()
-			if list := listOf(f, "state.active_utility_commands"); len(list) != 1 || list[0]["output"] != "to-out\nto-err\n" {
-				u.s.fail("4.2", "expected one command with what it wrote to both streams, got %s", show(list))
-			}
+			list := listOf(u.state(), "state.active_utility_commands")
+			u.s.require(len(list) == 1 && list[0]["output"] == "to-out\nto-err\n",
+				"4.2", "expected one command with what it wrote to both streams, got %s", show(list))
 			j.end()
 		}),
 		exec.using("stdin/pipe", "R89", "What a client writes is read, until it says that this was all", func(u *user) {
@@ -323,8 +313,7 @@ func commands() []Scenario {
 			j.write("R89", "", false)
 			j.write("R89", "a\x00b", false)
 			j.write("R89", "last", true)
-			j.exits("R89", fields{"success": true})
-			j.prints("R89", "héllo\na\x00blastthe end\n")
+			j.exits("R89", fields{"success": true}).prints("R89", "héllo\na\x00blastthe end\n")
 			only := u.reading("R89", "wc -c | tr -d ' '")
 			only.write("R89", "", true)
 			only.prints("R89", "0\n")
@@ -359,8 +348,7 @@ func commands() []Scenario {
 			}
 			u.try(&contracts.UtilityCommandStdin{CommandID: "hasty", Content: "e", EOF: true})
 			j := &job{u: u, id: "hasty", from: from}
-			j.exits("1.7:order", fields{"exit_code": 4})
-			j.prints("1.7:order", "abcde")
+			j.exits("1.7:order", fields{"exit_code": 4}).prints("1.7:order", "abcde")
 			u.try(&contracts.UtilityCommandStart{CommandID: "brief", Command: "exec sleep 60", TerminalMode: contracts.TerminalPTY})
 			u.try(&contracts.UtilityCommandResize{CommandID: "brief", Columns: 70, Rows: 20})
 			u.try(&contracts.UtilityCommandTerminate{CommandID: "brief", Force: true})
@@ -371,11 +359,8 @@ func commands() []Scenario {
 		}),
 		exec.using("stdin/large", "R89", "Much input arrives whole, whenever the command reads", func(u *user) {
 			j := u.reading("R89", "sleep 0.3; cat")
-			text := counted(60_000)
-			for len(text) > 0 {
-				n := min(len(text), 100_000)
-				j.write("R89", text[:n], false)
-				text = text[n:]
+			for part := range slices.Chunk([]byte(counted(60_000)), 100_000) {
+				j.write("R89", string(part), false)
 			}
 			j.write("R89", strings.Repeat("z", 10), true)
 			j.exits("R89", fields{"success": true})
@@ -395,15 +380,6 @@ func (u *user) checkDirectories(rule string, directories map[string]string) {
 	}
 }
 
-func sideBySide(u *user) {
-	slow := u.start("1.7", &contracts.UtilityCommandStart{Command: "read x; echo slow", AllowStdin: true})
-	quick := u.sh("1.7", "echo quick")
-	quick.prints("1.7", "quick\n")
-	u.none("1.7", slow.from, message("utility_command_exited").with("command_id", slow.id))
-	u.do("1.7", &contracts.UtilityCommandStdin{CommandID: slow.id, Content: "\n"})
-	slow.prints("1.7", "slow\n")
-}
-
 // refusedFree expects a start to be refused with a text, without an event, and
 // the id to be free afterwards.
 func (u *user) refusedFree(rule, text string, cmd *contracts.UtilityCommandStart) {
@@ -411,14 +387,8 @@ func (u *user) refusedFree(rule, text string, cmd *contracts.UtilityCommandStart
 	from := len(u.log)
 	u.denied(cmd, refusal{rule: rule, text: text, id: cmd.CommandID})
 	u.start(rule, &contracts.UtilityCommandStart{CommandID: cmd.CommandID, Command: "echo free"}).prints(rule, "free\n")
-	n := 0
-	for _, f := range u.log[from:] {
-		if f.Type == "utility_command_started" && f.str("command_id") == cmd.CommandID {
-			n++
-		}
-	}
-	u.s.require(n == 1,
-		rule, "expected no event of a command that was refused, and one start of the next, got %d starts", n)
+	n := countOf(u.log[from:], message("utility_command_started").with("command_id", cmd.CommandID))
+	u.s.require(n == 1, rule, "expected no event of a command that was refused, and one start of the next, got %d starts", n)
 }
 
 // denials are refusals of starts, by text.

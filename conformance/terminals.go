@@ -24,8 +24,7 @@ func terminals() []Scenario {
 		}),
 		exec.using("terminal/one-stream", "5.1 2.2", "All output of a terminal is standard output", func(u *user) {
 			j := u.terminal("5.1", "echo out; echo err >&2; exit 4")
-			j.exits("5.1", fields{"success": false, "exit_code": 4})
-			j.shows("5.1", "out\nerr\n")
+			j.exits("5.1", fields{"success": false, "exit_code": 4}).shows("5.1", "out\nerr\n")
 			u.s.equal("2.2", j.output("stderr"), "", "nothing of a terminal on stderr")
 		}),
 		exec.using("terminal/kind", "5.1", "TERM names a terminal, or what the client wants", func(u *user) {
@@ -53,16 +52,14 @@ func terminals() []Scenario {
 			j.write("R89", "two\n", false)
 			j.says("R89", "two")
 			j.write("R89", "", true)
-			j.exits("R89", fields{"success": true})
-			j.shows("R89", "ready\none\nfirst\ntwo\nsecond\n")
+			j.exits("R89", fields{"success": true}).shows("R89", "ready\none\nfirst\ntwo\nsecond\n")
 		}),
 		exec.using("terminal/ctrl-c", "5.1", "Ctrl-C interrupts the program", func(u *user) {
 			j := u.terminal("5.1", "trap 'echo caught; exit 7' INT; echo ready; "+lasting).says("5.1", "ready")
 			j.write("5.1", "\x03", false)
 			j.exits("5.1", fields{"success": false, "exit_code": 7, "signal": nil, "reason": nil})
-			if got := j.lines(); !strings.HasSuffix(got, "caught\n") {
-				u.s.fail("5.1", "expected the program to be interrupted by Ctrl-C, got %s", show(got))
-			}
+			got := j.lines()
+			u.s.require(strings.HasSuffix(got, "caught\n"), "5.1", "expected the program to be interrupted by Ctrl-C, got %s", show(got))
 		}),
 		exec.using("terminal/large", "5.1", "A lot of output of a terminal comes complete and in order", func(u *user) {
 			j := u.terminal("5.1", "seq 1 40000; exit 2")
@@ -113,8 +110,7 @@ func terminals() []Scenario {
 			u.none("5.1:size", 0, about("large"))
 		}),
 		exec.using("terminal/resize", "R91", "A resize is confirmed, and the program learns it", func(u *user) {
-			j := u.terminal("R91", "stty -echo; trap 'echo told; stty size' WINCH; echo ready; "+lasting)
-			j.says("R91", "ready")
+			j := u.terminal("R91", "stty -echo; trap 'echo told; stty size' WINCH; echo ready; "+lasting).says("R91", "ready")
 			j.resizes(100, 50)
 			j.says("R91", "told\r\n50 100\r\n")
 			j.end()
@@ -133,9 +129,9 @@ func terminals() []Scenario {
 			j := u.terminal("4.2", "exec sleep 60")
 			u.do("4.2", &contracts.UtilityCommandResize{CommandID: j.id, Columns: 90, Rows: 30})
 			j.await("4.2", message("utility_command_resized"))
-			if e := active(u.state(), j.id); e == nil || !same(e["columns"], 90) || !same(e["rows"], 30) || e["terminal_mode"] != "pty" {
-				u.s.fail("4.2", "expected a terminal of 90 by 30 in the state, got %s", show(e))
-			}
+			e := active(u.state(), j.id)
+			u.s.require(same(e["columns"], 90) && same(e["rows"], 30) && e["terminal_mode"] == "pty",
+				"4.2", "expected a terminal of 90 by 30 in the state, got %s", show(e))
 			j.end()
 		}),
 		exec.using("terminal/pipe-has-no-size", "R90", "A pipe has no size, at the start or later", func(u *user) {
@@ -168,9 +164,7 @@ func terminals() []Scenario {
 			j := u.sh("R82", "true")
 			j.exits("R82", fields{"success": true})
 			from := len(u.log)
-			for _, force := range []bool{false, true} {
-				u.do("R82", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: force})
-			}
+			j.terminate("R82", false).terminate("R82", true)
 			u.still("R82", from, anyOf(toolError, about(j.id)))
 		}),
 		exec.using("terminate/reserved", "R83", "The id of a command stays taken until it has exited", func(u *user) {
@@ -181,30 +175,14 @@ func terminals() []Scenario {
 			j.exits("R83", fields{"signal": "SIGKILL"})
 			u.start("R83", again).exits("R83", fields{"success": true})
 		}),
-		exec.settled("tree/terminated", "R87", "Terminating a command ends its descendants", func(u *user) {
-			j := u.sh("R87", u.family(""))
-			u.born("R87", 3)
-			j.terminate("R87", false).exits("R86", fields{"success": false, "signal": "SIGTERM"})
-			u.gone("R87")
-		}),
-		exec.settled("tree/killed", "R86", "Killing a command kills its descendants", func(u *user) {
-			j := u.sh("R86", u.family(""))
-			u.born("R86", 3)
-			j.terminate("R86", true).exits("R86", fields{"success": false, "signal": "SIGKILL"})
-			u.gone("R86")
-		}),
-		exec.settled("tree/stubborn", "R87", "Descendants that ignore SIGTERM are killed too", func(u *user) {
-			j := u.sh("R87", u.family("trap '' TERM; "))
-			u.born("R87", 3)
-			j.terminate("R87", false).exits("R87", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
-			u.gone("R87")
-		}),
-		exec.settled("tree/on-terminal", "R87", "Terminating a terminal ends everything on it", func(u *user) {
-			j := u.terminal("R87", u.family(""))
-			u.born("R87", 3)
-			j.terminate("R87", false).exits("R86", fields{"success": false, "reason": "Terminated by controller"})
-			u.gone("R87")
-		}),
+		exec.settled("tree/terminated", "R87", "Terminating a command ends its descendants",
+			treeEnds((*user).sh, "R87", "R86", "", false, fields{"success": false, "signal": "SIGTERM"})),
+		exec.settled("tree/killed", "R86", "Killing a command kills its descendants",
+			treeEnds((*user).sh, "R86", "R86", "", true, fields{"success": false, "signal": "SIGKILL"})),
+		exec.settled("tree/stubborn", "R87", "Descendants that ignore SIGTERM are killed too",
+			treeEnds((*user).sh, "R87", "R87", "trap '' TERM; ", false, fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})),
+		exec.settled("tree/on-terminal", "R87", "Terminating a terminal ends everything on it",
+			treeEnds((*user).terminal, "R87", "R86", "", false, fields{"success": false, "reason": "Terminated by controller"})),
 		exec.settled("tree/background", "5.1", "A background process that holds the output delays the exit by two seconds, and does not outlive it", func(u *user) {
 			j := u.sh("5.1:background", "sleep 60 & echo $! > "+u.rel+"/pids; echo done; exit 3")
 			j.exits("5.1:background", fields{"success": false, "exit_code": 3, "signal": nil, "reason": nil})
@@ -213,8 +191,7 @@ func terminals() []Scenario {
 		}).slow(),
 		exec.using("tree/late-words", "5.1", "What a background process says soon after the exit is told before it", func(u *user) {
 			j := u.sh("5.1", "(sleep 0.4; echo late) & echo soon")
-			j.exits("5.1", fields{"success": true, "exit_code": 0})
-			j.prints("5.1", "soon\nlate\n")
+			j.exits("5.1", fields{"success": true, "exit_code": 0}).prints("5.1", "soon\nlate\n")
 		}),
 		onStdio.scenario("tree/end-of-input", "R19", "After the end of input nothing of a command is left", leavesNothing((*Peer).hangUp)).slow(),
 		onStdio.scenario("tree/shutdown", "R19 R18 3.8", "After a shutdown nothing of a command is left", leavesNothing((*Peer).sayShutdown)).slow(),
@@ -226,7 +203,7 @@ func terminals() []Scenario {
 			u.do("3.5", &contracts.Interrupt{})
 			// A server may refuse the id or hold the start until the id is free.
 			u.try(&contracts.UtilityCommandStart{CommandID: j.id, Command: "true"})
-			end := j.exits("3.5", fields{"success": false, "signal": "SIGKILL", "reason": "Interrupted while utility command was still running"})
+			end := j.exits("3.5", fields{"success": false, "signal": "SIGKILL", "reason": "Interrupted while utility command was still running"}).exited
 			for _, f := range u.log[slices.Index(u.log, j.started)+1:] {
 				if f == end {
 					break
@@ -271,16 +248,13 @@ func (j *job) resizes(columns, rows int64) {
 	j.await("R91", message("utility_command_resized").with("columns", int(columns)).with("rows", int(rows)))
 }
 
-// stubborn is a command that only a kill ends.
-const stubborn = "trap '' TERM; echo ready; " + lasting
-
 // lasting is what commands do that are ended: nothing, and not forever if they
 // are not. A shell looks at its traps all the time.
 const lasting = "n=0; while [ $n -lt 600 ]; do n=$((n+1)); sleep 0.05; done"
 
+// stubborn starts a command that only a kill ends.
 func (u *user) stubborn(rule string) *job {
-	j := u.sh(rule, stubborn).says(rule, "ready")
-	return j
+	return u.sh(rule, "trap '' TERM; echo ready; "+lasting).says(rule, "ready")
 }
 
 // family is a command with a child and a grandchild, which write their pids to a
@@ -293,6 +267,17 @@ func (u *user) family(trap string) string {
 	grandchild := "sh -c " + quoted(one("")) + " & "
 	child := "sh -c " + quoted(one(grandchild)) + " & "
 	return one(child)
+}
+
+// treeEnds ends a family that start starts, and fails if any of it is left or the command
+// does not exit as wanted.
+func treeEnds(start func(*user, string, string) *job, rule, exitRule, trap string, force bool, want fields) func(*user) {
+	return func(u *user) {
+		j := start(u, rule, u.family(trap))
+		u.born(rule, 3)
+		j.terminate(rule, force).exits(exitRule, want)
+		u.gone(rule)
+	}
 }
 
 // born waits until a command's processes have written their pids.

@@ -30,8 +30,7 @@ func utilities() []Scenario {
 		}),
 		exec.using("utility/command", "R84 R85", "A command reports its start, both its outputs, and its end", func(u *user) {
 			j := u.sh("R84", "echo out; echo err >&2")
-			j.exits("R85", fields{"success": true, "exit_code": 0, "signal": nil})
-			j.prints("R85", "out\n")
+			j.exits("R85", fields{"success": true, "exit_code": 0, "signal": nil}).prints("R85", "out\n")
 			u.s.equal("R85", j.output("stderr"), "err\n", "%q on stderr", "err\n")
 			u.still("R84", len(u.log), anyOf(message("utility_command_output"), message("utility_command_exited")))
 		}),

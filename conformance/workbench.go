@@ -247,6 +247,7 @@ type job struct {
 	id      string
 	from    int // its messages are in the log from here on
 	started *Frame
+	exited  *Frame // once exits has seen it
 }
 
 // start starts a command and waits until it has.
@@ -278,10 +279,10 @@ func (j *job) await(rule string, w want) *Frame {
 }
 
 // exits waits for the last message, which must be as wanted.
-func (j *job) exits(rule string, want fields) *Frame {
-	f := j.await(rule, message("utility_command_exited"))
-	j.u.s.holds(rule, f, want)
-	return f
+func (j *job) exits(rule string, want fields) *job {
+	j.exited = j.await(rule, message("utility_command_exited"))
+	j.u.s.holds(rule, j.exited, want)
+	return j
 }
 
 // output is what the command has written by now: all of it once it has exited.
