@@ -31,7 +31,7 @@ func commands() []Scenario {
 			k.prints("2.2:optional", show(k.started.at("pid"))+"\n")
 		}),
 		exec.settled("command/cwd", "5.0 R94", "A command runs where it is told, by a relative or an absolute path or a link", func(u *user) {
-			u.shell("cd " + u.rel + " && mkdir -p sub/deep ..cache && ln -s sub link")
+			u.in("mkdir -p sub/deep ..cache && ln -s sub link")
 			for _, j := range []*job{u.sh("5.0", "pwd -P"), u.start("5.0", &contracts.UtilityCommandStart{Command: "pwd -P", Cwd: new(u.root)})} {
 				j.prints("5.0", u.root+"\n")
 			}
@@ -113,17 +113,10 @@ func commands() []Scenario {
 			}
 		}),
 		exec.using("command/bad-line", "5.1", "A command that is blank, too long or has control characters is refused, and its id stays free", func(u *user) {
-			const blank, control = "command is required and cannot be empty", "Command contains invalid control characters"
-			u.allRefused("5.1", denials{
-				{blank, contracts.UtilityCommandStart{Command: ""}},
-				{blank, contracts.UtilityCommandStart{Command: " \t\n "}},
-				{control, contracts.UtilityCommandStart{Command: "echo a\x00b"}},
-				{control, contracts.UtilityCommandStart{Command: "echo \x07"}},
-				{control, contracts.UtilityCommandStart{Command: "echo \x0b"}},
-				{control, contracts.UtilityCommandStart{Command: "echo \x1b[0m"}},
-				{control, contracts.UtilityCommandStart{Command: "echo \x7f"}},
-				{control, contracts.UtilityCommandStart{Command: "true #" + strings.Repeat("x", 100_000-5)}},
-			})
+			line := func(text string) contracts.UtilityCommandStart { return contracts.UtilityCommandStart{Command: text} }
+			u.refusedFree("5.1", "command is required and cannot be empty", line(""), line(" \t\n "))
+			u.refusedFree("5.1", "Command contains invalid control characters", line("echo a\x00b"), line("echo \x07"), line("echo \x0b"),
+				line("echo \x1b[0m"), line("echo \x7f"), line("true #"+strings.Repeat("x", 100_000-5)))
 		}),
 		exec.using("command/good-line", "5.1", "Tabs, line ends and 100,000 characters are a command", func(u *user) {
 			u.sh("5.1", "echo one\techo\necho two\r\n").await("5.1", message("utility_command_exited"))
@@ -131,17 +124,17 @@ func commands() []Scenario {
 			u.sh("5.1", "echo long #"+strings.Repeat("x", 100_000-11)).prints("5.1", "long\n")
 		}),
 		exec.settled("command/bad-cwd", "5.1", "A working directory that is blank, malformed or missing is refused", func(u *user) {
-			u.shell("cd " + u.rel + " && echo text > file")
-			const missing, malformed = "Working directory not found: ", "Working directory contains invalid characters"
-			u.allRefused("5.1", denials{
-				{"cwd is required and cannot be empty", contracts.UtilityCommandStart{Command: "true", Cwd: new("")}},
-				{"cwd is required and cannot be empty", contracts.UtilityCommandStart{Command: "true", Cwd: new("  ")}},
-				{malformed, contracts.UtilityCommandStart{Command: "true", Cwd: new("a\x01b")}},
-				{malformed, contracts.UtilityCommandStart{Command: "true", Cwd: new(strings.Repeat("x", 4097))}},
-				{missing + u.rel + "/none", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.rel + "/none")}},
-				{missing + u.home + "/none", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.home + "/none")}},
-			})
-			u.allRefused("5.1:file", denials{{missing + u.rel + "/file", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.rel + "/file")}}})
+			u.in("echo text > file")
+			in := func(cwd string) contracts.UtilityCommandStart {
+				return contracts.UtilityCommandStart{Command: "true", Cwd: &cwd}
+			}
+			u.refusedFree("5.1", "cwd is required and cannot be empty", in(""), in("  "))
+			u.refusedFree("5.1", "Working directory contains invalid characters", in("a\x01b"), in(strings.Repeat("x", 4097)))
+			const missing = "Working directory not found: "
+			for _, cwd := range []string{u.rel + "/none", u.home + "/none"} {
+				u.refusedFree("5.1", missing+cwd, in(cwd))
+			}
+			u.refusedFree("5.1:file", missing+u.rel+"/file", in(u.rel+"/file"))
 		}),
 		exec.settled("command/outside", "5.0 R94", "A working directory outside the workspace is refused, however it is reached", func(u *user) {
 			for _, cwd := range u.ways() {
@@ -154,32 +147,20 @@ func commands() []Scenario {
 			named := func(name, value string) contracts.UtilityCommandStart {
 				return contracts.UtilityCommandStart{Command: "true", Env: map[string]string{name: value}}
 			}
-			const before, after = "Environment variable ", " contains invalid characters"
-			long := strings.Repeat("K", 257)
-			u.allRefused("5.1", denials{
-				{"environment variable key is required and cannot be empty", named("", "v")},
-				{"environment variable key is required and cannot be empty", named("  ", "v")},
-				{before + long + after, named(long, "v")},
-				{before + "A\x01B" + after, named("A\x01B", "v")},
-				{before + "LONG" + after, named("LONG", strings.Repeat("v", 32_769))},
-				{before + "BELL" + after, named("BELL", "\x07")},
-				{before + "NUL" + after, named("NUL", "a\x00b")},
-			})
+			u.refusedFree("5.1", "environment variable key is required and cannot be empty", named("", "v"), named("  ", "v"))
+			for name, value := range map[string]string{strings.Repeat("K", 257): "v", "A\x01B": "v",
+				"LONG": strings.Repeat("v", 32_769), "BELL": "\x07", "NUL": "a\x00b"} {
+				u.refusedFree("5.1", "Environment variable "+name+" contains invalid characters", named(name, value))
+			}
 			u.start("5.1", &contracts.UtilityCommandStart{Command: `printf '%s' "${#LONG}"`, Env: map[string]string{"LONG": strings.Repeat("v", 32_768)}}).prints("5.1", "32768")
 		}),
 		exec.using("command/bad-words", "R92 5.1", "A line that cannot be split into words is refused in direct mode", func(u *user) {
 			direct := func(line string) contracts.UtilityCommandStart {
 				return contracts.UtilityCommandStart{Command: line, ShellMode: contracts.ShellModeDirect}
 			}
-			const open, dangling = "Command contains unterminated quotes", "Command ends with unfinished escape sequence"
-			u.allRefused("R92", denials{
-				{dangling, direct(`echo a\`)},
-				{dangling, direct(`echo a\\\`)},
-				{open, direct(`echo 'a`)},
-				{open, direct(`echo "a`)},
-				{open, direct(`echo "a\"`)},
-				{open, direct(`echo 'a\'b'`)},
-			})
+			u.refusedFree("R92", "Command ends with unfinished escape sequence", direct(`echo a\`), direct(`echo a\\\`))
+			u.refusedFree("R92", "Command contains unterminated quotes",
+				direct(`echo 'a`), direct(`echo "a`), direct(`echo "a\"`), direct(`echo 'a\'b'`))
 		}),
 		Needs{Transport: HTTP, Operation: contracts.OperationCommandExec}.using("command/no-id", "5.1", "An empty id is refused", func(u *user) {
 			u.caller.post(&contracts.UtilityCommandStart{Command: "true"}).denied(refusal{rule: "5.1:empty-id"})
@@ -380,26 +361,16 @@ func (u *user) checkDirectories(rule string, directories map[string]string) {
 	}
 }
 
-// refusedFree expects a start to be refused with a text, without an event, and
-// the id to be free afterwards.
-func (u *user) refusedFree(rule, text string, cmd *contracts.UtilityCommandStart) {
-	cmd.CommandID = u.id("bad")
-	from := len(u.log)
-	u.denied(cmd, refusal{rule: rule, text: text, id: cmd.CommandID})
-	u.start(rule, &contracts.UtilityCommandStart{CommandID: cmd.CommandID, Command: "echo free"}).prints(rule, "free\n")
-	n := countOf(u.log[from:], message("utility_command_started").with("command_id", cmd.CommandID))
-	u.s.require(n == 1, rule, "expected no event of a command that was refused, and one start of the next, got %d starts", n)
-}
-
-// denials are refusals of starts, by text.
-type denials []struct {
-	text string
-	cmd  contracts.UtilityCommandStart
-}
-
-func (u *user) allRefused(rule string, table denials) {
-	for _, c := range table {
-		u.refusedFree(rule, c.text, &c.cmd)
+// refusedFree expects starts to be refused with a text, without an event, and
+// their ids to be free afterwards.
+func (u *user) refusedFree(rule, text string, starts ...contracts.UtilityCommandStart) {
+	for _, cmd := range starts {
+		cmd.CommandID = u.id("bad")
+		from := len(u.log)
+		u.denied(&cmd, refusal{rule: rule, text: text, id: cmd.CommandID})
+		u.start(rule, &contracts.UtilityCommandStart{CommandID: cmd.CommandID, Command: "echo free"}).prints(rule, "free\n")
+		n := countOf(u.log[from:], message("utility_command_started").with("command_id", cmd.CommandID))
+		u.s.require(n == 1, rule, "expected no event of a command that was refused, and one start of the next, got %d starts", n)
 	}
 }
 
@@ -410,7 +381,7 @@ func outsideRefusal(rule, id string) refusal {
 
 // ways are paths that leave the workspace, by links among others.
 func (u *user) ways() []string {
-	u.shell("cd " + u.rel + " && ln -s / all && ln -s ../.. up && ln -s all again")
+	u.in("ln -s / all && ln -s ../.. up && ln -s all again")
 	sibling := u.root + "x"
 	return []string{"/", "..", "../..", u.rel + "/../..", u.rel + "/../../" + u.rel, sibling, u.rel + "/all", u.rel + "/up", u.rel + "/again", u.rel + "/all/usr"}
 }

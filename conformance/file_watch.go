@@ -114,7 +114,7 @@ func fileWatches() []Scenario {
 			silent := []string{"node_modules/f", "sub/node_modules/pkg/f", ".git/f", "dist/f", "sub/build/f", ".next/f", ".nuxt/f", "coverage/f",
 				"f.log", "sub/f.log", ".DS_Store", "sub/thumbs.db"}
 			l.admits("R99", []string{"distant/f", "build.txt", "f.logs", "sub/dist.go", ".github/f"}, silent)
-			u.shell("cd " + u.rel + " && echo more >> node_modules/f && rm f.log")
+			u.in("echo more >> node_modules/f && rm f.log")
 			l.mark("R99", "mark")
 			l.keepsSilent("R99", silent)
 		}),
@@ -207,7 +207,7 @@ func fileWatches() []Scenario {
 			for _, way := range []string{"rm -r sub", "mv sub moved"} {
 				u.files("sub/deep/f")
 				l := u.watch("5.4:removed", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
-				u.shell("cd " + u.rel + " && " + way)
+				u.in("" + way)
 				l.await("5.4:removed", message("utility_file_watch_stopped").with("reason", "Watch root removed"))
 			}
 		}),
@@ -285,7 +285,7 @@ func (l *lookout) reports(rule string, kind contracts.FileChange, name string) *
 // sees runs a command in the user's directory and waits for reports, each a change and a
 // name. It returns the last one.
 func (l *lookout) sees(rule, command string, reports ...string) (last *Frame) {
-	l.u.shell("cd " + l.u.rel + " && " + command)
+	l.u.in(command)
 	for _, report := range reports {
 		kind, name, _ := strings.Cut(report, " ")
 		last = l.reports(rule, contracts.FileChange(kind), name)

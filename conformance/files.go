@@ -46,7 +46,7 @@ func files() []Scenario {
 			u.finds("R95:ranking", "quuxé", "9992 éé/QUUXÉ")
 		}),
 		search.settled("search/limit", "R95", "The limit is 50, at least 1, at most 500, and what is left is said", func(u *user) {
-			u.shell("cd " + u.rel + " && i=100; while [ $i -lt 620 ]; do : > quux$i; i=$((i+1)); done && for i in 0 1 2 3 4; do : > zed$i; done")
+			u.in("i=100; while [ $i -lt 620 ]; do : > quux$i; i=$((i+1)); done && for i in 0 1 2 3 4; do : > zed$i; done")
 			u.eventually("R95", "files", "test -e "+u.rel+"/quux619")
 			u.counts("quux", nil, 50, true)
 			u.counts("quux", new(int64(0)), 1, true)
@@ -73,12 +73,12 @@ func files() []Scenario {
 		}),
 		search.settled("search/ignored", "5.2", "What ignore files name is not found, unless a later rule takes it back", func(u *user) {
 			u.files("quux.out", "quux.keep.out", "sub/quux.tmp", "sub/deep/quux.tmp", "quux-dir/file", "sub/quux.txt", "node_modules/quux")
-			u.shell("cd " + u.rel + ` && printf '%s\n' '*.out' '!*.keep.out' 'quux-dir/' 'node_modules/' '# quux.txt' > .gitignore && printf '%s\n' '/quux.tmp' > sub/.gitignore`)
+			u.in(`printf '%s\n' '*.out' '!*.keep.out' 'quux-dir/' 'node_modules/' '# quux.txt' > .gitignore && printf '%s\n' '/quux.tmp' > sub/.gitignore`)
 			u.finds("5.2:listing", "quux", "7988 sub/quux.txt", "7987 quux.keep.out", "7983 sub/deep/quux.tmp")
 		}),
 		search.settled("search/links", "5.2", "Links to directories are not followed", func(u *user) {
 			u.files("real/quux-inside")
-			u.shell("cd " + u.rel + " && ln -s real quux-link && ln -s / quux-all && ln -s . quux-loop")
+			u.in("ln -s real quux-link && ln -s / quux-all && ln -s . quux-loop")
 			u.s.until("5.2:listing", "real/quux-inside to be found", func() (bool, string) {
 				list := listOf(u.search("5.2:listing", "quux-inside", nil), "results")
 				for _, r := range list {
@@ -117,7 +117,7 @@ func files() []Scenario {
 			u.finds("5.2:listing", "quux", "7994 quux-1")
 			u.files("sub/quux-2")
 			u.finds("5.2:listing", "quux", "7994 quux-1", "7990 sub/quux-2")
-			u.shell("cd " + u.rel + " && mv quux-1 other && rm sub/quux-2")
+			u.in("mv quux-1 other && rm sub/quux-2")
 			u.finds("5.2:listing", "quux")
 			u.files("again/quux-3")
 			u.finds("5.2:listing", "quux", "7988 again/quux-3")
@@ -149,7 +149,7 @@ func files() []Scenario {
 			u.reads("R96", contracts.UtilityFileRead{Path: u.rel + "/f", Offset: new(int64(2300))}, window{numbers(2300, 2500), 2300, 2500, 2500, false})
 		}),
 		read.settled("read/line-ends", "R96", "CRLF becomes LF, and a last line end begins no line", func(u *user) {
-			u.shell("cd " + u.rel + ` && printf 'a\r\nb\r\n' > crlf && printf 'a\nb' > open && printf 'a\n\n\n' > blank && printf 'a\rb\r\n' > cr && printf '\r\nx' > first && printf '\n' > one`)
+			u.in(`printf 'a\r\nb\r\n' > crlf && printf 'a\nb' > open && printf 'a\n\n\n' > blank && printf 'a\rb\r\n' > cr && printf '\r\nx' > first && printf '\n' > one`)
 			u.reads("R96", u.all("crlf"), window{"a\nb", 1, 2, 2, false})
 			u.reads("R96", u.all("open"), window{"a\nb", 1, 2, 2, false})
 			u.reads("R96", u.all("blank"), window{"a\n\n", 1, 3, 3, false})
@@ -164,7 +164,7 @@ func files() []Scenario {
 			u.reads("5.3", u.lines("f", 1, 10), window{})
 		}),
 		read.settled("read/characters", "5.3", "A byte-order mark is taken away, and bytes that are not UTF-8 are replaced", func(u *user) {
-			u.shell("cd " + u.rel + ` && printf '\357\273\277bom\357\273\277\n' > bom && printf 'a\377b\300\257\nc\303' > bad && printf 'é€\360\237\232\200' > good`)
+			u.in(`printf '\357\273\277bom\357\273\277\n' > bom && printf 'a\377b\300\257\nc\303' > bad && printf 'é€\360\237\232\200' > good`)
 			u.reads("5.3", u.all("bad"), window{"a\ufffdb\ufffd\ufffd\nc\ufffd", 1, 2, 2, false})
 			u.reads("5.3", u.all("good"), window{"é€🚀", 1, 1, 1, false})
 			u.reads("5.3:mark", u.all("bom"), window{"bom\ufeff", 1, 1, 1, false})
@@ -192,7 +192,7 @@ func files() []Scenario {
 		}),
 		read.settled("read/links", "R94 5.3", "A link inside the workspace is read, one that leads out is not", func(u *user) {
 			u.files("real/f")
-			u.shell("cd " + u.rel + " && ln -s real dir && ln -s real/f file && ln -s / all && ln -s /etc/hostname secret && ln -s nowhere broken && ln -s /conformance/nowhere gone")
+			u.in("ln -s real dir && ln -s real/f file && ln -s / all && ln -s /etc/hostname secret && ln -s nowhere broken && ln -s /conformance/nowhere gone")
 			for _, name := range []string{"dir/f", "file", "real/f"} {
 				u.reads("5.3", u.all(name), window{"text", 1, 1, 1, false})
 			}
@@ -209,7 +209,7 @@ func files() []Scenario {
 			u.reads("R96", u.all("f"), window{"new\nlines", 1, 2, 2, false})
 		}),
 		read.settled("read/long-line", "5.3", "A long line does not keep the others from being read", func(u *user) {
-			u.shell("cd " + u.rel + " && { echo before; head -c 100000 /dev/zero | tr '\\0' x; echo; head -c 1500000 /dev/zero | tr '\\0' y; echo; echo after; } > f")
+			u.in("{ echo before; head -c 100000 /dev/zero | tr '\\0' x; echo; head -c 1500000 /dev/zero | tr '\\0' y; echo; echo after; } > f")
 			u.reads("5.3", u.lines("f", 1, 2), window{"before\n" + strings.Repeat("x", 100_000), 1, 2, 4, true})
 			u.reads("5.3", u.lines("f", 4, 2), window{"after", 4, 4, 4, false})
 			f := u.read("5.3:long", u.lines("f", 3, 1))
@@ -218,7 +218,7 @@ func files() []Scenario {
 			}
 		}),
 		read.settled("read/beyond", "R97 5.3", "An offset beyond the last line is refused", func(u *user) {
-			u.shell("cd " + u.rel + " && printf 'a\\nb\\nc\\n' > f && : > empty")
+			u.in("printf 'a\\nb\\nc\\n' > f && : > empty")
 			u.unread("5.3", "Offset 4 is beyond end of file (3 lines total)", u.lines("f", 4, 10))
 			u.unread("5.3", "Offset 100000 is beyond end of file (3 lines total)", u.lines("f", 100_000, 10))
 			u.unread("5.3", "Offset 2 is beyond end of file (0 lines total)", u.lines("empty", 2, 10))
@@ -232,7 +232,7 @@ func files() []Scenario {
 			u.still("R97", len(u.log), toolError)
 		}),
 		read.settled("read/binary", "R98", "A file with NUL in its first 2,048 bytes is refused", func(u *user) {
-			u.shell("cd " + u.rel + " && zeros() { head -c $1 /dev/zero | tr '\\0' x; } && { zeros 2047; printf '\\000y'; } > early && { zeros 2048; printf '\\000y'; } > late && printf '\\000' > nul")
+			u.in("zeros() { head -c $1 /dev/zero | tr '\\0' x; } && { zeros 2047; printf '\\000y'; } > early && { zeros 2048; printf '\\000y'; } > late && printf '\\000' > nul")
 			for _, name := range []string{"early", "nul"} {
 				u.unread("R98", "utility_file_read only supports text files: "+u.rel+"/"+name, u.all(name))
 			}
@@ -245,7 +245,7 @@ func files() []Scenario {
 			u.reads("R98", u.lines("fits", limit/16, 5), window{"1234567890abcde", limit / 16, limit / 16, limit / 16, false})
 		}),
 		read.settled("read/regular", "5.3", "Directories and pipes are refused, at once", func(u *user) {
-			u.shell("cd " + u.rel + " && mkdir dir && mkfifo pipe && ln -s dir link && ln -s pipe tube")
+			u.in("mkdir dir && mkfifo pipe && ln -s dir link && ln -s pipe tube")
 			const text = "utility_file_read only supports regular files: "
 			for _, name := range []string{"dir", "pipe"} {
 				u.unread("5.3:regular", text+u.home+"/"+name, u.all(name))

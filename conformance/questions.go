@@ -9,9 +9,10 @@ import (
 
 // requests judges server requests: R50 to R65.
 func requests() []Scenario {
-	onSocket := Needs{Transport: Socket}
+	seed, onSocket := Needs{Seed: true}, Needs{Transport: Socket}
+	asking := func(kinds ...contracts.RequestType) Needs { return Needs{Seed: true, Asks: kinds} }
 	list := []Scenario{
-		Needs{Seed: true}.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(p *Peer) {
+		seed.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(p *Peer) {
 			p.prompt(approval("appr-1"))
 			f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
 			p.s.require(f.Type == "tool_call" && f.at("requires_approval") == true && f.str("tool") == "bash",
@@ -20,7 +21,7 @@ func requests() []Scenario {
 				with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
 			p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
 		}),
-		Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput}}.controller("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(p *Peer) {
+		asking(contracts.RequestClientTool, contracts.RequestUserInput).controller("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(p *Peer) {
 			for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
 				id := "announced-" + string(kind)
 				p.prompt(p.s.question(kind, id, toolFor(kind)))
@@ -31,7 +32,7 @@ func requests() []Scenario {
 				p.expect("R58", message("server_request_resolved").with("request_id", id))
 			}
 		}),
-		Needs{Seed: true}.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(p *Peer) {
+		seed.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "twice")
 			p.accepted("R53", p.command(approve("twice", true)))
 			p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
@@ -40,7 +41,7 @@ func requests() []Scenario {
 			p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
 			p.still("R52", from, message("server_request_resolved"))
 		}),
-		Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestUserInput}}.controller("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(p *Peer) {
+		asking(contracts.RequestUserInput).controller("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(p *Peer) {
 			p.ask(contracts.RequestUserInput, "mixed")
 			from := len(p.log)
 			p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
@@ -49,7 +50,7 @@ func requests() []Scenario {
 			p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
 			p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
 		}),
-		Needs{Seed: true}.controller("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(p *Peer) {
+		seed.controller("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(p *Peer) {
 			from := len(p.log)
 			for _, cmd := range []contracts.Command{
 				approve("ghost", true),
@@ -69,10 +70,10 @@ func requests() []Scenario {
 				p.still("R63", from, message("server_request"))
 			}
 		}),
-		Needs{Seed: true}.controller("request/auto-mode", "R51", "In mode auto nothing is asked or announced", withoutAsking(contracts.ApprovalAuto)),
-		Needs{Seed: true}.controller("request/fail-mode", "R51", "In mode fail nothing is asked or announced", withoutAsking(contracts.ApprovalFail)),
-		Needs{Seed: true}.controller("request/mode-to-auto", "R65", "Switching to auto approves what waits", modeChange(contracts.ApprovalAuto, "approved")),
-		Needs{Seed: true}.controller("request/mode-to-fail", "R65", "Switching to fail denies what waits", modeChange(contracts.ApprovalFail, "denied")),
+		seed.controller("request/auto-mode", "R51", "In mode auto nothing is asked or announced", withoutAsking(contracts.ApprovalAuto)),
+		seed.controller("request/fail-mode", "R51", "In mode fail nothing is asked or announced", withoutAsking(contracts.ApprovalFail)),
+		seed.controller("request/mode-to-auto", "R65", "Switching to auto approves what waits", modeChange(contracts.ApprovalAuto, "approved")),
+		seed.controller("request/mode-to-fail", "R65", "Switching to fail denies what waits", modeChange(contracts.ApprovalFail, "denied")),
 		onSocket.scenario("request/in-snapshot", "R73 R74 A67", "All five kinds wait in the snapshot, in the stated order", func(s *Session) {
 			kinds := s.negotiateRequests(contracts.RequestTypes()...)
 			p := s.controller()
@@ -85,15 +86,9 @@ func requests() []Scenario {
 				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
 			for i, kind := range kinds {
 				r := waiting[i]
-				for key, want := range map[string]any{"id": "all-" + string(kind), "kind": string(kind), "tool": toolFor(kind),
-					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]} {
-					if r[key] != want {
-						s.fail("R73", "pending_requests[%d]: expected %s %s, got %s", i, key, show(want), show(r[key]))
-					}
-				}
-				if got := show(r["args"]); got != `{"path":"a.txt"}` {
-					s.fail("R73", "pending_requests[%d]: expected the arguments as given, got %s", i, got)
-				}
+				s.holds("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
+					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]})
+				s.require(show(r["args"]) == `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
 			}
 		}),
 		Needs{Transport: Socket, Seed: true}.controller("request/other-session", "R64", "Requests of another session are not shown", func(alice *Peer) {
@@ -119,13 +114,13 @@ func requests() []Scenario {
 			alice.send([]byte(`{"type":"ws.bye","keep":false}`))
 			alice.closes("9.5", 1000)
 			bob := s.attach("bob", entry{role: contracts.RoleController})
-			if f := bob.last(control("snapshot")); len(waitingIn(f)) != 1 || !pending(f, "inherited") {
-				s.fail("D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
-			}
+			f := bob.last(control("snapshot"))
+			s.require(len(waitingIn(f)) == 1 && pending(f, "inherited"),
+				"D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
 			bob.accepted("D8", bob.command(approve("inherited", true)))
 			vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
 		}),
-		Needs{Seed: true}.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(p *Peer) {
+		seed.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(p *Peer) {
 			p.ask(contracts.RequestApproval, "raced")
 			from := len(p.log)
 			for i := range 10 {
@@ -142,8 +137,7 @@ func requests() []Scenario {
 		}),
 	}
 	for _, a := range answerCases() {
-		needs := Needs{Seed: true, Asks: []contracts.RequestType{a.kind}}
-		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: needs, Run: a.run})
+		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: asking(a.kind), Run: a.run})
 	}
 	return list
 }
@@ -224,16 +218,12 @@ func (a answerCase) run(s *Session) {
 	request := p.ask(a.kind, id)
 	p.accepted(a.rules[0], p.command(a.answer(id)))
 	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
-	for key, want := range map[string]any{"request_type": string(a.kind), "call_id": request.at("call_id"),
-		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason} {
-		s.equal(a.rules[0], f.at(key), want, "%s %s in the resolution", key, show(want))
-	}
+	s.holds(a.rules[0], f, fields{"request_type": a.kind, "call_id": request.at("call_id"),
+		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason})
 	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
-	if !s.socket() {
-		return
-	}
-	if left := waitingIn(s.viewer("vera").last(control("snapshot"))); len(left) != 0 {
-		s.fail("R73", "expected nothing to wait after the answer, got %s %s", left[0].kind, left[0].id)
+	if s.socket() {
+		left := waitingIn(s.viewer("vera").last(control("snapshot")))
+		s.require(len(left) == 0, "R73", "expected nothing to wait after the answer, got %+v", left)
 	}
 }
 

@@ -102,8 +102,8 @@ func terminals() []Scenario {
 			sized := func(columns, rows int64) contracts.UtilityCommandStart {
 				return contracts.UtilityCommandStart{Command: "true", TerminalMode: contracts.TerminalPTY, Columns: &columns, Rows: &rows}
 			}
-			const columns, rows = "Utility command columns must be a positive integer", "Utility command rows must be a positive integer"
-			u.allRefused("5.1", denials{{columns, sized(0, 24)}, {columns, sized(-5, 24)}, {rows, sized(80, 0)}, {rows, sized(80, -1)}})
+			u.refusedFree("5.1", "Utility command columns must be a positive integer", sized(0, 24), sized(-5, 24))
+			u.refusedFree("5.1", "Utility command rows must be a positive integer", sized(80, 0), sized(80, -1))
 			large := sized(65_536, 24)
 			large.CommandID = "large"
 			u.denied(&large, refusal{rule: "5.1:size", id: "large"})
@@ -135,11 +135,9 @@ func terminals() []Scenario {
 			j.end()
 		}),
 		exec.using("terminal/pipe-has-no-size", "R90", "A pipe has no size, at the start or later", func(u *user) {
-			const text = "Utility command columns and rows require terminal_mode=pty"
-			u.allRefused("R90", denials{
-				{text, contracts.UtilityCommandStart{Command: "true", Columns: new(int64(80))}},
-				{text, contracts.UtilityCommandStart{Command: "true", Rows: new(int64(24)), TerminalMode: contracts.TerminalPipe}},
-			})
+			u.refusedFree("R90", "Utility command columns and rows require terminal_mode=pty",
+				contracts.UtilityCommandStart{Command: "true", Columns: new(int64(80))},
+				contracts.UtilityCommandStart{Command: "true", Rows: new(int64(24)), TerminalMode: contracts.TerminalPipe})
 			j := u.sh("R90", "exec sleep 60")
 			u.denied(&contracts.UtilityCommandResize{CommandID: j.id, Columns: 80, Rows: 24},
 				refusal{rule: "R90", text: "Utility command resize is only supported for PTY commands: " + j.id, id: j.id})

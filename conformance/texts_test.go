@@ -78,14 +78,6 @@ func demanded(n ast.Node) []ast.Expr {
 		case called.Sel.Name == "failsWith":
 			return n.Args[2:]
 		}
-	case *ast.CompositeLit:
-		if name, ok := n.Type.(*ast.Ident); ok && name.Name == "denials" {
-			var first []ast.Expr
-			for _, e := range n.Elts {
-				first = append(first, e.(*ast.CompositeLit).Elts[0])
-			}
-			return first
-		}
 	}
 	return nil
 }

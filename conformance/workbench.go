@@ -273,6 +273,9 @@ func (u *user) shell(command string) string {
 	return j.output("stdout")
 }
 
+// in is shell in the user's directory.
+func (u *user) in(command string) string { return u.shell("cd " + u.rel + " && " + command) }
+
 // await waits for a message about the command.
 func (j *job) await(rule string, w want) *Frame {
 	return j.u.await(rule, j.from, w.with("command_id", j.id))
