@@ -11,9 +11,7 @@ import (
 )
 
 // anywhere is the need for a utility operation, on any transport.
-func anywhere(op contracts.UtilityOperation) Needs {
-	return Needs{Transport: Anywhere, Operation: op}
-}
+func anywhere(op contracts.UtilityOperation) Needs { return Needs{Transport: Anywhere, Operation: op} }
 
 // commands judges which commands run, where, and as what program, what they write, and
 // what clients write to them: 2.2, 5.0, 5.1, R78, R84, R88, R89, R92 to R94.

@@ -61,9 +61,9 @@ func files() []Scenario {
 		search.settled("search/blank", "R95", "A query is trimmed, and finds nothing if nothing is left", func(u *user) {
 			u.files("quux")
 			for _, query := range []string{"", "  ", "\t\n"} {
-				if f := u.search("R95", query, nil); len(listOf(f, "results")) != 0 || f.at("truncated") != false {
-					u.s.fail("R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
-				}
+				f := u.search("R95", query, nil)
+				u.s.require(len(listOf(f, "results")) == 0 && f.at("truncated") == false,
+					"R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
 			}
 			u.finds("R95:ranking", "  quux\t", "9996 quux")
 		}),

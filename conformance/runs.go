@@ -65,16 +65,13 @@ func runs() []Scenario {
 			f := vera.last(control("snapshot"))
 			alice.s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
 				"R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
-			start := alice.last(message("response_start"))
-			whole := f.str("state.current_response.text")
+			start, whole := alice.last(message("response_start")), f.str("state.current_response.text")
 			vera.await("R36", 0, message("response_end"))
 			alice.expect("R36", message("response_end"))
-			if got, want := whole+chunksOf(vera.log), chunksOf(alice.log); got != want {
-				alice.s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
-			}
-			after := alice.s.viewer("victor").last(control("snapshot"))
-			alice.s.require(after.at("state.is_responding") == false && after.at("state.current_response") == nil,
-				"R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
+			got, want := whole+chunksOf(vera.log), chunksOf(alice.log)
+			alice.s.require(got == want, "R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q",
+				start.str("response_id"), got, want)
+			alice.s.holds("R36", alice.s.viewer("victor").last(control("snapshot")), responseOver)
 		}),
 		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
 		onSocket.controller("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(p *Peer) {
@@ -180,9 +177,7 @@ func runs() []Scenario {
 			p.ask(contracts.RequestApproval, "shut")
 			p.command(&contracts.Shutdown{})
 			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
-			f := vera.expect("3.8", control("snapshot"))
-			s.require(f.at("state.is_ready") == false,
-				"R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
+			s.holds("R71", vera.expect("3.8", control("snapshot")), fields{"state.is_ready": false})
 			p.closes("9.5", 1000)
 			vera.closes("9.5", 1000)
 			s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
@@ -274,20 +269,20 @@ func endsRun(cmd contracts.Command, text string) func(*Peer) {
 var nothingGoingOn = []string{"pending_requests", "pending_approvals", "pending_client_tools", "pending_mcp_elicitations",
 	"pending_user_inputs", "pending_tool_retries", "active_tools", "tracked_tools", "active_utility_commands", "active_file_watches"}
 
+// responseOver is what a state without a response says of it.
+var responseOver = fields{"state.is_responding": false, "state.current_response": nil}
+
 // checkIdle fails unless a snapshot shows nothing going on.
 func checkIdle(s *Session, rule string, f *Frame) {
 	for _, key := range nothingGoingOn {
 		list := listOf(f, "state."+key)
 		s.require(len(list) == 0, rule, "expected an empty %s, got %s", key, show(list))
 	}
-	s.require(f.at("state.is_responding") == false && f.at("state.current_response") == nil,
-		rule, "expected no response, got is_responding %s and current_response %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
+	s.holds(rule, f, responseOver)
 }
 
 // mark waits for what w wants and returns the index after it.
-func (p *Peer) mark(w want) int {
-	return slices.Index(p.log, p.await("A43", 0, w)) + 1
-}
+func (p *Peer) mark(w want) int { return slices.Index(p.log, p.await("A43", 0, w)) + 1 }
 
 // shutReason is why shutdown and EOF cancel what waits.
 const shutReason = "Shutdown before request completed"

@@ -33,9 +33,7 @@ func (s *Session) user(also ...contracts.UtilityOperation) *user {
 }
 
 // using makes a scenario of a story about a user.
-func using(story func(*user)) func(*Session) {
-	return func(s *Session) { story(s.user()) }
-}
+func using(story func(*user)) func(*Session) { return func(s *Session) { story(s.user()) } }
 
 // settled is using with a directory in the workspace, which commands made. It is
 // removed in the end, if the story has a good one. also are operations beside
@@ -75,9 +73,7 @@ func (u *user) settle() {
 	u.rel = "conformance-" + uuid.NewString()[:8]
 	u.home = strings.TrimSuffix(u.shell("mkdir "+u.rel+" && cd "+u.rel+" && pwd -P"), "\n")
 	u.root = strings.TrimSuffix(u.home, "/"+u.rel)
-	if u.root == u.home {
-		u.s.fail("5.0", "expected commands to run in the workspace, got a directory %q", u.home)
-	}
+	u.s.require(u.root != u.home, "5.0", "expected commands to run in the workspace, got a directory %q", u.home)
 }
 
 func (u *user) leave() { u.shell("rm -rf " + u.rel) }
@@ -154,15 +150,10 @@ func (a *Answer) denied(r refusal) {
 	if a.s.published() {
 		words, code = "5.1:words", "5.10:code"
 	}
-	if a.Status < http.StatusBadRequest {
-		a.s.fail(r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, r.describe("error"), a.said())
-	}
-	if !r.fits(a.str("error")) {
-		a.s.advise(words, "%s: expected a refusal with %s, got %s", a.what(), r.describe("error"), a.said())
-	}
-	if r.code != "" && a.str("code") != string(r.code) {
-		a.s.advise(code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
-	}
+	what := r.describe("error")
+	a.s.require(a.Status >= http.StatusBadRequest, r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, what, a.said())
+	a.s.prefer(r.fits(a.str("error")), words, "%s: expected a refusal with %s, got %s", a.what(), what, a.said())
+	a.s.prefer(r.code == "" || a.str("code") == string(r.code), code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
 }
 
 // state is the session's state, where there are snapshots; else the scenario is
@@ -319,15 +310,11 @@ func (j *job) terminate(rule string, force bool) *job {
 // else.
 func (j *job) prints(rule, text string) {
 	j.await(rule, message("utility_command_exited"))
-	if got := j.output("stdout"); got != text {
-		j.u.s.fail(rule, "expected %s to write %s, got %s", j.id, show(text), show(got))
-	}
+	j.u.s.equal(rule, j.output("stdout"), text, "%s to write %s", j.id, show(text))
 }
 
 // end kills the command and waits for its last message.
-func (j *job) end() {
-	j.terminate("R86", true).await("R86", message("utility_command_exited"))
-}
+func (j *job) end() { j.terminate("R86", true).await("R86", message("utility_command_exited")) }
 
 // about wants any message that names a command.
 func about(id string) want {
