@@ -41,7 +41,7 @@ func agents() []Scenario {
 					ids[f.str("response_id")] = true
 				}
 			}
-			d.s.require(len(ids) >= prompts, "R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
+			d.s.failIf(len(ids) < prompts, "R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
 		}),
 		everywhere.pilot("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(d *pilot) {
 			const name = "conformance-no-such-file.txt"
@@ -77,9 +77,9 @@ func agents() []Scenario {
 				}
 			}
 			for _, name := range used {
-				d.s.require(slices.Contains(called, name), "R39", "expected summaries of what was called, %q, got %q", called, name)
+				d.s.failIf(!slices.Contains(called, name), "R39", "expected summaries of what was called, %q, got %q", called, name)
 			}
-			d.s.require(counted <= int64(ended) && len(used) != 0,
+			d.s.failIf(counted > int64(ended) || len(used) == 0,
 				"R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
 		}),
 		everywhere.pilot("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(d *pilot) {
@@ -178,7 +178,7 @@ func agents() []Scenario {
 				d.refused(cmd, unknownRefusal("R53", id))
 			}
 			d.ends("R37")
-			d.s.equal("R52", countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1, "one resolution of %s", id)
+			d.s.equal("R52", "the number of resolutions of "+id, countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1)
 		}),
 		everywhere.pilot("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
 		everywhere.pilot("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
@@ -203,10 +203,10 @@ func (d *pilot) stopped(text string) *Frame {
 			continue
 		}
 		responses++
-		d.s.require(countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) == 1,
+		d.s.failIf(countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) != 1,
 			"R37", "%s: expected %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
 	}
-	d.s.require(responses != 0, "R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
+	d.s.failIf(responses == 0, "R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
 	d.closed(d.spoke, at)
 	d.idle("R69")
 	return end
@@ -249,9 +249,9 @@ func stopsAgent(cmd contracts.Command, text string) func(*pilot) {
 func (d *pilot) gated(q *Frame) {
 	id, call := q.str("request_id"), message("tool_call").with("call_id", q.str("call_id")).with("requires_approval", true)
 	n := countOf(d.p.log[:d.p.indexAfter(q)], call)
-	d.s.require(n == 1, "R50", "%s: expected one tool_call that requires approval before %s, got %d", d.p.name, id, n)
+	d.s.failIf(n != 1, "R50", "%s: expected one tool_call that requires approval before %s, got %d", d.p.name, id, n)
 	n = countOf(d.p.log, message("server_request").with("request_id", id))
-	d.s.require(n == 1, "R50:once", "%s: expected %s to be asked once, got %d", d.p.name, id, n)
+	d.s.failIf(n != 1, "R50:once", "%s: expected %s to be asked once, got %d", d.p.name, id, n)
 }
 
 // goesOnUnless checks the call after a verdict, for agents whose runs wait for

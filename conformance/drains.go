@@ -25,9 +25,9 @@ func drains() []Scenario {
 			a := s.drain("A90", platformDrain)
 			a.holds("A90", fields{"status": "drained", "runner_session_id": runnerID, "reason": "ttl_expired", "requested_by": "platform"})
 			path := a.str("manifest_path")
-			s.require(filepath.IsAbs(path), "A90", "expected an absolute manifest_path, got %q", path)
+			s.failIf(!filepath.IsAbs(path), "A90", "expected an absolute manifest_path, got %q", path)
 			file := s.readManifest("A90", path)
-			s.require(reflect.DeepEqual(any(file), a.at("manifest")),
+			s.failIf(!reflect.DeepEqual(any(file), a.at("manifest")),
 				"A90", "expected the file to say what the answer says, got %s and %s", show(file), show(a.at("manifest")))
 		}),
 		hosted.runner("drain/manifest", "A91 A102", "The manifest says what was drained, and where to go on", func(s *Session, r *runner) {
@@ -40,8 +40,8 @@ func drains() []Scenario {
 				"runtime.flush_status": "completed", "runtime.session_id": boundSession, "runtime.protocol_version": contracts.ProtocolVersion,
 				"runtime.error": nil, "snapshot.session_id": boundSession, "snapshot.state.is_ready": true, "snapshot.state.is_responding": false})
 			c, inSnapshot := cursorIn(a), a.at("manifest.snapshot.cursor")
-			s.require(c > 0, "A91", "expected a cursor after activity, got %s", show(manifest.at("runtime")))
-			s.prefer(c > before && c == numberOf(inSnapshot),
+			s.failIf(c <= 0, "A91", "expected a cursor after activity, got %s", show(manifest.at("runtime")))
+			s.adviseIf(c <= before || c != numberOf(inSnapshot),
 				"5.5:cursor", "expected one cursor beyond %d for runtime and snapshot, got %d and %s", before, c, show(inSnapshot))
 			instant(s, "5.6", a.at("manifest.created_at"))
 			const policy = `{"managed_by":"platform","policy_version":"evalops.remote-runner.retention.v1",` +
@@ -49,10 +49,10 @@ func drains() []Scenario {
 				`"required_before_external_persistence":["runtime_snapshot","runtime_logs"]},` +
 				`"visibility":{"control_plane_metadata":"operator","runtime_logs":"operator","runtime_snapshot":"internal","workspace_export":"tenant"}}`
 			got := string(encode(manifest.at("retention_policy")))
-			s.require(got == policy, "A102", "expected the fixed retention policy, got %s", got)
+			s.failIf(got != policy, "A102", "expected the fixed retention policy, got %s", got)
 			for _, key := range []string{"manifest_version", "status", "snapshot_root", "snapshot_path", "stop_reason"} {
 				v, present := manifest.Fields[key]
-				s.require(!present, "A102", "expected no %s in the manifest, got %s", key, show(v))
+				s.failIf(present, "A102", "expected no %s in the manifest, got %s", key, show(v))
 			}
 		}),
 		hosted.runner("drain/no-activity", "A92", "Without activity the flush is skipped, and there is no cursor to go on from", func(s *Session, _ *runner) {
@@ -60,13 +60,13 @@ func drains() []Scenario {
 			a.holds("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
 			for _, key := range []string{"cursor", "protocol_version", "error"} {
 				v := a.at("manifest.runtime." + key)
-				s.prefer(v == nil, "A92:cursor", "expected no runtime.%s after no activity, got %s", key, show(v))
+				s.adviseIf(v != nil, "A92:cursor", "expected no runtime.%s after no activity, got %s", key, show(v))
 			}
 			ready := a.at("manifest.snapshot.state.is_ready")
-			s.prefer(ready == false, "5.5:quiet", "expected is_ready true in the manifest only after a completed flush, got %s", show(ready))
+			s.adviseIf(ready != false, "5.5:quiet", "expected is_ready true in the manifest only after a completed flush, got %s", show(ready))
 			for _, key := range []string{"reason", "requested_by"} {
 				v, present := a.Body[key]
-				s.require(!present || v == nil && s.published(), "5.5", "expected no %s that nobody gave, got %s", key, show(v))
+				s.failIf(present && (v != nil || !s.published()), "5.5", "expected no %s that nobody gave, got %s", key, show(v))
 			}
 		}),
 		hosted.runner("drain/export-paths", "A94", "Export paths are resolved; the workspace is the default", func(s *Session, r *runner) {
@@ -79,14 +79,14 @@ func drains() []Scenario {
 			want := []string{"notes.md notes.md file " + notes, "sub sub directory " + filepath.Join(r.workspace, "sub"), notes + " notes.md file " + notes,
 				"link.md notes.md file " + notes, "..cache ..cache directory " + filepath.Join(r.workspace, "..cache"), "sub/../notes.md notes.md file " + notes}
 			got := exported(a)
-			s.require(slices.Equal(got, want), "A94", "expected the exports %q, got %q", want, got)
+			s.failIf(!slices.Equal(got, want), "A94", "expected the exports %q, got %q", want, got)
 			for _, c := range []struct {
 				rule string
 				body any
 			}{{"A94", nil}, {"A94", fields{}}, {"A94:empty", fields{"export_paths": nil}}, {"A94:empty", fields{"export_paths": []string{}}}} {
 				want := ". . directory " + s.spawned(start{}).workspace
 				got := exported(s.drain(c.rule, c.body))
-				s.prefer(slices.Equal(got, []string{want}),
+				s.adviseIf(!slices.Equal(got, []string{want}),
 					c.rule, "expected the workspace %q as the default export for %s, got %q", want, show(c.body), got)
 			}
 		}),
@@ -100,7 +100,7 @@ func drains() []Scenario {
 			}
 			s.nothingDrained("A95:unchanged", r, before)
 			a := s.tryDrain(fields{"export_paths": []string{"no-such-file"}}).refused("5.5:missing", contracts.CodeBadRequest, "")
-			s.prefer(strings.HasPrefix(a.str("error"), "Export path is unavailable: "),
+			s.adviseIf(!strings.HasPrefix(a.str("error"), "Export path is unavailable: "),
 				"5.5:words", "expected the text to say that the path is unavailable, got %q", a.str("error"))
 			s.isReady("A95:unchanged", true, false)
 		}),
@@ -111,7 +111,7 @@ func drains() []Scenario {
 				`{"export_paths":["a\u0000b"]}`: "export_paths[0]", `[1]`: "Drain payload must be a JSON object", `"now"`: "Drain payload must be a JSON object",
 				`{`: "", `{"export_paths":"notes.md"}`: "export_paths"} {
 				a := s.tryDrain([]byte(body)).refused("5.5", contracts.CodeBadRequest, "")
-				s.prefer(strings.Contains(a.str("error"), text), "5.5:words", "expected the refusal of %s to say %q, got %q", body, text, a.str("error"))
+				s.adviseIf(!strings.Contains(a.str("error"), text), "5.5:words", "expected the refusal of %s to say %q, got %q", body, text, a.str("error"))
 			}
 			s.tryDrain(fields{"reason": strings.Repeat("x", 70_000)}).refused("A75", contracts.CodePayloadTooLarge, "")
 			s.nothingDrained("A95:unchanged", r, before)
@@ -124,7 +124,7 @@ func drains() []Scenario {
 			a := s.drain("A96", nil)
 			for _, p := range []*Peer{own, vera} {
 				f := p.expect("A96", drainedSnapshot())
-				s.prefer(f.Cursor == cursorIn(a),
+				s.adviseIf(f.Cursor != cursorIn(a),
 					"5.5:cursor", "expected the final snapshot at the manifest's cursor %d, got %d", cursorIn(a), f.Cursor)
 				p.fades("A96:ends")
 			}
@@ -137,16 +137,16 @@ func drains() []Scenario {
 				s.put(s.route("subscribe"), fields{"role": "viewer"}), alice.connect(nil)} {
 				a.refused("A89", contracts.CodeRuntimeNotReady, textNotAttaching)
 				about := a.about()
-				s.prefer(about["draining"] == "true" && about["runner_session_id"] == runnerID,
+				s.adviseIf(about["draining"] != "true" || about["runner_session_id"] != runnerID,
 					"5.4:metadata", "%s: expected metadata with draining \"true\", got %s", a.what(), a.said())
-				s.prefer(a.at("retryable") == true, "1.4:retryable", "%s: expected retryable to be true, got %s", a.what(), a.said())
+				s.adviseIf(a.at("retryable") != true, "1.4:retryable", "%s: expected retryable to be true, got %s", a.what(), a.said())
 			}
 			alice.post(&contracts.Prompt{Content: "late"}).refused("A97", contracts.CodeRuntimeNotReady, textDraining)
 			// That it drains is said before whose a session is.
 			s.put(connectionsPath, fields{"sessionId": "sess_other"}).refused("5.4:draining", contracts.CodeRuntimeNotReady, textNotAttaching)
 			s.stateOf(s.ID).ok("A97:inspection")
 			f := s.state()
-			s.require(f.at("state.is_ready") == false && f.str("state.last_status") == "Drained" && f.Cursor <= cursor,
+			s.failIf(f.at("state.is_ready") != false || f.str("state.last_status") != "Drained" || f.Cursor > cursor,
 				"A97", "expected the drained state as of %d, got %s", cursor, abridge(f.Raw, maxTraceText))
 			s.follow("vera", follow{}).expect("A97:inspection", drainedSnapshot())
 			alice.heartbeat(nil).ok("A97:inspection")
@@ -156,9 +156,9 @@ func drains() []Scenario {
 			s.driver().prompt("hello")
 			drained := s.drain("1.13", platformDrain)
 			a := s.get(readyPath).notReady("1.13")
-			s.prefer(a.has(fields{"ok": false, "ready": false, "draining": true, "code": contracts.CodeRuntimeNotReady}),
+			s.adviseIf(!a.matches(fields{"ok": false, "ready": false, "draining": true, "code": contracts.CodeRuntimeNotReady}),
 				"1.13:ready", "expected 503 with ready false, draining true and runtime_not_ready, got %s", a.said())
-			s.prefer(!strings.Contains(string(a.Raw), r.workspace), "1.13:ready", "expected no paths in readiness, got %s", a.said())
+			s.adviseIf(strings.Contains(string(a.Raw), r.workspace), "1.13:ready", "expected no paths in readiness, got %s", a.said())
 			health(s)
 			if id := s.isReady("5.3", false, true); id.Status == http.StatusOK { // else there is advice about it already
 				id.holds("5.3:drained", fields{"drain_status": "drained", "drain_manifest_path": drained.str("manifest_path")})
@@ -169,9 +169,9 @@ func drains() []Scenario {
 			s.driver().prompt("hello")
 			first := s.drain("A98", platformDrain)
 			second := s.drain("A98", fields{"reason": "another"})
-			s.require(reflect.DeepEqual(first.Body, second.Body), "A98", "expected the first result again, got %s", second.said())
+			s.failIf(!reflect.DeepEqual(first.Body, second.Body), "A98", "expected the first result again, got %s", second.said())
 			before, again := first.Header.Get("X-Maestro-Drain-Replayed"), second.Header.Get("X-Maestro-Drain-Replayed")
-			s.require(before == "" && again == "true",
+			s.failIf(before != "" || again != "true",
 				"A98", "expected X-Maestro-Drain-Replayed on the second answer alone, got %q and %q", before, again)
 			s.tryDrain(fields{"export_paths": []string{"../x"}}).refused("A98", contracts.CodeWorkspaceViolation, "")
 			s.onlyManifest("A98", r)
@@ -181,7 +181,7 @@ func drains() []Scenario {
 			answers := s.togetherFor(drainTime, slices.Repeat([]request{draining(platformDrain)}, 10)...)
 			for _, a := range answers {
 				s.drained("A99", a.ok("A99"))
-				s.require(reflect.DeepEqual(a.Body, answers[0].Body),
+				s.failIf(!reflect.DeepEqual(a.Body, answers[0].Body),
 					"A99", "expected ten equal answers, got %s and %s", answers[0].said(), a.said())
 			}
 			s.onlyManifest("A99", r)
@@ -199,10 +199,10 @@ func drains() []Scenario {
 				p.expect("A96", drainedSnapshot())
 				p.fades("A96:ends")
 				for _, f := range p.log {
-					s.require(f.Cursor <= cursorIn(a),
+					s.failIf(f.Cursor > cursorIn(a),
 						"A100", "%s: expected nothing beyond the manifest's cursor %d, got %s", p.name, cursorIn(a), abridge(f.Raw, maxTraceText))
 				}
-				s.require(slices.ContainsFunc(p.log, message("response_end").ok),
+				s.failIf(!slices.ContainsFunc(p.log, message("response_end").ok),
 					"5.5", "%s: expected the response to be ended by the drain", p.name)
 			}
 			s.holds("5.5", manifestIn(a), fields{"snapshot.state.is_responding": false, "snapshot.state.current_response": nil})
@@ -224,14 +224,14 @@ func drains() []Scenario {
 			s.quietManifest(p.manifest, !cancelled)
 			s.resumed(p)
 			waits := pending(s.state(), "open")
-			s.require(waits != cancelled,
+			s.failIf(waits == cancelled,
 				"D8", "expected a question either to be cancelled by the drain or to wait after the restore, got cancelled %t and waiting %t", cancelled, waits)
 			bob := s.caller("bob", contracts.RoleController)
 			bob.connected(nil)
 			if a := bob.post(approve("open", true)); cancelled {
 				a.refused("D8", contracts.CodeRequestNotFound, "")
 			} else {
-				s.require(!pending(a.ok("D8").snapshot(), "open"), "D8", "expected the answer after the restore to end the question")
+				s.failIf(pending(a.ok("D8").snapshot(), "open"), "D8", "expected the answer after the restore to end the question")
 			}
 		}),
 		Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}.runner("drain/stops-commands", "5.5", "A drain stops commands and watches", func(s *Session, _ *runner) {
@@ -242,34 +242,34 @@ func drains() []Scenario {
 			exited := p.await("5.5:stops", 0, message("utility_command_exited").with("command_id", "busy").with("success", false))
 			p.await("5.5:stops", 0, message("utility_file_watch_stopped").with("watch_id", "busy"))
 			end := p.await("A96", 0, drainedSnapshot())
-			s.require(exited.Cursor <= min(end.Cursor, cursorIn(a)),
+			s.failIf(exited.Cursor > min(end.Cursor, cursorIn(a)),
 				"5.5:stops", "expected the command's end before the final snapshot, got cursors %d and %d", exited.Cursor, end.Cursor)
 		}),
 		hosted.runner("drain/flush-fails", "A93 5.5", "A failing flush is an interrupted drain, with a manifest, and can be tried again", func(s *Session, r *runner) {
 			alice, p := s.attached()
 			alice.breakFlush()
 			a := s.tryDrain(platformDrain)
-			s.require(a.Status == http.StatusServiceUnavailable && a.str("status") == "interrupted",
+			s.failIf(a.Status != http.StatusServiceUnavailable || a.str("status") != "interrupted",
 				"A93", "expected 503 with status interrupted, got %s", a.said())
 			s.drained("A93", a)
-			s.require(a.str("manifest.runtime.flush_status") == "failed" && strings.Contains(a.str("manifest.runtime.error"), "the disk is full"),
+			s.failIf(a.str("manifest.runtime.flush_status") != "failed" || !strings.Contains(a.str("manifest.runtime.error"), "the disk is full"),
 				"A93", "expected flush failed with its error, got %s", show(a.at("manifest.runtime")))
 			s.holds("5.5", manifestIn(a), fields{"snapshot.state.is_ready": false})
 			s.readManifest("A93", a.str("manifest_path"))
 			p.expect("5.5", control("snapshot").with("state.is_ready", false).with("state.last_status", "Drain interrupted before runtime flush completed"))
 			s.drain("5.5", platformDrain).holds("5.5", fields{"status": "drained"}) // the second attempt
 			files := s.manifests(r)
-			s.require(len(files) == 2, "5.5", "expected a manifest of each attempt, got %q", files)
+			s.failIf(len(files) != 2, "5.5", "expected a manifest of each attempt, got %q", files)
 		}),
 		hosted.scenario("drain/manifest-name", "A101", "The manifest lies in the snapshot root, whatever the runner is called", func(s *Session) {
 			for _, id := range []string{"../x", "a/b c:d.e", "..", "ünïcode"} {
 				root := filepath.Join(s.scratch(), "snapshots")
 				s.spawned(start{env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": id, "MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT": root}})
 				path := s.drain("A101", nil).str("manifest_path")
-				s.require(filepath.Dir(path) == root, "A101", "expected the manifest of %q directly in the snapshot root, got %s", id, path)
+				s.failIf(filepath.Dir(path) != root, "A101", "expected the manifest of %q directly in the snapshot root, got %s", id, path)
 				name := filepath.Base(path)
-				s.prefer(name[0] != '.', "A101:hidden", "expected a file that is not hidden for %q, got %q", id, name)
-				s.require(plainName.MatchString(name), "A101", "expected a plain file name for %q, got %q", id, name)
+				s.adviseIf(name[0] == '.', "A101:hidden", "expected a file that is not hidden for %q, got %q", id, name)
+				s.failIf(!plainName.MatchString(name), "A101", "expected a plain file name for %q, got %q", id, name)
 				s.readManifest("A101", path)
 			}
 		}),
@@ -308,7 +308,7 @@ func drains() []Scenario {
 				"platform_evidence.evidence_refs": `["remote-runner://sessions/` + runnerID + `/drain#manifest",` +
 					`"maestro://headless/sessions/` + boundSession + `#drain","platform-agent-run:` + agentRunID + `"]`} {
 				got := string(encode(a.at("manifest." + path)))
-				s.require(got == want, "5.6", "expected %s %s in the manifest, got %s", path, want, got)
+				s.failIf(got != want, "5.6", "expected %s %s in the manifest, got %s", path, want, got)
 			}
 		}),
 	}
@@ -353,7 +353,7 @@ func (s *Session) startDrain(body any) <-chan *Answer {
 
 // finishDrain checks the answer to a drain that startDrain ordered.
 func (s *Session) finishDrain(rule string, a *Answer) {
-	s.require(a != nil, rule, "expected an answer to the drain within %s", drainTime)
+	s.failIf(a == nil, rule, "expected an answer to the drain within %s", drainTime)
 	a.check()
 	s.drained(rule, a.ok(rule))
 }
@@ -386,7 +386,7 @@ func (r *runner) snapshots() string {
 // manifests lists what looks like a manifest in a runner's workspace.
 func (s *Session) manifests(r *runner) []string {
 	entries, err := os.ReadDir(r.snapshots())
-	s.require(err == nil || errors.Is(err, fs.ErrNotExist), "A101", "%v", err)
+	s.failIf(err != nil && !errors.Is(err, fs.ErrNotExist), "A101", "%v", err)
 	var names []string
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".json") {
@@ -399,7 +399,7 @@ func (s *Session) manifests(r *runner) []string {
 // onlyManifest reads the one manifest that a runner wrote.
 func (s *Session) onlyManifest(rule string, r *runner) *Frame {
 	files := s.manifests(r)
-	s.require(len(files) == 1, rule, "expected one manifest, got %q", files)
+	s.failIf(len(files) != 1, rule, "expected one manifest, got %q", files)
 	m := s.readManifest(rule, filepath.Join(r.snapshots(), files[0]))
 	return &Frame{Fields: m, Raw: encode(m)}
 }
@@ -410,10 +410,10 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 // readManifest reads a manifest's file.
 func (s *Session) readManifest(rule, path string) map[string]any {
 	text, err := os.ReadFile(path)
-	s.require(err == nil, rule, "expected a manifest at %s: %v", path, err)
+	s.failIf(err != nil, rule, "expected a manifest at %s: %v", path, err)
 	v, err := shape.Parse(text)
 	m, isObject := v.(map[string]any)
-	s.require(err == nil && isObject,
+	s.failIf(err != nil || !isObject,
 		rule, "expected the manifest to be one JSON object, got %s (%v)", abridge(text, 200), err)
 	return m
 }
@@ -443,7 +443,7 @@ func (s *Session) nothingDrained(rule string, r *runner, before *Frame) {
 	s.isReady(rule, true, false)
 	s.holds(rule, s.state(), fields{"cursor": int(before.Cursor), "state.is_ready": true})
 	files := s.manifests(r)
-	s.require(len(files) == 0, rule, "expected no manifest, got %q", files)
+	s.failIf(len(files) != 0, rule, "expected no manifest, got %q", files)
 	s.guest("vera") // attaches
 }
 
@@ -466,11 +466,11 @@ func (s *Session) quietManifest(m map[string]any, kept bool) {
 			continue
 		}
 		list, _ := f.at("state." + key).([]any)
-		s.require(len(list) == 0, "5.5", "expected an empty %s in the manifest, got %s", key, show(list))
+		s.failIf(len(list) != 0, "5.5", "expected an empty %s in the manifest, got %s", key, show(list))
 	}
 	for _, key := range []string{"connection_count", "subscriber_count"} {
 		n := numberOf(f.at("state." + key))
-		s.require(n == 0, "5.5", "expected %s 0 in the manifest, got %d", key, n)
+		s.failIf(n != 0, "5.5", "expected %s 0 in the manifest, got %d", key, n)
 	}
 	s.holds("5.5", f, fields{"state.is_responding": false, "state.current_response": nil, "state.controller_connection_id": nil})
 }

@@ -20,7 +20,7 @@ func fileWatches() []Scenario {
 			u.s.holds("2.2", l.started, fields{"root_dir": u.home, "include_patterns": nil, "exclude_patterns": nil, "debounce_ms": 100, "owner_connection_id": u.owner()})
 			all := u.watch("2.2", contracts.UtilityFileWatchStart{RootDir: &u.home, DebounceMS: new(int64(-5)), IncludePatterns: []string{"**/*.go", "*.md"}, ExcludePatterns: []string{"x/**"}})
 			got := show(all.started.at("include_patterns")) + show(all.started.at("exclude_patterns"))
-			u.s.require(got == `["**/*.go","*.md"]["x/**"]`, "2.2", "expected the patterns as given, got %s", got)
+			u.s.failIf(got != `["**/*.go","*.md"]["x/**"]`, "2.2", "expected the patterns as given, got %s", got)
 			u.s.holds("5.4", all.started, fields{"debounce_ms": 0, "root_dir": u.home}) // instead of -5
 			some := u.watch("2.2", contracts.UtilityFileWatchStart{DebounceMS: new(int64(250))})
 			u.s.holds("2.2", some.started, fields{"debounce_ms": 250})
@@ -35,7 +35,7 @@ func fileWatches() []Scenario {
 			l.mark("R99", "mark")
 			got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
 			got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
-			u.s.require(len(got) == 2, "R99", "expected each new file once, got %q", got)
+			u.s.failIf(len(got) != 2, "R99", "expected each new file once, got %q", got)
 			u.s.holds("2.2", l.reports("5.4:directories", contracts.FileCreated, "dir"), fields{"is_directory": true})
 		}),
 		watch.settled("watch/modify", "R99", "A file that is written to is modified", func(u *user) {
@@ -62,7 +62,7 @@ func fileWatches() []Scenario {
 			l.sees("5.4", "mv sub/far near", "delete sub/far", "rename near")
 			l.mark("5.4", "mark")
 			got := l.told(func(name string) bool { return name != "mark" && name != "sub" })
-			u.s.require(len(got) == 4, "5.4", "expected two reports of each of two moves, got %q", got)
+			u.s.failIf(len(got) != 4, "5.4", "expected two reports of each of two moves, got %q", got)
 		}),
 		watch.settled("watch/new-directories", "5.4 R99", "What happens in new directories is reported", func(u *user) {
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
@@ -81,7 +81,7 @@ func fileWatches() []Scenario {
 			u.files("watched/mark")
 			l.reports("5.4", contracts.FileCreated, "mark")
 			got := l.told(func(name string) bool { return strings.Contains(name, "/") })
-			u.s.require(len(got) == 0, "5.4", "expected no report from behind a link, got %q", got)
+			u.s.failIf(len(got) != 0, "5.4", "expected no report from behind a link, got %q", got)
 		}),
 		watch.settled("watch/two", "5.4", "Two watches report each for itself", func(u *user) {
 			u.files("sub/f", "g")
@@ -99,7 +99,7 @@ func fileWatches() []Scenario {
 			l.sees("5.4", "for i in 1 2 3 4 5 6 7 8; do echo $i >> f; echo $i >> new; done; echo > gone; rm gone", "modify f", "create new")
 			l.mark("5.4", "mark")
 			got := l.told(func(name string) bool { return name == "f" || name == "new" })
-			u.s.require(len(got) == 2, "5.4", "expected one report for each file, got %q", got)
+			u.s.failIf(len(got) != 2, "5.4", "expected one report for each file, got %q", got)
 		}),
 		watch.settled("watch/busy-file", "5.4", "A file that is written to all the time is reported nevertheless", func(u *user) {
 			u.files("f")
@@ -184,7 +184,7 @@ func fileWatches() []Scenario {
 					stopped[f.str("watch_id")]++
 				}
 			}
-			u.s.require(fmt.Sprint(started) == fmt.Sprint(stopped),
+			u.s.failIf(fmt.Sprint(started) != fmt.Sprint(stopped),
 				"R100", "expected each watch to start and stop once or not at all, got starts %v and stops %v", started, stopped)
 		}),
 		watch.settled("watch/bad-root", "5.4", "A directory that is not there is refused, and the id stays free", func(u *user) {
@@ -226,7 +226,7 @@ func fileWatches() []Scenario {
 		watch.settled("watch/in-state", "A66 4.2", "A state has the watches with what was asked for and their owner", func(u *user) {
 			l := u.watch("A66", contracts.UtilityFileWatchStart{IncludePatterns: []string{"*.go"}, DebounceMS: new(int64(70))})
 			list := listOf(u.state(), "state.active_file_watches")
-			u.s.require(len(list) == 1 && show(list[0]["include_patterns"]) == `["*.go"]` && (&Frame{Fields: list[0]}).has(
+			u.s.failIf(len(list) != 1 || show(list[0]["include_patterns"]) != `["*.go"]` || !(&Frame{Fields: list[0]}).matches(
 				fields{"watch_id": l.id, "root_dir": u.home, "owner_connection_id": u.owner(), "debounce_ms": 70}),
 				"A66", "expected the watch %s of %s with what was asked for, got %s", l.id, u.owner(), show(list))
 			l.stop()
@@ -272,10 +272,10 @@ func (l *lookout) reports(rule string, kind contracts.FileChange, name string) *
 	}
 	f := l.await(rule, w)
 	s, got := l.u.s, f.str("change_type")
-	s.prefer(got == string(kind), "5.4:create", "expected %s of %s, got %s", kind, name, got)
+	s.adviseIf(got != string(kind), "5.4:create", "expected %s of %s, got %s", kind, name, got)
 	s.holds("2.2", f, fields{"path": path.Join(l.root, name)})
 	at := time.UnixMilli(number(f.at("timestamp")))
-	s.require(time.Since(at).Abs() <= time.Hour, "2.2", "expected a timestamp in milliseconds, got %s", show(f.at("timestamp")))
+	s.failIf(time.Since(at).Abs() > time.Hour, "2.2", "expected a timestamp in milliseconds, got %s", show(f.at("timestamp")))
 	return f
 }
 
@@ -311,7 +311,7 @@ func (l *lookout) mark(rule, name string) {
 // only fails unless exactly these were told of, marks aside.
 func (l *lookout) only(rule string, want ...string) {
 	got := l.told(func(name string) bool { return !strings.Contains(name, "mark") })
-	l.u.s.require(fmt.Sprint(got) == fmt.Sprint(want), rule, "expected reports %q, got %q", want, got)
+	l.u.s.failIf(fmt.Sprint(got) != fmt.Sprint(want), rule, "expected reports %q, got %q", want, got)
 }
 
 // stop ends the watch.
@@ -345,6 +345,6 @@ func (l *lookout) admits(rule string, reported, silent []string) {
 // keepsSilent fails if the watch has reported one of some files.
 func (l *lookout) keepsSilent(rule string, names []string) {
 	told := l.told(func(name string) bool { return slices.Contains(names, name) })
-	l.u.s.require(len(told) == 0, rule, "expected nothing about these files with includes %s and excludes %s, got %q",
+	l.u.s.failIf(len(told) != 0, rule, "expected nothing about these files with includes %s and excludes %s, got %q",
 		show(l.started.at("include_patterns")), show(l.started.at("exclude_patterns")), told)
 }

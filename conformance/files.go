@@ -62,7 +62,7 @@ func files() []Scenario {
 			u.files("quux")
 			for _, query := range []string{"", "  ", "\t\n"} {
 				f := u.search("R95", query, nil)
-				u.s.require(len(listOf(f, "results")) == 0 && f.at("truncated") == false,
+				u.s.failIf(len(listOf(f, "results")) != 0 || f.at("truncated") != false,
 					"R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
 			}
 			u.finds("R95:ranking", "  quux\t", "9996 quux")
@@ -83,7 +83,7 @@ func files() []Scenario {
 				list := listOf(u.search("5.2:listing", "quux-inside", nil), "results")
 				for _, r := range list {
 					path := textOf(r, "path")
-					u.s.require(path == "real/quux-inside", "5.2:listing", "expected no file behind a link, got %s", path)
+					u.s.failIf(path != "real/quux-inside", "5.2:listing", "expected no file behind a link, got %s", path)
 				}
 				return len(list) > 0, "nothing"
 			})
@@ -186,7 +186,7 @@ func files() []Scenario {
 					cmd.Cwd = &c.cwd
 				}
 				f := u.read("5.3", cmd)
-				u.s.require(f.str("path") == u.home+"/"+c.file && f.str("relative_path") == c.relative && f.str("cwd") == c.base,
+				u.s.failIf(f.str("path") != u.home+"/"+c.file || f.str("relative_path") != c.relative || f.str("cwd") != c.base,
 					"5.3", "%s in %q: expected path %s, relative_path %s and cwd %s, got %s", c.path, c.cwd, u.home+"/"+c.file, c.relative, c.base, abridge(f.Raw, maxTraceText))
 			}
 		}),
@@ -293,7 +293,7 @@ func (u *user) search(rule, query string, limit *int64) *Frame {
 	from := len(u.log)
 	u.do(rule, &contracts.UtilityFileSearch{SearchID: id, Query: query, Cwd: new(u.rel), Limit: limit})
 	f := u.await(rule, from, message("utility_file_search_results").with("search_id", id))
-	u.s.require(f.str("query") == strings.TrimSpace(query) && f.str("cwd") == u.home,
+	u.s.failIf(f.str("query") != strings.TrimSpace(query) || f.str("cwd") != u.home,
 		rule, "expected results for %q in %s, got %s", strings.TrimSpace(query), u.home, abridge(f.Raw, maxTraceText))
 	return f
 }

@@ -15,7 +15,7 @@ func hosting() []Scenario {
 	exec := Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}
 	return []Scenario{
 		hosted.runner("hosted/ready-line", "6.1", "The first line on standard output says where the runner is", func(s *Session, _ *runner) {
-			s.require(s.ID == boundSession, "6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
+			s.failIf(s.ID != boundSession, "6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
 			s.holds("6.1", s.state(), fields{"session_id": boundSession}) // the port accepts connections
 		}),
 		hosted.runner("hosted/stops-on-eof", "6.1", "The end of standard input ends the runner within a second, without a drain", func(s *Session, r *runner) {
@@ -24,12 +24,12 @@ func hosting() []Scenario {
 			p.begins("A42")
 			r.stop("6.1", exitTime) // one second by the contract; machines differ
 			files := s.manifests(r)
-			s.require(len(files) == 0, "6.1", "expected no drain when standard input ends, got %q", files)
+			s.failIf(len(files) != 0, "6.1", "expected no drain when standard input ends, got %q", files)
 		}),
 		hosted.runner("hosted/identity", "A85 5.3", "The identity says who and how, and nothing else", func(s *Session, _ *runner) {
 			const want = `{"draining":false,"protocol_version":"evalops.remote-runner.identity.v1","ready":true,"runner_session_id":"` + runnerID + `"}`
 			a := s.isReady("5.3", true, false)
-			s.require(a.Status != http.StatusOK || show(a.Body) == want,
+			s.failIf(a.Status == http.StatusOK && show(a.Body) != want,
 				"A85", "expected version, runner session and readiness alone, got %s", show(a.Body))
 		}),
 		hosted.scenario("hosted/identity-owner", "5.3", "A configured owner generation is in the identity", func(s *Session) {
@@ -58,7 +58,7 @@ func hosting() []Scenario {
 					about := a.about()
 					for key, want := range map[string]string{"runner_session_id": runnerID, "owner_instance_id": "gen_9", "workspace_id": workspaceID,
 						"agent_run_id": agentRunID, "maestro_session_id": boundSession, "requested_maestro_session_id": "sess_other"} {
-						s.prefer(about[key] == want, "5.4:metadata", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(about[key]))
+						s.adviseIf(about[key] != want, "5.4:metadata", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(about[key]))
 					}
 				}
 			})
@@ -77,9 +77,9 @@ func hosting() []Scenario {
 			attach(r.workspace).ok("5.4:workspace")
 			attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4:workspace")
 			a := attach(s.scratch())
-			s.require(a.Status == http.StatusConflict, "5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
+			s.failIf(a.Status != http.StatusConflict, "5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
 			a = attach(r.workspace + "/no-such-directory")
-			s.require(a.Status == http.StatusBadRequest, "5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
+			s.failIf(a.Status != http.StatusBadRequest, "5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
 		}),
 		hosted.scenario("hosted/owner-header", "A111 5.4", "A stale owner generation is refused", func(s *Session) {
 			s.spawned(withOwner())
@@ -135,7 +135,7 @@ func hosting() []Scenario {
 			alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "notes", Query: "notes"})
 			f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
 			results := listOf(f, "results")
-			s.require(len(results) > 0 && strings.HasSuffix(textOf(results[0], "path"), "notes.md"),
+			s.failIf(len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md"),
 				"R95", "expected notes.md to be found, got %s", show(results))
 		}),
 		hosted.scenario("hosted/heartbeats", "1.13", "Heartbeats of a runner say who drives and until when", onRunner(heartbeatAnswer)),
@@ -171,9 +171,9 @@ func hosting() []Scenario {
 				want := show(map[string]any{"success": true, "connection_id": c.connection, "controller_connection_id": controller,
 					"disconnected_subscription_ids": []any{c.subscription}})
 				got := show(c.disconnect(nil).ok("A13").Body)
-				s.require(got == want, "A13", "expected %s, got %s", want, got)
+				s.failIf(got != want, "A13", "expected %s, got %s", want, got)
 			}
-			s.equal("A14", holderOf(s.state()), nil, "nobody to hold the lease")
+			s.equal("A14", "the holder of the lease", holderOf(s.state()), nil)
 		}),
 		hosted.scenario("hosted/disconnect-controller", "A15", "The end of a runner's controller frees the lease and keeps the replay", onRunner(disconnectController)),
 		hosted.runner("hosted/suite", "A1 A2 A23 A25 A26 A27 A37", "Two controllers and a viewer take turns as on any server", func(s *Session, _ *runner) {
@@ -196,7 +196,7 @@ func hosting() []Scenario {
 // identity asks a runner who it is, which must say so.
 func (s *Session) identity() *Answer {
 	a := s.askIdentity()
-	s.require(a.Status == http.StatusOK,
+	s.failIf(a.Status != http.StatusOK,
 		"5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
 	return a
 }
@@ -216,7 +216,7 @@ func (s *Session) askIdentity() *Answer {
 // uncached fails unless an answer is not to be kept.
 func (a *Answer) uncached(rule string) *Answer {
 	got := a.Header.Get("Cache-Control")
-	a.s.prefer(strings.Contains(got, "no-store"), rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
+	a.s.adviseIf(!strings.Contains(got, "no-store"), rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
 	return a
 }
 

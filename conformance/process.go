@@ -92,7 +92,7 @@ func (s *Session) scratch() string {
 		s.dirs = append(s.dirs, dir)
 		dir, err = filepath.EvalSymlinks(dir)
 	}
-	s.require(err == nil, "6.1", "make a workspace: %v", err)
+	s.failIf(err != nil, "6.1", "make a workspace: %v", err)
 	return dir
 }
 
@@ -105,7 +105,7 @@ func (s *Session) freshWorkspace() string {
 
 func (s *Session) write(path string, text []byte) {
 	err := os.WriteFile(path, text, 0o600)
-	s.require(err == nil, "6.1", "%v", err)
+	s.failIf(err != nil, "6.1", "%v", err)
 }
 
 // launch starts a runner and does not wait for it.
@@ -114,11 +114,11 @@ func (s *Session) launch(o start) *runner {
 		o.workspace = s.freshWorkspace()
 	}
 	words, err := splitWords(s.config.Spawn)
-	s.require(err == nil, "6.1", "%v", err)
+	s.failIf(err != nil, "6.1", "%v", err)
 	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
 		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
 	r.process, err = runCommand(slices.Concat(words, o.flags), o.environment(r.listen))
-	s.require(err == nil, "6.1", "%v", err)
+	s.failIf(err != nil, "6.1", "%v", err)
 	s.trace.add(s.now(), "runner", ">", []byte("(started with "+strings.Join(append(o.flags, summaryOf(o)...), " ")+")"))
 	s.runners = append(s.runners, r)
 	return r
@@ -128,7 +128,7 @@ func (s *Session) launch(o start) *runner {
 // the ports from 1 to 65535, so the runner cannot choose one itself.
 func (s *Session) freeAddress() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	s.require(err == nil, "6.1", "find a free port: %v", err)
+	s.failIf(err != nil, "6.1", "find a free port: %v", err)
 	defer func() { _ = l.Close() }() // nothing was accepted
 	return l.Addr().String()
 }
@@ -195,7 +195,7 @@ func (r *runner) firstLine() (line []byte, ok bool) {
 // ended because its port was taken.
 func (r *runner) ready(again bool) bool {
 	line, ok := r.firstLine()
-	r.s.require(ok, "6.1", "expected a ready line, and waited up to %s for it", readyTime)
+	r.s.failIf(!ok, "6.1", "expected a ready line, and waited up to %s for it", readyTime)
 	r.s.trace.add(r.s.now(), "runner", "<", line)
 	if !bytes.HasSuffix(line, []byte("\n")) {
 		<-r.exited
@@ -206,9 +206,9 @@ func (r *runner) ready(again bool) bool {
 		r.s.fail("6.1", "expected a ready line, got exit status %d: %s", r.status, said)
 	}
 	err := json.Unmarshal(line, &r.line)
-	r.s.require(err == nil, "6.1", "expected the ready line to be a JSON object, got %q", abridge(line, 200))
+	r.s.failIf(err != nil, "6.1", "expected the ready line to be a JSON object, got %q", abridge(line, 200))
 	r.base, r.session = textOf(r.line, "baseUrl"), textOf(r.line, "sessionId")
-	r.s.require(strings.HasPrefix(r.base, "http") && r.session != "",
+	r.s.failIf(!strings.HasPrefix(r.base, "http") || r.session == "",
 		"6.1", "expected baseUrl and sessionId in the ready line, got %s", show(r.line))
 	return true
 }
@@ -230,7 +230,7 @@ func (r *runner) exits(rule string, patience time.Duration) int {
 func (r *runner) signal(rule string, sig os.Signal) {
 	r.s.trace.add(r.s.now(), "runner", ">", []byte("("+sig.String()+")"))
 	err := r.cmd.Process.Signal(sig)
-	r.s.require(err == nil || errors.Is(err, os.ErrProcessDone), rule, "signal the runner: %v", err)
+	r.s.failIf(err != nil && !errors.Is(err, os.ErrProcessDone), rule, "signal the runner: %v", err)
 }
 
 // stop ends the runner as the contract says, without a drain.
@@ -244,9 +244,9 @@ func (r *runner) stop(rule string, patience time.Duration) int {
 // It must have said nothing else.
 func (r *runner) fails(rule string) string {
 	line, _ := r.firstLine()
-	r.s.require(len(line) == 0,
+	r.s.failIf(len(line) != 0,
 		rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
-	r.s.require(r.exits(rule, readyTime) != 0, rule, "expected the start to fail, got exit status 0")
+	r.s.failIf(r.exits(rule, readyTime) == 0, rule, "expected the start to fail, got exit status 0")
 	return r.stderr.String()
 }
 

@@ -15,7 +15,7 @@ func requests() []Scenario {
 		seed.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(p *Peer) {
 			p.prompt(approval("appr-1"))
 			f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
-			p.s.require(f.Type == "tool_call" && f.at("requires_approval") == true && f.str("tool") == "bash",
+			p.s.failIf(f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash",
 				"R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
 			p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
 				with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
@@ -82,13 +82,13 @@ func requests() []Scenario {
 			}
 			f := s.viewer("vera").last(control("snapshot")) // checkState compares the lists
 			waiting := listOf(f, "state.pending_requests")
-			s.require(len(waiting) == len(kinds),
+			s.failIf(len(waiting) != len(kinds),
 				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
 			for i, kind := range kinds {
 				r := waiting[i]
 				s.holds("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
 					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]})
-				s.require(show(r["args"]) == `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
+				s.failIf(show(r["args"]) != `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
 			}
 		}),
 		Needs{Transport: Socket, Seed: true}.controller("request/other-session", "R64", "Requests of another session are not shown", func(alice *Peer) {
@@ -115,7 +115,7 @@ func requests() []Scenario {
 			alice.closes("9.5", 1000)
 			bob := s.attach("bob", entry{role: contracts.RoleController})
 			f := bob.last(control("snapshot"))
-			s.require(len(waitingIn(f)) == 1 && pending(f, "inherited"),
+			s.failIf(len(waitingIn(f)) != 1 || !pending(f, "inherited"),
 				"D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
 			bob.accepted("D8", bob.command(approve("inherited", true)))
 			vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
@@ -131,8 +131,7 @@ func requests() []Scenario {
 			refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
 				return strings.Contains(string(f.Raw), "raced")
 			})
-			p.s.equal("R53", countOf(p.log[from:], refusals), 9,
-				"nine of ten answers to be refused by naming the request")
+			p.s.equal("R53", "the number of ten answers that are refused by naming the request", countOf(p.log[from:], refusals), 9)
 			p.still("R52", p.pos, message("server_request_resolved"))
 		}),
 	}
@@ -223,7 +222,7 @@ func (a answerCase) run(s *Session) {
 	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
 	if s.socket() {
 		left := waitingIn(s.viewer("vera").last(control("snapshot")))
-		s.require(len(left) == 0, "R73", "expected nothing to wait after the answer, got %+v", left)
+		s.failIf(len(left) != 0, "R73", "expected nothing to wait after the answer, got %+v", left)
 	}
 }
 

@@ -23,11 +23,11 @@ func restarts() []Scenario {
 	exec := Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}
 	return []Scenario{
 		hosted.restored("restore/state", "A104", "A restored runner has the manifest's session and cursor, and a name of its own", func(s *Session, p pause) {
-			s.require(s.ID == boundSession, "A104", "expected session %s again, got %q", boundSession, s.ID)
+			s.failIf(s.ID != boundSession, "A104", "expected session %s again, got %q", boundSession, s.ID)
 			f := s.state()
 			s.holds("A104", f, fields{"cursor": int(p.cursor), "state.last_status": restoredStatus, "state.is_ready": true})
 			s.holds("5.7", f, fields{"state.last_error": nil, "state.last_error_type": nil, "state.controller_connection_id": nil})
-			s.equal("5.7", len(listOf(f, "state.connections")), 0, "nobody to be attached after a restore")
+			s.equal("5.7", "the number of connections after a restore", len(listOf(f, "state.connections")), 0)
 			if a := s.isReady("A104", true, false); a.Status == http.StatusOK {
 				a.holds("A104", fields{"runner_session_id": restoredRunnerID})
 			}
@@ -35,9 +35,9 @@ func restarts() []Scenario {
 		hosted.restored("restore/reset", "A105 5.8", "An old cursor is first told that the state was restored", func(s *Session, p pause) {
 			for _, cursor := range []int64{0, 1, p.cursor} {
 				f := s.backOn("vera", cursor, "").resetTo("A105", "restored_from_snapshot")
-				s.require(f.Cursor >= p.cursor && f.str("state.last_status") == restoredStatus,
+				s.failIf(f.Cursor < p.cursor || f.str("state.last_status") != restoredStatus,
 					"A105", "expected a reset to the restored state as of %d, got %s", p.cursor, abridge(f.Raw, maxTraceText))
-				s.require(cursor != 0 || f.Cursor == p.cursor,
+				s.failIf(cursor == 0 && f.Cursor != p.cursor,
 					"A105", "expected the first reset at the manifest's cursor %d, got %d", p.cursor, f.Cursor)
 			}
 			s.backOn("vera", p.cursor+1_000_000, "").resetTo("A46", "replay_gap")
@@ -48,26 +48,26 @@ func restarts() []Scenario {
 			stream := alice.follow(a.snapshot().Cursor)
 			alice.prompt("after hosted restore")
 			f := stream.expect("A106", message("status").with("message", "Prompt: after hosted restore"))
-			s.require(f.Cursor > p.cursor, "A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
+			s.failIf(f.Cursor <= p.cursor, "A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
 			s.stateWith("A106", "the prompt's status", func(f *Frame) bool {
 				return f.Cursor > p.cursor && f.str("state.last_status") == "Prompt: after hosted restore"
 			})
 		}),
 		hosted.restored("restore/other-epoch", "1.11 5.8", "Event ids from before the restore are known to be foreign", func(s *Session, p pause) {
 			now := s.stateOf(s.ID).ok("1.8").epoch()
-			s.require(now != p.epoch, "1.11:epoch", "expected a new epoch after a restore, got %q again", now)
+			s.failIf(now == p.epoch, "1.11:epoch", "expected a new epoch after a restore, got %q again", now)
 			old := http.Header{"Last-Event-Id": {p.epoch + ".3"}}
 			s.follow("vera", follow{header: old}).resetTo("1.11:epoch", "restored_from_snapshot")
 			s.backOn("vera", p.cursor, p.epoch).resetTo("1.11:epoch", "restored_from_snapshot")
 		}),
 		hosted.restored("restore/no-cursor", "5.8", "Without a cursor a restored runner's stream begins as any other", func(s *Session, p pause) {
 			f := s.follow("vera", follow{}).begins("5.8")
-			s.require(f.Cursor >= p.cursor && f.str("state.last_status") == restoredStatus,
+			s.failIf(f.Cursor < p.cursor || f.str("state.last_status") != restoredStatus,
 				"5.8", "expected a snapshot of the restored state, got %s", abridge(f.Raw, maxTraceText))
 		}),
 		hosted.restored("restore/last-init", "5.7", "The last init survives", func(s *Session, _ pause) {
 			got := show(s.state().at("last_init"))
-			s.require(got == `{"thinking_level":"high","type":"init"}`, "5.7", "expected the last init of before, got %s", got)
+			s.failIf(got != `{"thinking_level":"high","type":"init"}`, "5.7", "expected the last init of before, got %s", got)
 		}),
 		hosted.scenario("restore/flush-failed", "A107", "What was not flushed makes a runner that is only to be looked at",
 			restoreUnready("failed", "Restore interrupted before runtime flush completed", "runtime flush failed before restore")),
@@ -95,7 +95,7 @@ func restarts() []Scenario {
 			f := s.state()
 			s.holds("5.7", f, fields{"cursor": int(p.cursor), "session_id": boundSession})
 			cwd := f.str("state.cwd")
-			s.require(cwd == "" || cwd == elsewhere, "5.7", "expected the workspace of now, %s, got cwd %q", elsewhere, cwd)
+			s.failIf(cwd != "" && cwd != elsewhere, "5.7", "expected the workspace of now, %s, got cwd %q", elsewhere, cwd)
 			a := s.drain("5.7", fields{"export_paths": []string{"notes.md"}})
 			s.holds("5.7", manifestIn(a), fields{"workspace_root": elsewhere})
 		}),
@@ -104,7 +104,7 @@ func restarts() []Scenario {
 			for _, key := range []string{"runtime", "snapshot"} {
 				p := s.changed(first, func(m map[string]any) { section(m, key)["cursor"] = first.cursor + 100 })
 				r := s.resumed(p)
-				s.equal("5.7:cursor", s.state().Cursor, first.cursor+100, "the larger cursor %d, in %s, to count", first.cursor+100, key)
+				s.equal("5.7:cursor", "the cursor, of which the larger is in "+key+",", s.state().Cursor, first.cursor+100)
 				r.stop("6.1", exitTime)
 			}
 		}),
@@ -116,12 +116,12 @@ func restarts() []Scenario {
 			stream.expect("A106", message("status").with("message", "Prompt: second life"))
 			alice.finishRun()
 			second := s.pauseNow(r, stream.epoch)
-			s.require(second.cursor > p.cursor, "A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
+			s.failIf(second.cursor <= p.cursor, "A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
 			s.resumed(second)
 			a := s.stateOf(s.ID).ok("1.8").shaped("A104", shape.Body[contracts.Snapshot])
 			e := a.epoch()
-			s.prefer(e == "" || e != p.epoch && e != second.epoch, "1.11:epoch", "expected a new epoch after every restore, got %q again", e)
-			s.equal("A104", a.snapshot().Cursor, second.cursor, "cursor %d", second.cursor)
+			s.adviseIf(e != "" && (e == p.epoch || e == second.epoch), "1.11:epoch", "expected a new epoch after every restore, got %q again", e)
+			s.equal("A104", "the cursor", a.snapshot().Cursor, second.cursor)
 		}),
 		hosted.scenario("startup/needs-runner-session", "A86 5.2", "Without a runner session id there is no start", func(s *Session) {
 			s.failsWith("A86", start{env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": ""}}, "runner-session-id", "MAESTRO_RUNNER_SESSION_ID")
@@ -150,10 +150,10 @@ func restarts() []Scenario {
 			r := s.spawned(start{env: map[string]string{"MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT": "kept/snapshots"}})
 			path := s.drain("A87", nil).str("manifest_path")
 			want := filepath.Join(r.workspace, "kept", "snapshots")
-			s.require(filepath.Dir(path) == want, "A87", "expected the manifest in %s, got %s", want, path)
+			s.failIf(filepath.Dir(path) != want, "A87", "expected the manifest in %s, got %s", want, path)
 			s.spawned(start{flags: []string{"--runner-session-id", "mrs_flag", "--maestro-session-id=sess_flag"}})
 			got := s.identity().str("runner_session_id")
-			s.require(got == "mrs_flag" && s.ID == "sess_flag", "A87:flags", "expected the flags' mrs_flag and sess_flag, got %q and %q", got, s.ID)
+			s.failIf(got != "mrs_flag" || s.ID != "sess_flag", "A87:flags", "expected the flags' mrs_flag and sess_flag, got %q and %q", got, s.ID)
 		}),
 		hosted.scenario("startup/older-names", "5.1", "The older names of variables count after the newer", func(s *Session) {
 			workspace := s.freshWorkspace()
@@ -161,10 +161,10 @@ func restarts() []Scenario {
 				"MAESTRO_WORKSPACE_ROOT": "", "WORKSPACE_ROOT": workspace, "REMOTE_RUNNER_OWNER_INSTANCE_ID": " gen_7 "}})
 			s.identity().holds("5.1", fields{"runner_session_id": "mrs_older", "owner_instance_id": "gen_7"}) // trimmed
 			s.spawned(start{env: map[string]string{"REMOTE_RUNNER_SESSION_ID": "mrs_older"}})
-			s.equal("5.1", s.identity().str("runner_session_id"), runnerID, "the newer name to win with %s", runnerID)
+			s.identity().holds("5.1", fields{"runner_session_id": runnerID}) // the newer name wins
 		}),
 		hosted.runner("startup/listens-where-told", "5.1 6.1", "The runner listens where it is told, and says so", func(s *Session, r *runner) {
-			s.require(r.base == "http://"+r.listen, "6.1", "expected baseUrl http://%s, got %q", r.listen, r.base)
+			s.failIf(r.base != "http://"+r.listen, "6.1", "expected baseUrl http://%s, got %q", r.listen, r.base)
 			health(s)
 		}),
 		hosted.scenario("startup/manifest-unreadable", "5.2", "A manifest that cannot be read stops the start", func(s *Session) {
@@ -200,7 +200,7 @@ func restarts() []Scenario {
 		hosted.scenario("startup/session-conflict", "A108 5.7", "A manifest of another session than the configured one stops the start", func(s *Session) {
 			p := s.paused()
 			said := s.launch(start{workspace: p.runner.workspace, manifest: p.path, env: map[string]string{"MAESTRO_SESSION_ID": "sess_other"}}).fails("A108:session")
-			s.require(strings.Contains(said, "sess_other") || strings.Contains(said, "session"),
+			s.failIf(!strings.Contains(said, "sess_other") && !strings.Contains(said, "session"),
 				"A108:session", "expected the failed start to name the sessions, got %q", strings.TrimSpace(said))
 			s.spawned(start{workspace: p.runner.workspace, manifest: p.path, env: map[string]string{"MAESTRO_SESSION_ID": boundSession}})
 		}),
@@ -212,14 +212,14 @@ func restarts() []Scenario {
 			s.untilDraining("A110")
 			r.signal("A110", syscall.SIGTERM)
 			s.finishDrain("A110", <-done) // in spite of the signal
-			s.equal("5.9:status", r.exits("A110", drainTime), 0, "exit status 0")
+			s.equal("5.9:status", "the exit status", r.exits("A110", drainTime), 0)
 			s.holds("A110", s.onlyManifest("A110", r), fields{"reason": "ttl_expired"}) // that of the drain that was running
 		}),
 		hosted.runner("signal/after-drain", "5.9", "A signal after a drain only ends the process", func(s *Session, r *runner) {
 			s.driver().prompt("hello")
 			s.drain("5.9:status", platformDrain)
 			r.signal("5.9:status", syscall.SIGTERM)
-			s.equal("5.9:status", r.exits("5.9:status", drainTime), 0, "exit status 0")
+			s.equal("5.9:status", "the exit status", r.exits("5.9:status", drainTime), 0)
 			s.onlyManifest("5.9:status", r)
 		}),
 		exec.runner("signal/second", "5.9", "A second signal ends the process at once", func(s *Session, r *runner) {
@@ -228,12 +228,12 @@ func restarts() []Scenario {
 			s.untilDraining("5.9:status")
 			r.signal("5.9:status", syscall.SIGTERM)
 			status := r.exits("5.9:status", exitTime)
-			s.require(status == 130 || status == 143, "5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
+			s.failIf(status != 130 && status != 143, "5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
 		}),
 		hosted.runner("signal/flush-fails", "5.9", "A drain by signal that was interrupted ends with status 3", func(s *Session, r *runner) {
 			s.driver().breakFlush()
 			r.signal("5.9:status", syscall.SIGTERM)
-			s.equal("5.9:status", r.exits("5.9:status", drainTime), 3, "exit status 3 after an interrupted drain")
+			s.equal("5.9:status", "the exit status after an interrupted drain", r.exits("5.9:status", drainTime), 3)
 			s.holds("5.9:status", s.onlyManifest("5.9:status", r), fields{"runtime.flush_status": "failed"})
 		}),
 	}
@@ -317,7 +317,7 @@ func restoreUnready(flush, status, lastError string) func(*Session) {
 			s.put(connectionsPath, fields{"role": "viewer"}).refused("A107", contracts.CodeRuntimeNotReady, textNotAttaching)
 			s.put(s.route("subscribe"), fields{}).refused("A107", contracts.CodeRuntimeNotReady, "")
 			a := s.get(readyPath).notReady("A107")
-			s.prefer(a.at("draining") == false, "1.13:ready", "expected draining false, got %s", a.said())
+			s.adviseIf(a.at("draining") != false, "1.13:ready", "expected draining false, got %s", a.said())
 			s.backOn("vera", 0, "").resetTo("A107", "restored_from_snapshot")
 			r.stop("6.1", exitTime)
 		}
@@ -341,7 +341,7 @@ func (s *Session) failsWith(rule string, o start, texts ...string) {
 	if rule != "A86" { // whose words a test of a published server looks for
 		rule = "5.2:words"
 	}
-	s.prefer(slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(said, text) }),
+	s.adviseIf(!slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(said, text) }),
 		rule, "expected the failed start to say %q, got %q", texts, strings.TrimSpace(said))
 }
 
@@ -361,7 +361,7 @@ func signalDrains(sig os.Signal) func(*Session, *runner) {
 		if socket != nil {
 			socket.closesWithin("5.9:status", 2*exitTime, contracts.CodeGoingAway.CloseCode())
 		}
-		s.equal("5.9:status", r.exits("A110", drainTime), 0, "exit status 0 after a drain")
+		s.equal("5.9:status", "the exit status after a drain", r.exits("A110", drainTime), 0)
 		s.holds("A110", s.onlyManifest("A110", r), fields{"reason": "process_shutdown", "requested_by": "maestro_web_server"})
 	}
 }
@@ -378,7 +378,7 @@ func (s *Session) stubborn() *Peer {
 func (s *Session) untilDraining(rule string) {
 	s.until(rule, "the identity to show the drain", func() (bool, string) {
 		a, err := s.send(s.ctx, request{who: "alice", method: http.MethodGet, path: identityPath})
-		s.require(err == nil, rule, "expected the identity to show the drain, got: %v", err) // the runner may have ended
+		s.failIf(err != nil, rule, "expected the identity to show the drain, got: %v", err) // the runner may have ended
 		a.check()
 		return a.at("draining") == true, a.said()
 	})

@@ -26,16 +26,16 @@ func runs() []Scenario {
 					"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
 			} {
 				p.accepted("R33", p.command(&c.init))
-				p.s.equal("R33", p.expect("R33", message("status")).str("message"), c.want, "status %q", c.want)
+				p.s.equal("R33", "the status", p.expect("R33", message("status")).str("message"), c.want)
 			}
 		}),
 		onSocket.controller("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(p *Peer) {
-			p.s.equal("R35", p.last(control("snapshot")).at("last_init"), nil, "last_init null in a fresh session")
+			p.s.equal("R35", "last_init in a fresh session", p.last(control("snapshot")).at("last_init"), nil)
 			text := "Be brief."
 			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
 			p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
 			got := show(p.s.viewer("vera").last(control("snapshot")).at("last_init"))
-			p.s.require(got == `{"thinking_level":"low","type":"init"}`, "R35", "expected the last init alone, with its type, got %s", got)
+			p.s.failIf(got != `{"thinking_level":"low","type":"init"}`, "R35", "expected the last init alone, with its type, got %s", got)
 		}),
 		Needs{}.controller("run/prompt", "6.2", "A prompt reaches the runtime", func(p *Peer) {
 			for _, content := range []string{"hello", "", "naïve 🚀 \u202e \"quoted\"\n\ttabbed"} {
@@ -52,24 +52,24 @@ func runs() []Scenario {
 			for range 3 {
 				p.prompt(streamOf(2, 0))
 				id := p.expect("R36", message("response_start")).str("response_id")
-				p.s.require(!seen[id], "R36", "response id %q was used before", id)
+				p.s.failIf(seen[id], "R36", "response id %q was used before", id)
 				seen[id] = true
 				p.expect("R37", message("response_end").with("response_id", id))
 			}
 			p.still("R36", len(p.log), message("response_start"))
-			p.s.equal("R36", countOf(p.log, message("response_start")), 3, "one response for each of three prompts")
+			p.s.equal("R36", "the number of responses to three prompts", countOf(p.log, message("response_start")), 3)
 		}),
 		onSocket.controller("run/responding", "R36 R72", "A snapshot in the middle of a response shows it, one after it does not", func(alice *Peer) {
 			alice.speaks("R36", streamOf(200, 10))
 			vera := alice.s.viewer("vera")
 			f := vera.last(control("snapshot"))
-			alice.s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
+			alice.s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "",
 				"R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
 			start, whole := alice.last(message("response_start")), f.str("state.current_response.text")
 			vera.await("R36", 0, message("response_end"))
 			alice.expect("R36", message("response_end"))
 			got, want := whole+chunksOf(vera.log), chunksOf(alice.log)
-			alice.s.require(got == want, "R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q",
+			alice.s.failIf(got != want, "R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q",
 				start.str("response_id"), got, want)
 			alice.s.holds("R36", alice.s.viewer("victor").last(control("snapshot")), responseOver)
 		}),
@@ -79,7 +79,7 @@ func runs() []Scenario {
 			before := p.log[len(p.log)-1].At
 			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
 			f := p.s.viewer("vera").last(control("snapshot"))
-			p.s.require(f.at("state.is_responding") == true && f.str("state.current_response.text") != "",
+			p.s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "",
 				"R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
 			p.expect("R42", message("response_end"))
 		}),
@@ -138,7 +138,7 @@ func runs() []Scenario {
 			snap := vera.await("A69", from, control("snapshot"))
 			checkIdle(s, "A69", snap)
 			at := slices.Index(vera.log, snap)
-			s.require(countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) == 1,
+			s.failIf(countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1,
 				"A69", "expected the cancellation of cut before the snapshot")
 			vera.still("A69", at+1, control("snapshot"))
 		}),
@@ -192,7 +192,7 @@ func response(s *Session) {
 	id := start.str("response_id")
 	from := len(p.log)
 	p.expect("R36", message("response_end").with("response_id", id))
-	s.require(countOf(p.log, message("response_chunk").with("response_id", id)) != 0,
+	s.failIf(countOf(p.log, message("response_chunk").with("response_id", id)) == 0,
 		"R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
 	p.still("R36", len(p.log), message("response_chunk"))
 }
@@ -276,7 +276,7 @@ var responseOver = fields{"state.is_responding": false, "state.current_response"
 func checkIdle(s *Session, rule string, f *Frame) {
 	for _, key := range nothingGoingOn {
 		list := listOf(f, "state."+key)
-		s.require(len(list) == 0, rule, "expected an empty %s, got %s", key, show(list))
+		s.failIf(len(list) != 0, rule, "expected an empty %s, got %s", key, show(list))
 	}
 	s.holds(rule, f, responseOver)
 }

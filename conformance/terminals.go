@@ -17,7 +17,7 @@ func terminals() []Scenario {
 	return []Scenario{
 		exec.using("terminal/is-one", "R91", "A command in pty mode has a terminal as input, output and error output, and controls it", func(u *user) {
 			j := u.terminal("R91", "for fd in 0 1 2; do test -t $fd && echo $fd; done; echo here > /dev/tty")
-			u.s.equal("2.2", j.started.str("terminal_mode"), "pty", "terminal_mode pty")
+			u.s.equal("2.2", "terminal_mode", j.started.str("terminal_mode"), "pty")
 			j.exits("R91", fields{"success": true, "exit_code": 0, "signal": nil, "reason": nil})
 			j.shows("R91", "0\n1\n2\nhere\n")
 			u.sh("R91", "test -t 0 || test -t 1 || test -t 2 || echo none").prints("R91", "none\n")
@@ -25,7 +25,7 @@ func terminals() []Scenario {
 		exec.using("terminal/one-stream", "5.1 2.2", "All output of a terminal is standard output", func(u *user) {
 			j := u.terminal("5.1", "echo out; echo err >&2; exit 4")
 			j.exits("5.1", fields{"success": false, "exit_code": 4}).shows("5.1", "out\nerr\n")
-			u.s.equal("2.2", j.output("stderr"), "", "nothing of a terminal on stderr")
+			u.s.equal("2.2", "stderr of a terminal", j.output("stderr"), "")
 		}),
 		exec.using("terminal/kind", "5.1", "TERM names a terminal, or what the client wants", func(u *user) {
 			j := u.start("5.1", &contracts.UtilityCommandStart{Command: "echo $TERM", TerminalMode: contracts.TerminalPTY, Env: map[string]string{"TERM": "vt100"}})
@@ -59,7 +59,7 @@ func terminals() []Scenario {
 			j.write("5.1", "\x03", false)
 			j.exits("5.1", fields{"success": false, "exit_code": 7, "signal": nil, "reason": nil})
 			got := j.lines()
-			u.s.require(strings.HasSuffix(got, "caught\n"), "5.1", "expected the program to be interrupted by Ctrl-C, got %s", show(got))
+			u.s.failIf(!strings.HasSuffix(got, "caught\n"), "5.1", "expected the program to be interrupted by Ctrl-C, got %s", show(got))
 		}),
 		exec.using("terminal/large", "5.1", "A lot of output of a terminal comes complete and in order", func(u *user) {
 			j := u.terminal("5.1", "seq 1 40000; exit 2")
@@ -94,7 +94,7 @@ func terminals() []Scenario {
 			}{{nil, nil, "24 80"}, {new(int64(132)), new(int64(43)), "43 132"}, {new(int64(200)), nil, "24 200"}, {nil, new(int64(50)), "50 80"}} {
 				j := u.start("R91", &contracts.UtilityCommandStart{Command: "stty size", TerminalMode: contracts.TerminalPTY, Columns: c.columns, Rows: c.rows})
 				got := show(j.started.at("rows")) + " " + show(j.started.at("columns"))
-				u.s.require(got == c.want, "R91", "expected a start with rows and columns %s, got %s", c.want, got)
+				u.s.failIf(got != c.want, "R91", "expected a start with rows and columns %s, got %s", c.want, got)
 				j.shows("R91", c.want+"\n")
 			}
 		}),
@@ -130,7 +130,7 @@ func terminals() []Scenario {
 			u.do("4.2", &contracts.UtilityCommandResize{CommandID: j.id, Columns: 90, Rows: 30})
 			j.await("4.2", message("utility_command_resized"))
 			e := active(u.state(), j.id)
-			u.s.require(same(e["columns"], 90) && same(e["rows"], 30) && e["terminal_mode"] == "pty",
+			u.s.failIf(!same(e["columns"], 90) || !same(e["rows"], 30) || e["terminal_mode"] != "pty",
 				"4.2", "expected a terminal of 90 by 30 in the state, got %s", show(e))
 			j.end()
 		}),
@@ -206,7 +206,7 @@ func terminals() []Scenario {
 				if f == end {
 					break
 				}
-				u.s.require(f.Type != "utility_command_started" || f.str("command_id") != j.id,
+				u.s.failIf(f.Type == "utility_command_started" && f.str("command_id") == j.id,
 					"4.3:reserved", "expected the id to be taken until the command has exited, got %s", abridge(f.Raw, maxTraceText))
 			}
 			u.sh("4.3:reserved", "echo again").prints("4.3:reserved", "again\n")
@@ -237,7 +237,7 @@ func (j *job) lines() string { return strings.ReplaceAll(j.output("stdout"), "\r
 // shows fails unless a terminal showed a text and nothing else.
 func (j *job) shows(rule, text string) {
 	j.await(rule, message("utility_command_exited"))
-	j.u.s.equal(rule, j.lines(), text, "the terminal of %s to show %s", j.id, show(text))
+	j.u.s.equal(rule, "what the terminal of "+j.id+" shows", j.lines(), text)
 }
 
 // resizes sets the size of a terminal and waits until that is confirmed.
@@ -324,7 +324,7 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 		for u.pull(ctx) {
 		}
 		status, err := u.link.Wait(ctx)
-		s.require(err == nil && status == 0, "R19:children", "expected exit status 0, got %d (%v)", status, err)
+		s.failIf(err != nil || status != 0, "R19:children", "expected exit status 0, got %d (%v)", status, err)
 		witness.gone("R19:children")
 		witness.leave()
 	}

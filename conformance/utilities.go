@@ -31,7 +31,7 @@ func utilities() []Scenario {
 		exec.using("utility/command", "R84 R85", "A command reports its start, both its outputs, and its end", func(u *user) {
 			j := u.sh("R84", "echo out; echo err >&2")
 			j.exits("R85", fields{"success": true, "exit_code": 0, "signal": nil}).prints("R85", "out\n")
-			u.s.equal("R85", j.output("stderr"), "err\n", "%q on stderr", "err\n")
+			u.s.equal("R85", "stderr", j.output("stderr"), "err\n")
 			u.still("R84", len(u.log), anyOf(message("utility_command_output"), message("utility_command_exited")))
 		}),
 		exec.using("utility/duplicate-id", "R83", "The id of a running command is taken, that of an ended one free", func(u *user) {
@@ -56,7 +56,7 @@ func utilities() []Scenario {
 		shared.scenario("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session) {
 			alice := s.user()
 			hers := alice.start("R84", &contracts.UtilityCommandStart{CommandID: "hers", Command: "sleep 60"})
-			s.equal("A29", hers.started.str("owner_connection_id"), alice.connection, "owner_connection_id %q", alice.connection)
+			s.equal("A29", "owner_connection_id", hers.started.str("owner_connection_id"), alice.connection)
 			bob := s.second()
 			bob.denied(&contracts.UtilityCommandTerminate{CommandID: "hers"},
 				refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
@@ -69,7 +69,7 @@ func utilities() []Scenario {
 			alice := s.user()
 			seen := alice.sh("R84", "sleep 60")
 			list := listOf(alice.state(), "state.active_utility_commands")
-			s.require(len(list) == 1 && list[0]["command_id"] == seen.id && list[0]["owner_connection_id"] == alice.connection,
+			s.failIf(len(list) != 1 || list[0]["command_id"] != seen.id || list[0]["owner_connection_id"] != alice.connection,
 				"A66", "expected the running command and its owner in the snapshot, got %s", show(list))
 			seen.end()
 		}),
@@ -92,7 +92,7 @@ func utilities() []Scenario {
 			p := s.operator()
 			p.accepted("R95", p.command(&contracts.UtilityFileSearch{SearchID: "blank", Query: "  "}))
 			f := p.expect("R95", message("utility_file_search_results").with("search_id", "blank").with("query", "").with("truncated", false))
-			s.equal("R95", len(listOf(f, "results")), 0, "no results for a blank query")
+			s.equal("R95", "the number of results for a blank query", len(listOf(f, "results")), 0)
 		}),
 		Needs{Operation: contracts.OperationFileWatch}.scenario("utility/watch", "R100 5.4", "A watch starts and stops once", func(s *Session) {
 			p := s.operator()
@@ -183,7 +183,7 @@ func tools() []Scenario {
 			vera.await("A12", 0, message("utility_file_watch_stopped").with("watch_id", "hers").
 				with("reason", "Owning connection closed while file watch was still running"))
 			f := s.stateWith("A12", "no watch", func(f *Frame) bool { return len(listOf(f, "state.active_file_watches")) == 0 })
-			s.require(active(f, "his") != nil,
+			s.failIf(active(f, "his") == nil,
 				"A12", "expected the other's command to go on after %d, got %s", at.Cursor, show(f.at("state.active_utility_commands")))
 			bob.disconnect(nil).ok("A12")
 			vera.expect("A12", message("utility_command_exited").with("command_id", "his"))
@@ -258,20 +258,20 @@ func (c *Caller) start(rule, id, command string) *Answer {
 // watches starts a watch, which the answer must list with its owner.
 func (c *Caller) watches(cmd *contracts.UtilityFileWatchStart) {
 	list := listOf(c.posted("A66", cmd).effect(), "state.active_file_watches")
-	c.s.require(len(list) == 1 && list[0]["watch_id"] == cmd.WatchID && list[0]["owner_connection_id"] == c.connection,
+	c.s.failIf(len(list) != 1 || list[0]["watch_id"] != cmd.WatchID || list[0]["owner_connection_id"] != c.connection,
 		"A66", "expected the watch with its owner %s in the answer, got %s", c.connection, show(list))
 }
 
 // endsWatch ends the only watch, which the answer must list no more.
 func (c *Caller) endsWatch(rule, id string) {
 	left := listOf(c.posted(rule, &contracts.UtilityFileWatchStop{WatchID: id}).effect(), "state.active_file_watches")
-	c.s.require(len(left) == 0, "A66", "expected no watch in the answer to its end, got %s", show(left))
+	c.s.failIf(len(left) != 0, "A66", "expected no watch in the answer to its end, got %s", show(left))
 }
 
 // outside fails unless a read was refused for a path outside the workspace.
 func (a *Answer) outside() {
 	a.refused("A77", contracts.CodeWorkspaceViolation, "")
-	a.s.require(strings.Contains(a.str("error"), "outside"), "A77", "expected the refusal to say outside, got %q", a.str("error"))
+	a.s.failIf(!strings.Contains(a.str("error"), "outside"), "A77", "expected the refusal to say outside, got %q", a.str("error"))
 }
 
 // active returns the entry of a command in a snapshot, or nil.
@@ -287,7 +287,7 @@ func active(f *Frame, id string) map[string]any {
 func toolCommandListed(s *Session) {
 	alice, p := s.toolUser()
 	e := active(alice.start("A66", "listed", "sleep 60").effect(), "listed")
-	s.require(e != nil && e["owner_connection_id"] == alice.connection && e["command"] == "sleep 60",
+	s.failIf(e == nil || e["owner_connection_id"] != alice.connection || e["command"] != "sleep 60",
 		"A66", "expected the command with its owner %s in the answer, got %s", alice.connection, show(e))
 	alice.posted("R86", &contracts.UtilityCommandTerminate{CommandID: "listed", Force: true})
 	p.expect("R86", message("utility_command_exited").with("command_id", "listed").with("success", false).with("reason", "Force terminated by controller"))
@@ -299,7 +299,7 @@ func toolCommand(s *Session) {
 	alice.posted("R84", &contracts.UtilityCommandStart{CommandID: "direct", Command: `'printf' 'one\ntwo\n'`, ShellMode: "direct"})
 	p.expect("R84", message("utility_command_started").with("command_id", "direct").with("owner_connection_id", alice.connection))
 	out := p.expect("R85", message("utility_command_output").with("command_id", "direct"))
-	s.require(out.str("content") == "one\ntwo\n" && out.str("stream") == "stdout",
+	s.failIf(out.str("content") != "one\ntwo\n" || out.str("stream") != "stdout",
 		"R85", "expected the output in one piece, got %s", abridge(out.Raw, maxTraceText))
 	p.expect("R85", message("utility_command_exited").with("command_id", "direct").with("success", true).with("exit_code", 0))
 }

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ func (u *user) settle() {
 	u.rel = "conformance-" + uuid.NewString()[:8]
 	u.home = strings.TrimSuffix(u.shell("mkdir "+u.rel+" && cd "+u.rel+" && pwd -P"), "\n")
 	u.root = strings.TrimSuffix(u.home, "/"+u.rel)
-	u.s.require(u.root != u.home, "5.0", "expected commands to run in the workspace, got a directory %q", u.home)
+	u.s.failIf(u.root == u.home, "5.0", "expected commands to run in the workspace, got a directory %q", u.home)
 }
 
 func (u *user) leave() { u.shell("rm -rf " + u.rel) }
@@ -151,9 +150,9 @@ func (a *Answer) denied(r refusal) {
 		words, code = "5.1:words", "5.10:code"
 	}
 	what := r.describe("error")
-	a.s.require(a.Status >= http.StatusBadRequest, r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, what, a.said())
-	a.s.prefer(r.fits(a.str("error")), words, "%s: expected a refusal with %s, got %s", a.what(), what, a.said())
-	a.s.prefer(r.code == "" || a.str("code") == string(r.code), code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
+	a.s.failIf(a.Status < http.StatusBadRequest, r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, what, a.said())
+	a.s.adviseIf(!r.fits(a.str("error")), words, "%s: expected a refusal with %s, got %s", a.what(), what, a.said())
+	a.s.adviseIf(r.code != "" && a.str("code") != string(r.code), code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
 }
 
 // state is the session's state, where there are snapshots; else the scenario is
@@ -172,25 +171,23 @@ func (u *user) state() *Frame {
 // toolError wants what clients are told of a utility that went wrong.
 var toolError = message("error").with("error_type", string(contracts.ErrorTool))
 
-// require fails the scenario unless ok. The message says what was expected and what came.
-func (s *Session) require(ok bool, rule, format string, args ...any) {
-	if !ok {
+// failIf fails if the server broke a rule. The arguments are those of [Session.fail].
+func (s *Session) failIf(broken bool, rule, format string, args ...any) {
+	if broken {
 		s.fail(rule, format, args...)
 	}
 }
 
-// prefer is require for a rule whose breach is met with advice.
-func (s *Session) prefer(ok bool, rule, format string, args ...any) {
-	if !ok {
+// adviseIf is failIf for a rule whose breach is met with advice.
+func (s *Session) adviseIf(broken bool, rule, format string, args ...any) {
+	if broken {
 		s.advise(rule, format, args...)
 	}
 }
 
-// equal fails the scenario unless got is want, a value that can be compared.
-func (s *Session) equal(rule string, got, want any, expected string, args ...any) {
-	if got != want && !same(got, want) {
-		s.fail(rule, "expected %s, got %s", fmt.Sprintf(expected, args...), show(got))
-	}
+// equal fails unless a value is the one that is wanted.
+func (s *Session) equal(rule, what string, got, want any) {
+	s.failIf(got != want && !same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
 }
 
 // until tries until it succeeds, and fails with what came last once the scenario's
@@ -201,17 +198,17 @@ func (s *Session) until(rule, expected string, try func() (ok bool, got string))
 		if ok {
 			return
 		}
-		s.require(time.Now().Before(deadline), rule, "expected %s within %s, got %s", expected, s.config.Patience, got)
+		s.failIf(time.Now().After(deadline), rule, "expected %s within %s, got %s", expected, s.config.Patience, got)
 	}
 }
 
 // must fails the scenario for an error of this machine.
-func (s *Session) must(rule string, err error) { s.require(err == nil, rule, "%v", err) }
+func (s *Session) must(rule string, err error) { s.failIf(err != nil, rule, "%v", err) }
 
 // holds fails unless a message has fields as given; nil is absent or null.
 func (s *Session) holds(rule string, f *Frame, want fields) {
 	for key, value := range want {
-		s.require(same(f.at(key), value),
+		s.failIf(!same(f.at(key), value),
 			rule, "expected %s %s, got %s in %s", key, show(value), show(f.at(key)), abridge(f.Raw, maxTraceText))
 	}
 }
@@ -222,8 +219,8 @@ func (a *Answer) holds(rule string, want fields) *Answer {
 	return a
 }
 
-// has reports whether a message has fields as given.
-func (f *Frame) has(want fields) bool {
+// matches reports whether a message has fields as given.
+func (f *Frame) matches(want fields) bool {
 	for key, value := range want {
 		if !same(f.at(key), value) {
 			return false
@@ -310,7 +307,7 @@ func (j *job) terminate(rule string, force bool) *job {
 // else.
 func (j *job) prints(rule, text string) {
 	j.await(rule, message("utility_command_exited"))
-	j.u.s.equal(rule, j.output("stdout"), text, "%s to write %s", j.id, show(text))
+	j.u.s.equal(rule, "what "+j.id+" writes", j.output("stdout"), text)
 }
 
 // end kills the command and waits for its last message.
