@@ -86,7 +86,7 @@ func demanded(n ast.Node) []ast.Expr {
 func TestTextsListWhatScenariosDemand(t *testing.T) {
 	// What the clients and the agent of scenarios say, JSON, single words such as codes
 	// and names, and what begins with a variable.
-	other := regexp.MustCompile(`^(Prompt: .*|Not on a Friday|it is free|not now|for conformance|\{.*|[a-z_-]+|[A-Z_]+|<x>.*|)$`)
+	other := regexp.MustCompile(`^(Prompt: .*|Not on a Friday|Go ahead|it is free|not now|for conformance|\{.*|[a-z_-]+|[A-Z_]+|<x>.*|)$`)
 	var patterns []*regexp.Regexp
 	texts := exactTexts(t)
 	for _, known := range texts {
