@@ -335,7 +335,10 @@ func (u *user) counts(query string, limit *int64, want int, truncated bool) {
 	u.s.until("R95", fmt.Sprintf("%d results in order for %q with limit %s, truncated %t", want, query, show(limit), truncated), func() (bool, string) {
 		f := u.search("R95", query, limit)
 		list := listOf(f, "results")
-		ordered := slices.IsSortedFunc(list, func(a, b map[string]any) int { return strings.Compare(textOf(a, "path"), textOf(b, "path")) })
+		ordered := true
+		for i := 1; i < len(list); i++ {
+			ordered = ordered && textOf(list[i-1], "path") < textOf(list[i], "path")
+		}
 		return len(list) == want && ordered && f.at("truncated") == truncated, fmt.Sprintf("%d, truncated %s", len(list), show(f.at("truncated")))
 	})
 }

@@ -193,7 +193,7 @@ func (s *Session) equal(rule, what string, got, want any) {
 // until tries until it succeeds, and fails with what came last once the scenario's
 // patience is at its end.
 func (s *Session) until(rule, expected string, try func() (ok bool, got string)) {
-	for deadline := time.Now().Add(s.config.Patience); ; s.pause(rule, 20*time.Millisecond) {
+	for deadline := time.Now().Add(s.config.Patience); ; s.pause(rule, 50*time.Millisecond) {
 		ok, got := try()
 		if ok {
 			return
