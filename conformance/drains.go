@@ -118,8 +118,7 @@ func drains() []Scenario {
 		}),
 		hosted.runner("drain/streams", "A96", "Open streams show the drained state and end", func(s *Session, _ *runner) {
 			alice, own := s.attached()
-			vera := s.follow("vera", follow{})
-			vera.begins("A42")
+			vera := s.onlooker("vera")
 			alice.prompt("hello")
 			a := s.drain("A96", nil)
 			for _, p := range []*Peer{own, vera} {
@@ -188,8 +187,7 @@ func drains() []Scenario {
 		}),
 		hosted.runner("drain/nothing-after", "A100", "Nothing is shown beyond the manifest's cursor, though the agent was speaking", func(s *Session, _ *runner) {
 			alice, own := s.attached()
-			vera := s.follow("vera", follow{})
-			vera.begins("A42")
+			vera := s.onlooker("vera")
 			alice.prompt(speaking())
 			for _, p := range []*Peer{own, vera} {
 				p.expect("R36", message("response_chunk"))
