@@ -7,10 +7,12 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// utilities judges what clients run beside the agent: R81 to R101 in part.
+// utilities judges what clients run beside the agent: A12, A29, A66, A77 to A79, and R81 to
+// R101 in part.
 func utilities() []Scenario {
 	exec := Needs{Operation: contracts.OperationCommandExec}
 	shared := Needs{Transport: Socket, Operation: contracts.OperationCommandExec}
+	overHTTP := func(op contracts.UtilityOperation) Needs { return Needs{Transport: HTTP, Operation: op} }
 	return []Scenario{
 		Needs{}.scenario("utility/needs-capability", "R81 A79", "An operation that was not negotiated is refused", func(s *Session) {
 			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
@@ -104,6 +106,101 @@ func utilities() []Scenario {
 			p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
 			p.still("R99", p.pos, anyOf(message("utility_file_watch_event"), message("utility_file_watch_stopped")))
 		}),
+		Needs{Transport: HTTP}.scenario("tool/needs-capability", "A79", "An operation that the sender did not negotiate is refused", func(s *Session) {
+			s.negotiateOperations(contracts.OperationCommandExec, contracts.OperationFileSearch, contracts.OperationFileRead, contracts.OperationFileWatch)
+			alice := s.caller("alice", contracts.RoleController)
+			alice.connected(fields{"capabilities": leftOut})
+			bob := s.takeFrom("bob") // negotiates everything, which is of no use to alice
+			bob.disconnect(nil).ok("A15")
+			for op, cmd := range oneOfEach {
+				alice.post(cmd).refused("A79", contracts.CodeUnsupportedCapability, cmd.CommandType()+" requires "+string(op)+" capability")
+			}
+		}),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/command-listed", "A66", "The answer to a start lists the command with its owner", toolCommandListed),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/command", "R84 R85", "A command reports its start, its output in one piece, and its end", toolCommand),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/owned", "A29 1.5", "A new controller cannot touch another's commands and watches, but interrupt ends them", func(s *Session) {
+			alice, p := s.toolUser(contracts.OperationFileWatch)
+			alice.posted("A29", &contracts.UtilityCommandStart{CommandID: "hers", Command: "cat", AllowStdin: true})
+			alice.posted("A29", &contracts.UtilityFileWatchStart{WatchID: "hers"})
+			bob := s.takeFrom("bob")
+			const text = "Headless command hers is owned by another connection"
+			for _, cmd := range []contracts.Command{&contracts.UtilityCommandTerminate{CommandID: "hers"}, &contracts.UtilityCommandStdin{CommandID: "hers", Content: "x"},
+				&contracts.UtilityCommandResize{CommandID: "hers", Columns: 80, Rows: 24}} {
+				bob.post(cmd).refused("A29", contracts.CodeAccessDenied, text)
+			}
+			bob.post(&contracts.UtilityFileWatchStop{WatchID: "hers"}).
+				refused("A29", contracts.CodeAccessDenied, "Headless file watch hers is owned by another connection")
+			bob.posted("3.4", &contracts.Interrupt{})
+			p.expect("3.4", message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Interrupted while utility command was still running"))
+		}),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/ends-with-connection", "A12", "With a connection its commands and watches end, and nobody else's", func(s *Session) {
+			alice, _ := s.toolUser(contracts.OperationFileWatch)
+			vera := s.onlooker("vera")
+			alice.start("A12", "hers", "sleep 60")
+			alice.posted("A12", &contracts.UtilityFileWatchStart{WatchID: "hers"})
+			bob := s.takeFrom("bob")
+			bob.start("A12", "his", "sleep 60")
+			alice.disconnect(nil).ok("A12")
+			at := vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Owning connection closed while utility command was still running"))
+			vera.await("A12", 0, message("utility_file_watch_stopped").with("watch_id", "hers").
+				with("reason", "Owning connection closed while file watch was still running"))
+			f := s.stateWith("A12", "no watch", func(f *Frame) bool { return len(listOf(f, "state.active_file_watches")) == 0 })
+			s.failIf(active(f, "his") == nil,
+				"A12", "expected the other's command to go on after %d, got %s", at.Cursor, show(f.at("state.active_utility_commands")))
+			bob.disconnect(nil).ok("A12")
+			vera.expect("A12", message("utility_command_exited").with("command_id", "his"))
+		}),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/ends-with-subscription", "A12 A10", "With its last subscription a connection's commands end", func(s *Session) {
+			alice, _ := s.toolUser()
+			vera := s.onlooker("vera")
+			alice.start("A12", "hers", "sleep 60")
+			alice.unsubscribe(alice.subscription).ok("A10")
+			vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Owning connection closed while utility command was still running"))
+		}),
+		overHTTP(contracts.OperationFileRead).settled("tool/read", "R96", "A file is read in lines, and what is left is said", func(u *user) {
+			u.shell("printf 'alpha\\nbeta\\ngamma\\n' > " + u.rel + "/f")
+			u.s.holds("R96", u.read("R96", u.lines("f", 1, 2)), fields{"relative_path": u.rel + "/f", "content": "alpha\nbeta",
+				"start_line": 1, "end_line": 2, "total_lines": 3, "truncated": true})
+		}),
+		overHTTP(contracts.OperationFileRead).scenario("tool/read-outside", "A77 R94", "A file outside the workspace is refused, saying so", func(s *Session) {
+			alice, p := s.toolUser()
+			for _, path := range []string{"/etc/hostname", "../../../../../../../../etc/hostname"} {
+				alice.post(&contracts.UtilityFileRead{ReadID: "out", Path: path}).outside()
+			}
+			p.still("R94", 0, message("utility_file_read_result"))
+		}),
+		overHTTP(contracts.OperationFileRead).settled("tool/read-through-link", "A78", "No link leads out of the workspace, not even to what is missing", func(u *user) {
+			u.shell("ln -s / " + u.rel + "/all")
+			for _, path := range []string{"/all/etc/hostname", "/all/no/such/file"} {
+				u.caller.post(&contracts.UtilityFileRead{ReadID: "out", Path: u.rel + path}).refused("A78", contracts.CodeWorkspaceViolation, "")
+			}
+		}),
+		overHTTP(contracts.OperationFileRead).scenario("tool/read-missing", "1.12", "A missing file is not found", func(s *Session) {
+			alice, _ := s.toolUser()
+			alice.post(&contracts.UtilityFileRead{ReadID: "none", Path: "conformance-no-such-file.txt"}).refused("1.12", contracts.CodeNotFound, "")
+		}),
+		overHTTP(contracts.OperationFileSearch).settled("tool/search", "R95", "A search finds a file by its name", func(u *user) {
+			u.files("notes.txt")
+			u.findsBelow("R95", nil, u.rel+"/notes.txt", u.root, func(got []string) bool {
+				return len(got) > 0 && strings.HasSuffix(got[0], " "+u.rel+"/notes.txt")
+			})
+		}),
+		overHTTP(contracts.OperationFileWatch).scenario("tool/watch", "A66 R100", "A watch is listed with its owner, and stops once", func(s *Session) {
+			alice, p := s.toolUser()
+			alice.watches(&contracts.UtilityFileWatchStart{WatchID: "w"})
+			alice.endsWatch("R100", "w")
+			p.expect("R100", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
+			p.still("R100", p.pos, message("utility_file_watch_stopped"))
+		}),
+		overHTTP(contracts.OperationFileRead).scenario("tool/searches-and-reads-are-one-time", "R96", "Reads and searches leave nothing in the state", settled(func(u *user) {
+			u.files("f")
+			u.reads("R96", u.all("f"), window{"text", 1, 1, 1, false})
+			u.search("R95", "f", nil)
+			checkIdle(u.s, "R96", u.state())
+		}, contracts.OperationFileSearch)),
 	}
 }
 
@@ -134,110 +231,6 @@ func (s *Session) skipUnlessOffered(ok *Frame) {
 func (p *Peer) notAcceptedOrError(rule, id, text string) {
 	p.expect(rule, anyOf(control("ws.error").with("id", id), message("error")).
 		where("saying "+text, func(f *Frame) bool { return strings.Contains(string(f.Raw), text) }))
-}
-
-// tools judges what clients run beside the agent, over HTTP: A12, A29, A66,
-// A77 to A79.
-func tools() []Scenario {
-	exec := Needs{Transport: HTTP, Operation: contracts.OperationCommandExec}
-	read := Needs{Transport: HTTP, Operation: contracts.OperationFileRead}
-	return []Scenario{
-		Needs{Transport: HTTP}.scenario("tool/needs-capability", "A79", "An operation that the sender did not negotiate is refused", func(s *Session) {
-			s.negotiateOperations(contracts.OperationCommandExec, contracts.OperationFileSearch, contracts.OperationFileRead, contracts.OperationFileWatch)
-			alice := s.caller("alice", contracts.RoleController)
-			alice.connected(fields{"capabilities": leftOut})
-			bob := s.takeFrom("bob") // negotiates everything, which is of no use to alice
-			bob.disconnect(nil).ok("A15")
-			for op, cmd := range oneOfEach {
-				alice.post(cmd).refused("A79", contracts.CodeUnsupportedCapability, cmd.CommandType()+" requires "+string(op)+" capability")
-			}
-		}),
-		exec.scenario("tool/command-listed", "A66", "The answer to a start lists the command with its owner", toolCommandListed),
-		exec.scenario("tool/command", "R84 R85", "A command reports its start, its output in one piece, and its end", toolCommand),
-		exec.scenario("tool/owned", "A29 1.5", "A new controller cannot touch another's commands and watches, but interrupt ends them", func(s *Session) {
-			alice, p := s.toolUser(contracts.OperationFileWatch)
-			alice.posted("A29", &contracts.UtilityCommandStart{CommandID: "hers", Command: "cat", AllowStdin: true})
-			alice.posted("A29", &contracts.UtilityFileWatchStart{WatchID: "hers"})
-			bob := s.takeFrom("bob")
-			const text = "Headless command hers is owned by another connection"
-			for _, cmd := range []contracts.Command{&contracts.UtilityCommandTerminate{CommandID: "hers"}, &contracts.UtilityCommandStdin{CommandID: "hers", Content: "x"},
-				&contracts.UtilityCommandResize{CommandID: "hers", Columns: 80, Rows: 24}} {
-				bob.post(cmd).refused("A29", contracts.CodeAccessDenied, text)
-			}
-			bob.post(&contracts.UtilityFileWatchStop{WatchID: "hers"}).
-				refused("A29", contracts.CodeAccessDenied, "Headless file watch hers is owned by another connection")
-			bob.posted("3.4", &contracts.Interrupt{})
-			p.expect("3.4", message("utility_command_exited").with("command_id", "hers").
-				with("reason", "Interrupted while utility command was still running"))
-		}),
-		exec.scenario("tool/ends-with-connection", "A12", "With a connection its commands and watches end, and nobody else's", func(s *Session) {
-			alice, _ := s.toolUser(contracts.OperationFileWatch)
-			vera := s.onlooker("vera")
-			alice.start("A12", "hers", "sleep 60")
-			alice.posted("A12", &contracts.UtilityFileWatchStart{WatchID: "hers"})
-			bob := s.takeFrom("bob")
-			bob.start("A12", "his", "sleep 60")
-			alice.disconnect(nil).ok("A12")
-			at := vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
-				with("reason", "Owning connection closed while utility command was still running"))
-			vera.await("A12", 0, message("utility_file_watch_stopped").with("watch_id", "hers").
-				with("reason", "Owning connection closed while file watch was still running"))
-			f := s.stateWith("A12", "no watch", func(f *Frame) bool { return len(listOf(f, "state.active_file_watches")) == 0 })
-			s.failIf(active(f, "his") == nil,
-				"A12", "expected the other's command to go on after %d, got %s", at.Cursor, show(f.at("state.active_utility_commands")))
-			bob.disconnect(nil).ok("A12")
-			vera.expect("A12", message("utility_command_exited").with("command_id", "his"))
-		}),
-		exec.scenario("tool/ends-with-subscription", "A12 A10", "With its last subscription a connection's commands end", func(s *Session) {
-			alice, _ := s.toolUser()
-			vera := s.onlooker("vera")
-			alice.start("A12", "hers", "sleep 60")
-			alice.unsubscribe(alice.subscription).ok("A10")
-			vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
-				with("reason", "Owning connection closed while utility command was still running"))
-		}),
-		read.settled("tool/read", "R96", "A file is read in lines, and what is left is said", func(u *user) {
-			u.shell("printf 'alpha\\nbeta\\ngamma\\n' > " + u.rel + "/f")
-			u.s.holds("R96", u.read("R96", u.lines("f", 1, 2)), fields{"relative_path": u.rel + "/f", "content": "alpha\nbeta",
-				"start_line": 1, "end_line": 2, "total_lines": 3, "truncated": true})
-		}),
-		read.scenario("tool/read-outside", "A77 R94", "A file outside the workspace is refused, saying so", func(s *Session) {
-			alice, p := s.toolUser()
-			for _, path := range []string{"/etc/hostname", "../../../../../../../../etc/hostname"} {
-				alice.post(&contracts.UtilityFileRead{ReadID: "out", Path: path}).outside()
-			}
-			p.still("R94", 0, message("utility_file_read_result"))
-		}),
-		read.settled("tool/read-through-link", "A78", "No link leads out of the workspace, not even to what is missing", func(u *user) {
-			u.shell("ln -s / " + u.rel + "/all")
-			for _, path := range []string{"/all/etc/hostname", "/all/no/such/file"} {
-				u.caller.post(&contracts.UtilityFileRead{ReadID: "out", Path: u.rel + path}).refused("A78", contracts.CodeWorkspaceViolation, "")
-			}
-		}),
-		read.scenario("tool/read-missing", "1.12", "A missing file is not found", func(s *Session) {
-			alice, _ := s.toolUser()
-			alice.post(&contracts.UtilityFileRead{ReadID: "none", Path: "conformance-no-such-file.txt"}).refused("1.12", contracts.CodeNotFound, "")
-		}),
-		Needs{Transport: HTTP, Operation: contracts.OperationFileSearch}.settled("tool/search", "R95", "A search finds a file by its name", func(u *user) {
-			u.files("notes.txt")
-			u.findsBelow("R95", nil, u.rel+"/notes.txt", u.root, func(got []string) bool {
-				return len(got) > 0 && strings.HasSuffix(got[0], " "+u.rel+"/notes.txt")
-			})
-		}),
-		Needs{Transport: HTTP, Operation: contracts.OperationFileWatch}.scenario("tool/watch", "A66 R100", "A watch is listed with its owner, and stops once", func(s *Session) {
-			alice, p := s.toolUser()
-			alice.watches(&contracts.UtilityFileWatchStart{WatchID: "w"})
-			alice.endsWatch("R100", "w")
-			p.expect("R100", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
-			p.still("R100", p.pos, message("utility_file_watch_stopped"))
-		}),
-		read.scenario("tool/searches-and-reads-are-one-time", "R96", "Reads and searches leave nothing in the state", settled(func(u *user) {
-			u.files("f")
-			u.reads("R96", u.all("f"), window{"text", 1, 1, 1, false})
-			u.search("R95", "f", nil)
-			checkIdle(u.s, "R96", u.state())
-		}, contracts.OperationFileSearch)),
-	}
 }
 
 // toolUser returns a controller of a server that offers the operations, with
