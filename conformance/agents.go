@@ -133,10 +133,10 @@ func agents() []Scenario {
 		tooled.pilot("agent/interrupt-question", "R66 R46 3.5", "interrupt cancels the question of a run and its call, which never starts", func(d *pilot) {
 			q := d.asks()
 			d.tell("R66", &contracts.Interrupt{})
-			d.s.holds("R66", d.resolved("R66", q, "cancelled", "runtime"), fields{"reason": "Interrupted before request completed"})
+			d.s.shows("R66", d.resolved("R66", q, "cancelled", "runtime"), fields{"reason": "Interrupted before request completed"})
 			d.stopped("Run interrupted by user")
 			d.notStarted(q)
-			d.s.holds("R46", d.toolEnd(q), fields{"success": false})
+			d.s.shows("R46", d.toolEnd(q), fields{"success": false})
 			d.refused(approve(q.str("request_id"), true), unknownRefusal("R53", q.str("request_id")))
 			d.ends("3.5")
 		}),
@@ -149,13 +149,13 @@ func agents() []Scenario {
 			q := d.asks()
 			d.p.command(&contracts.Shutdown{})
 			d.p.exits("R18", 0)
-			d.s.holds("R71", d.resolved("R18:flushed", q, "cancelled", "runtime"), fields{"reason": shutReason})
+			d.s.shows("R71", d.resolved("R18:flushed", q, "cancelled", "runtime"), fields{"reason": shutReason})
 		}),
 		tooled.pilot("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(d *pilot) {
 			q := d.asks()
 			d.notStarted(q)
 			d.answers(q, true)
-			d.s.holds("R55", d.resolved("R52", q, "approved", "user"), fields{"reason": "Go ahead"}) // the client's text
+			d.s.shows("R55", d.resolved("R52", q, "approved", "user"), fields{"reason": "Go ahead"}) // the client's text
 			d.goesOnUnless(q, false)
 			d.ends("R37")
 			d.gated(q)
@@ -163,7 +163,7 @@ func agents() []Scenario {
 		tooled.pilot("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(d *pilot) {
 			q := d.asks()
 			d.answers(q, false)
-			d.s.holds("R55", d.resolved("A68", q, "denied", "user"), fields{"reason": "Not on a Friday"}) // the client's text
+			d.s.shows("R55", d.resolved("A68", q, "denied", "user"), fields{"reason": "Not on a Friday"}) // the client's text
 			d.goesOnUnless(q, true)
 			d.ends("R37")
 			d.notStarted(q)
@@ -262,7 +262,7 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 	}
 	if end := d.toolEnd(q); denied {
 		d.notStarted(q)
-		d.s.holds("R46", end, fields{"success": false})
+		d.s.shows("R46", end, fields{"success": false})
 	}
 }
 

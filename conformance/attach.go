@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -27,10 +28,7 @@ type entry struct {
 }
 
 func (e *entry) query(s *Session) url.Values {
-	q := url.Values{"sessionId": {e.session}}
-	if e.session == "" {
-		q.Set("sessionId", s.ID)
-	}
+	q := url.Values{"sessionId": {cmp.Or(e.session, s.ID)}}
 	if e.create {
 		s.made(q.Get("sessionId"))
 		q.Set("create", "1")
@@ -57,6 +55,13 @@ func (s *Session) dial(name string, e entry) (*Peer, error) {
 	return s.newPeer(name, link), nil
 }
 
+// dialed is dial that must succeed.
+func (s *Session) dialed(name string, e entry) *Peer {
+	p, err := s.dial(name, e)
+	s.failIf(err != nil, "9.1", "%s: expected the upgrade to succeed, got: %v", name, err)
+	return p
+}
+
 // hello says hello with the client's own name. Role and the rest are h's.
 func (p *Peer) hello(h *contracts.Hello) {
 	named := *h
@@ -80,10 +85,7 @@ func (p *Peer) greet(e entry) {
 // attach joins over a socket and checks the handshake of 9.3. With a cursor,
 // expectations begin after ws.attached; else after hello_ok.
 func (s *Session) attach(name string, e entry) *Peer {
-	p, err := s.dial(name, e)
-	if err != nil {
-		s.fail("9.1", "%s: expected to attach, got: %v", name, err)
-	}
+	p := s.dialed(name, e)
 	p.greet(e)
 	p.welcome(e)
 	return p
@@ -92,20 +94,15 @@ func (s *Session) attach(name string, e entry) *Peer {
 // welcome reads the server's half of the handshake.
 func (p *Peer) welcome(e entry) {
 	f := p.await("9.3", 0, control("ws.attached"))
-	if f != p.log[0] {
-		p.s.fail("9.3", "%s: expected ws.attached first, got %s", p.name, abridge(p.log[0].Raw, maxTraceText))
-	}
+	p.s.failIf(f != p.log[0], "9.3", "%s: expected ws.attached first, got %s", p.name, p.log[0].said())
 	p.attached = f.Body
 	p.connection, p.token, p.epoch = f.str("connection_id"), f.str("connection_token"), f.str("epoch")
 	switch how := f.str("resume"); how {
 	case "snapshot", "reset":
-		if first := p.await("9.3", 1, anyEnvelope); first.Kind != how {
-			p.s.fail("9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, abridge(first.Raw, maxTraceText))
-		}
+		first := p.await("9.3", 1, anyItem)
+		p.s.failIf(first.Kind != how, "9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, first.said())
 	case "replay":
-		if e.cursor == nil {
-			p.s.fail("A42", "%s: expected a snapshot without a cursor, got a replay", p.name)
-		}
+		p.s.failIf(e.cursor == nil, "A42", "%s: expected a snapshot without a cursor, got a replay", p.name)
 		p.watch.cursor = *e.cursor // nothing at or below it may come
 	}
 	if e.cursor == nil {
@@ -115,9 +112,6 @@ func (p *Peer) welcome(e entry) {
 	p.await("R22", 1, message("hello_ok"))
 	p.pos = 1
 }
-
-// anyEnvelope wants anything that carries a cursor of the journal.
-var anyEnvelope = anyOf(control("message"), control("snapshot"), control("reset"))
 
 // An attempt is how an attachment that may be refused went.
 type attempt struct {
@@ -142,17 +136,12 @@ func (s *Session) try(name string, e entry) attempt {
 
 // outcome waits until an attachment is granted or refused by a close.
 func (p *Peer) outcome(e entry) attempt {
-	ctx, cancel := p.s.within(p.s.config.Patience)
-	defer cancel()
-	for p.pull(ctx) {
-		if p.log[0].Kind == "ws.attached" {
-			p.welcome(e)
-			return attempt{peer: p, how: "attached"}
-		}
+	if p.seek(0, control("ws.attached"), p.s.config.Patience) != nil {
+		p.welcome(e)
+		return attempt{peer: p, how: "attached"}
 	}
-	if p.ended == nil {
-		p.s.fail("9.3", "%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)
-	}
+	p.s.failIf(p.ended == nil, "9.3",
+		"%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)
 	a := attempt{how: p.ended.Error()}
 	if closed, ok := errors.AsType[*Closed](p.ended); ok {
 		a.code = contracts.Code(strings.TrimSpace(closed.Reason))
@@ -168,22 +157,18 @@ func (p *Peer) outcome(e entry) attempt {
 // refusedWith fails unless the attachment was refused with one of the codes:
 // by its HTTP body before the upgrade, or by the reason of the close.
 func (a attempt) refusedWith(s *Session, rule string, codes ...contracts.Code) {
-	if a.peer != nil || !slices.Contains(codes, a.code) {
-		s.fail(rule, "expected a refusal with %v, got %s (%s)", codes, a.how, a.code)
-	}
+	s.failIf(a.peer != nil || !slices.Contains(codes, a.code), rule,
+		"expected a refusal with %v, got %s (%s)", codes, a.how, a.code)
 }
 
 // spawn starts a process and reads its first two lines.
 func (s *Session) spawn(name string) *Peer {
 	link, err := startProcess(strings.TrimPrefix(s.config.Target, "stdio:"), s.environ)
-	if err != nil {
-		s.fail("R20", "expected a server, got: %v", err)
-	}
+	s.failIf(err != nil, "R20", "expected a server, got: %v", err)
 	p := s.newPeer(name, link)
 	for i, kind := range []string{"ready", "session_info"} {
-		if f := p.await("R20", i, anything); f.Type != kind {
-			s.fail("R20", "expected %s as line %d, got %s", kind, i+1, abridge(f.Raw, maxTraceText))
-		}
+		f := p.await("R20", i, anything)
+		s.failIf(f.Type != kind, "R20", "expected %s as line %d, got %s", kind, i+1, f.said())
 	}
 	p.pos = 2
 	return p
@@ -241,17 +226,17 @@ const (
 	textDraining     = "hosted runner is draining"
 )
 
-// prompt sends a prompt to the conformance agent until it is accepted. A run has
-// no visible end, so the next prompt may come a moment early; only that refusal
-// is tried again.
+// prompt sends a prompt to the conformance agent until it is accepted.
 func (p *Peer) prompt(content string) {
 	p.s.conformanceAgent()
-	deadline := time.Now().Add(p.s.config.Patience)
-	for !p.tryPrompt(&contracts.Prompt{Content: content}) {
-		if time.Now().After(deadline) {
-			p.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", p.name, p.s.config.Patience)
-		}
-		p.s.pause("R42", 20*time.Millisecond)
+	p.s.onceFree(p.name, p.s.config.Patience, func() bool { return p.tryPrompt(&contracts.Prompt{Content: content}) })
+}
+
+// onceFree tries a prompt until it is accepted. A run has no visible end, so that the next
+// prompt may come a moment early; only that refusal is tried again.
+func (s *Session) onceFree(name string, patience time.Duration, try func() bool) {
+	for deadline := time.Now().Add(patience); !try(); s.pause("R42", 20*time.Millisecond) {
+		s.failIf(time.Now().After(deadline), "R42", "%s: expected the run to end and a prompt to be accepted within %s", name, patience)
 	}
 }
 
@@ -264,9 +249,7 @@ func (p *Peer) tryPrompt(cmd *contracts.Prompt) bool {
 		if f.Kind == "ws.result" {
 			return true
 		}
-		if f.str("code") != string(contracts.CodeRuntimeBusy) {
-			p.s.fail("R42", "%s: expected the prompt to be accepted, got %s", p.name, abridge(f.Raw, maxTraceText))
-		}
+		p.s.failIf(!same(f.at("code"), contracts.CodeRuntimeBusy), "R42", "%s: expected the prompt to be accepted, got %s", p.name, f.said())
 		return false
 	}
 	p.fence()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -121,11 +120,10 @@ func (c *Caller) connect(f fields) *Answer {
 	}
 	live := c.s.opened && f["sessionId"] == nil
 	a := c.submit(connectionsPath, with(body, f))
-	if live && c.s.published() && a.Status == http.StatusNotFound && c.s.sameText(a.str("error"), textNoSession) {
-		c.s.fail("1.6:live", "%s: expected a connection to session %s, in which somebody is, got %s", a.what(), c.s.ID, a.said())
-	}
+	c.s.failIf(live && c.s.published() && a.Status == http.StatusNotFound && c.s.sameText(a.str("error"), textNoSession), "1.6:live",
+		"%s: expected a connection to session %s, in which somebody is, got %s", a.what(), c.s.ID, a.said())
 	if a.Status == http.StatusOK {
-		a.shaped("1.6", shape.Body[contracts.ConnectionAnswer])
+		a.shaped("1.6", "ConnectionAnswer")
 		a.epoch()
 		if !c.s.opened {
 			c.s.ID, c.s.opened = a.str("session_id"), true
@@ -146,7 +144,7 @@ func (c *Caller) subscribe(f fields) *Answer {
 	}
 	a := c.submit(c.s.route("subscribe"), with(body, f))
 	if a.Status == http.StatusOK {
-		a.shaped("1.9", shape.Body[contracts.SubscriptionAnswer])
+		a.shaped("1.9", "SubscriptionAnswer")
 		a.epoch()
 		c.keep(a)
 		c.subscription = a.str("subscription_id")
@@ -165,18 +163,14 @@ func (c *Caller) keep(a *Answer) {
 		c.token = token
 	}
 	held := a.at("controller_lease_granted") == true
-	if held != (a.at("controller_connection_id") == c.connection) {
-		c.s.fail("1.6", "%s: controller_lease_granted and controller_connection_id disagree: %s", a.what(), a.said())
-	}
+	c.s.failIf(held != (a.at("controller_connection_id") == c.connection), "1.6",
+		"%s: controller_lease_granted and controller_connection_id disagree: %s", a.what(), a.said())
 	if end := a.at("lease_expires_at"); end != nil {
 		instant(c.s, "1.6", end)
 	}
-	if n := number(a.at("heartbeat_interval_ms")); n <= 0 {
-		c.s.fail("1.6", "%s: expected a positive heartbeat_interval_ms, got %d", a.what(), n)
-	}
-	if f := a.snapshot(); f.str("session_id") != c.s.ID {
-		c.s.fail("1.6", "%s: expected a snapshot of session %s, got one of %q", a.what(), c.s.ID, f.str("session_id"))
-	}
+	n := number(a.at("heartbeat_interval_ms"))
+	c.s.failIf(n <= 0, "1.6", "%s: expected a positive heartbeat_interval_ms, got %d", a.what(), n)
+	c.s.shows("1.6", a.snapshot(), fields{"session_id": c.s.ID})
 }
 
 // instant parses a time as the protocol writes it: RFC 3339, UTC, milliseconds.
@@ -184,9 +178,7 @@ func instant(s *Session, rule string, v any) time.Time {
 	const form = "2006-01-02T15:04:05.000Z"
 	text, _ := v.(string)
 	at, err := time.Parse(form, text)
-	if err != nil {
-		s.fail(rule, "expected a time such as %s, got %s", form, show(v))
-	}
+	s.failIf(err != nil, rule, "expected a time such as %s, got %s", form, show(v))
 	return at
 }
 
@@ -231,7 +223,7 @@ func (c *Caller) granted(a *Answer) *Answer {
 	if a.Status != http.StatusOK {
 		return a
 	}
-	a.shaped("1.12", shape.Body[contracts.MessageAnswer])
+	a.shaped("1.12", "MessageAnswer")
 	for _, key := range []string{"ok", "success", "accepted"} {
 		if v, said := a.Body[key]; said && v != true {
 			c.s.fail("1.12", "%s: expected %s to be true, got %s", a.what(), key, a.said())
@@ -255,26 +247,26 @@ func (a *Answer) effect() *Frame {
 // posted is post that must succeed.
 func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.post(cmd).ok(rule) }
 
-// prompt posts a prompt to the conformance agent until it is accepted. A run has
-// no visible end, so the next prompt may come a moment early; only that refusal
-// is tried again.
-func (c *Caller) prompt(content string) *Answer {
+// prompt posts a prompt to the conformance agent until it is accepted.
+func (c *Caller) prompt(content string) (a *Answer) {
 	c.s.conformanceAgent()
-	deadline := time.Now().Add(c.s.config.Patience)
-	for {
-		a := c.post(&contracts.Prompt{Content: content})
-		if a.Status == http.StatusOK && c.s.scripted() && strings.HasPrefix(content, triggerPrefix) {
-			c.s.skipUnknownTrigger(a.effect().str("state.last_status"))
-		}
-		if a.Status == http.StatusOK {
-			return a
-		}
-		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
-		if time.Now().After(deadline) {
-			c.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", c.name, c.s.config.Patience)
-		}
-		c.s.pause("R42", 20*time.Millisecond)
+	c.s.onceFree(c.name, c.s.config.Patience, func() bool {
+		a = c.try(&contracts.Prompt{Content: content})
+		return a.Status == http.StatusOK
+	})
+	if c.s.scripted() && strings.HasPrefix(content, triggerPrefix) {
+		c.s.skipUnknownTrigger(a.effect().str("state.last_status"))
 	}
+	return a
+}
+
+// try posts a prompt that is granted, or refused because a run is still active.
+func (c *Caller) try(cmd *contracts.Prompt) *Answer {
+	a := c.post(cmd)
+	if a.Status != http.StatusOK {
+		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
+	}
+	return a
 }
 
 // ask makes the agent ask, and waits until the question is there.
@@ -283,40 +275,38 @@ func (c *Caller) ask(kind contracts.RequestType, id string) {
 	c.s.stateWith("R50", "the request "+id, func(f *Frame) bool { return pending(f, id) })
 }
 
+// waits fails unless a request waits as of a snapshot, or does not.
+func (s *Session) waits(rule string, f *Frame, id string, want bool) {
+	s.failIf(pending(f, id) != want, rule, "expected request %s among those that wait: %t, got %s", id, want, show(f.at("state.pending_requests")))
+}
+
 // pending reports whether a request waits as of a snapshot.
 func pending(f *Frame, id string) bool {
 	return slices.ContainsFunc(waitingIn(f), func(r waitingRequest) bool { return r.id == id })
 }
 
-// heartbeat, disconnect and unsubscribe name the client in the body.
-
-func (c *Caller) heartbeat(f fields) *Answer {
-	a := c.submit(c.s.route("heartbeat"), with(fields{"connectionId": c.connection}, f))
+// act posts what a connection does, which the body names, and checks the answer.
+func (c *Caller) act(route string, body fields, rule, definition string) *Answer {
+	a := c.submit(c.s.route(route), body)
 	if a.Status == http.StatusOK {
-		a.shaped("1.13", shape.Body[contracts.HeartbeatAnswer])
+		a.shaped(rule, definition)
 	}
 	return a
+}
+
+func (c *Caller) heartbeat(f fields) *Answer {
+	return c.act("heartbeat", with(fields{"connectionId": c.connection}, f), "1.13", "HeartbeatAnswer")
 }
 
 func (c *Caller) disconnect(f fields) *Answer {
-	a := c.submit(c.s.route("disconnect"), with(fields{"connectionId": c.connection}, f))
-	if a.Status == http.StatusOK {
-		a.shaped("A13", shape.Body[contracts.DisconnectAnswer])
-	}
-	return a
+	return c.act("disconnect", with(fields{"connectionId": c.connection}, f), "A13", "DisconnectAnswer")
 }
 
 func (c *Caller) unsubscribe(subscription string) *Answer {
-	a := c.s.call(request{who: c.name, method: http.MethodPost, path: c.s.route("unsubscribe"),
-		header: c.proof(), body: encode(fields{"subscriptionId": subscription})})
-	if a.noRoute() {
-		c.s.fail("1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
-	}
+	a := c.act("unsubscribe", fields{"subscriptionId": subscription}, "1.10", "SuccessAnswer")
+	c.s.failIf(a.noRoute(), "1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
 	if a.Status == http.StatusOK {
-		a.shaped("1.10", shape.Body[contracts.SuccessAnswer])
-		if a.at("success") != true {
-			c.s.fail("1.10", "expected success true, got %s", a.said())
-		}
+		a.has("1.10", fields{"success": true})
 	}
 	return a
 }
@@ -324,6 +314,7 @@ func (c *Caller) unsubscribe(subscription string) *Answer {
 // follow opens the stream of the client's subscription after a cursor.
 func (c *Caller) follow(cursor int64) *Peer {
 	p := c.s.follow(c.name, follow{subscription: c.subscription, cursor: &cursor, header: c.proof()})
+	p.connection = c.connection
 	c.streams = append(c.streams, p)
 	return p
 }
@@ -349,16 +340,12 @@ func (c *Caller) hello(h *contracts.Hello) *Answer {
 // end at the same entry.
 func (c *Caller) finish(peers ...*Peer) {
 	c.prompt("the end")
-	done := message("status").with("message", "Prompt: the end")
-	for _, p := range peers {
-		p.expect("A49", done)
-		p.cut(done)
-	}
+	endTogether(peers...)
 }
 
 // state asks for the session's state.
 func (s *Session) state() *Frame {
-	return s.stateOf(s.ID).ok("1.8").shaped("1.8", shape.Body[contracts.Snapshot]).snapshot()
+	return s.stateOf(s.ID).ok("1.8").shaped("1.8", "Snapshot").snapshot()
 }
 
 // stateOf asks for a session's state where the server has it: published servers
@@ -390,9 +377,8 @@ func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) *Frame {
 		if ok(f) {
 			return f
 		}
-		if time.Now().After(deadline) {
-			s.fail(rule, "expected a state with %s within %s, got %s", what, s.config.Patience, abridge(f.Raw, maxTraceText))
-		}
+		s.failIf(time.Now().After(deadline), rule,
+			"expected a state with %s within %s, got %s", what, s.config.Patience, f.said())
 		s.pause(rule, 20*time.Millisecond)
 	}
 }

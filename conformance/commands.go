@@ -20,9 +20,9 @@ func commands() []Scenario {
 	return []Scenario{
 		exec.settled("command/started", "R84 2.2", "A start tells what runs, where, how, and whose it is", func(u *user) {
 			j := u.start("R84", &contracts.UtilityCommandStart{CommandID: "told", Command: "true", Cwd: new(u.home)})
-			u.s.holds("2.2", j.started, fields{"command_id": "told", "command": "true", "shell_mode": "shell", "terminal_mode": "pipe", "columns": nil, "rows": nil})
+			u.s.shows("2.2", j.started, fields{"command_id": "told", "command": "true", "shell_mode": "shell", "terminal_mode": "pipe", "columns": nil, "rows": nil})
 			j.exits("R85", fields{"success": true, "exit_code": 0, "signal": nil, "reason": nil})
-			u.s.holds("2.2:optional", j.started, fields{"cwd": u.home, "owner_connection_id": u.owner()})
+			u.s.shows("2.2:optional", j.started, fields{"cwd": u.home, "owner_connection_id": u.owner()})
 			u.s.failIf(number(j.started.at("pid")) <= 1,
 				"2.2:optional", "expected the pid of a process, got %s", show(j.started.at("pid")))
 			k := u.sh("R84", "echo $$")

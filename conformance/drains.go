@@ -23,7 +23,7 @@ func drains() []Scenario {
 		hosted.runner("drain/answer", "A90", "A drain answers the manifest, and the file says the same", func(s *Session, _ *runner) {
 			s.driver().prompt("hello")
 			a := s.drain("A90", platformDrain)
-			a.holds("A90", fields{"status": "drained", "runner_session_id": runnerID, "reason": "ttl_expired", "requested_by": "platform"})
+			a.has("A90", fields{"status": "drained", "runner_session_id": runnerID, "reason": "ttl_expired", "requested_by": "platform"})
 			path := a.str("manifest_path")
 			s.failIf(!filepath.IsAbs(path), "A90", "expected an absolute manifest_path, got %q", path)
 			file := s.readManifest("A90", path)
@@ -35,7 +35,7 @@ func drains() []Scenario {
 			before := s.state().Cursor
 			a := s.drain("A91", platformDrain)
 			manifest := manifestIn(a)
-			s.holds("A91", manifest, fields{"runner_session_id": runnerID, "workspace_id": workspaceID, "agent_run_id": agentRunID,
+			s.shows("A91", manifest, fields{"runner_session_id": runnerID, "workspace_id": workspaceID, "agent_run_id": agentRunID,
 				"maestro_session_id": boundSession, "reason": "ttl_expired", "requested_by": "platform", "workspace_root": r.workspace,
 				"runtime.flush_status": "completed", "runtime.session_id": boundSession, "runtime.protocol_version": contracts.ProtocolVersion,
 				"runtime.error": nil, "snapshot.session_id": boundSession, "snapshot.state.is_ready": true, "snapshot.state.is_responding": false})
@@ -57,7 +57,7 @@ func drains() []Scenario {
 		}),
 		hosted.runner("drain/no-activity", "A92", "Without activity the flush is skipped, and there is no cursor to go on from", func(s *Session, _ *runner) {
 			a := s.drain("A92", nil)
-			a.holds("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
+			a.has("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
 			for _, key := range []string{"cursor", "protocol_version", "error"} {
 				v := a.at("manifest.runtime." + key)
 				s.adviseIf(v != nil, "A92:cursor", "expected no runtime.%s after no activity, got %s", key, show(v))
@@ -160,7 +160,7 @@ func drains() []Scenario {
 			s.adviseIf(strings.Contains(string(a.Raw), r.workspace), "1.13:ready", "expected no paths in readiness, got %s", a.said())
 			health(s)
 			if id := s.isReady("5.3", false, true); id.Status == http.StatusOK { // else there is advice about it already
-				id.holds("5.3:drained", fields{"drain_status": "drained", "drain_manifest_path": drained.str("manifest_path")})
+				id.has("5.3:drained", fields{"drain_status": "drained", "drain_manifest_path": drained.str("manifest_path")})
 				instant(s, "5.3:drained", id.at("drained_at"))
 			}
 		}),
@@ -203,7 +203,7 @@ func drains() []Scenario {
 				s.failIf(!slices.ContainsFunc(p.log, message("response_end").ok),
 					"5.5", "%s: expected the response to be ended by the drain", p.name)
 			}
-			s.holds("5.5", manifestIn(a), fields{"snapshot.state.is_responding": false, "snapshot.state.current_response": nil})
+			s.shows("5.5", manifestIn(a), fields{"snapshot.state.is_responding": false, "snapshot.state.current_response": nil})
 		}),
 		hosted.runner("drain/announced", "5.5", "A drain is announced with its reason", func(s *Session, _ *runner) {
 			alice, p := s.attached()
@@ -252,10 +252,10 @@ func drains() []Scenario {
 			s.drained("A93", a)
 			s.failIf(a.str("manifest.runtime.flush_status") != "failed" || !strings.Contains(a.str("manifest.runtime.error"), "the disk is full"),
 				"A93", "expected flush failed with its error, got %s", show(a.at("manifest.runtime")))
-			s.holds("5.5", manifestIn(a), fields{"snapshot.state.is_ready": false})
+			s.shows("5.5", manifestIn(a), fields{"snapshot.state.is_ready": false})
 			s.readManifest("A93", a.str("manifest_path"))
 			p.expect("5.5", control("snapshot").with("state.is_ready", false).with("state.last_status", "Drain interrupted before runtime flush completed"))
-			s.drain("5.5", platformDrain).holds("5.5", fields{"status": "drained"}) // the second attempt
+			s.drain("5.5", platformDrain).has("5.5", fields{"status": "drained"}) // the second attempt
 			files := s.manifests(r)
 			s.failIf(len(files) != 2, "5.5", "expected a manifest of each attempt, got %q", files)
 		}),
@@ -293,7 +293,7 @@ func drains() []Scenario {
 			alice.ask(contracts.RequestApproval, "open")
 			alice.ask(contracts.RequestClientTool, "open-too")
 			a := s.drain("5.6", platformDrain)
-			s.holds("5.6", manifestIn(a), fields{"work_continuity.protocol_version": "evalops.remote-runner.work-continuity.v1",
+			s.shows("5.6", manifestIn(a), fields{"work_continuity.protocol_version": "evalops.remote-runner.work-continuity.v1",
 				"work_continuity.pending_request_count": 2, "platform_evidence.protocol_version": "evalops.remote-runner.platform-evidence.v1",
 				"platform_evidence.event_type": "hosted_runner_drain_manifest_recorded", "platform_evidence.runner_session_id": runnerID,
 				"platform_evidence.maestro_session_id": boundSession, "platform_evidence.status": "drained",
@@ -358,11 +358,11 @@ func (s *Session) finishDrain(rule string, a *Answer) {
 
 // drained checks the answer to a drain that was carried out.
 func (s *Session) drained(rule string, a *Answer) *Answer {
-	a.shaped(rule, shape.Body[shape.Drain])
+	a.shaped(rule, "DrainAnswer")
 	manifest, profile := a.Body["manifest"], s.config.Profile
-	s.checkShape(rule, "the manifest", shape.OpenBody[shape.Manifest](manifest, profile), show(manifest))
+	s.checkShape(rule, "the manifest", shape.OpenBody("Manifest", manifest, profile), show(manifest))
 	snapshot := manifest.(map[string]any)["snapshot"] // the shape was checked
-	s.checkShape("A91", "the manifest's snapshot", shape.Body[contracts.Snapshot](snapshot, profile), show(snapshot))
+	s.checkShape("A91", "the manifest's snapshot", shape.Body("Snapshot", snapshot, profile), show(snapshot))
 	a.uncached("5.5:cache")
 	return a
 }
@@ -439,7 +439,7 @@ func exported(a *Answer) []string {
 // nothingDrained fails unless a runner is as it was.
 func (s *Session) nothingDrained(rule string, r *runner, before *Frame) {
 	s.isReady(rule, true, false)
-	s.holds(rule, s.state(), fields{"cursor": int(before.Cursor), "state.is_ready": true})
+	s.shows(rule, s.state(), fields{"cursor": int(before.Cursor), "state.is_ready": true})
 	files := s.manifests(r)
 	s.failIf(len(files) != 0, rule, "expected no manifest, got %q", files)
 	s.guest("vera") // attaches
@@ -470,5 +470,5 @@ func (s *Session) quietManifest(m map[string]any, kept bool) {
 		n := numberOf(f.at("state." + key))
 		s.failIf(n != 0, "5.5", "expected %s 0 in the manifest, got %d", key, n)
 	}
-	s.holds("5.5", f, fields{"state.is_responding": false, "state.current_response": nil, "state.controller_connection_id": nil})
+	s.shows("5.5", f, fields{"state.is_responding": false, "state.current_response": nil, "state.controller_connection_id": nil})
 }

@@ -3,11 +3,14 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,9 +111,8 @@ const (
 func (p *Peer) parseStream(a arrival) *Frame {
 	e := parseEvent(a.text)
 	f := &Frame{Raw: a.text, At: a.at, Event: e, Fields: map[string]any{}, Body: map[string]any{}}
-	if len(e.Unknown) > 0 || len(e.Data) > 1 || len(e.Data) == 1 && e.Name != "" {
-		p.s.advise("1.11:framing", "%s: expected an envelope to be one data line of the default event, got %q", p.name, abridge(a.text, maxTraceText))
-	}
+	p.s.adviseIf(len(e.Unknown) > 0 || len(e.Data) > 1 || len(e.Data) == 1 && e.Name != "", "1.11:framing",
+		"%s: expected an envelope to be one data line of the default event, got %q", p.name, abridge(a.text, maxTraceText))
 	switch {
 	case len(e.Data) > 0:
 		f.Body = p.object([]byte(strings.Join(e.Data, "\n")))
@@ -131,12 +133,9 @@ func (p *Peer) identified(f *Frame) {
 	if f.Kind == "heartbeat" {
 		want = ""
 	}
-	if strings.HasPrefix(f.Kind, "ws.") {
-		p.s.fail("A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
-	}
-	if f.Event.ID != want {
-		p.s.advise("1.11:ids", "%s: expected the id %q on this %s, got %q", p.name, want, f.Kind, f.Event.ID)
-	}
+	p.s.failIf(strings.HasPrefix(f.Kind, "ws."), "A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
+	p.s.adviseIf(f.Event.ID != want, "1.11:ids",
+		"%s: expected the id %q on this %s, got %q", p.name, want, f.Kind, f.Event.ID)
 }
 
 // A follow is how a client opens an event stream. Its zero value is a stream
@@ -153,30 +152,24 @@ type follow struct {
 }
 
 func (o *follow) request(s *Session, name string) request {
-	var query []string
-	if o.subscription != "" {
-		query = append(query, "subscriptionId="+o.subscription)
+	query := url.Values{}
+	for key, value := range map[string]string{"subscriptionId": o.subscription, "epoch": o.epoch} {
+		if value != "" {
+			query.Set(key, value)
+		}
 	}
 	if o.cursor != nil {
-		query = append(query, "cursor="+strconv.FormatInt(*o.cursor, 10))
-	}
-	if o.epoch != "" {
-		query = append(query, "epoch="+o.epoch)
+		query.Set("cursor", strconv.FormatInt(*o.cursor, 10))
 	}
 	if o.optOuts != nil && !o.silent {
-		query = append(query, "optOutNotifications="+strings.Join(o.optOuts, ","))
+		query.Set("optOutNotifications", strings.Join(o.optOuts, ","))
 	}
-	path := s.route("events")
-	if o.session != "" {
-		path = routeOf(o.session, "events")
-	}
+	path := routeOf(cmp.Or(o.session, s.ID), "events")
 	if len(query) > 0 {
-		path += "?" + strings.Join(query, "&")
+		path += "?" + query.Encode()
 	}
 	h := http.Header{"Accept": {"text/event-stream"}}
-	for name, values := range o.header {
-		h[name] = values
-	}
+	maps.Copy(h, o.header)
 	return request{who: name, method: http.MethodGet, path: path, header: h}
 }
 
@@ -219,9 +212,7 @@ func (s *Session) tryFollowOnce(r request, o follow) (*Peer, *Answer) {
 	}
 	defer end()
 	a, err := readAnswer(r, resp)
-	if err != nil {
-		s.fail("1.11", "%v", err)
-	}
+	s.failIf(err != nil, "1.11", "%v", err)
 	a.s, a.At = s, s.now()
 	s.trace.add(a.At, r.who, "<", a.Raw)
 	a.check()
@@ -237,12 +228,9 @@ func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 		p.watch.cursor, p.watch.asked = *o.cursor, *o.cursor
 	}
 	p.epoch = link.header.Get(epochHeader)
-	if p.epoch == "" {
-		s.advise("1.11:epoch", "%s: expected the header %s on a stream, got none", name, epochHeader)
-	}
-	if got := link.header.Get("Content-Type"); !strings.HasPrefix(got, "text/event-stream") {
-		s.fail("1.11", "%s: expected text/event-stream, got %q", name, got)
-	}
+	s.adviseIf(p.epoch == "", "1.11:epoch", "%s: expected the header %s on a stream, got none", name, epochHeader)
+	got := link.header.Get("Content-Type")
+	s.failIf(!strings.HasPrefix(got, "text/event-stream"), "1.11", "%s: expected text/event-stream, got %q", name, got)
 	p.read()
 	return p
 }
@@ -263,25 +251,15 @@ func (p *Peer) begins(rule string) *Frame {
 		return f
 	}
 	f := p.first(rule)
-	if f.Kind != "snapshot" {
-		p.s.fail(rule, "%s: expected a snapshot first, got %s", p.name, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(f.Kind != "snapshot", rule, "%s: expected a snapshot first, got %s", p.name, f.said())
 	return f
 }
 
 // opensWith reports whether the first item of a stream is as wanted. There must be
 // one soon: a replay comes at once (A62).
 func (p *Peer) opensWith(w want) bool {
-	ctx, cancel := p.s.within(openTime)
-	defer cancel()
-	for i := 0; ; i++ {
-		if i == len(p.log) && !p.pull(ctx) {
-			return false
-		}
-		if anyItem.ok(p.log[i]) {
-			return w.ok(p.log[i])
-		}
-	}
+	f := p.seek(0, anyItem, openTime)
+	return f != nil && w.ok(f)
 }
 
 // openTime is how long a stream may take to begin.
@@ -290,9 +268,8 @@ const openTime = time.Second
 // resetTo fails unless the first item of a stream is a reset for a reason.
 func (p *Peer) resetTo(rule, reason string) *Frame {
 	f := p.first(rule)
-	if f.Kind != "reset" || f.Body["reason"] != reason {
-		p.s.fail(rule, "%s: expected a reset %q first, got %s", p.name, reason, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(f.Kind != "reset" || f.Body["reason"] != reason, rule,
+		"%s: expected a reset %q first, got %s", p.name, reason, f.said())
 	return f
 }
 
@@ -300,14 +277,15 @@ func (p *Peer) resetTo(rule, reason string) *Frame {
 func (p *Peer) finishes(rule string) { p.finishesWithin(rule, p.s.config.Patience) }
 
 func (p *Peer) finishesWithin(rule string, patience time.Duration) {
+	p.readAll(patience)
+	p.s.failIf(p.ended == nil, rule, "%s: expected the server to end the stream, but it is open after %s", p.name, patience)
+	p.s.failIf(!errors.Is(p.ended, io.EOF), rule, "%s: expected the server to end the stream, got: %v", p.name, p.ended)
+}
+
+// readAll reads until the link ends, or for so long.
+func (p *Peer) readAll(patience time.Duration) {
 	ctx, cancel := p.s.within(patience)
 	defer cancel()
 	for p.pull(ctx) {
-	}
-	switch {
-	case p.ended == nil:
-		p.s.fail(rule, "%s: expected the server to end the stream, but it is open after %s", p.name, patience)
-	case !errors.Is(p.ended, io.EOF):
-		p.s.fail(rule, "%s: expected the server to end the stream, got: %v", p.name, p.ended)
 	}
 }

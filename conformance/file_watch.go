@@ -17,26 +17,26 @@ func fileWatches() []Scenario {
 	return []Scenario{
 		watch.settled("watch/started", "2.2 5.4", "A start tells the directory, the patterns as given, the debounce in effect and the owner", func(u *user) {
 			l := u.watch("2.2", contracts.UtilityFileWatchStart{})
-			u.s.holds("2.2", l.started, fields{"root_dir": u.home, "include_patterns": nil, "exclude_patterns": nil, "debounce_ms": 100, "owner_connection_id": u.owner()})
+			u.s.shows("2.2", l.started, fields{"root_dir": u.home, "include_patterns": nil, "exclude_patterns": nil, "debounce_ms": 100, "owner_connection_id": u.owner()})
 			all := u.watch("2.2", contracts.UtilityFileWatchStart{RootDir: &u.home, DebounceMS: new(int64(-5)), IncludePatterns: []string{"**/*.go", "*.md"}, ExcludePatterns: []string{"x/**"}})
 			got := show(all.started.at("include_patterns")) + show(all.started.at("exclude_patterns"))
 			u.s.failIf(got != `["**/*.go","*.md"]["x/**"]`, "2.2", "expected the patterns as given, got %s", got)
-			u.s.holds("5.4", all.started, fields{"debounce_ms": 0, "root_dir": u.home}) // instead of -5
+			u.s.shows("5.4", all.started, fields{"debounce_ms": 0, "root_dir": u.home}) // instead of -5
 			some := u.watch("2.2", contracts.UtilityFileWatchStart{DebounceMS: new(int64(250))})
-			u.s.holds("2.2", some.started, fields{"debounce_ms": 250})
+			u.s.shows("2.2", some.started, fields{"debounce_ms": 250})
 		}),
 		watch.settled("watch/create", "R99", "A new file and a new directory are created, each once", func(u *user) {
 			u.files("sub/old")
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
 			u.files("f", "sub/g")
 			u.shell("mkdir " + u.rel + "/dir")
-			u.s.holds("2.2", l.reports("R99", contracts.FileCreated, "f"), fields{"is_directory": false})
+			u.s.shows("2.2", l.reports("R99", contracts.FileCreated, "f"), fields{"is_directory": false})
 			l.reports("R99", contracts.FileCreated, "sub/g")
 			l.mark("R99", "mark")
 			got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
 			got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
 			u.s.failIf(len(got) != 2, "R99", "expected each new file once, got %q", got)
-			u.s.holds("2.2", l.reports("5.4:directories", contracts.FileCreated, "dir"), fields{"is_directory": true})
+			u.s.shows("2.2", l.reports("5.4:directories", contracts.FileCreated, "dir"), fields{"is_directory": true})
 		}),
 		watch.settled("watch/modify", "R99", "A file that is written to is modified", func(u *user) {
 			u.files("f", "sub/g", "other")
@@ -50,7 +50,7 @@ func fileWatches() []Scenario {
 		watch.settled("watch/delete", "R99", "A file that is removed is deleted", func(u *user) {
 			u.files("f", "sub/g", "dir/h")
 			l := u.watch("R99", contracts.UtilityFileWatchStart{})
-			u.s.holds("2.2", l.sees("R99", "rm f", "delete f"), fields{"is_directory": false})
+			u.s.shows("2.2", l.sees("R99", "rm f", "delete f"), fields{"is_directory": false})
 			l.sees("R99", "rm sub/g", "delete sub/g")
 			l.sees("R99", "rm -r dir", "delete dir/h")
 			l.reports("5.4:directories", contracts.FileDeleted, "dir")
@@ -273,7 +273,7 @@ func (l *lookout) reports(rule string, kind contracts.FileChange, name string) *
 	f := l.await(rule, w)
 	s, got := l.u.s, f.str("change_type")
 	s.adviseIf(got != string(kind), "5.4:create", "expected %s of %s, got %s", kind, name, got)
-	s.holds("2.2", f, fields{"path": path.Join(l.root, name)})
+	s.shows("2.2", f, fields{"path": path.Join(l.root, name)})
 	at := time.UnixMilli(number(f.at("timestamp")))
 	s.failIf(time.Since(at).Abs() > time.Hour, "2.2", "expected a timestamp in milliseconds, got %s", show(f.at("timestamp")))
 	return f

@@ -371,7 +371,7 @@ func (u *user) read(rule string, cmd contracts.UtilityFileRead) *Frame {
 
 // reads fails unless a read shows what it should.
 func (u *user) reads(rule string, cmd contracts.UtilityFileRead, w window) {
-	u.s.holds(rule, u.read(rule, cmd), fields{"start_line": w.first, "end_line": w.last, "total_lines": w.lines, "truncated": w.truncated, "content": w.content})
+	u.s.shows(rule, u.read(rule, cmd), fields{"start_line": w.first, "end_line": w.last, "total_lines": w.lines, "truncated": w.truncated, "content": w.content})
 }
 
 // lines asks for lines of a file of the user's.

@@ -3,39 +3,222 @@ package conformance
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// How the server takes additions, on stdio and sockets.
+var (
+	tolerant = Needs{Strict: OnlyTolerant}
+	strict   = Needs{Strict: OnlyStrict}
+)
+
 // framing judges lines and JSON texts: R1 to R16, and section 1.3.
-func framing() []Scenario {
-	onStdio, tolerant, strict := Needs{Transport: Stdio}, Needs{Strict: OnlyTolerant}, Needs{Strict: OnlyStrict}
-	return []Scenario{
-		{Name: "framing/crlf", Title: "A line may end with CR LF", Rules: []string{"R3"}, Needs: onStdio, Run: crlf},
-		{Name: "framing/last-line", Title: "A last line without a terminator is processed at EOF", Rules: []string{"R3", "R19"}, Needs: onStdio, Run: lastLine},
-		{Name: "framing/blank-lines", Title: "Blank lines produce no output", Rules: []string{"R4"}, Needs: onStdio, Run: blankLines},
-		{Name: "framing/not-json", Title: "A line that is not JSON costs one protocol error and no more", Rules: []string{"R5"}, Needs: onStdio, Run: notJSON},
-		{Name: "framing/unknown-type", Title: "An unknown message type is refused with the known text", Rules: []string{"R6", "A65"}, Run: unknownType},
-		{Name: "framing/not-an-object", Title: "A text that is no object with a type is refused", Rules: []string{"R7"}, Needs: onStdio, Run: notAnObject},
-		{Name: "framing/missing-field", Title: "A message without a required field is refused, naming the field", Rules: []string{"R8", "A63"}, Run: missingField},
-		{Name: "framing/wrong-type", Title: "A field of the wrong type is refused, naming the field", Rules: []string{"R8"}, Run: wrongType},
-		{Name: "framing/null-refused", Title: "A strict server refuses null in an optional field", Rules: []string{"R8"}, Needs: strict, Run: nullRefused},
-		{Name: "framing/null-is-absent", Title: "A tolerant server takes null in an optional field as absent", Rules: []string{"D13"}, Needs: tolerant, Run: nullIsAbsent},
-		{Name: "framing/unknown-key-refused", Title: "A strict server refuses an unknown key with the known text", Rules: []string{"R9", "A64"}, Needs: strict, Run: unknownKeyRefused},
-		{Name: "framing/unknown-key-ignored", Title: "A tolerant server ignores an unknown key", Rules: []string{"D13"}, Needs: tolerant, Run: unknownKeyIgnored},
-		{Name: "framing/exact-case", Title: "Keys match by exact case", Rules: []string{"R11"}, Run: exactCase},
-		{Name: "framing/duplicate-key", Title: "A duplicate key is refused", Rules: []string{"D13"}, Run: duplicateKey},
-		{Name: "framing/duplicate-capability", Title: "Duplicate capabilities are refused", Rules: []string{"R12"}, Run: duplicateCapability},
-		{Name: "framing/duplicate-opt-out", Title: "Duplicate opt-outs are accepted and echoed once", Rules: []string{"R12"}, Run: duplicateOptOut},
-		{Name: "framing/over-long-line", Title: "A line over the limit costs one error and the next is read", Rules: []string{"R13"}, Needs: onStdio, Run: overLongLine},
-		{Name: "framing/invalid-utf8", Title: "Invalid UTF-8 is refused, not replaced", Rules: []string{"1.3"}, Needs: onStdio, Run: invalidUTF8},
-		{Name: "framing/deep-nesting", Title: "Nesting has a bound", Rules: []string{"1.3"}, Needs: onStdio, Run: deepNesting},
-		{Name: "framing/byte-order-mark", Title: "A byte-order mark before the first line is tolerated", Rules: []string{"1.3"}, Needs: onStdio, Run: byteOrderMark},
-		{Name: "framing/lone-surrogate", Title: "A lone surrogate comes back as U+FFFD", Rules: []string{"1.3"}, Run: loneSurrogate},
-		{Name: "framing/line-separators", Title: "U+2028 and U+2029 are escaped on output", Rules: []string{"1.3"}, Run: lineSeparators},
-		{Name: "framing/order", Title: "Input is handled in the order of arrival", Rules: []string{"1.7"}, Run: inputOrder},
+var framing = []Scenario{
+	onStdio.scenario("framing/crlf", "R3", "A line may end with CR LF", func(s *Session) {
+		p := s.spawn("alice")
+		p.sendRaw([]byte("{\"type\":\"init\"}\r\n"))
+		p.expect("R3", initNothingReply)
+		p.command(initNothing())
+		p.expect("R3", initNothingReply)
+	}),
+	onStdio.scenario("framing/last-line", "R3 R19", "A last line without a terminator is processed at EOF", func(s *Session) {
+		p := s.spawn("alice")
+		p.sendRaw([]byte(`{"type":"init"}`))
+		p.closeInput("R19")
+		p.expect("R3", initNothingReply)
+		p.exits("R19", 0)
+	}),
+	onStdio.scenario("framing/blank-lines", "R4", "Blank lines produce no output", func(s *Session) {
+		p := s.spawn("alice")
+		from := len(p.log)
+		p.sendRaw([]byte("\n  \n\t\r\n\n"))
+		p.command(initNothing())
+		p.expect("R4", initNothingReply)
+		p.none("R4", from, message("error"))
+	}),
+	onStdio.scenario("framing/not-json", "R5", "A line that is not JSON costs one protocol error and no more", func(s *Session) {
+		p := s.spawn("alice")
+		for _, line := range []string{`{"type":"prompt"`, `hello`, `{"type":"init"} {"type":"init"}`, "{\"type\":\"init\"\x00}"} {
+			from := len(p.log)
+			p.send([]byte(line))
+			p.refused("", parseRefusal("R5", ""))
+			p.command(initNothing())
+			p.expect("R5", initNothingReply)
+			p.count("R5", p.log[from:], message("error"), 1)
+		}
+	}),
+	Needs{}.scenario("framing/unknown-type", "R6 A65", "An unknown message type is refused with the known text", func(s *Session) {
+		p := s.controller()
+		p.refused(p.commandText([]byte(`{"type":"frobnicate","content":"x"}`)),
+			refusal{rule: "R6", text: textUnknownType, kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
+	}),
+	onStdio.scenario("framing/not-an-object", "R7", "A text that is no object with a type is refused", func(s *Session) {
+		p := s.spawn("alice")
+		for _, line := range []string{`[1]`, `"prompt"`, `17`, `null`, `{"content":"x"}`, `{"type":7}`, `{"type":null}`} {
+			p.send([]byte(line))
+			p.refused("", parseRefusal("R7", ""))
+		}
+		p.command(initNothing())
+		p.expect("R7", initNothingReply)
+	}),
+	Needs{}.scenario("framing/missing-field", "R8 A63", "A message without a required field is refused, naming the field", refuses("R8", missingFields...)),
+	Needs{}.scenario("framing/wrong-type", "R8", "A field of the wrong type is refused, naming the field", refuses("R8", wrongTypes...)),
+	strict.scenario("framing/null-refused", "R8", "A strict server refuses null in an optional field", refuses("R8", badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
+	tolerant.scenario("framing/null-is-absent", "D13", "A tolerant server takes null in an optional field as absent", func(s *Session) {
+		p := s.controller()
+		p.accepted("D13", p.commandText([]byte(`{"type":"init","system_prompt":null,"approval_mode":null}`)))
+		p.expect("D13", initNothingReply)
+	}),
+	strict.scenario("framing/unknown-key-refused", "R9 A64", "A strict server refuses an unknown key with the known text", func(s *Session) {
+		p := s.controller()
+		p.refused(p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)),
+			refusal{rule: "R9", text: "Failed to parse command: Invalid headless command: /unexpected Unexpected property",
+				kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
+	}),
+	tolerant.scenario("framing/unknown-key-ignored", "D13", "A tolerant server ignores an unknown key", func(s *Session) {
+		s.conformanceAgent()
+		p := s.controller()
+		p.accepted("D13", p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)))
+		p.expect("D13", prompted("hello"))
+	}),
+	Needs{}.scenario("framing/exact-case", "R11", "Keys match by exact case", func(s *Session) {
+		p := s.controller()
+		p.refused(p.commandText([]byte(`{"type":"prompt","Content":"x"}`)), parseRefusal("R11", "content"))
+		if !s.socket() {
+			p.send([]byte(`{"Type":"init"}`))
+			p.refused("", parseRefusal("R11", ""))
+		}
+	}),
+	Needs{}.scenario("framing/duplicate-key", "D13", "A duplicate key is refused", func(s *Session) {
+		const text = `{"type":"prompt","content":"a","content":"b"}`
+		p := s.controller()
+		from := len(p.log)
+		if !s.socket() {
+			p.send([]byte(text))
+			p.refused("", parseRefusal("D13", ""))
+			p.still("D13", from, noEffect)
+			return
+		}
+		p.send([]byte(text)) // a server may take it for a broken frame (9.5)
+		refused := p.seek(from, control("ws.error").with("code", contracts.CodeBadRequest), s.config.Patience)
+		s.failIf(refused == nil && p.closeCode() != contracts.CodeBadRequest.CloseCode(), "D13",
+			"expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
+		p.none("D13", from, noEffect)
+	}),
+	Needs{}.scenario("framing/duplicate-capability", "R12", "Duplicate capabilities are refused", refuses("R12",
+		badMessage{`{"type":"hello","capabilities":{"server_requests":["approval","approval"]}}`, "capabilities"},
+		badMessage{`{"type":"hello","capabilities":{"utility_operations":["file_read","file_read"]}}`, "capabilities"})),
+	Needs{}.scenario("framing/duplicate-opt-out", "R12", "Duplicate opt-outs are accepted and echoed once", func(s *Session) {
+		p := s.controller()
+		h := s.hello(contracts.RoleController)
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction}
+		p.hello(h)
+		f := p.expect("R12:opt-outs", message("hello_ok"))
+		s.shows("R12:opt-outs", f, fields{"opt_out_notifications": []string{"compaction", "heartbeat"}})
+	}),
+	onStdio.scenario("framing/over-long-line", "R13", "A line over the limit costs one error and the next is read", func(s *Session) {
+		p := s.spawn("alice")
+		from := len(p.log)
+		p.send([]byte(`{"type":"prompt","content":"` + strings.Repeat("a", contracts.MaxLineBytes) + `"}`))
+		p.command(initNothing())
+		p.expect("R13", message("error").with("error_type", "protocol").with("fatal", false))
+		p.expect("R13", initNothingReply)
+		p.count("R13", p.log[from:], message("error"), 1)
+		p.none("R13", from, noEffect)
+	}),
+	onStdio.scenario("framing/invalid-utf8", "1.3", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
+		p := s.spawn("alice")
+		from := len(p.log)
+		p.send([]byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"))
+		p.expect("1.3:utf8", message("error").with("error_type", "protocol").with("fatal", false))
+		p.still("1.3:utf8", from, noEffect)
+	}),
+	onStdio.scenario("framing/deep-nesting", "1.3", "Nesting has a bound", func(s *Session) {
+		p := s.spawn("alice")
+		deep := append(bytes.Repeat([]byte("["), 100_000), bytes.Repeat([]byte("]"), 100_000)...)
+		p.send(fmt.Appendf(nil, `{"type":"init","extra":%s}`, deep))
+		p.expect("1.3:nesting", message("error").with("error_type", "protocol").with("fatal", false))
+		p.command(initNothing())
+		p.expect("1.3:nesting", initNothingReply)
+	}),
+	onStdio.scenario("framing/byte-order-mark", "1.3", "A byte-order mark before the first line is tolerated", func(s *Session) {
+		p := s.spawn("alice")
+		from := len(p.log)
+		p.sendRaw([]byte("\xef\xbb\xbf{\"type\":\"init\"}\n"))
+		p.expect("1.3:mark", initNothingReply)
+		p.none("1.3:mark", from, message("error"))
+	}),
+	Needs{}.scenario("framing/lone-surrogate", "1.3", "A lone surrogate comes back as U+FFFD", func(s *Session) {
+		s.conformanceAgent()
+		p := s.controller()
+		p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
+		f := p.expect("1.3:surrogates", prompted("a\uFFFDb"))
+		s.failIf(bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)), "1.3:surrogates",
+			"a lone surrogate was emitted again: %s", f.Raw)
+	}),
+	Needs{}.scenario("framing/line-separators", "1.3", "U+2028 and U+2029 are escaped on output", func(s *Session) {
+		s.conformanceAgent()
+		p := s.controller()
+		p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
+		f := p.expect("1.3:separators", prompted("a\u2028b\u2029c"))
+		s.failIf(bytes.ContainsAny(f.Raw, "\u2028\u2029"), "1.3:separators",
+			"expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
+	}),
+	Needs{}.scenario("framing/order", "1.7", "Input is handled in the order of arrival", func(s *Session) {
+		p := s.controller()
+		from := len(p.log)
+		levels := []contracts.ThinkingLevel{contracts.ThinkingLow, ""}
+		for i := range 60 {
+			p.command(&contracts.Init{ThinkingLevel: levels[i%2]})
+		}
+		p.fence()
+		i := 0
+		for _, f := range p.log[from:] {
+			if f.Type != "status" {
+				continue
+			}
+			want := []string{"Initialized: thinking_level", "Init received with no changes"}[i%2]
+			s.shows("1.7:order", f, fields{"message": want})
+			i++
+		}
+		s.failIf(i != 60, "1.7:order", "expected 60 replies to 60 messages, got %d", i)
+	}),
+}
+
+// A badMessage is one that must be refused, and what the refusal must name.
+type badMessage struct{ text, names string }
+
+var (
+	missingFields = []badMessage{
+		{`{"type":"prompt"}`, "content"}, {`{"type":"tool_response","call_id":"c"}`, "approved"},
+		{`{"type":"server_request_response","request_id":"r"}`, "request_type"}, {`{"type":"utility_command_start","command":"true"}`, "command_id"},
+	}
+	wrongTypes = []badMessage{
+		{`{"type":"prompt","content":7}`, "content"}, {`{"type":"prompt","content":null}`, "content"},
+		{`{"type":"prompt","content":"x","attachments":"y"}`, "attachments"}, {`{"type":"prompt","content":"x","attachments":[1]}`, "attachments"},
+		{`{"type":"init","approval_mode":"sometimes"}`, "approval_mode"},
+		{`{"type":"client_tool_result","call_id":"c","content":[{"type":"video"}],"is_error":false}`, "content"},
+	}
+)
+
+// refuses sends messages that must be refused without effect.
+func refuses(rule string, list ...badMessage) func(*Session) {
+	return func(s *Session) {
+		d := s.pilot()
+		from := len(d.p.log)
+		d.quietly(rule, func() {
+			for _, m := range list {
+				if d.c != nil {
+					d.c.malformed(rule, m.text, m.names)
+					continue
+				}
+				d.p.pos = len(d.p.log)
+				d.p.refused(d.p.commandText([]byte(m.text)), parseRefusal(rule, m.names))
+			}
+		})
+		d.p.none(rule, from, noEffect)
 	}
 }
 
@@ -53,241 +236,6 @@ var noEffect = anyOf(message("response_start"), message("status").where("about a
 func initNothing() contracts.Command { return &contracts.Init{} }
 
 var initNothingReply = message("status").with("message", "Init received with no changes")
-
-func crlf(s *Session) {
-	p := s.spawn("alice")
-	p.sendRaw([]byte("{\"type\":\"init\"}\r\n"))
-	p.expect("R3", initNothingReply)
-	p.command(initNothing())
-	p.expect("R3", initNothingReply)
-}
-
-func lastLine(s *Session) {
-	p := s.spawn("alice")
-	p.sendRaw([]byte(`{"type":"init"}`))
-	p.closeInput("R19")
-	p.expect("R3", initNothingReply)
-	p.exits("R19", 0)
-}
-
-func blankLines(s *Session) {
-	p := s.spawn("alice")
-	from := len(p.log)
-	p.sendRaw([]byte("\n  \n\t\r\n\n"))
-	p.command(initNothing())
-	p.expect("R4", initNothingReply)
-	p.none("R4", from, message("error"))
-}
-
-func notJSON(s *Session) {
-	p := s.spawn("alice")
-	for _, line := range []string{`{"type":"prompt"`, `hello`, `{"type":"init"} {"type":"init"}`, "{\"type\":\"init\"\x00}"} {
-		from := len(p.log)
-		p.send([]byte(line))
-		p.refused("", parseRefusal("R5", ""))
-		p.command(initNothing())
-		p.expect("R5", initNothingReply)
-		if n := countOf(p.log[from:], message("error")); n != 1 {
-			s.fail("R5", "expected one error for %q, got %d", line, n)
-		}
-	}
-}
-
-func unknownType(s *Session) {
-	p := s.controller()
-	p.refused(p.commandText([]byte(`{"type":"frobnicate","content":"x"}`)),
-		refusal{rule: "R6", text: textUnknownType, kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
-}
-
-func notAnObject(s *Session) {
-	p := s.spawn("alice")
-	for _, line := range []string{`[1]`, `"prompt"`, `17`, `null`, `{"content":"x"}`, `{"type":7}`, `{"type":null}`} {
-		p.send([]byte(line))
-		p.refused("", parseRefusal("R7", ""))
-	}
-	p.command(initNothing())
-	p.expect("R7", initNothingReply)
-}
-
-func missingField(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	p.refused(p.commandText([]byte(`{"type":"prompt"}`)), parseRefusal("R8", "content"))
-	p.refused(p.commandText([]byte(`{"type":"tool_response","call_id":"c"}`)), parseRefusal("A63", "approved"))
-	p.still("R8", from, noEffect)
-}
-
-func wrongType(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	for _, c := range []struct{ text, names string }{
-		{`{"type":"prompt","content":7}`, "content"},
-		{`{"type":"prompt","content":null}`, "content"},
-		{`{"type":"prompt","content":"x","attachments":"y"}`, "attachments"},
-		{`{"type":"prompt","content":"x","attachments":[1]}`, "attachments"},
-		{`{"type":"init","approval_mode":"sometimes"}`, "approval_mode"},
-		{`{"type":"client_tool_result","call_id":"c","content":[{"type":"video"}],"is_error":false}`, "content"},
-	} {
-		p.refused(p.commandText([]byte(c.text)), parseRefusal("R8", c.names))
-	}
-	p.still("R8", from, noEffect)
-}
-
-func nullRefused(s *Session) {
-	p := s.controller()
-	p.refused(p.commandText([]byte(`{"type":"init","system_prompt":null}`)), parseRefusal("R8", "system_prompt"))
-}
-
-func nullIsAbsent(s *Session) {
-	p := s.controller()
-	p.accepted("D13", p.commandText([]byte(`{"type":"init","system_prompt":null,"approval_mode":null}`)))
-	p.expect("D13", initNothingReply)
-}
-
-func unknownKeyRefused(s *Session) {
-	p := s.controller()
-	p.refused(p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)),
-		refusal{rule: "R9", text: "Failed to parse command: Invalid headless command: /unexpected Unexpected property",
-			kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
-}
-
-func unknownKeyIgnored(s *Session) {
-	s.conformanceAgent()
-	p := s.controller()
-	p.accepted("D13", p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)))
-	p.expect("D13", message("status").with("message", "Prompt: hello"))
-}
-
-func exactCase(s *Session) {
-	p := s.controller()
-	p.refused(p.commandText([]byte(`{"type":"prompt","Content":"x"}`)), parseRefusal("R11", "content"))
-	if !s.socket() {
-		p.send([]byte(`{"Type":"init"}`))
-		p.refused("", parseRefusal("R11", ""))
-	}
-}
-
-func duplicateKey(s *Session) {
-	const text = `{"type":"prompt","content":"a","content":"b"}`
-	p := s.controller()
-	from := len(p.log)
-	if !s.socket() {
-		p.send([]byte(text))
-		p.refused("", parseRefusal("D13", ""))
-		p.still("D13", from, noEffect)
-		return
-	}
-	p.send([]byte(text)) // a server may take it for a broken frame (9.5)
-	ctx, cancel := s.within(s.config.Patience)
-	defer cancel()
-	refused := control("ws.error").with("code", contracts.CodeBadRequest)
-	for !slices.ContainsFunc(p.log[from:], refused.ok) && p.pull(ctx) {
-	}
-	if !slices.ContainsFunc(p.log[from:], refused.ok) && p.closeCode() != contracts.CodeBadRequest.CloseCode() {
-		s.fail("D13", "expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
-	}
-	p.none("D13", from, noEffect)
-}
-
-func duplicateCapability(s *Session) {
-	p := s.controller()
-	for _, list := range []string{`"server_requests":["approval","approval"]`, `"utility_operations":["file_read","file_read"]`} {
-		p.refused(p.commandText([]byte(`{"type":"hello","capabilities":{`+list+`}}`)), parseRefusal("R12", "capabilities"))
-	}
-}
-
-func duplicateOptOut(s *Session) {
-	p := s.controller()
-	h := s.hello(contracts.RoleController)
-	h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction}
-	p.hello(h)
-	f := p.expect("R12:opt-outs", message("hello_ok"))
-	if got := texts(f.at("opt_out_notifications")); strings.Join(got, " ") != "compaction heartbeat" {
-		s.fail("R12:opt-outs", "expected opt_out_notifications [compaction heartbeat], got %v", got)
-	}
-}
-
-func overLongLine(s *Session) {
-	p := s.spawn("alice")
-	from := len(p.log)
-	p.send([]byte(`{"type":"prompt","content":"` + strings.Repeat("a", contracts.MaxLineBytes) + `"}`))
-	p.command(initNothing())
-	p.expect("R13", message("error").with("error_type", "protocol").with("fatal", false))
-	p.expect("R13", initNothingReply)
-	if n := countOf(p.log[from:], message("error")); n != 1 {
-		s.fail("R13", "expected one error for one over-long line, got %d", n)
-	}
-	p.none("R13", from, noEffect)
-}
-
-func invalidUTF8(s *Session) {
-	p := s.spawn("alice")
-	from := len(p.log)
-	p.send([]byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"))
-	p.expect("1.3:utf8", message("error").with("error_type", "protocol").with("fatal", false))
-	p.still("1.3:utf8", from, noEffect)
-}
-
-func deepNesting(s *Session) {
-	p := s.spawn("alice")
-	deep := append(bytes.Repeat([]byte("["), 100_000), bytes.Repeat([]byte("]"), 100_000)...)
-	p.send(fmt.Appendf(nil, `{"type":"init","extra":%s}`, deep))
-	p.expect("1.3:nesting", message("error").with("error_type", "protocol").with("fatal", false))
-	p.command(initNothing())
-	p.expect("1.3:nesting", initNothingReply)
-}
-
-func byteOrderMark(s *Session) {
-	p := s.spawn("alice")
-	from := len(p.log)
-	p.sendRaw([]byte("\xef\xbb\xbf{\"type\":\"init\"}\n"))
-	p.expect("1.3:mark", initNothingReply)
-	p.none("1.3:mark", from, message("error"))
-}
-
-func loneSurrogate(s *Session) {
-	s.conformanceAgent()
-	p := s.controller()
-	p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
-	f := p.expect("1.3:surrogates", message("status").with("message", "Prompt: a\uFFFDb"))
-	if bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)) {
-		s.fail("1.3:surrogates", "a lone surrogate was emitted again: %s", f.Raw)
-	}
-}
-
-func lineSeparators(s *Session) {
-	s.conformanceAgent()
-	p := s.controller()
-	p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
-	f := p.expect("1.3:separators", message("status").with("message", "Prompt: a\u2028b\u2029c"))
-	if bytes.ContainsAny(f.Raw, "\u2028\u2029") {
-		s.fail("1.3:separators", "expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
-	}
-}
-
-func inputOrder(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	levels := []contracts.ThinkingLevel{contracts.ThinkingLow, ""}
-	for i := range 60 {
-		p.command(&contracts.Init{ThinkingLevel: levels[i%2]})
-	}
-	p.fence()
-	i := 0
-	for _, f := range p.log[from:] {
-		if f.Type != "status" {
-			continue
-		}
-		want := []string{"Initialized: thinking_level", "Init received with no changes"}[i%2]
-		if got := f.str("message"); got != want {
-			s.fail("1.7:order", "reply %d: expected %q, got %q", i+1, want, got)
-		}
-		i++
-	}
-	if i != 60 {
-		s.fail("1.7:order", "expected 60 replies to 60 messages, got %d", i)
-	}
-}
 
 // countOf returns how many frames w wants.
 func countOf(frames []*Frame, w want) int {
@@ -336,6 +284,5 @@ func (p *Peer) exits(rule string, status int) {
 	case got != status:
 		p.s.fail(rule, "%s: expected exit status %d, got %d", p.name, status, got)
 	}
-	for p.pull(ctx) { // what it said last
-	}
+	p.readAll(exitTime) // what it said last
 }

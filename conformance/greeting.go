@@ -1,46 +1,214 @@
 package conformance
 
 import (
+	"errors"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // handshake judges hello, roles and opt-outs: R20 to R32, and 9.3.
-func handshake() []Scenario {
-	onStdio, onSocket := Needs{Transport: Stdio}, Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "handshake/ready-first", Title: "ready and session_info come before any input", Rules: []string{"R20", "R21"}, Needs: onStdio, Run: readyFirst},
-		{Name: "handshake/hello-ok", Title: "A hello is answered by one hello_ok that echoes it", Rules: []string{"R22"}, Run: helloOK},
-		{Name: "handshake/seed-fields", Title: "hello_ok names the server's capabilities, ready its kind", Rules: []string{"4.3"}, Needs: Needs{Seed: true}, Run: seedFields},
-		{Name: "handshake/hello-is-optional", Title: "Without a hello the peer is a controller without capabilities", Rules: []string{"3.1", "R81"}, Needs: onStdio, Run: helloOptional},
-		{Name: "handshake/opt-out-of-everything", Title: "hello_ok comes although everything is opted out of, and nothing else of the handshake does", Rules: []string{"R23", "R31"}, Run: optOutOfEverything},
-		{Name: "handshake/other-version", Title: "Another protocol version is accepted and reported", Rules: []string{"R24"}, Run: otherVersion},
-		{Name: "handshake/default-role", Title: "Without a role: controller on stdio, viewer on a socket", Rules: []string{"R25", "9.1"}, Run: defaultRole},
-		{Name: "handshake/role-is-kept", Title: "A later hello without a role keeps it", Rules: []string{"R25"}, Run: roleKept},
-		{Name: "handshake/role-never-changes", Title: "A later hello with another role is refused", Rules: []string{"R26", "A18"}, Run: roleNeverChanges},
-		{Name: "handshake/viewer-capabilities", Title: "A viewer may not offer to answer questions", Rules: []string{"R27", "A19"}, Needs: onStdio, Run: viewerCapabilities},
-		{Name: "handshake/viewer-sends-hello-only", Title: "Anything but hello from a viewer is refused without effect", Rules: []string{"R28"}, Needs: onStdio, Run: viewerSendsHelloOnly},
-		{Name: "handshake/hello-replaces", Title: "A later hello replaces capabilities and opt-outs entirely", Rules: []string{"R29"}, Run: helloReplaces},
-		{Name: "handshake/local", Title: "On stdio the connection is local and its lease has no end", Rules: []string{"R30"}, Needs: onStdio, Run: local},
-		{Name: "handshake/opted-out-status", Title: "An opted-out status is withheld and still updates the state", Rules: []string{"R31", "A53"}, Needs: onSocket, Run: optedOutStatus},
-		{Name: "handshake/opt-out-at-once", Title: "A later hello's opt-outs hold at once", Rules: []string{"R31", "A53"}, Run: optOutAtOnce},
-		{Name: "handshake/raw-events", Title: "Raw events reach only those who negotiated them", Rules: []string{"R32", "A54"}, Needs: onSocket, Run: rawEvents},
-		{Name: "handshake/private-hello-ok", Title: "hello_ok goes to the sender alone", Rules: []string{"A60"}, Needs: onSocket, Run: privateHelloOK},
-		{Name: "handshake/no-inheritance", Title: "A new connection inherits nothing from another", Rules: []string{"A21"}, Needs: onSocket, Run: noInheritance},
-		{Name: "handshake/ids-are-random", Title: "Connection ids cannot be guessed, and tokens are not ids", Rules: []string{"A22"}, Needs: onSocket, Run: randomIDs},
-	}
-}
-
-func readyFirst(s *Session) {
-	p := s.spawn("alice") // checks the order
-	if got := p.log[0].str("protocol_version"); got != contracts.ProtocolVersion {
-		s.fail("R22", "expected ready.protocol_version %q, got %q", contracts.ProtocolVersion, got)
-	}
-	if cwd := p.log[1].str("cwd"); cwd == "" {
-		s.fail("R20", "expected session_info.cwd, got nothing")
-	}
+var handshake = []Scenario{
+	onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
+		p := s.spawn("alice") // checks the order
+		s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
+		cwd := p.log[1].str("cwd")
+		s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
+	}),
+	Needs{}.scenario("handshake/hello-ok", "R22", "A hello is answered by one hello_ok that echoes it", func(s *Session) {
+		h := s.offering()
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction}
+		p := s.join("alice", h)
+		f := p.last(message("hello_ok"))
+		s.shows("R22", f, fields{"protocol_version": contracts.ProtocolVersion, "client_protocol_version": contracts.ProtocolVersion,
+			"client_info": fields{"name": "alice", "version": "1.0"}, "role": "controller",
+			"capabilities": fields{"server_requests": []string{"approval", "user_input"}, "utility_operations": []string{"file_read"}}})
+		s.shows("R22", f, fields{"opt_out_notifications": []string{"compaction"}})
+		p.fence()
+		p.count("R22", p.log, message("hello_ok"), 1)
+	}),
+	Needs{Seed: true}.scenario("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session) {
+		p := s.controller()
+		f := p.last(message("hello_ok"))
+		for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
+			_, ok := f.at("server_capabilities." + key).([]any)
+			s.failIf(!ok, "4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
+		}
+		s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
+	}),
+	onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
+		p := s.spawn("alice")
+		p.prompt("no hello")
+		p.expect("3.1", prompted("no hello"))
+		p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
+		p.expect("R81", message("error").with("message", "utility_file_read requires file_read capability").with("error_type", "tool"))
+	}),
+	Needs{}.scenario("handshake/opt-out-of-everything", "R23 R31", "hello_ok comes although everything is opted out of, and nothing else of the handshake does", func(s *Session) {
+		h := s.hello(contracts.RoleController)
+		h.ProtocolVersion = "1999-01-01"
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
+		p := s.join("alice", h)
+		at := slices.IndexFunc(p.log, message("hello_ok").ok)
+		p.still("R31", at, anyOf(message("connection_info"), message("status")))
+	}),
+	Needs{}.scenario("handshake/other-version", "R24", "Another protocol version is accepted and reported", func(s *Session) {
+		h := s.hello(contracts.RoleController)
+		h.ProtocolVersion = "1999-01-01"
+		p := s.join("alice", h)
+		s.shows("R24", p.last(message("hello_ok")), fields{"client_protocol_version": "1999-01-01"})
+		p.await("R24", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
+	}),
+	Needs{}.scenario("handshake/default-role", "R25 9.1", "Without a role: controller on stdio, viewer on a socket", func(s *Session) {
+		want := "controller"
+		var p *Peer
+		if s.socket() {
+			want = "viewer"
+			p = s.attach("alice", entry{create: true, hello: &contracts.Hello{}})
+		} else {
+			p = s.join("alice", &contracts.Hello{})
+		}
+		s.shows("R25", p.last(message("hello_ok")), fields{"role": want})
+	}),
+	Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
+		p := s.controller()
+		p.hello(&contracts.Hello{})
+		p.expect("R25", message("hello_ok").with("role", "controller"))
+	}),
+	Needs{}.scenario("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session) {
+		p := s.controller()
+		from := len(p.log)
+		p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
+		p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
+		if s.socket() { // ws.error role_conflict, or a close that says the same
+			refused := p.seek(from, control("ws.error").with("code", contracts.CodeRoleConflict), s.config.Patience)
+			s.failIf(refused == nil && p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
+				"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
+			p.none("R26", from, message("hello_ok"))
+			return
+		}
+		p.refused("", refusal{rule: "R26", text: "headless connection role cannot change after hello", kind: contracts.ErrorProtocol})
+		p.none("R26", from, message("hello_ok"))
+		p.prompt("still a controller")
+		p.expect("R26", prompted("still a controller"))
+	}),
+	onStdio.scenario("handshake/viewer-capabilities", "R27 A19", "A viewer may not offer to answer questions", func(s *Session) {
+		for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry) {
+			p := s.spawn("v-" + string(kind))
+			from := len(p.log)
+			p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer,
+				Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}}))
+			p.refused("", refusal{rule: "R27", text: "viewer headless connections cannot negotiate " + string(kind) + " requests", kind: contracts.ErrorProtocol})
+			p.still("R27", from, message("hello_ok"))
+		}
+	}),
+	onStdio.scenario("handshake/viewer-sends-hello-only", "R28", "Anything but hello from a viewer is refused without effect", func(s *Session) {
+		p := s.join("vera", s.hello(contracts.RoleViewer))
+		from := len(p.log)
+		for _, cmd := range []contracts.Command{
+			&contracts.Prompt{Content: "x"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{},
+			&contracts.ToolResponse{CallID: "c", Approved: true},
+			&contracts.UtilityFileRead{ReadID: "r", Path: "a"}, &contracts.Shutdown{},
+		} {
+			p.command(cmd)
+			p.refused("", refusal{rule: "R28", text: textViewer, kind: contracts.ErrorProtocol})
+		}
+		p.still("R28", from, anyOf(noEffect, initNothingReply))
+		p.hello(s.hello(contracts.RoleViewer))
+		p.expect("R28", message("hello_ok"))
+	}),
+	Needs{}.scenario("handshake/hello-replaces", "R29", "A later hello replaces capabilities and opt-outs entirely", func(s *Session) {
+		h := s.offering()
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+		p := s.join("alice", h)
+		p.hello(&contracts.Hello{})
+		f := p.expect("R29", message("hello_ok"))
+		for _, key := range []string{"capabilities", "opt_out_notifications", "client_protocol_version"} {
+			v, present := f.Fields[key]
+			s.failIf(present && !emptyValue(v), "R29", "expected %s to be cleared by a hello without it, got %s", key, show(v))
+		}
+		p.command(initNothing())
+		p.expect("R29", initNothingReply)
+	}),
+	onStdio.scenario("handshake/local", "R30", "On stdio the connection is local and its lease has no end", func(s *Session) {
+		for _, role := range []contracts.Role{contracts.RoleController, contracts.RoleViewer} {
+			p := s.join(string(role), s.hello(role))
+			var holder any
+			if role == contracts.RoleController {
+				holder = "local"
+			}
+			for _, f := range []*Frame{p.last(message("hello_ok")), p.expect("R30", message("connection_info"))} {
+				for key, want := range map[string]any{"connection_id": "local", "lease_expires_at": nil, "controller_connection_id": holder} {
+					got, present := f.Fields[key]
+					s.failIf(!present || got != want, "R30", "%s of a %s: expected %s %s, got %s", f.Type, role, key, show(want), show(got))
+				}
+			}
+		}
+	}),
+	onSocket.scenario("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session) {
+		alice := s.controller()
+		h := s.hello(contracts.RoleViewer)
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+		vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
+		from := len(vera.log)
+		alice.prompt("unseen")
+		alice.expect("R31", prompted("unseen"))
+		vera.still("A53", from, message("status"))
+		s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
+	}),
+	Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
+		p := s.controller()
+		p.command(initNothing())
+		p.expect("R31", initNothingReply)
+		h := s.hello(contracts.RoleController)
+		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+		p.hello(h)
+		p.expect("R31", message("hello_ok"))
+		from := len(p.log)
+		p.command(initNothing())
+		p.still("A53", from, message("status"))
+	}),
+	onSocket.scenario("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session) {
+		alice := s.controller()
+		h := s.hello(contracts.RoleViewer)
+		h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
+		raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
+		plain := s.viewer("vera")
+		alice.prompt(streamOf(3, 0))
+		expectAll("R36", message("response_end"), alice, raw, plain)
+		for _, p := range []*Peer{alice, plain} {
+			p.still("A54", 0, message("raw_agent_event"))
+		}
+	}),
+	onSocket.scenario("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session) {
+		alice := s.controller()
+		vera := s.viewer("vera")
+		from := len(vera.log)
+		alice.hello(s.hello(contracts.RoleController))
+		alice.expect("A60", message("hello_ok"))
+		vera.still("A60", from, message("hello_ok"))
+		alice.fence()
+		alice.count("A60", alice.log, message("hello_ok"), 2)
+	}),
+	onSocket.scenario("handshake/no-inheritance", "A21", "A new connection inherits nothing from another", func(s *Session) {
+		s.join("alice", s.offering())
+		p := s.attach("vera", entry{role: contracts.RoleViewer, hello: &contracts.Hello{}})
+		f := p.last(message("hello_ok"))
+		s.failIf(f.at("capabilities") != nil && !emptyValue(f.at("capabilities")), "A21",
+			"expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
+	}),
+	onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
+		a, b := s.controller(), s.viewer("vera")
+		for _, p := range []*Peer{a, b} {
+			id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]
+			s.failIf(len(p.connection) < 22 || id == "", "A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
+			s.failIf(p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token), "A22",
+				"expected a connection_token that the public connection_id does not give away")
+		}
+		s.failIf(a.connection == b.connection || a.token == b.token, "A22", "two connections have the same id or token")
+	}),
 }
 
 // offering is a hello of a controller with capabilities.
@@ -49,172 +217,6 @@ func (s *Session) offering() *contracts.Hello {
 	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput},
 		UtilityOperations: []contracts.UtilityOperation{contracts.OperationFileRead}}
 	return h
-}
-
-func helloOK(s *Session) {
-	h := s.offering()
-	h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction}
-	p := s.join("alice", h)
-	f := p.last(message("hello_ok"))
-	for _, c := range []struct {
-		path string
-		want any
-	}{
-		{"protocol_version", contracts.ProtocolVersion}, {"client_protocol_version", contracts.ProtocolVersion},
-		{"client_info.name", "alice"}, {"client_info.version", "1.0"}, {"role", "controller"},
-	} {
-		if got := f.at(c.path); got != c.want {
-			s.fail("R22", "expected hello_ok.%s %s, got %s", c.path, show(c.want), show(got))
-		}
-	}
-	if got := show(f.at("capabilities")); got != `{"server_requests":["approval","user_input"],"utility_operations":["file_read"]}` {
-		s.fail("R22", "expected the capabilities echoed, got %s", got)
-	}
-	if got := texts(f.at("opt_out_notifications")); !slices.Equal(got, []string{"compaction"}) {
-		s.fail("R22", "expected opt_out_notifications [compaction], got %v", got)
-	}
-	p.fence()
-	if n := countOf(p.log, message("hello_ok")); n != 1 {
-		s.fail("R22", "expected one hello_ok for one hello, got %d", n)
-	}
-}
-
-func seedFields(s *Session) {
-	p := s.controller()
-	f := p.last(message("hello_ok"))
-	for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
-		if _, ok := f.at("server_capabilities." + key).([]any); !ok {
-			s.fail("4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
-		}
-	}
-	if !s.socket() && p.log[0].str("executor_type") == "" {
-		s.fail("4.3", "expected ready.executor_type, got nothing")
-	}
-}
-
-func helloOptional(s *Session) {
-	p := s.spawn("alice")
-	p.prompt("no hello")
-	p.expect("3.1", message("status").with("message", "Prompt: no hello"))
-	p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
-	p.expect("R81", message("error").with("message", "utility_file_read requires file_read capability").with("error_type", "tool"))
-}
-
-// everyNotification lists all that can be opted out of.
-func everyNotification() []contracts.Notification {
-	return []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
-}
-
-func optOutOfEverything(s *Session) {
-	h := s.hello(contracts.RoleController)
-	h.ProtocolVersion, h.OptOutNotifications = "1999-01-01", everyNotification()
-	p := s.join("alice", h)
-	at := slices.IndexFunc(p.log, message("hello_ok").ok)
-	p.still("R31", at, anyOf(message("connection_info"), message("status")))
-}
-
-func otherVersion(s *Session) {
-	h := s.hello(contracts.RoleController)
-	h.ProtocolVersion = "1999-01-01"
-	p := s.join("alice", h)
-	f := p.last(message("hello_ok"))
-	if got := f.str("client_protocol_version"); got != "1999-01-01" {
-		s.fail("R24", "expected client_protocol_version 1999-01-01, got %q", got)
-	}
-	p.await("R24", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
-}
-
-func defaultRole(s *Session) {
-	want := "controller"
-	var p *Peer
-	if s.socket() {
-		want = "viewer"
-		p = s.attach("alice", entry{create: true, hello: &contracts.Hello{}})
-	} else {
-		p = s.join("alice", &contracts.Hello{})
-	}
-	if got := p.last(message("hello_ok")).str("role"); got != want {
-		s.fail("R25", "expected role %q, got %q", want, got)
-	}
-}
-
-func roleKept(s *Session) {
-	p := s.controller()
-	p.hello(&contracts.Hello{})
-	p.expect("R25", message("hello_ok").with("role", "controller"))
-}
-
-func roleNeverChanges(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
-	p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
-	if s.socket() {
-		p.roleRefused(from)
-		return
-	}
-	p.refused("", refusal{rule: "R26", text: "headless connection role cannot change after hello", kind: contracts.ErrorProtocol})
-	p.none("R26", from, message("hello_ok"))
-	p.prompt("still a controller")
-	p.expect("R26", message("status").with("message", "Prompt: still a controller"))
-}
-
-// roleRefused expects ws.error role_conflict, or a close that says the same.
-func (p *Peer) roleRefused(from int) {
-	ctx, cancel := p.s.within(p.s.config.Patience)
-	defer cancel()
-	refused := control("ws.error").with("code", contracts.CodeRoleConflict)
-	for p.pull(ctx) {
-		if slices.ContainsFunc(p.log[from:], refused.ok) {
-			p.none("R26", from, message("hello_ok"))
-			return
-		}
-	}
-	if p.closeCode() != contracts.CodeRoleConflict.CloseCode() {
-		p.s.fail("A18", "expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
-	}
-}
-
-func viewerCapabilities(s *Session) {
-	for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry) {
-		p := s.spawn("v-" + string(kind))
-		from := len(p.log)
-		p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer,
-			Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}}))
-		p.refused("", refusal{rule: "R27", text: "viewer headless connections cannot negotiate " + string(kind) + " requests", kind: contracts.ErrorProtocol})
-		p.still("R27", from, message("hello_ok"))
-	}
-}
-
-func viewerSendsHelloOnly(s *Session) {
-	p := s.join("vera", s.hello(contracts.RoleViewer))
-	from := len(p.log)
-	for _, cmd := range []contracts.Command{
-		&contracts.Prompt{Content: "x"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{},
-		&contracts.ToolResponse{CallID: "c", Approved: true},
-		&contracts.UtilityFileRead{ReadID: "r", Path: "a"}, &contracts.Shutdown{},
-	} {
-		p.command(cmd)
-		p.refused("", refusal{rule: "R28", text: textViewer, kind: contracts.ErrorProtocol})
-	}
-	p.still("R28", from, anyOf(noEffect, initNothingReply))
-	p.hello(s.hello(contracts.RoleViewer))
-	p.expect("R28", message("hello_ok"))
-}
-
-func helloReplaces(s *Session) {
-	h := s.offering()
-	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-	p := s.join("alice", h)
-	p.hello(&contracts.Hello{})
-	f := p.expect("R29", message("hello_ok"))
-	for _, key := range []string{"capabilities", "opt_out_notifications", "client_protocol_version"} {
-		if v, present := f.Fields[key]; present && !emptyValue(v) {
-			s.fail("R29", "expected %s to be cleared by a hello without it, got %s", key, show(v))
-		}
-	}
-	p.command(initNothing())
-	p.expect("R29", initNothingReply)
 }
 
 // emptyValue reports whether v is an empty list or object.
@@ -228,99 +230,140 @@ func emptyValue(v any) bool {
 	return false
 }
 
-func local(s *Session) {
-	for _, role := range []contracts.Role{contracts.RoleController, contracts.RoleViewer} {
-		p := s.join(string(role), s.hello(role))
-		var holder any
-		if role == contracts.RoleController {
-			holder = "local"
+// findings hold what a run has found out about its target. Scenarios share them.
+type findings struct {
+	mu     sync.Mutex
+	probed bool
+	kinds  []contracts.RequestType      // that the target may ask; valid once probed
+	lacks  []contracts.UtilityOperation // that the target refused or did not offer
+
+	otherAgent string // message that showed another agent than the conformance agent; empty for none
+	left       int    // sessions that scenarios made and could not end
+}
+
+// capabilities returns what the scenario's controllers negotiate: only what the
+// scenario needs, because a server need not know the rest.
+func (s *Session) capabilities() *contracts.Capabilities {
+	if len(s.answers) == 0 && len(s.operations) == 0 {
+		return nil
+	}
+	return &contracts.Capabilities{ServerRequests: s.answers, UtilityOperations: s.operations}
+}
+
+// hello returns the hello of a client with a role.
+func (s *Session) hello(role contracts.Role) *contracts.Hello {
+	h := &contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: role}
+	if role == contracts.RoleController {
+		h.Capabilities = s.capabilities()
+	}
+	return h
+}
+
+// negotiateOperations adds operations to what later controllers of the scenario
+// negotiate. It skips the scenario if the target is known to lack one.
+func (s *Session) negotiateOperations(operations ...contracts.UtilityOperation) {
+	for _, op := range operations {
+		s.config.found.mu.Lock()
+		lacking := slices.Contains(s.config.found.lacks, op)
+		s.config.found.mu.Unlock()
+		if lacking {
+			s.skip("the server does not offer %s", op)
 		}
-		for _, f := range []*Frame{p.last(message("hello_ok")), p.expect("R30", message("connection_info"))} {
-			for key, want := range map[string]any{"connection_id": "local", "lease_expires_at": nil, "controller_connection_id": holder} {
-				if got, present := f.Fields[key]; !present || got != want {
-					s.fail("R30", "%s of a %s: expected %s %s, got %s", f.Type, role, key, show(want), show(got))
-				}
-			}
+		if !slices.Contains(s.operations, op) {
+			s.operations = append(s.operations, op)
 		}
 	}
 }
 
-func optedOutStatus(s *Session) {
-	alice := s.controller()
-	h := s.hello(contracts.RoleViewer)
-	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-	vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
-	from := len(vera.log)
-	alice.prompt("unseen")
-	alice.expect("R31", message("status").with("message", "Prompt: unseen"))
-	vera.still("A53", from, message("status"))
-	f := s.viewer("victor").last(control("snapshot"))
-	if got := f.str("state.last_status"); got != "Prompt: unseen" {
-		s.fail("R31", "expected last_status %q in the state, got %q", "Prompt: unseen", got)
-	}
+// skipOperation ends the scenario, because the target does not offer an operation that
+// was negotiated. Later scenarios that need the operation are skipped at once.
+func (s *Session) skipOperation(op contracts.UtilityOperation) {
+	s.config.found.mu.Lock()
+	s.config.found.lacks = append(s.config.found.lacks, op)
+	s.config.found.mu.Unlock()
+	s.skip("the server does not offer %s", op)
 }
 
-func optOutAtOnce(s *Session) {
-	p := s.controller()
-	p.command(initNothing())
-	p.expect("R31", initNothingReply)
-	h := s.hello(contracts.RoleController)
-	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+// negotiateRequests has later controllers of the scenario negotiate those of the types
+// that the target may ask, and returns them.
+func (s *Session) negotiateRequests(kinds ...contracts.RequestType) []contracts.RequestType {
+	s.answers = s.canAsk(kinds...)
+	return s.answers
+}
+
+// canAsk returns those of the types that the target may ask. Every server asks for
+// approvals. For the others, the first scenario that needs one probes the target.
+func (s *Session) canAsk(kinds ...contracts.RequestType) []contracts.RequestType {
+	if s.scenario.Needs.Transport == Hosted || !slices.ContainsFunc(kinds, func(k contracts.RequestType) bool { return k != contracts.RequestApproval }) {
+		return kinds
+	}
+	found := s.config.found
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	if !found.probed {
+		found.kinds, found.probed = s.probe(), true
+	}
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind contracts.RequestType) bool { return !slices.Contains(found.kinds, kind) })
+}
+
+// probe says hello with all types of requests and returns those that the target says
+// it may ask. A target that refuses the hello does not know elicitations: all other
+// types are in the first version of the protocol.
+func (s *Session) probe() []contracts.RequestType {
+	all := contracts.RequestTypes()
+	ok := s.offerAll(&contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: contracts.RoleController,
+		Capabilities: &contracts.Capabilities{ServerRequests: all}})
+	switch offered, said := ok.at("server_capabilities.server_requests").([]any); {
+	case ok == nil:
+		return slices.DeleteFunc(all, func(k contracts.RequestType) bool { return k == contracts.RequestMCPElicitation })
+	case said:
+		return slices.DeleteFunc(all, func(k contracts.RequestType) bool { return !slices.Contains(offered, any(string(k))) })
+	}
+	return all
+}
+
+// offerAll says hello in a session of its own. It returns the hello_ok, or nil if the
+// hello was refused.
+func (s *Session) offerAll(h *contracts.Hello) *Frame {
+	if s.wire != nil {
+		return s.offerAllOverHTTP(h)
+	}
+	var p *Peer
+	if s.socket() {
+		p = s.dialed("probe", entry{session: s.ID + "-probe", create: true, role: h.Role})
+	} else {
+		p = s.spawn("probe")
+	}
+	defer p.close()
 	p.hello(h)
-	p.expect("R31", message("hello_ok"))
-	from := len(p.log)
-	p.command(initNothing())
-	p.still("A53", from, message("status"))
+	answer := anyOf(message("hello_ok"), message("error"), control("ws.error"))
+	f := p.seek(0, answer, s.config.Patience)
+	if _, closed := errors.AsType[*Closed](p.ended); f == nil && !closed {
+		p.missing("R22", message("hello_ok"), s.config.Patience)
+	}
+	if f == nil || f.Type != "hello_ok" {
+		return nil
+	}
+	return f
 }
 
-func rawEvents(s *Session) {
-	alice := s.controller()
-	h := s.hello(contracts.RoleViewer)
-	h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
-	raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
-	plain := s.viewer("vera")
-	alice.prompt(streamOf(3, 0))
-	for _, p := range []*Peer{alice, raw, plain} {
-		p.expect("R36", message("response_end"))
+// offerAllOverHTTP is offerAll over HTTP. The hello_ok of a published server does not
+// list what the server may ask, so only a refusal counts.
+func (s *Session) offerAllOverHTTP(h *contracts.Hello) *Frame {
+	id, opened := s.ID, s.opened
+	s.opened = false
+	defer func() { s.ID, s.opened = id, opened }()
+	c := s.caller("probe", h.Role)
+	a := c.connect(fields{"capabilities": fields{"serverRequests": h.Capabilities.ServerRequests}})
+	switch {
+	case a.Status == http.StatusBadRequest:
+		return nil
+	case s.published():
+		a.ok("1.6")
+		return &Frame{}
 	}
-	for _, p := range []*Peer{alice, plain} {
-		p.still("A54", 0, message("raw_agent_event"))
-	}
-}
-
-func privateHelloOK(s *Session) {
-	alice := s.controller()
-	vera := s.viewer("vera")
-	from := len(vera.log)
-	alice.hello(s.hello(contracts.RoleController))
-	alice.expect("A60", message("hello_ok"))
-	vera.still("A60", from, message("hello_ok"))
-	alice.fence()
-	if n := countOf(alice.log, message("hello_ok")); n != 2 {
-		s.fail("A60", "expected two hello_ok for two hellos, got %d", n)
-	}
-}
-
-func noInheritance(s *Session) {
-	s.join("alice", s.offering())
-	p := s.attach("vera", entry{role: contracts.RoleViewer, hello: &contracts.Hello{}})
-	f := p.last(message("hello_ok"))
-	if f.at("capabilities") != nil && !emptyValue(f.at("capabilities")) {
-		s.fail("A21", "expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
-	}
-}
-
-func randomIDs(s *Session) {
-	a, b := s.controller(), s.viewer("vera")
-	for _, p := range []*Peer{a, b} {
-		if id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]; len(p.connection) < 22 || id == "" {
-			s.fail("A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
-		}
-		if p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token) {
-			s.fail("A22", "expected a connection_token that the public connection_id does not give away")
-		}
-	}
-	if a.connection == b.connection || a.token == b.token {
-		s.fail("A22", "two connections have the same id or token")
-	}
+	p := c.follow(c.subscribed(nil).snapshot().Cursor)
+	defer p.close()
+	c.hello(h).ok("1.12")
+	return p.expect("A60", message("hello_ok"))
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -16,7 +15,7 @@ func hosting() []Scenario {
 	return []Scenario{
 		hosted.runner("hosted/ready-line", "6.1", "The first line on standard output says where the runner is", func(s *Session, _ *runner) {
 			s.failIf(s.ID != boundSession, "6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
-			s.holds("6.1", s.state(), fields{"session_id": boundSession}) // the port accepts connections
+			s.shows("6.1", s.state(), fields{"session_id": boundSession}) // the port accepts connections
 		}),
 		hosted.runner("hosted/stops-on-eof", "6.1", "The end of standard input ends the runner within a second, without a drain", func(s *Session, r *runner) {
 			s.driver().prompt("hello")
@@ -33,7 +32,7 @@ func hosting() []Scenario {
 		}),
 		hosted.scenario("hosted/identity-owner", "5.3", "A configured owner generation is in the identity", func(s *Session) {
 			s.spawned(withOwner())
-			s.isReady("5.3", true, false).holds("5.3", fields{"owner_instance_id": "gen_9"})
+			s.isReady("5.3", true, false).has("5.3", fields{"owner_instance_id": "gen_9"})
 		}),
 		hosted.runner("hosted/ready", "1.13", "A fresh runner is ready and lives", func(s *Session, _ *runner) {
 			readiness(s)
@@ -63,10 +62,10 @@ func hosting() []Scenario {
 			})
 		}),
 		hosted.runner("hosted/session-omitted", "1.6 1.1", "Without a session id the bound session is meant", func(s *Session, _ *runner) {
-			s.put(connectionsPath, fields{}).ok("1.6:bound").holds("1.6:bound", fields{"session_id": boundSession})
+			s.put(connectionsPath, fields{}).ok("1.6:bound").has("1.6:bound", fields{"session_id": boundSession})
 			for _, f := range []fields{{}, {"sessionId": boundSession}} {
-				s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", shape.Body[contracts.Snapshot]).
-					holds("1.1:sessions", fields{"session_id": boundSession})
+				s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", "Snapshot").
+					has("1.1:sessions", fields{"session_id": boundSession})
 			}
 		}),
 		hosted.runner("hosted/workspace-root", "5.4", "A client may name the runner's workspace, and no other", func(s *Session, r *runner) {
@@ -141,13 +140,13 @@ func hosting() []Scenario {
 		hosted.runner("hosted/counts", "4.2", "A runner counts connections and subscriptions", func(s *Session, _ *runner) {
 			s.driver()
 			s.guest("vera").subscribed(nil)
-			s.holds("4.2", s.state(), fields{"state.connection_count": 2, "state.subscriber_count": 2})
+			s.shows("4.2", s.state(), fields{"state.connection_count": 2, "state.subscriber_count": 2})
 		}),
 		hosted.scenario("hosted/init", "1.12 R35", "A runner keeps an init whole, and says it", onRunner(postInit)),
 		hosted.scenario("hosted/stream", "A42", "A runner's stream without a cursor begins with a snapshot, then lives", onRunner(streamSnapshotFirst)),
-		hosted.scenario("hosted/replay", "A43", "Cursor 0 yields a runner's whole journal", onRunner(returnToStart)),
-		hosted.scenario("hosted/missed-items", "A43", "A cursor yields exactly what was missed at a runner", onRunner(returnToMissed)),
-		hosted.scenario("hosted/negative-cursor", "A45", "A negative cursor yields a reset of a runner's stream", onRunner(returnReset("A45", func(*Frame, string) (int64, string) { return -999, "" }))),
+		hosted.scenario("hosted/replay", "A43", "Cursor 0 yields a runner's whole journal", onRunner(fromTheStart)),
+		hosted.scenario("hosted/missed-items", "A43", "A cursor yields exactly what was missed at a runner", onRunner(missedItems)),
+		hosted.scenario("hosted/negative-cursor", "A45", "A negative cursor yields a reset of a runner's stream", onRunner(negativeCursor)),
 		hosted.scenario("hosted/denial", "A67 A68", "A denial ends a runner's question with its reason, after it", onRunner(postDenial)),
 		exec.scenario("hosted/command", "R84 R85", "A runner runs commands and says so", onRunner(toolCommand)),
 		exec.scenario("hosted/command-listed", "A66 R86", "A command is in a runner's state with its owner", onRunner(toolCommandListed)),
@@ -177,14 +176,14 @@ func hosting() []Scenario {
 		hosted.scenario("hosted/disconnect-controller", "A15", "The end of a runner's controller frees the lease and keeps the replay", onRunner(disconnectController)),
 		hosted.runner("hosted/suite", "A1 A2 A23 A25 A26 A27 A37", "Two controllers and a viewer take turns as on any server", func(s *Session, _ *runner) {
 			alice := s.caller("alice", contracts.RoleController)
-			alice.subscribed(fields{"takeControl": false}).holds("A1", fields{"controller_lease_granted": true})
+			alice.subscribed(fields{"takeControl": false}).has("A1", fields{"controller_lease_granted": true})
 			vera := s.caller("vera", contracts.RoleViewer)
-			vera.subscribed(nil).holds("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
+			vera.subscribed(nil).has("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
 			vera.post(&contracts.Prompt{Content: "x"}).refused("A37", contracts.CodeAccessDenied, textViewer)
 			bob := s.caller("bob", contracts.RoleController)
 			bob.subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
 			bob.subscribed(fields{"takeControl": true})
-			alice.heartbeat(nil).ok("A26").holds("A26", fields{"controller_lease_granted": false})
+			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false})
 			alice.post(&contracts.Prompt{Content: "x"}).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
 			bob.prompt("hello")
 			s.follow("judge", follow{cursor: new(int64)}).expect("A43", message("status").with("message", "Prompt: hello"))
@@ -208,7 +207,7 @@ func (s *Session) askIdentity() *Answer {
 		s.advise("5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
 		return a
 	}
-	a.ok("5.3").shaped("A85", shape.Body[shape.Identity])
+	a.ok("5.3").shaped("A85", "RunnerIdentity")
 	return a.uncached("A85:cache")
 }
 
@@ -223,7 +222,7 @@ func (a *Answer) uncached(rule string) *Answer {
 func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 	a := s.askIdentity()
 	if a.Status == http.StatusOK { // else there is advice about it already
-		a.holds(rule, fields{"ready": ready, "draining": draining})
+		a.has(rule, fields{"ready": ready, "draining": draining})
 	}
 	return a
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"sort"
+
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A watch holds everything one client receives against the invariants of the
@@ -111,7 +113,7 @@ func (w *watch) isOldItem(p *Peer, f *Frame) bool {
 	if p.stream == nil || !p.s.published() || w.cursor != w.asked || f.Cursor > w.asked {
 		return false
 	}
-	p.s.advise("1.9:old-items", "%s: expected nothing up to the cursor %d, got %s", p.name, w.asked, abridge(f.Raw, maxTraceText))
+	p.s.advise("1.9:old-items", "%s: expected nothing up to the cursor %d, got %s", p.name, w.asked, f.said())
 	return true
 }
 
@@ -130,7 +132,7 @@ func (w *watch) isRepeatedSnapshot(p *Peer, f *Frame) bool {
 	if !p.s.published() || w.cursor == 0 || f.Cursor > w.cursor {
 		return false
 	}
-	p.s.advise("2.2:snapshots", "%s: expected a snapshot beyond cursor %d, got %s", p.name, w.cursor, abridge(f.Raw, maxTraceText))
+	p.s.advise("2.2:snapshots", "%s: expected a snapshot beyond cursor %d, got %s", p.name, w.cursor, f.said())
 	checkState(p.s, p.name, f)
 	return true
 }
@@ -141,30 +143,25 @@ func (w *watch) order(p *Peer, f *Frame) {
 	if !p.s.socket() {
 		return
 	}
-	if f.Cursor <= w.cursor && (w.cursor > 0 || f.Kind == "message") {
-		p.s.fail("A48", "%s: expected cursors to increase, got %d after %d in %s", p.name, f.Cursor, w.cursor, abridge(f.Raw, maxTraceText))
-	}
-	if w.floor > 0 && f.Cursor <= w.floor {
-		p.s.fail("2.5", "%s: a ws.result had announced cursor %d, and %s came after it", p.name, w.floor, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(f.Cursor <= w.cursor && (w.cursor > 0 || f.Kind == "message"), "A48",
+		"%s: expected cursors to increase, got %d after %d in %s", p.name, f.Cursor, w.cursor, f.said())
+	p.s.failIf(w.floor > 0 && f.Cursor <= w.floor, "2.5",
+		"%s: a ws.result had announced cursor %d, and %s came after it", p.name, w.floor, f.said())
 	w.cursor = f.Cursor
 }
 
 func (w *watch) heartbeat(p *Peer, f *Frame) {
-	if slices.Contains(w.optOuts, "heartbeat") {
-		p.s.advise(w.optOutRule("A53"), "%s: heartbeats were opted out of, got one", p.name)
-	}
-	if f.Cursor < w.cursor {
-		p.s.advise("A57", "%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
-	}
+	p.s.adviseIf(slices.Contains(w.optOuts, "heartbeat"), w.optOutRule("A53"),
+		"%s: heartbeats were opted out of, got one", p.name)
+	p.s.adviseIf(f.Cursor < w.cursor, "A57",
+		"%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
 }
 
 // answer checks that every frame with an id is answered once and in order.
 func (w *watch) answer(p *Peer, f *Frame) {
 	seq := number(f.Body["seq"])
-	if f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"] {
-		p.s.advise("A73", "%s: expected code and error_type to be the same, got %s", p.name, abridge(f.Raw, maxTraceText))
-	}
+	p.s.adviseIf(f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"], "A73",
+		"%s: expected code and error_type to be the same, got %s", p.name, f.said())
 	if f.Kind == "ws.result" {
 		w.floor = max(w.floor, number(f.Body["cursor"]))
 	}
@@ -173,9 +170,8 @@ func (w *watch) answer(p *Peer, f *Frame) {
 		w.sequence(p, f, seq)
 		return
 	}
-	if len(w.waiting) == 0 || w.waiting[0].id != id {
-		p.s.fail("A116", "%s: expected an answer to %v next, got %s", p.name, w.waiting, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(len(w.waiting) == 0 || w.waiting[0].id != id, "A116",
+		"%s: expected an answer to %v next, got %s", p.name, w.waiting, f.said())
 	first := w.waiting[0]
 	w.waiting = w.waiting[1:]
 	if first.seq == 0 {
@@ -183,15 +179,13 @@ func (w *watch) answer(p *Peer, f *Frame) {
 	}
 	w.sequence(p, f, seq)
 	ordinal := int64(first.seq)
-	if seq != ordinal && !(w.resumed && seq == ordinal-1) {
-		p.s.fail("9.2", "%s: seq is the ordinal of the frame on its socket, %d, got %d in %s", p.name, ordinal, seq, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(seq != ordinal && !(w.resumed && seq == ordinal-1), "9.2",
+		"%s: seq is the ordinal of the frame on its socket, %d, got %d in %s", p.name, ordinal, seq, f.said())
 }
 
 func (w *watch) sequence(p *Peer, f *Frame, seq int64) {
-	if seq <= w.seq {
-		p.s.fail("A116", "%s: answers come in the order of their frames, got seq %d after %d in %s", p.name, seq, w.seq, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(seq <= w.seq, "A116",
+		"%s: answers come in the order of their frames, got seq %d after %d in %s", p.name, seq, w.seq, f.said())
 	w.seq = seq
 }
 
@@ -224,17 +218,13 @@ func (w *watch) message(p *Peer, f *Frame) {
 		w.acknowledged(p, f)
 	case "status", "connection_info", "compaction":
 		p.s.skipUnknownTrigger(f.str("message"))
-		if slices.Contains(w.optOuts, f.Type) {
-			p.s.advise(w.optOutRule("R31"), "%s: %s was opted out of, got %s", p.name, f.Type, abridge(f.Raw, maxTraceText))
-		}
+		p.s.adviseIf(slices.Contains(w.optOuts, f.Type), w.optOutRule("R31"),
+			"%s: %s was opted out of, got %s", p.name, f.Type, f.said())
 	case "raw_agent_event":
-		if !w.raw {
-			p.s.fail("A54", "%s: raw events were not negotiated, got %s", p.name, abridge(f.Raw, maxTraceText))
-		}
+		p.s.failIf(!w.raw, "A54", "%s: raw events were not negotiated, got %s", p.name, f.said())
 	case "error":
-		if f.at("fatal") == true {
-			p.s.fail("R104", "%s: nothing here ends the runtime, got a fatal error: %s", p.name, f.str("message"))
-		}
+		p.s.failIf(f.at("fatal") == true, "R104",
+			"%s: nothing here ends the runtime, got a fatal error: %s", p.name, f.str("message"))
 	case "response_start", "response_chunk", "response_end":
 		w.responseEvent(p, f)
 	case "tool_call", "tool_start", "tool_output", "tool_end":
@@ -251,9 +241,7 @@ func (w *watch) message(p *Peer, f *Frame) {
 }
 
 func (w *watch) acknowledged(p *Peer, f *Frame) {
-	if w.hellos == 0 {
-		p.s.fail("A60", "%s: expected one hello_ok for one hello, got %s", p.name, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(w.hellos == 0, "A60", "%s: expected one hello_ok for one hello, got %s", p.name, f.said())
 	if got := f.str("client_info.name"); got != "" && got != p.name {
 		p.s.fail("A60", "%s: got the hello_ok of %s", p.name, got)
 	}
@@ -271,9 +259,8 @@ func (w *watch) responseEvent(p *Peer, f *Frame) {
 	id := f.str("response_id")
 	switch {
 	case f.Type == "response_start":
-		if w.response != "" || w.finished[id] {
-			p.s.fail("R36", "%s: response %s starts while %q is open or after it ended", p.name, id, w.response)
-		}
+		p.s.failIf(w.response != "" || w.finished[id], "R36",
+			"%s: response %s starts while %q is open or after it ended", p.name, id, w.response)
 		w.response, w.chunks = id, 0
 	case w.response == "" && w.joined && !w.finished[id]: // begun before we came
 	case w.response != id && w.complete:
@@ -296,9 +283,8 @@ func checkEnd(p *Peer, f *Frame, chunks int, complete bool) {
 		p.s.fail("R38", "%s: total_tokens is the sum of the four counts, %d, got %d", p.name, sum, total)
 	}
 	used := texts(f.at("tools_summary.tools_used"))
-	if !sort.StringsAreSorted(used) || len(slices.Compact(slices.Clone(used))) != len(used) {
-		p.s.fail("R39", "%s: tools_used is sorted and free of duplicates, got %v", p.name, used)
-	}
+	p.s.failIf(!sort.StringsAreSorted(used) || len(slices.Compact(slices.Clone(used))) != len(used), "R39",
+		"%s: tools_used is sorted and free of duplicates, got %v", p.name, used)
 	if labels, present := f.at("tools_summary.summary_labels").([]any); present && len(labels) == 0 {
 		p.s.fail("R39", "%s: summary_labels is absent when empty, got []", p.name)
 	}
@@ -306,9 +292,8 @@ func checkEnd(p *Peer, f *Frame, chunks int, complete bool) {
 	if at, duration := number(ttft), number(f.at("duration_ms")); present && (at < 0 || at > duration) {
 		p.s.fail("R40", "%s: ttft_ms lies between 0 and duration_ms %d, got %d", p.name, duration, at)
 	}
-	if complete && present && chunks == 0 {
-		p.s.fail("R40", "%s: ttft_ms is absent when no chunk was sent, got %s", p.name, ttft)
-	}
+	p.s.failIf(complete && present && chunks == 0, "R40",
+		"%s: ttft_ms is absent when no chunk was sent, got %s", p.name, ttft)
 }
 
 func (w *watch) toolEvent(p *Peer, f *Frame) {
@@ -320,26 +305,20 @@ func (w *watch) toolEvent(p *Peer, f *Frame) {
 		if stage == toolStarted && w.gated[id] {
 			return // a question about a call that runs
 		}
-		if known && stage != toolCalled {
-			p.s.fail("R46", "%s: tool_call %s after its tool_start or tool_end", p.name, id)
-		}
+		p.s.failIf(known && stage != toolCalled, "R46", "%s: tool_call %s after its tool_start or tool_end", p.name, id)
 		w.tools[id] = toolCalled
 		return
 	case "tool_start":
-		if w.complete && (known || !w.joined) && (!known || stage != toolCalled) {
-			p.s.fail("R46", "%s: tool_start %s without its tool_call", p.name, id)
-		}
+		p.s.failIf(w.complete && (known || !w.joined) && (!known || stage != toolCalled), "R46",
+			"%s: tool_start %s without its tool_call", p.name, id)
 		w.tools[id] = toolStarted
 		return
 	case "tool_output":
-		if w.complete && (known || !w.joined) && stage != toolStarted {
-			p.s.fail("R46", "%s: tool_output of %s outside tool_start and tool_end", p.name, id)
-		}
+		p.s.failIf(w.complete && (known || !w.joined) && stage != toolStarted, "R46",
+			"%s: tool_output of %s outside tool_start and tool_end", p.name, id)
 		return
 	}
-	if stage == toolEnded {
-		p.s.fail("R46", "%s: a second tool_end for %s", p.name, id)
-	}
+	p.s.failIf(stage == toolEnded, "R46", "%s: a second tool_end for %s", p.name, id)
 	w.tools[id] = toolEnded
 }
 
@@ -350,7 +329,7 @@ func (w *watch) requested(p *Peer, f *Frame) {
 		if p.s.socket() { // a published server may ask twice there
 			rule = "R50:once"
 		}
-		p.s.advise(rule, "%s: expected exactly one server_request %s, got a second: %s", p.name, id, abridge(f.Raw, maxTraceText))
+		p.s.advise(rule, "%s: expected exactly one server_request %s, got a second: %s", p.name, id, f.said())
 	}
 	w.open[id] = f
 	if !w.complete || p.s.scripted() {
@@ -358,13 +337,10 @@ func (w *watch) requested(p *Peer, f *Frame) {
 	}
 	switch f.str("request_type") {
 	case "approval":
-		if !w.gated[call] {
-			p.s.fail("R50", "%s: server_request %s without the tool_call that requires approval", p.name, id)
-		}
+		p.s.failIf(!w.gated[call], "R50",
+			"%s: server_request %s without the tool_call that requires approval", p.name, id)
 	case "client_tool", "user_input":
-		if !w.legacy[call] {
-			p.s.fail("R59", "%s: server_request %s without its client_tool_request", p.name, id)
-		}
+		p.s.failIf(!w.legacy[call], "R59", "%s: server_request %s without its client_tool_request", p.name, id)
 	}
 }
 
@@ -380,17 +356,14 @@ var verdicts = map[string][]string{
 func (w *watch) resolved(p *Peer, f *Frame) {
 	id, kind := f.str("request_id"), f.str("request_type")
 	request := w.open[id]
-	if request == nil && w.complete {
-		p.s.fail("R52", "%s: expected one resolution per request, got one for %s, which is not open", p.name, id)
-	}
+	p.s.failIf(request == nil && w.complete, "R52",
+		"%s: expected one resolution per request, got one for %s, which is not open", p.name, id)
 	delete(w.open, id)
-	if request != nil && (request.str("request_type") != kind || request.str("call_id") != f.str("call_id")) {
-		p.s.fail("R52", "%s: the resolution of %s has another type or call than its request: %s", p.name, id, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(request != nil && (request.str("request_type") != kind || request.str("call_id") != f.str("call_id")), "R52",
+		"%s: the resolution of %s has another type or call than its request: %s", p.name, id, f.said())
 	pair := f.str("resolution") + "/" + f.str("resolved_by")
-	if !p.s.scripted() && !slices.Contains(verdicts[kind], pair) {
-		p.s.fail("R52", "%s: %s is no way for a %s to end", p.name, pair, kind)
-	}
+	p.s.failIf(!p.s.scripted() && !slices.Contains(verdicts[kind], pair), "R52",
+		"%s: %s is no way for a %s to end", p.name, pair, kind)
 }
 
 // end checks how a link ended.
@@ -434,5 +407,63 @@ func texts(v any) []string {
 	return list
 }
 
-// tolerate notes an id whose answer may name it or not.
-func (w *watch) tolerate(id string) { w.loose = append(w.loose, id) }
+// A tenure is how far a command or a watch has come, as one client sees it.
+type tenure int
+
+const (
+	unheard tenure = iota // begun before the client came, or never
+	onPipes               // of commands
+	onTerminal
+	watching // of watches
+	over
+)
+
+// utility checks one message about a command or a watch: R84, R99, 2.2 and 5.1.
+func (w *watch) utility(p *Peer, f *Frame) {
+	id := f.str("command_id")
+	if id == "" {
+		id = "watch " + f.str("watch_id")
+	}
+	was := w.tenures[id]
+	running := was != unheard && was != over
+	switch f.Type {
+	case "utility_command_started":
+		p.s.failIf(running, "R83", "%s: %s starts while it is running", p.name, id)
+		w.tenures[id] = onPipes
+		if f.at("terminal_mode") == string(contracts.TerminalPTY) {
+			w.tenures[id] = onTerminal
+		}
+	case "utility_file_watch_started":
+		p.s.failIf(running, "5.4", "%s: %s starts while it is active", p.name, id)
+		w.tenures[id] = watching
+	case "utility_command_output", "utility_command_resized", "utility_command_exited", "utility_file_watch_event", "utility_file_watch_stopped":
+		p.s.failIf(was == over || was == unheard && w.complete && !w.joined, ruleOf(f.Type),
+			"%s: %s comes before %s started or after it ended: %s", p.name, f.Type, id, f.said())
+		w.utilityEvent(p, f, id, was)
+	}
+}
+
+// ruleOf is the rule that keeps a message within the life of what it is about.
+func ruleOf(kind string) string {
+	if kind == "utility_file_watch_event" || kind == "utility_file_watch_stopped" {
+		return "R99"
+	}
+	return "R84"
+}
+
+// utilityEvent checks what lies within the life of a command or a watch, and ends
+// it.
+func (w *watch) utilityEvent(p *Peer, f *Frame, id string, was tenure) {
+	switch f.Type {
+	case "utility_command_output":
+		p.s.failIf(was == onTerminal && f.str("stream") != "stdout", "2.2",
+			"%s: a terminal has no stream but stdout, got %s", p.name, f.said())
+		if n := len(f.str("content")); n > contracts.MaxTextBytes {
+			p.s.advise("5.1:pieces", "%s: expected at most %d bytes of output in a message, got %d", p.name, contracts.MaxTextBytes, n)
+		}
+	case "utility_command_resized":
+		p.s.failIf(was == onPipes, "R90", "%s: a pipe has no size, got %s", p.name, f.said())
+	case "utility_command_exited", "utility_file_watch_stopped":
+		w.tenures[id] = over
+	}
+}

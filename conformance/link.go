@@ -2,8 +2,14 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/coder/websocket"
 )
 
 // A Link is one connection to the server under test. It carries whole JSON
@@ -55,3 +61,101 @@ type Refused struct {
 func (r *Refused) Error() string {
 	return fmt.Sprintf("refused before the upgrade: %d %s %q (%v)", r.Status, r.Code, r.Text, r.Cause)
 }
+
+// socketPath is where a server listens unless the target names a path.
+const socketPath = "/api/headless/ws"
+
+// maxServerFrame bounds one frame from the server.
+const maxServerFrame = 16 << 20
+
+// socket is a link over WebSocket.
+type socket struct {
+	conn *websocket.Conn
+}
+
+// dialOptions are what a socket says before its first frame.
+type dialOptions struct {
+	base        string // ws:// or wss:// address of the server
+	token       string // bearer credential; empty for none
+	subprotocol string
+	query       url.Values
+}
+
+// dialSocket opens a WebSocket. A refusal before the upgrade is a *Refused.
+func dialSocket(ctx context.Context, o dialOptions) (Link, error) {
+	u, err := url.Parse(o.base)
+	if err != nil {
+		return nil, err
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = socketPath
+	}
+	query := u.Query()
+	for k, v := range o.query {
+		query[k] = v
+	}
+	u.RawQuery = query.Encode()
+	opts := &websocket.DialOptions{HTTPHeader: http.Header{}}
+	if o.subprotocol != "" {
+		opts.Subprotocols = []string{o.subprotocol}
+	}
+	if o.token != "" {
+		opts.HTTPHeader.Set("Authorization", "Bearer "+o.token)
+	}
+	conn, resp, err := websocket.Dial(ctx, u.String(), opts)
+	if err != nil {
+		return nil, refusedBy(resp, err)
+	}
+	conn.SetReadLimit(maxServerFrame)
+	return &socket{conn: conn}, nil
+}
+
+// refusedBy turns a failed dial into what the server said, if it said anything.
+func refusedBy(resp *http.Response, err error) error {
+	if resp == nil {
+		return err
+	}
+	r := &Refused{Status: resp.StatusCode, Offers: resp.Header.Get("Sec-WebSocket-Protocol"), Cause: err}
+	body, readErr := io.ReadAll(resp.Body)
+	if readErr != nil {
+		return r
+	}
+	var fields struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}
+	if json.Unmarshal(body, &fields) == nil {
+		r.Text, r.Code = fields.Error, fields.Code
+	}
+	return r
+}
+
+func (s *socket) Send(ctx context.Context, text []byte) error {
+	return s.conn.Write(ctx, websocket.MessageText, text)
+}
+
+func (s *socket) SendRaw(ctx context.Context, data []byte) error {
+	return s.conn.Write(ctx, websocket.MessageBinary, data)
+}
+
+func (s *socket) Recv(ctx context.Context) ([]byte, error) {
+	kind, text, err := s.conn.Read(ctx)
+	if closed, ok := errors.AsType[websocket.CloseError](err); ok {
+		return nil, &Closed{Code: int(closed.Code), Reason: closed.Reason}
+	}
+	if err == nil && kind != websocket.MessageText {
+		return nil, errors.New("the server sent a binary frame")
+	}
+	return text, err
+}
+
+func (s *socket) CloseInput() error {
+	return s.conn.Close(websocket.StatusNormalClosure, "")
+}
+
+func (s *socket) Wait(context.Context) (int, error) { return 0, errNoProcess }
+
+func (s *socket) Diagnostics() string { return "" }
+
+// Close drops the connection without a close frame.
+func (s *socket) Close() error { return s.conn.CloseNow() }

@@ -8,19 +8,82 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// callingTools and its like are the needs of scenarios in which the agent calls tools of clients.
+var (
+	callingTools          = Needs{Transport: Anywhere, Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool}}
+	callingToolsOnSocket  = Needs{Transport: Socket, Seed: true, Asks: callingTools.Asks}
+	callingToolsNetworked = Needs{Transport: Networked, Seed: true, Asks: callingTools.Asks}
+)
+
 // offers judges the tools that clients announce in hello and run for the
 // agent: 3.1, R29, R58, D8.
-func offers() []Scenario {
-	tool := []contracts.RequestType{contracts.RequestClientTool}
-	anywhere, onSocket := Needs{Transport: Anywhere, Seed: true, Asks: tool}, Needs{Transport: Socket, Seed: true, Asks: tool}
-	return []Scenario{
-		{Name: "offer/announced", Title: "The agent is offered the tools of the controller's latest hello", Rules: []string{"3.1", "R29"}, Needs: anywhere, Run: toolsAnnounced},
-		{Name: "offer/called", Title: "A call of an announced tool is a request to the controller, and its answer ends it", Rules: []string{"R58", "R59"}, Needs: anywhere, Run: announcedToolCalled},
-		{Name: "offer/malformed", Title: "Tools that no agent could be offered are refused, and those before stay", Rules: []string{"3.1"}, Needs: anywhere, Run: malformedTools},
-		{Name: "offer/without-capability", Title: "Who does not take client_tool requests cannot announce tools", Rules: []string{"3.1"}, Needs: anywhere, Run: toolsWithoutCapability},
-		{Name: "offer/of-a-viewer", Title: "The agent is not offered what a viewer announces", Rules: []string{"R27", "D8"}, Needs: onSocket, Run: viewersTools},
-		{Name: "offer/take-over", Title: "With control the offer changes, and what was called waits for the new controller", Rules: []string{"D8", "A27"}, Needs: Needs{Transport: Networked, Seed: true, Asks: tool}, Run: toolsAfterTakeOver},
-	}
+var offers = []Scenario{
+	callingTools.scenario("offer/announced", "3.1 R29", "The agent is offered the tools of the controller's latest hello", func(s *Session) {
+		s.conformanceAgent()
+		d := s.pilot()
+		d.offered("3.1")
+		d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
+		d.offered("3.1", "lint", "open_file")
+		d.announces(s.announcing(contracts.RoleController, "format"))
+		d.offered("R29", "format")
+		d.announces(s.hello(contracts.RoleController))
+		d.offered("R29")
+	}),
+	callingTools.scenario("offer/called", "R58 R59", "A call of an announced tool is a request to the controller, and its answer ends it", func(s *Session) {
+		s.conformanceAgent()
+		d := s.pilot()
+		d.announces(s.announcing(contracts.RoleController, "lint"))
+		d.offered("3.1", "lint")
+		q := d.calledTool("call-lint", "lint")
+		got := show(q.at("args"))
+		s.failIf(got != `{"path":"a.txt"}`, "R59", "expected the arguments of the call in the request, got %s", got)
+		d.tell("R58", toolAnswer("call-lint"))
+		d.resolved("R58", q, "completed", "client")
+		d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
+	}),
+	callingTools.scenario("offer/malformed", "3.1", "Tools that no agent could be offered are refused, and those before stay", func(s *Session) {
+		s.conformanceAgent()
+		d := s.pilot()
+		d.announces(s.announcing(contracts.RoleController, "lint"))
+		for _, bad := range badTools() {
+			h := s.hello(contracts.RoleController)
+			h.ClientTools = bad
+			d.announcesInVain(h)
+		}
+		d.offered("3.1", "lint")
+	}),
+	callingTools.scenario("offer/without-capability", "3.1", "Who does not take client_tool requests cannot announce tools", func(s *Session) {
+		s.conformanceAgent()
+		d := s.pilot()
+		h := s.announcing(contracts.RoleController, "lint")
+		h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
+		d.announcesInVain(h)
+		d.offered("3.1")
+	}),
+	callingToolsOnSocket.scenario("offer/of-a-viewer", "R27 D8", "The agent is not offered what a viewer announces", func(s *Session) {
+		s.conformanceAgent()
+		d := s.pilot()
+		s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
+		d.offered("R27")
+		d.announces(s.announcing(contracts.RoleController, "lint"))
+		d.offered("D8", "lint")
+	}),
+	callingToolsNetworked.scenario("offer/take-over", "D8 A27", "With control the offer changes, and what was called waits for the new controller", func(s *Session) {
+		s.conformanceAgent()
+		alice := s.pilot()
+		alice.announces(s.announcing(contracts.RoleController, "lint"))
+		q := alice.calledTool("open", "lint")
+		bob := s.successor("bob")
+		bob.offered("D8")
+		bob.announces(s.announcing(contracts.RoleController, "format"))
+		bob.offered("D8", "format")
+		s.waits("D8", bob.now(), "open", true)
+		alice.refused(toolAnswer("open"), notHolder("A27"))
+		bob.tell("D8", toolAnswer("open"))
+		for _, p := range []*Peer{alice.p, bob.p} {
+			p.await("D8", 0, resolved(q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
+		}
+	}),
 }
 
 // announcing is a hello of a role with these tools.
@@ -73,40 +136,14 @@ func (d *pilot) offered(rule string, names ...string) {
 	}
 }
 
-func toolsAnnounced(s *Session) {
-	s.conformanceAgent()
-	d := s.pilot()
-	d.offered("3.1")
-	d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
-	d.offered("3.1", "lint", "open_file")
-	d.announces(s.announcing(contracts.RoleController, "format"))
-	d.offered("R29", "format")
-	d.announces(s.hello(contracts.RoleController))
-	d.offered("R29")
-}
-
 // calledTool has the agent call a tool of the client, and returns the request.
 func (d *pilot) calledTool(id, tool string) *Frame {
 	d.prompt(d.s.question(contracts.RequestClientTool, id, tool))
-	return d.awaits("R59", message("server_request").with("request_id", id).with("request_type", contracts.RequestClientTool).with("tool", tool))
+	return d.awaits("R59", requested(id).with("request_type", contracts.RequestClientTool).with("tool", tool))
 }
 
 func toolAnswer(id string) contracts.Command {
 	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestClientTool, Content: []contracts.ContentBlock{{Type: "text", Text: "3 problems"}}}
-}
-
-func announcedToolCalled(s *Session) {
-	s.conformanceAgent()
-	d := s.pilot()
-	d.announces(s.announcing(contracts.RoleController, "lint"))
-	d.offered("3.1", "lint")
-	q := d.calledTool("call-lint", "lint")
-	if got := show(q.at("args")); got != `{"path":"a.txt"}` {
-		s.fail("R59", "expected the arguments of the call in the request, got %s", got)
-	}
-	d.tell("R58", toolAnswer("call-lint"))
-	d.resolved("R58", q, "completed", "client")
-	d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
 }
 
 // badTools are announcements that must be refused.
@@ -127,54 +164,5 @@ func badTools() [][]contracts.ClientTool {
 	return [][]contracts.ClientTool{
 		named(""), named("open file"), named(strings.Repeat("a", 65)), named("lint", "lint"),
 		{{Name: "lint", InputSchema: json.RawMessage(`[]`)}}, named(many...), large,
-	}
-}
-
-func malformedTools(s *Session) {
-	s.conformanceAgent()
-	d := s.pilot()
-	d.announces(s.announcing(contracts.RoleController, "lint"))
-	for _, bad := range badTools() {
-		h := s.hello(contracts.RoleController)
-		h.ClientTools = bad
-		d.announcesInVain(h)
-	}
-	d.offered("3.1", "lint")
-}
-
-func toolsWithoutCapability(s *Session) {
-	s.conformanceAgent()
-	d := s.pilot()
-	h := s.announcing(contracts.RoleController, "lint")
-	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
-	d.announcesInVain(h)
-	d.offered("3.1")
-}
-
-func viewersTools(s *Session) {
-	s.conformanceAgent()
-	d := s.pilot()
-	s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
-	d.offered("R27")
-	d.announces(s.announcing(contracts.RoleController, "lint"))
-	d.offered("D8", "lint")
-}
-
-func toolsAfterTakeOver(s *Session) {
-	s.conformanceAgent()
-	alice := s.pilot()
-	alice.announces(s.announcing(contracts.RoleController, "lint"))
-	q := alice.calledTool("open", "lint")
-	bob := s.successor("bob")
-	bob.offered("D8")
-	bob.announces(s.announcing(contracts.RoleController, "format"))
-	bob.offered("D8", "format")
-	if !pending(bob.now(), "open") {
-		s.fail("D8", "expected the call to wait for the new controller")
-	}
-	alice.refused(toolAnswer("open"), notHolder("A27"))
-	bob.tell("D8", toolAnswer("open"))
-	for _, p := range []*Peer{alice.p, bob.p} {
-		p.await("D8", 0, message("server_request_resolved").with("request_id", q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
 	}
 }

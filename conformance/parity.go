@@ -7,15 +7,68 @@ import (
 )
 
 // parity judges that a session is the same over HTTP and WebSocket: A117.
-func parity() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	return []Scenario{
-		{Name: "parity/same-session", Title: "One session shows the same over WebSocket and event streams", Rules: []string{"A117"}, Needs: overHTTP, Run: withSockets(paritySession)},
-		{Name: "parity/same-script", Title: "The same script driven over HTTP and over WebSocket gives the same messages", Rules: []string{"A117"}, Needs: overHTTP, Run: withSockets(parityScript)},
-		{Name: "parity/cursors-travel", Title: "A cursor from one transport resumes on the other", Rules: []string{"A117", "A114"}, Needs: overHTTP, Run: withSockets(parityCursors)},
-		{Name: "parity/one-lease", Title: "There is one lease for both transports", Rules: []string{"A117", "A23"}, Needs: overHTTP, Run: withSockets(parityLease)},
-		{Name: "parity/one-answer", Title: "A question answered on one transport is answered on the other", Rules: []string{"A117", "D8"}, Needs: Needs{Transport: HTTP, Seed: true}, Run: withSockets(parityAnswer)},
-	}
+var parity = []Scenario{
+	overHTTP.scenario("parity/same-session", "A117", "One session shows the same over WebSocket and event streams", withSockets(func(s *Session) {
+		alice := s.pilot()
+		socket := s.viewer("sophie")
+		socket.fence()
+		joined := socket.watch.cursor
+		parityRun(alice)
+		endTogether(socket)
+		sameSequence(s, "A117", joined, alice.p, socket)
+	})),
+	overHTTP.scenario("parity/same-script", "A117", "The same script driven over HTTP and over WebSocket gives the same messages", withSockets(func(s *Session) {
+		over := parityRun(s.pilot())
+		bob := s.attach("bob", entry{session: s.ID + "-socket", create: true, role: contracts.RoleController})
+		there := parityRun(&pilot{s: s, mirror: mirror{p: bob}})
+		for i := range min(len(over), len(there)) {
+			s.failIf(over[i] != there[i], "A117", "message %d: over HTTP %s, over WebSocket %s", i+1, over[i], there[i])
+		}
+		s.failIf(len(over) != len(there), "A117",
+			"expected as many messages over HTTP as over WebSocket, got %d and %d", len(over), len(there))
+	})),
+	overHTTP.scenario("parity/cursors-travel", "A117 A114", "A cursor from one transport resumes on the other", withSockets(func(s *Session) {
+		alice, stream := s.attached()
+		alice.prompt("before")
+		stream.expect("A117", prompted("before"))
+		alice.finishRun()
+		cursor := s.state().Cursor
+		alice.prompt(burstOf(30, 10))
+		socket := s.back("sophie", cursor, stream.epoch)
+		socket.replays("A114")
+		alice.finish(stream, socket)
+		sameSequence(s, "A117", cursor, stream, socket)
+
+		socket.fence()
+		last := socket.watch.cursor
+		again := s.follow("victor", follow{cursor: &last, epoch: socket.epoch})
+		alice.prompt("after")
+		f := again.expect("A117", prompted("after"))
+		s.failIf(f.Cursor <= last, "A117", "expected what follows %d, got %d", last, f.Cursor)
+		again.none("A117", 0, control("reset"))
+	})),
+	overHTTP.scenario("parity/one-lease", "A117 A23", "There is one lease for both transports", withSockets(func(s *Session) {
+		alice := s.driver()
+		s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+		bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
+		alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
+		alice.heartbeat(nil).ok("A26").has("A117", fields{"controller_connection_id": bob.connection})
+		s.caller("carol", contracts.RoleController).connect(nil).alreadyHeld("A23")
+		carol := s.takeFrom("carol")
+		f := bob.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
+		s.shows("A117", f, fields{"controller_connection_id": carol.connection})
+	})),
+	seedOverHTTP.scenario("parity/one-answer", "A117 D8", "A question answered on one transport is answered on the other", withSockets(func(s *Session) {
+		alice, stream := s.attached()
+		alice.ask(contracts.RequestApproval, "shared")
+		bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
+		f := bob.last(control("snapshot"))
+		s.waits("A117", f, "shared", true)
+		bob.accepted("D8", bob.command(approve("shared", false)))
+		stream.expect("A117", resolved("shared").with("resolution", "denied"))
+		carol := s.takeFrom("carol")
+		carol.post(approve("shared", true)).refused("D8", contracts.CodeRequestNotFound, "")
+	})),
 }
 
 // withSockets returns run for servers that have a WebSocket, and skips the others.
@@ -34,30 +87,23 @@ func withSockets(run func(*Session)) func(*Session) {
 	}
 }
 
-func paritySession(s *Session) {
-	alice, stream := s.attached()
-	socket := s.viewer("sophie")
-	socket.fence()
-	joined := socket.watch.cursor
-	parityRun(alice, stream)
-	alice.finish(stream, socket)
-	sameSequence(s, "A117", joined, stream, socket)
-}
-
 // parityRun is a script: prompts, a response, a question and its answer, and
-// something that is interrupted.
-func parityRun(c *Caller, p *Peer) {
-	c.prompt("first")
-	c.prompt(streamOf(10, 1))
-	p.expect("A117", message("response_chunk").with("content", "chunk 0 "))
-	p.expect("A117", message("response_end"))
-	c.ask(contracts.RequestApproval, "asked")
-	c.posted("A117", approve("asked", true))
-	c.prompt(burstOf(20, 10))
-	c.prompt(hang())
-	c.posted("A117", &contracts.Interrupt{})
-	p.expect("A117", message("error"))
-	c.posted("A117", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
+// something that is interrupted. It returns what was said since.
+func parityRun(d *pilot) []string {
+	from := len(d.p.log)
+	d.triggers("first")
+	d.triggers(streamOf(10, 1))
+	d.p.expect("A117", message("response_chunk").with("content", "chunk 0 "))
+	d.p.expect("A117", message("response_end"))
+	d.poses(contracts.RequestApproval, "asked")
+	d.tell("A117", approve("asked", true))
+	d.triggers(burstOf(20, 10))
+	d.triggers(hang())
+	d.tell("A117", &contracts.Interrupt{})
+	d.p.expect("A117", message("error"))
+	d.tell("A117", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
+	d.end()
+	return story(d.p.log[from:])
 }
 
 // untold are messages about who is there, and those whose place among others
@@ -83,85 +129,4 @@ func story(frames []*Frame) []string {
 		}
 	}
 	return lines
-}
-
-func parityScript(s *Session) {
-	alice, stream := s.attached()
-	parityRun(alice, stream)
-	alice.finish(stream)
-	over := story(stream.log)
-
-	bob := s.attach("bob", entry{session: s.ID + "-socket", create: true, role: contracts.RoleController})
-	from := len(bob.log)
-	bob.prompt("first")
-	bob.prompt(streamOf(10, 1))
-	bob.ask(contracts.RequestApproval, "asked")
-	bob.accepted("A117", bob.command(approve("asked", true)))
-	bob.prompt(burstOf(20, 10))
-	bob.prompt(hang())
-	bob.accepted("A117", bob.command(&contracts.Interrupt{}))
-	bob.expect("A117", message("error"))
-	bob.accepted("A117", bob.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
-	finish(bob)
-	there := story(bob.log[from:])
-	for i := range min(len(over), len(there)) {
-		if over[i] != there[i] {
-			s.fail("A117", "message %d: over HTTP %s, over WebSocket %s", i+1, over[i], there[i])
-		}
-	}
-	if len(over) != len(there) {
-		s.fail("A117", "expected as many messages over HTTP as over WebSocket, got %d and %d", len(over), len(there))
-	}
-}
-
-func parityCursors(s *Session) {
-	alice, stream := s.attached()
-	alice.prompt("before")
-	stream.expect("A117", message("status").with("message", "Prompt: before"))
-	alice.finishRun()
-	cursor := s.state().Cursor
-	alice.prompt(burstOf(30, 10))
-	socket := s.back("sophie", cursor, stream.epoch)
-	socket.replays("A114")
-	alice.finish(stream, socket)
-	sameSequence(s, "A117", cursor, stream, socket)
-
-	socket.fence()
-	last := socket.watch.cursor
-	again := s.follow("victor", follow{cursor: &last, epoch: socket.epoch})
-	alice.prompt("after")
-	f := again.expect("A117", message("status").with("message", "Prompt: after"))
-	if f.Cursor <= last {
-		s.fail("A117", "expected what follows %d, got %d", last, f.Cursor)
-	}
-	again.none("A117", 0, control("reset"))
-}
-
-func parityLease(s *Session) {
-	alice := s.driver()
-	s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
-	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-	alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
-	if a := alice.heartbeat(nil).ok("A26"); a.at("controller_connection_id") != bob.connection {
-		s.fail("A117", "expected the heartbeat to name the socket's connection %s, got %s", bob.connection, a.said())
-	}
-	s.caller("carol", contracts.RoleController).connect(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
-	carol := s.takeFrom("carol")
-	f := bob.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
-	if got := f.str("controller_connection_id"); got != carol.connection {
-		s.fail("A117", "expected the socket to learn of %s, got %q", carol.connection, got)
-	}
-}
-
-func parityAnswer(s *Session) {
-	alice, stream := s.attached()
-	alice.ask(contracts.RequestApproval, "shared")
-	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-	if f := bob.last(control("snapshot")); !pending(f, "shared") {
-		s.fail("A117", "expected the question on the socket, got %s", abridge(f.Raw, maxTraceText))
-	}
-	bob.accepted("D8", bob.command(approve("shared", false)))
-	stream.expect("A117", message("server_request_resolved").with("request_id", "shared").with("resolution", "denied"))
-	carol := s.takeFrom("carol")
-	carol.post(approve("shared", true)).refused("D8", contracts.CodeRequestNotFound, "")
 }

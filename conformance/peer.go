@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -39,7 +40,8 @@ type Peer struct {
 	sent  int // texts sent: the ordinal of the last one on this link
 	watch watch
 
-	// From ws.attached; empty on stdio. A stream over HTTP has the epoch only.
+	// From ws.attached; empty on stdio. A stream over HTTP has the epoch. That of a
+	// Caller also has its connection, and that of a pilot the answer to its subscription.
 	connection, token, epoch string
 	attached                 map[string]any
 }
@@ -191,7 +193,7 @@ func (p *Peer) parse(a arrival) *Frame {
 		p.unwrap(f)
 		return f
 	}
-	p.s.checkShape("R15", "a message", shape.Event(f.Body, p.s.config.Profile), abridge(f.Raw, maxTraceText))
+	p.s.checkShape("R15", "a message", shape.Event(f.Body, p.s.config.Profile), f.said())
 	f.Kind, f.Fields = "message", f.Body
 	f.Type, _ = f.Body["type"].(string)
 	return f
@@ -213,7 +215,7 @@ func (p *Peer) object(text []byte) map[string]any {
 
 // unwrap fills in the parts of a frame on a socket.
 func (p *Peer) unwrap(f *Frame) {
-	p.s.checkShape("A47", "a frame", shape.Frame(f.Body, p.s.config.Profile), abridge(f.Raw, maxTraceText))
+	p.s.checkShape("A47", "a frame", shape.Frame(f.Body, p.s.config.Profile), f.said())
 	f.Kind, _ = f.Body["type"].(string)
 	f.Type, f.Fields = f.Kind, f.Body
 	switch f.Kind {
@@ -231,19 +233,15 @@ func (p *Peer) unwrap(f *Frame) {
 
 // send sends one text as it is. A text that can no longer be sent shows in the
 // exchange; why the link ended is learned by reading.
-func (p *Peer) send(text []byte) {
-	p.sent++
-	p.s.trace.add(p.s.now(), p.name, ">", text)
-	if err := p.link.Send(p.s.ctx, text); err != nil {
-		p.s.trace.add(p.s.now(), p.name, ">", []byte("("+err.Error()+")"))
-	}
-}
+func (p *Peer) send(text []byte) { p.sendBy(p.link.Send, text) }
 
 // sendRaw sends bytes that are not a text of the protocol.
-func (p *Peer) sendRaw(data []byte) {
+func (p *Peer) sendRaw(data []byte) { p.sendBy(p.link.SendRaw, data) }
+
+func (p *Peer) sendBy(send func(context.Context, []byte) error, data []byte) {
 	p.sent++
 	p.s.trace.add(p.s.now(), p.name, ">", data)
-	if err := p.link.SendRaw(p.s.ctx, data); err != nil {
+	if err := send(p.s.ctx, data); err != nil {
 		p.s.trace.add(p.s.now(), p.name, ">", []byte("("+err.Error()+")"))
 	}
 }
@@ -253,9 +251,7 @@ func (p *Peer) frame(kind string, fields map[string]any) string {
 	p.s.ids++
 	id := p.name + "-" + strconv.Itoa(p.s.ids)
 	body := map[string]any{"type": kind, "id": id}
-	for k, v := range fields {
-		body[k] = v
-	}
+	maps.Copy(body, fields)
 	if kind != "ws.ping" {
 		p.watch.await(id, p.sent+1)
 	}
@@ -313,6 +309,14 @@ func number(v any) int64 {
 	n, _ := v.(json.Number)
 	i, _ := n.Int64()
 	return i
+}
+
+// numberOf returns a JSON number, or -1.
+func numberOf(v any) int64 {
+	if v == nil {
+		return -1
+	}
+	return number(v)
 }
 
 // closeCode returns the close code that ended the link, or 0 if it ended in

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -35,6 +34,7 @@ func (s *Session) pilot() *pilot {
 func (d *pilot) follows(a *Answer) {
 	d.begin = a.snapshot()
 	d.p = d.c.follow(d.begin.Cursor)
+	d.p.attached = a.Body
 	d.p.watch.adopt(d.begin)
 }
 
@@ -43,9 +43,7 @@ func (s *Session) successor(name string) *pilot {
 	d := &pilot{s: s}
 	if s.wire != nil {
 		d.c = s.caller(name, contracts.RoleController)
-		if a := d.c.connected(fields{"takeControl": true}); a.at("controller_lease_granted") != true {
-			s.fail("A25", "expected the takeover to succeed at once, got %s", a.said())
-		}
+		d.c.connected(fields{"takeControl": true}).has("A25", fields{"controller_lease_granted": true})
 		d.follows(d.c.subscribed(nil))
 	} else {
 		d.p = s.attach(name, entry{role: contracts.RoleController, take: "1"})
@@ -151,19 +149,73 @@ func (d *pilot) refused(cmd contracts.Command, r refusal) {
 func (d *pilot) prompt(content string) { d.send(&contracts.Prompt{Content: content}) }
 
 func (d *pilot) send(cmd *contracts.Prompt) {
-	patience := 4 * d.s.config.Patience
-	for deadline := time.Now().Add(patience); ; {
+	d.s.onceFree(d.p.name, 4*d.s.config.Patience, func() bool {
 		d.settle()
 		d.spoke = len(d.p.log)
-		if d.try(cmd) {
-			break
-		}
-		if time.Now().After(deadline) {
-			d.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", d.p.name, patience)
-		}
-		d.s.pause("R42", quiet/3)
-	}
+		return d.try(cmd)
+	})
 	d.moves = append(d.moves, move{d.spoke, cmd})
+}
+
+// triggers sends a prompt to the conformance agent until it is accepted.
+func (d *pilot) triggers(content string) {
+	if d.c != nil {
+		d.c.prompt(content)
+	} else {
+		d.p.prompt(content)
+	}
+}
+
+// poses makes the conformance agent ask, and waits for the question.
+func (d *pilot) poses(kind contracts.RequestType, id string) {
+	if d.c != nil {
+		d.c.ask(kind, id)
+	} else {
+		d.p.ask(kind, id)
+	}
+}
+
+// cursor is that of what was said last.
+func (d *pilot) cursor() int64 {
+	if d.c != nil {
+		return d.s.state().Cursor
+	}
+	d.p.fence()
+	return d.p.watch.cursor
+}
+
+// head is cursor once no run goes on.
+func (d *pilot) head() int64 {
+	if d.c != nil {
+		d.c.finishRun()
+	}
+	return d.cursor()
+}
+
+// quietly fails unless what f does leaves the session's cursor alone.
+func (d *pilot) quietly(rule string, f func()) { d.s.unmoved(rule, d.cursor, f) }
+
+// unmoved is quietly for a cursor that is got in another way.
+func (s *Session) unmoved(rule string, cursor func() int64, f func()) {
+	before := cursor()
+	f()
+	after := cursor()
+	s.failIf(after != before, rule, "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
+}
+
+// end drives until every peer has seen a last status, so that their logs end at the
+// same entry.
+func (d *pilot) end(peers ...*Peer) {
+	d.triggers("the end")
+	endTogether(append(peers, d.p)...)
+}
+
+// comesBack attaches a viewer that has seen everything up to a cursor.
+func (d *pilot) comesBack(name string, cursor int64) *Peer {
+	if d.c != nil {
+		return d.s.backOn(name, cursor, "")
+	}
+	return d.s.back(name, cursor, d.p.epoch)
 }
 
 // try sends a prompt and reports false if a run is still active.
@@ -171,11 +223,7 @@ func (d *pilot) try(cmd *contracts.Prompt) bool {
 	if d.c == nil {
 		return d.p.tryPrompt(cmd)
 	}
-	a := d.c.post(cmd)
-	if a.Status != http.StatusOK {
-		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
-	}
-	return a.Status == http.StatusOK
+	return d.c.try(cmd).Status == http.StatusOK
 }
 
 // signOfWork wants anything that an agent shows of a run.
@@ -239,9 +287,8 @@ func (d *pilot) ends(rule string) {
 	began := d.spoke
 	d.says()
 	d.settle()
-	if countOf(d.p.log[began:], message("response_end")) == 0 {
-		d.s.fail("R37", "%s: expected a response_end before another prompt was accepted, got none", d.p.name)
-	}
+	d.s.failIf(countOf(d.p.log[began:], message("response_end")) == 0, "R37",
+		"%s: expected a response_end before another prompt was accepted, got none", d.p.name)
 	d.closed(began, d.spoke)
 	d.awaits(rule, message("response_end"))
 }
@@ -254,9 +301,7 @@ func (d *pilot) closed(from, to int) {
 			continue
 		}
 		id := f.str("call_id")
-		if n := countOf(d.p.log[from:], message("tool_end").with("call_id", id)); n != 1 {
-			d.s.fail("R46", "%s: expected one tool_end for the call %s of a run that is over, got %d", d.p.name, id, n)
-		}
+		d.p.count("R46", d.p.log[from:], message("tool_end").with("call_id", id), 1)
 	}
 }
 
@@ -310,10 +355,8 @@ func (d *pilot) answers(q *Frame, yes bool) {
 
 // resolved returns how a question ended, which must be in this way.
 func (d *pilot) resolved(rule string, q *Frame, verdict, by string) *Frame {
-	f := d.after(rule, q, message("server_request_resolved").with("request_id", q.str("request_id")))
-	if f.at("resolution") != verdict || f.at("resolved_by") != by || f.at("call_id") != q.at("call_id") {
-		d.s.fail(rule, "%s: expected %s to be %s by %s, got %s", d.p.name, q.str("request_id"), verdict, by, abridge(f.Raw, maxTraceText))
-	}
+	f := d.after(rule, q, resolved(q.str("request_id")))
+	d.s.shows(rule, f, fields{"resolution": verdict, "resolved_by": by, "call_id": q.at("call_id")})
 	return f
 }
 
@@ -326,6 +369,6 @@ func (d *pilot) toolEnd(q *Frame) *Frame {
 func (d *pilot) notStarted(q *Frame) {
 	started := message("tool_start").with("call_id", q.str("call_id"))
 	if i := slices.IndexFunc(d.p.log, started.ok); i >= 0 {
-		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, abridge(d.p.log[i].Raw, maxTraceText))
+		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, d.p.log[i].said())
 	}
 }

@@ -10,116 +10,282 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// askingOverHTTP are the needs of scenarios in which the agent asks for user input.
+var askingOverHTTP = Needs{Transport: HTTP, Seed: true, Asks: []contracts.RequestType{contracts.RequestUserInput}}
+
 // posts judges messages over HTTP: A63 to A72, and 1.12.
-func posts() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
-	seed := Needs{Transport: HTTP, Seed: true}
-	asking := func(kind contracts.RequestType) Needs {
-		return Needs{Transport: HTTP, Seed: true, Asks: []contracts.RequestType{kind}}
-	}
-	return []Scenario{
-		{Name: "post/answer", Title: "An accepted message is answered with its cursor and a snapshot that has its effect", Rules: []string{"1.12"}, Needs: overHTTP, Run: postAnswer},
-		{Name: "post/effect-of-prompt", Title: "The answer to a prompt shows it running or done", Rules: []string{"1.12"}, Needs: overHTTP, Run: postPromptShown},
-		{Name: "post/every-type", Title: "Every message that needs nothing in particular is accepted", Rules: []string{"1.12", "R68", "R82"}, Needs: overHTTP, Run: postEveryType},
-		{Name: "post/hello", Title: "A hello over HTTP updates its connection's entry", Rules: []string{"1.12", "A60"}, Needs: overHTTP, Run: postHello},
-		{Name: "post/init", Title: "An init over HTTP is kept whole, and said", Rules: []string{"1.12", "R35"}, Needs: overHTTP, Run: postInit},
-		{Name: "post/missing-field", Title: "A message without a required field is refused, naming it", Rules: []string{"A63"}, Needs: overHTTP, Run: postMissingField},
-		{Name: "post/wrong-type", Title: "A field of the wrong type is refused, naming it", Rules: []string{"A63"}, Needs: overHTTP, Run: postWrongType},
-		{Name: "post/unknown-key-refused", Title: "A strict server refuses an additional key", Rules: []string{"A64"}, Needs: Needs{Transport: HTTP, Strict: OnlyStrict}, Run: postUnknownKeyRefused},
-		{Name: "post/unknown-key-ignored", Title: "A tolerant server ignores an additional key", Rules: []string{"D13"}, Needs: Needs{Transport: HTTP, Strict: OnlyTolerant}, Run: postUnknownKeyIgnored},
-		{Name: "post/unknown-type", Title: "An unknown type is refused with the known text", Rules: []string{"A65"}, Needs: overHTTP, Run: postUnknownType},
-		{Name: "post/question-and-answer", Title: "A denial ends the question with its reason, after it", Rules: []string{"A67", "A68"}, Needs: overHTTP, Run: postDenial},
-		{Name: "post/all-kinds-of-questions", Title: "Every kind of question is answered over HTTP", Rules: []string{"R58", "R55"}, Needs: seed, Run: postAllAnswers},
-		{Name: "post/unknown-request", Title: "An answer to no question is not found", Rules: []string{"1.12"}, Needs: seed, Run: postUnknownRequest},
-		{Name: "post/request-type-mismatch", Title: "An answer of another kind is refused, and the question stays", Rules: []string{"1.12"}, Needs: asking(contracts.RequestUserInput), Run: postTypeMismatch},
-		{Name: "post/first-answer-wins", Title: "Of answers at once exactly one counts, the rest find nothing", Rules: []string{"D8", "1.12"}, Needs: seed, Run: postFirstAnswer},
-		{Name: "post/busy", Title: "A prompt during a run is refused and disturbs nothing", Rules: []string{"A71"}, Needs: overHTTP, Run: postBusy},
-		{Name: "post/prompts-at-once", Title: "Of prompts at once one runs", Rules: []string{"A71"}, Needs: overHTTP, Run: postPromptsAtOnce},
-		{Name: "post/interrupt", Title: "interrupt publishes the cancellations, then one snapshot without them", Rules: []string{"A69"}, Needs: asking(contracts.RequestUserInput), Run: postInterrupt},
-		{Name: "post/idempotent", Title: "A repeated message with its Idempotency-Key is executed once and answered alike", Rules: []string{"A72"}, Needs: overHTTP, Run: postIdempotent},
-		{Name: "post/idempotent-at-once", Title: "Repeats that overtake each other execute once all the same", Rules: []string{"A72"}, Needs: overHTTP, Run: postIdempotentAtOnce},
-		{Name: "post/idempotency-scope", Title: "A key counts for its connection alone", Rules: []string{"A72", "1.12"}, Needs: overHTTP, Run: postKeyScope},
-		{Name: "post/bad-key", Title: "A key that is too long is refused", Rules: []string{"A72", "1.12"}, Needs: overHTTP, Run: postBadKey},
-		{Name: "post/unknown-connection", Title: "A message of an unknown connection or subscription is refused", Rules: []string{"1.12", "1.5"}, Needs: overHTTP, Run: postOfNobody},
-		{Name: "post/foreign-subscription", Title: "A message under another connection's subscription is refused", Rules: []string{"1.12", "1.5"}, Needs: overHTTP, Run: postForeignSubscription},
-		{Name: "post/order-of-checks", Title: "What is wrong first is what a message is refused for", Rules: []string{"1.12"}, Needs: overHTTP, Run: postOrderOfChecks},
-		{Name: "post/other-session", Title: "What is asked in one session cannot be answered, or seen, in another", Rules: []string{"R64"}, Needs: seed, Run: postOtherSession},
-	}
+var posts = []Scenario{
+	overHTTP.scenario("post/answer", "1.12", "An accepted message is answered with its cursor and a snapshot that has its effect", func(s *Session) {
+		alice, p := s.attached()
+		for _, level := range []contracts.ThinkingLevel{contracts.ThinkingLow, contracts.ThinkingHigh} {
+			a := alice.posted("1.12", &contracts.Init{ThinkingLevel: level})
+			f := a.effect()
+			s.shows("1.12", f, fields{"last_init.thinking_level": string(level)})
+			cursor := number(a.at("cursor"))
+			s.failIf(a.at("cursor") != nil && (cursor == 0 || cursor > f.Cursor), "1.12", "expected a cursor of at most the snapshot's, %d, got %d", f.Cursor, cursor)
+			status := p.expect("R33:http", message("status").with("message", "Initialized: thinking_level"))
+			s.failIf(status.Cursor > f.Cursor, "1.12",
+				"expected the snapshot as of the init's effect, %d, got %d", status.Cursor, f.Cursor)
+		}
+	}),
+	overHTTP.scenario("post/effect-of-prompt", "1.12", "The answer to a prompt shows it running or done", func(s *Session) {
+		alice := s.driver()
+		for _, content := range []string{"hello", "again"} {
+			f := alice.prompt(content).effect()
+			running, last := f.at("state.is_responding"), f.str("state.last_status")
+			s.failIf(running != true && last != "Prompt: "+content, "1.12",
+				"expected the prompt %q running, or its status, in the snapshot, got is_responding %s and last_status %q", content, show(running), last)
+		}
+		if s.scripted() { // which answers nothing
+			return
+		}
+		f := alice.prompt(speaking()).effect()
+		s.shows("1.12", f, fields{"state.is_responding": true}) // a response is streaming
+		alice.posted("1.12", &contracts.Interrupt{})
+	}),
+	overHTTP.scenario("post/every-type", "1.12 R68 R82", "Every message that needs nothing in particular is accepted", func(s *Session) {
+		s.conformanceAgent()
+		alice := s.driver()
+		for _, cmd := range []contracts.Command{&contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{}, s.hello(contracts.RoleController),
+			&contracts.UtilityCommandTerminate{CommandID: "ghost"}, &contracts.UtilityFileWatchStop{WatchID: "ghost"}, &contracts.Prompt{Content: ""}} {
+			alice.posted("1.12", cmd)
+		}
+	}),
+	overHTTP.scenario("post/hello", "1.12 A60", "A hello over HTTP updates its connection's entry", func(s *Session) {
+		alice, p := s.attached()
+		a := alice.hello(&contracts.Hello{ProtocolVersion: "1999-01-01", OptOutNotifications: []contracts.Notification{contracts.NotifyCompaction}}).ok("1.12")
+		e := entryOf(a.effect(), alice.connection)
+		s.lists("1.12", e, fields{"client_protocol_version": "1999-01-01", "opt_out_notifications": []string{"compaction"}, "role": "controller"})
+		p.expect("A60", message("hello_ok").with("client_protocol_version", "1999-01-01").with("connection_id", alice.connection))
+		p.await("R24:http", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
+	}),
+	overHTTP.scenario("post/init", "1.12 R35", "An init over HTTP is kept whole, and said", postInit),
+	overHTTP.scenario("post/missing-field", "A63", "A message without a required field is refused, naming it", refuses("A63", missingFields...)),
+	overHTTP.scenario("post/wrong-type", "A63", "A field of the wrong type is refused, naming it", refuses("A63",
+		append(wrongTypes, badMessage{`{"type":"prompt","Content":"x"}`, "content"}, badMessage{`{"type":7}`, ""})...)),
+	Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("post/unknown-key-refused", "A64", "A strict server refuses an additional key", refuses("A64",
+		badMessage{`{"type":"prompt","content":"hello","unexpected":true}`, "unexpected"}, badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
+	Needs{Transport: HTTP, Strict: OnlyTolerant}.scenario("post/unknown-key-ignored", "D13", "A tolerant server ignores an additional key", func(s *Session) {
+		s.conformanceAgent()
+		alice := s.driver()
+		alice.postText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)).ok("D13")
+		s.stateWith("D13", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: hello" })
+		alice.postText([]byte(`{"type":"init","system_prompt":null,"mood":1}`)).ok("D13")
+	}),
+	overHTTP.scenario("post/unknown-type", "A65", "An unknown type is refused with the known text", refuses("A65", badMessage{`{"content":"x"}`, ""},
+		badMessage{`{"type":"frobnicate","content":"x"}`, "Unknown headless command type"}, badMessage{`{"type":"ws.ping"}`, "Unknown headless command type"})),
+	overHTTP.scenario("post/question-and-answer", "A67 A68", "A denial ends the question with its reason, after it", postDenial),
+	seedOverHTTP.scenario("post/all-kinds-of-questions", "R58 R55", "Every kind of question is answered over HTTP", func(s *Session) {
+		kinds := s.negotiateRequests(contracts.RequestTypes()...)
+		alice, p := s.attached()
+		for _, c := range answerCases() {
+			if !slices.Contains(kinds, c.kind) {
+				continue
+			}
+			id := "http-" + c.name
+			alice.ask(c.kind, id)
+			alice.posted(c.rules[0], c.answer(id))
+			f := p.expect(c.rules[0], resolved(id))
+			s.shows(c.rules[0], f, fields{"resolution": c.verdict, "resolved_by": c.by, "reason": c.reason})
+		}
+	}),
+	seedOverHTTP.scenario("post/unknown-request", "1.12", "An answer to no question is not found", func(s *Session) {
+		alice := s.driver()
+		for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
+			&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}}} {
+			text := alice.post(cmd).refused("1.12", contracts.CodeRequestNotFound, "").str("error")
+			s.failIf(!strings.Contains(text, "ghost"), "R61", "expected the refusal to name ghost, got %q", text)
+		}
+	}),
+	askingOverHTTP.scenario("post/request-type-mismatch", "1.12", "An answer of another kind is refused, and the question stays", func(s *Session) {
+		alice := s.driver()
+		alice.ask(contracts.RequestUserInput, "mixed")
+		s.quietly("1.12", func() {
+			alice.post(approve("mixed", true)).refused("1.12", contracts.CodeRequestTypeMismatch, "Pending request mixed is user_input, not approval")
+		})
+		a := alice.posted("1.12", &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
+		s.waits("1.12", a.snapshot(), "mixed", false)
+	}),
+	seedOverHTTP.scenario("post/first-answer-wins", "D8 1.12", "Of answers at once exactly one counts, the rest find nothing", func(s *Session) {
+		alice, p := s.attached()
+		alice.ask(contracts.RequestApproval, "raced")
+		requests := make([]request, 10)
+		for i := range requests {
+			requests[i] = alice.sending(encodeCommand(approve("raced", i%2 == 0)))
+		}
+		s.oneOf(s.together(requests...), "D8", contracts.CodeRequestNotFound, "")
+		p.expect("D8", resolved("raced"))
+		p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
+	}),
+	overHTTP.scenario("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", func(s *Session) {
+		alice, p := s.attached()
+		alice.prompt(speaking())
+		p.expect("R36", message("response_chunk"))
+		a := alice.post(&contracts.Prompt{Content: "too early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
+		a.has("A71", fields{"retryable": true})
+		f := s.state()
+		s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "", "A71",
+			"expected the first response to be open still, got %s", show(f.at("state.current_response")))
+		p.goesOn("A71", f.Cursor)
+		alice.posted("A71", &contracts.Interrupt{})
+		p.expect("A71", message("response_end"))
+		p.none("A71", 0, prompted("too early"))
+		alice.finish(p)
+	}),
+	overHTTP.scenario("post/prompts-at-once", "A71", "Of prompts at once one runs", func(s *Session) {
+		s.conformanceAgent()
+		alice, p := s.attached()
+		requests := make([]request, 6)
+		for i := range requests {
+			requests[i] = alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
+		}
+		answers := s.together(requests...)
+		s.skipUnknownTrigger(s.state().str("state.last_status"))
+		s.oneOf(answers, "A71", contracts.CodeRuntimeBusy, textBusy)
+		alice.posted("A71", &contracts.Interrupt{})
+		alice.finish(p)
+	}),
+	askingOverHTTP.scenario("post/interrupt", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session) {
+		alice, p := s.attached()
+		alice.ask(contracts.RequestApproval, "cut")
+		alice.ask(contracts.RequestUserInput, "cut-too")
+		at := p.await("A43", 0, requested("cut-too"))
+		a := alice.posted("A69", &contracts.Interrupt{})
+		checkIdle(s, "A69", a.snapshot())
+		snap := p.await("A69", p.indexAfter(at), control("snapshot"))
+		checkIdle(s, "A69", snap)
+		for _, id := range []string{"cut", "cut-too"} {
+			f := p.await("A69", p.indexAfter(at), resolved(id).
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", "Interrupted before request completed"))
+			s.failIf(f.Cursor > snap.Cursor, "A69",
+				"expected the cancellation of %s before the snapshot, got cursors %d and %d", id, f.Cursor, snap.Cursor)
+		}
+		p.still("A69", p.indexAfter(snap), control("snapshot"))
+	}),
+	overHTTP.scenario("post/idempotent", "A72", "A repeated message with its Idempotency-Key is executed once and answered alike", func(s *Session) {
+		s.conformanceAgent()
+		alice, p := s.attached()
+		r := alice.keyed("once", &contracts.Prompt{Content: "only once"})
+		first := alice.granted(s.call(r)).ok("A72")
+		p.expect("A72", prompted("only once"))
+		second := alice.granted(s.call(r)).ok("A72")
+		s.failIf(!reflect.DeepEqual(first.Body, second.Body), "A72",
+			"expected the stored answer %s again, got %s", first.said(), second.said())
+		alice.finish(p)
+		p.count("A72", p.log, prompted("only once"), 1)
+		refused := alice.keyed("refused", approve("ghost", true))
+		a, b := s.call(refused), s.call(refused)
+		b.has("A72", fields{"code": a.at("code"), "error": a.at("error")})
+		s.equal("A72", "the status of the same refusal", b.Status, a.Status)
+	}),
+	overHTTP.scenario("post/idempotent-at-once", "A72", "Repeats that overtake each other execute once all the same", func(s *Session) {
+		alice, p := s.attached()
+		r := alice.keyed("raced", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
+		answers := s.together(r, r, r, r, r, r)
+		for _, a := range answers {
+			s.failIf(!reflect.DeepEqual(a.ok("A72").Body, answers[0].Body), "A72",
+				"expected one answer for one key, got %s and %s", answers[0].said(), a.said())
+		}
+		alice.finish(p)
+		p.count("A72", p.log, message("status").with("message", "Initialized: thinking_level"), 1)
+	}),
+	overHTTP.scenario("post/idempotency-scope", "A72 1.12", "A key counts for its connection alone", func(s *Session) {
+		alice := s.driver()
+		s.call(alice.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})).ok("A72")
+		bob := s.takeFrom("bob")
+		a := s.call(bob.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})).ok("A72")
+		s.shows("1.12", a.effect(), fields{"last_init.thinking_level": "high"})
+	}),
+	overHTTP.scenario("post/bad-key", "A72 1.12", "A key that is too long is refused", func(s *Session) {
+		alice := s.driver()
+		s.quietly("A72", func() {
+			s.call(alice.keyed(strings.Repeat("k", 129), initNothing())).refused("A72", contracts.CodeBadRequest, "")
+		})
+		s.call(alice.keyed(strings.Repeat("k", 128), initNothing())).ok("A72")
+	}),
+	overHTTP.scenario("post/unknown-connection", "1.12 1.5", "A message of an unknown connection or subscription is refused", func(s *Session) {
+		alice := s.driver()
+		s.quietly("1.12", func() {
+			for _, c := range []struct {
+				h    http.Header
+				code contracts.Code
+				text string
+			}{
+				{http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}, contracts.CodeStaleSubscription, textNoSubscriber},
+				{http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}, "X-Maestro-Headless-Connection-Id": {alice.connection}}, contracts.CodeStaleSubscription, textNoSubscriber},
+			} {
+				alice.as(c.h).refused("1.12", c.code, c.text)
+			}
+			alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {"conn_nobody"}}).refused("A35", contracts.CodeStaleConnection, textNoConnection)
+		})
+	}),
+	overHTTP.scenario("post/foreign-subscription", "1.12 1.5", "A message under another connection's subscription is refused", func(s *Session) {
+		alice := s.driver()
+		vera := s.guest("vera")
+		vera.subscribed(nil)
+		alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {alice.connection}, "X-Maestro-Headless-Subscriber-Id": {vera.subscription}}).
+			refused("1.12:foreign", contracts.CodeAccessDenied, "Headless subscription does not belong to the message connection")
+	}),
+	overHTTP.scenario("post/order-of-checks", "1.12", "What is wrong first is what a message is refused for", func(s *Session) {
+		alice := s.driver()
+		vera := s.guest("vera")
+		s.takeFrom("bob")
+		const invalid = `{"type":"prompt"}`
+		nobody := alice.sending([]byte(invalid))
+		nobody.header = http.Header{"X-Maestro-Headless-Connection-Id": {"conn_nobody"}}
+		elsewhere := nobody
+		elsewhere.path = routeOf("conf-nowhere", "messages")
+		for _, c := range []struct {
+			r    request
+			code contracts.Code
+		}{
+			{elsewhere, contracts.CodeStaleSession},                             // the session comes before the connection
+			{nobody, contracts.CodeStaleConnection},                             // the connection comes before the message
+			{vera.sending([]byte(invalid)), contracts.CodeAccessDenied},         // the role comes before lease and message
+			{alice.sending([]byte(invalid)), contracts.CodeControllerLeaseHeld}, // the lease comes before the message
+		} {
+			s.call(c.r).refused("1.12:order", c.code, "")
+		}
+		carol := s.caller("carol", contracts.RoleController)
+		carol.connected(fields{"takeControl": true, "capabilities": leftOut})
+		carol.malformed("1.12:order", `{"type":"utility_file_read","read_id":"r"}`, "path") // the message comes before the capability
+		carol.post(&contracts.UtilityFileRead{ReadID: "r", Path: "no-such-file"}).refused("1.12:order", contracts.CodeUnsupportedCapability, "")
+	}),
+	seedOverHTTP.scenario("post/other-session", "R64", "What is asked in one session cannot be answered, or seen, in another", func(s *Session) {
+		alice := s.driver()
+		mine := s.ID
+		s.opened = false
+		other := s.caller("oscar", contracts.RoleController)
+		other.connected(nil)
+		p := other.followed()
+		theirs := s.ID
+		s.ID = mine
+		alice.ask(contracts.RequestApproval, "secret")
+		s.ID = theirs
+		other.post(approve("secret", true)).refused("R64", contracts.CodeRequestNotFound, "")
+		other.finish(p)
+		p.none("R64", 0, message("server_request"))
+		s.ID = mine
+		for _, f := range []string{alice.connection, alice.subscription} {
+			r := other.sending(encodeCommand(initNothing()))
+			r.path = routeOf(theirs, "messages")
+			r.header = http.Header{"X-Maestro-Headless-Connection-Id": {f}}
+			s.call(r).refused("R64", contracts.CodeStaleConnection, "")
+		}
+		s.stateWith("R64", fmt.Sprintf("the question of %s still waiting", mine), func(f *Frame) bool { return pending(f, "secret") })
+	}),
 }
 
 // quietly fails unless what f does leaves the session's cursor alone.
 func (s *Session) quietly(rule string, f func()) {
-	before := s.state().Cursor
-	f()
-	if after := s.state().Cursor; after != before {
-		s.fail(rule, "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
-	}
-}
-
-func postAnswer(s *Session) {
-	alice, p := s.attached()
-	for _, level := range []contracts.ThinkingLevel{contracts.ThinkingLow, contracts.ThinkingHigh} {
-		a := alice.posted("1.12", &contracts.Init{ThinkingLevel: level})
-		f := a.effect()
-		if got := f.str("last_init.thinking_level"); got != string(level) {
-			s.fail("1.12", "expected the snapshot to show the init with %s, got %s", level, show(f.at("last_init")))
-		}
-		if cursor := number(a.at("cursor")); a.at("cursor") != nil && (cursor == 0 || cursor > f.Cursor) {
-			s.fail("1.12", "expected a cursor of at most the snapshot's, %d, got %d", f.Cursor, cursor)
-		}
-		status := p.expect("R33:http", message("status").with("message", "Initialized: thinking_level"))
-		if status.Cursor > f.Cursor {
-			s.fail("1.12", "expected the snapshot as of the init's effect, %d, got %d", status.Cursor, f.Cursor)
-		}
-	}
-}
-
-func postPromptShown(s *Session) {
-	alice := s.driver()
-	for _, content := range []string{"hello", "again"} {
-		f := alice.prompt(content).effect()
-		if last := f.str("state.last_status"); f.at("state.is_responding") != true && last != "Prompt: "+content {
-			s.fail("1.12", "expected the prompt %q running, or its status, in the snapshot, got is_responding %s and last_status %q",
-				content, show(f.at("state.is_responding")), last)
-		}
-	}
-	if s.scripted() { // which answers nothing
-		return
-	}
-	f := alice.prompt(speaking()).effect()
-	if f.at("state.is_responding") != true {
-		s.fail("1.12", "expected is_responding while a response is streaming, got %s", show(f.at("state.is_responding")))
-	}
-	alice.posted("1.12", &contracts.Interrupt{})
-}
-
-func postEveryType(s *Session) {
-	s.conformanceAgent()
-	alice := s.driver()
-	for _, cmd := range []contracts.Command{&contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{}, s.hello(contracts.RoleController),
-		&contracts.UtilityCommandTerminate{CommandID: "ghost"}, &contracts.UtilityFileWatchStop{WatchID: "ghost"}, &contracts.Prompt{Content: ""}} {
-		alice.posted("1.12", cmd)
-	}
-}
-
-func postHello(s *Session) {
-	alice, p := s.attached()
-	a := alice.hello(&contracts.Hello{ProtocolVersion: "1999-01-01", OptOutNotifications: []contracts.Notification{contracts.NotifyCompaction}}).ok("1.12")
-	e := entryOf(a.effect(), alice.connection)
-	if e["client_protocol_version"] != "1999-01-01" || show(e["opt_out_notifications"]) != `["compaction"]` || e["role"] != "controller" {
-		s.fail("1.12", "expected the hello in the connection's entry, got %s", show(e))
-	}
-	p.expect("A60", message("hello_ok").with("client_protocol_version", "1999-01-01").with("connection_id", alice.connection))
-	p.await("R24:http", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
+	s.unmoved(rule, func() int64 { return s.state().Cursor }, f)
 }
 
 func postInit(s *Session) {
 	alice, p := s.attached()
 	text := "Be brief."
 	alice.posted("1.12", &contracts.Init{SystemPrompt: &text, ThinkingLevel: contracts.ThinkingLow})
-	if got := show(s.state().at("last_init")); got != `{"system_prompt":"Be brief.","thinking_level":"low","type":"init"}` {
-		s.fail("R35", "expected the init whole, with its type, got %s", got)
-	}
+	s.shows("R35", s.state(), fields{"last_init": fields{"system_prompt": "Be brief.", "thinking_level": "low", "type": "init"}})
 	p.expect("R33:http", message("status").with("message", "Initialized: system_prompt, thinking_level"))
 }
 
@@ -134,199 +300,28 @@ func (c *Caller) malformed(rule, text, names string) {
 	}
 }
 
-func postMissingField(s *Session) {
-	alice := s.driver()
-	s.quietly("A63", func() {
-		alice.malformed("A63", `{"type":"prompt"}`, "content")
-		alice.malformed("A63", `{"type":"tool_response","call_id":"c"}`, "approved")
-		alice.malformed("A63", `{"type":"server_request_response","request_id":"r"}`, "request_type")
-		alice.malformed("A63", `{"type":"utility_command_start","command":"true"}`, "command_id")
-		alice.malformed("A65", `{"content":"x"}`, "")
-	})
-}
-
-func postWrongType(s *Session) {
-	alice := s.driver()
-	s.quietly("A63", func() {
-		for text, names := range map[string]string{`{"type":"prompt","content":7}`: "content", `{"type":"prompt","content":null}`: "content",
-			`{"type":"prompt","content":"x","attachments":"y"}`: "attachments", `{"type":"init","approval_mode":"sometimes"}`: "approval_mode",
-			`{"type":"prompt","Content":"x"}`: "content", `{"type":7}`: ""} {
-			alice.malformed("A63", text, names)
-		}
-	})
-}
-
-func postUnknownKeyRefused(s *Session) {
-	alice := s.driver()
-	s.quietly("A64", func() {
-		alice.malformed("A64", `{"type":"prompt","content":"hello","unexpected":true}`, "unexpected")
-		alice.malformed("A64", `{"type":"init","system_prompt":null}`, "system_prompt")
-	})
-}
-
-func postUnknownKeyIgnored(s *Session) {
-	s.conformanceAgent()
-	alice := s.driver()
-	alice.postText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)).ok("D13")
-	s.stateWith("D13", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: hello" })
-	alice.postText([]byte(`{"type":"init","system_prompt":null,"mood":1}`)).ok("D13")
-}
-
-func postUnknownType(s *Session) {
-	alice := s.driver()
-	s.quietly("A65", func() {
-		alice.malformed("A65", `{"type":"frobnicate","content":"x"}`, "Unknown headless command type")
-		alice.malformed("A65", `{"type":"ws.ping"}`, "Unknown headless command type")
-	})
-}
-
 func postDenial(s *Session) {
 	alice, p := s.attached()
 	alice.prompt(approval("http-1"))
-	asked := p.expect("A67", message("server_request").with("request_id", "http-1").with("request_type", "approval").with("tool", "bash"))
+	asked := p.expect("A67", requested("http-1").with("request_type", "approval").with("tool", "bash"))
 	no := false
 	alice.posted("A68", &contracts.ServerRequestResponse{RequestID: "http-1", RequestType: contracts.RequestApproval, Approved: &no,
 		Result: &contracts.ToolResult{Error: "Not on a Friday"}})
-	ended := p.expect("A68", message("server_request_resolved").with("request_id", "http-1").with("resolution", "denied").
+	ended := p.expect("A68", resolved("http-1").with("resolution", "denied").
 		with("resolved_by", "user").with("reason", "Not on a Friday"))
-	if ended.Cursor <= asked.Cursor {
-		s.fail("A67", "expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
-	}
+	s.failIf(ended.Cursor <= asked.Cursor, "A67",
+		"expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
 	p.still("R52", p.pos, message("server_request_resolved"))
-	if f := s.state(); pending(f, "http-1") {
-		s.fail("A68", "expected nothing to wait, got %s", abridge(f.Raw, maxTraceText))
-	}
-}
-
-func postAllAnswers(s *Session) {
-	kinds := s.negotiateRequests(contracts.RequestTypes()...)
-	alice, p := s.attached()
-	for _, c := range answerCases() {
-		if !slices.Contains(kinds, c.kind) {
-			continue
-		}
-		id := "http-" + c.name
-		alice.ask(c.kind, id)
-		alice.posted(c.rules[0], c.answer(id))
-		f := p.expect(c.rules[0], message("server_request_resolved").with("request_id", id))
-		if f.at("resolution") != c.verdict || f.at("resolved_by") != c.by || f.at("reason") != c.reason {
-			s.fail(c.rules[0], "%s: expected %s by %s with reason %s, got %s", c.title, c.verdict, c.by, show(c.reason), abridge(f.Raw, maxTraceText))
-		}
-	}
-}
-
-func postUnknownRequest(s *Session) {
-	alice := s.driver()
-	for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
-		&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}}} {
-		if a := alice.post(cmd).refused("1.12", contracts.CodeRequestNotFound, ""); !strings.Contains(a.str("error"), "ghost") {
-			s.fail("R61", "expected the refusal to name ghost, got %q", a.str("error"))
-		}
-	}
-}
-
-func postTypeMismatch(s *Session) {
-	alice := s.driver()
-	alice.ask(contracts.RequestUserInput, "mixed")
-	s.quietly("1.12", func() {
-		alice.post(approve("mixed", true)).refused("1.12", contracts.CodeRequestTypeMismatch, "Pending request mixed is user_input, not approval")
-	})
-	a := alice.posted("1.12", &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
-	if pending(a.snapshot(), "mixed") {
-		s.fail("1.12", "expected the right answer to end the question")
-	}
-}
-
-func postFirstAnswer(s *Session) {
-	alice, p := s.attached()
-	alice.ask(contracts.RequestApproval, "raced")
-	requests := make([]request, 10)
-	for i := range requests {
-		requests[i] = alice.sending(encodeCommand(approve("raced", i%2 == 0)))
-	}
-	granted := 0
-	for _, a := range s.together(requests...) {
-		if a.Status == http.StatusOK {
-			granted++
-		} else {
-			a.refused("D8", contracts.CodeRequestNotFound, "")
-		}
-	}
-	if granted != 1 {
-		s.fail("D8", "expected one of ten answers to count, got %d", granted)
-	}
-	p.expect("D8", message("server_request_resolved").with("request_id", "raced"))
-	p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
+	f := s.state()
+	s.waits("A68", f, "http-1", false)
 }
 
 // speaking is a prompt whose response lasts until it is interrupted.
 func speaking() string { return streamOf(100_000, 10) }
 
-func postBusy(s *Session) {
-	alice, p := s.attached()
-	alice.prompt(speaking())
-	p.expect("R36", message("response_chunk"))
-	a := alice.post(&contracts.Prompt{Content: "too early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
-	if a.at("retryable") != true {
-		s.fail("A71", "expected runtime_busy to be retryable, got %s", a.said())
-	}
-	f := s.state()
-	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-		s.fail("A71", "expected the first response to be open still, got %s", show(f.at("state.current_response")))
-	}
-	p.goesOn("A71", f.Cursor)
-	alice.posted("A71", &contracts.Interrupt{})
-	p.expect("A71", message("response_end"))
-	p.none("A71", 0, message("status").with("message", "Prompt: too early"))
-	alice.finish(p)
-}
-
 // goesOn fails unless a response is spoken beyond a cursor.
 func (p *Peer) goesOn(rule string, cursor int64) {
 	p.expect(rule, message("response_chunk").where("of the response that goes on", func(f *Frame) bool { return f.Cursor > cursor }))
-}
-
-func postPromptsAtOnce(s *Session) {
-	s.conformanceAgent()
-	alice, p := s.attached()
-	requests := make([]request, 6)
-	for i := range requests {
-		requests[i] = alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
-	}
-	ran := 0
-	answers := s.together(requests...)
-	s.skipUnknownTrigger(s.state().str("state.last_status"))
-	for _, a := range answers {
-		if a.Status == http.StatusOK {
-			ran++
-		} else {
-			a.refused("A71", contracts.CodeRuntimeBusy, textBusy)
-		}
-	}
-	if ran != 1 {
-		s.fail("A71", "expected one of %d prompts to run, got %d", len(requests), ran)
-	}
-	alice.posted("A71", &contracts.Interrupt{})
-	alice.finish(p)
-}
-
-func postInterrupt(s *Session) {
-	alice, p := s.attached()
-	alice.ask(contracts.RequestApproval, "cut")
-	alice.ask(contracts.RequestUserInput, "cut-too")
-	at := p.await("A43", 0, message("server_request").with("request_id", "cut-too"))
-	a := alice.posted("A69", &contracts.Interrupt{})
-	checkIdle(s, "A69", a.snapshot())
-	snap := p.await("A69", p.indexAfter(at), control("snapshot"))
-	checkIdle(s, "A69", snap)
-	for _, id := range []string{"cut", "cut-too"} {
-		f := p.await("A69", p.indexAfter(at), message("server_request_resolved").with("request_id", id).
-			with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", "Interrupted before request completed"))
-		if f.Cursor > snap.Cursor {
-			s.fail("A69", "expected the cancellation of %s before the snapshot, got cursors %d and %d", id, f.Cursor, snap.Cursor)
-		}
-	}
-	p.still("A69", p.indexAfter(snap), control("snapshot"))
 }
 
 // indexAfter returns the index after a frame in the log.
@@ -344,133 +339,4 @@ func (c *Caller) keyed(key string, cmd contracts.Command) request {
 	r := c.sending(encodeCommand(cmd))
 	r.header.Set("Idempotency-Key", key)
 	return r
-}
-
-func postIdempotent(s *Session) {
-	s.conformanceAgent()
-	alice, p := s.attached()
-	r := alice.keyed("once", &contracts.Prompt{Content: "only once"})
-	first := alice.granted(s.call(r)).ok("A72")
-	p.expect("A72", message("status").with("message", "Prompt: only once"))
-	second := alice.granted(s.call(r)).ok("A72")
-	if !reflect.DeepEqual(first.Body, second.Body) {
-		s.fail("A72", "expected the stored answer %s again, got %s", first.said(), second.said())
-	}
-	alice.finish(p)
-	if n := countOf(p.log, message("status").with("message", "Prompt: only once")); n != 1 {
-		s.fail("A72", "expected one execution, got %d", n)
-	}
-	refused := alice.keyed("refused", approve("ghost", true))
-	a, b := s.call(refused), s.call(refused)
-	if a.Status != b.Status || a.at("code") != b.at("code") || a.at("error") != b.at("error") {
-		s.fail("A72", "expected the same refusal again, got %s and %s", a.said(), b.said())
-	}
-}
-
-func postIdempotentAtOnce(s *Session) {
-	alice, p := s.attached()
-	r := alice.keyed("raced", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
-	answers := s.together(r, r, r, r, r, r)
-	for _, a := range answers {
-		if a.ok("A72"); !reflect.DeepEqual(a.Body, answers[0].Body) {
-			s.fail("A72", "expected one answer for one key, got %s and %s", answers[0].said(), a.said())
-		}
-	}
-	alice.finish(p)
-	if n := countOf(p.log, message("status").with("message", "Initialized: thinking_level")); n != 1 {
-		s.fail("A72", "expected one execution of six requests with one key, got %d", n)
-	}
-}
-
-func postKeyScope(s *Session) {
-	alice := s.driver()
-	s.call(alice.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})).ok("A72")
-	bob := s.takeFrom("bob")
-	a := s.call(bob.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})).ok("A72")
-	if got := a.effect().str("last_init.thinking_level"); got != "high" {
-		s.fail("1.12", "expected another connection's message to be executed under the same key, got last_init %q", got)
-	}
-}
-
-func postBadKey(s *Session) {
-	alice := s.driver()
-	s.quietly("A72", func() {
-		s.call(alice.keyed(strings.Repeat("k", 129), initNothing())).refused("A72", contracts.CodeBadRequest, "")
-	})
-	s.call(alice.keyed(strings.Repeat("k", 128), initNothing())).ok("A72")
-}
-
-func postOfNobody(s *Session) {
-	alice := s.driver()
-	s.quietly("1.12", func() {
-		for _, c := range []struct {
-			h    http.Header
-			code contracts.Code
-			text string
-		}{
-			{http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}, contracts.CodeStaleSubscription, textNoSubscriber},
-			{http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}, "X-Maestro-Headless-Connection-Id": {alice.connection}}, contracts.CodeStaleSubscription, textNoSubscriber},
-		} {
-			alice.as(c.h).refused("1.12", c.code, c.text)
-		}
-		alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {"conn_nobody"}}).refused("A35", contracts.CodeStaleConnection, textNoConnection)
-	})
-}
-
-func postForeignSubscription(s *Session) {
-	alice := s.driver()
-	vera := s.guest("vera")
-	vera.subscribed(nil)
-	alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {alice.connection}, "X-Maestro-Headless-Subscriber-Id": {vera.subscription}}).
-		refused("1.12:foreign", contracts.CodeAccessDenied, "Headless subscription does not belong to the message connection")
-}
-
-func postOrderOfChecks(s *Session) {
-	alice := s.driver()
-	vera := s.guest("vera")
-	s.takeFrom("bob")
-	const invalid = `{"type":"prompt"}`
-	nobody := alice.sending([]byte(invalid))
-	nobody.header = http.Header{"X-Maestro-Headless-Connection-Id": {"conn_nobody"}}
-	elsewhere := nobody
-	elsewhere.path = routeOf("conf-nowhere", "messages")
-	for _, c := range []struct {
-		r    request
-		code contracts.Code
-	}{
-		{elsewhere, contracts.CodeStaleSession},                             // the session comes before the connection
-		{nobody, contracts.CodeStaleConnection},                             // the connection comes before the message
-		{vera.sending([]byte(invalid)), contracts.CodeAccessDenied},         // the role comes before lease and message
-		{alice.sending([]byte(invalid)), contracts.CodeControllerLeaseHeld}, // the lease comes before the message
-	} {
-		s.call(c.r).refused("1.12:order", c.code, "")
-	}
-	carol := s.caller("carol", contracts.RoleController)
-	carol.connected(fields{"takeControl": true, "capabilities": leftOut})
-	carol.malformed("1.12:order", `{"type":"utility_file_read","read_id":"r"}`, "path") // the message comes before the capability
-	carol.post(&contracts.UtilityFileRead{ReadID: "r", Path: "no-such-file"}).refused("1.12:order", contracts.CodeUnsupportedCapability, "")
-}
-
-func postOtherSession(s *Session) {
-	alice := s.driver()
-	mine := s.ID
-	s.opened = false
-	other := s.caller("oscar", contracts.RoleController)
-	other.connected(nil)
-	p := other.followed()
-	theirs := s.ID
-	s.ID = mine
-	alice.ask(contracts.RequestApproval, "secret")
-	s.ID = theirs
-	other.post(approve("secret", true)).refused("R64", contracts.CodeRequestNotFound, "")
-	other.finish(p)
-	p.none("R64", 0, message("server_request"))
-	s.ID = mine
-	for _, f := range []string{alice.connection, alice.subscription} {
-		r := other.sending(encodeCommand(initNothing()))
-		r.path = routeOf(theirs, "messages")
-		r.header = http.Header{"X-Maestro-Headless-Connection-Id": {f}}
-		s.call(r).refused("R64", contracts.CodeStaleConnection, "")
-	}
-	s.stateWith("R64", fmt.Sprintf("the question of %s still waiting", mine), func(f *Frame) bool { return pending(f, "secret") })
 }

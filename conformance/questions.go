@@ -86,7 +86,7 @@ func requests() []Scenario {
 				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
 			for i, kind := range kinds {
 				r := waiting[i]
-				s.holds("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
+				s.shows("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
 					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]})
 				s.failIf(show(r["args"]) != `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
 			}
@@ -217,7 +217,7 @@ func (a answerCase) run(s *Session) {
 	request := p.ask(a.kind, id)
 	p.accepted(a.rules[0], p.command(a.answer(id)))
 	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
-	s.holds(a.rules[0], f, fields{"request_type": a.kind, "call_id": request.at("call_id"),
+	s.shows(a.rules[0], f, fields{"request_type": a.kind, "call_id": request.at("call_id"),
 		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason})
 	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
 	if s.socket() {

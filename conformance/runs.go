@@ -71,7 +71,7 @@ func runs() []Scenario {
 			got, want := whole+chunksOf(vera.log), chunksOf(alice.log)
 			alice.s.failIf(got != want, "R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q",
 				start.str("response_id"), got, want)
-			alice.s.holds("R36", alice.s.viewer("victor").last(control("snapshot")), responseOver)
+			alice.s.shows("R36", alice.s.viewer("victor").last(control("snapshot")), responseOver)
 		}),
 		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
 		onSocket.controller("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(p *Peer) {
@@ -177,7 +177,7 @@ func runs() []Scenario {
 			p.ask(contracts.RequestApproval, "shut")
 			p.command(&contracts.Shutdown{})
 			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
-			s.holds("R71", vera.expect("3.8", control("snapshot")), fields{"state.is_ready": false})
+			s.shows("R71", vera.expect("3.8", control("snapshot")), fields{"state.is_ready": false})
 			p.closes("9.5", 1000)
 			vera.closes("9.5", 1000)
 			s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
@@ -278,7 +278,7 @@ func checkIdle(s *Session, rule string, f *Frame) {
 		list := listOf(f, "state."+key)
 		s.failIf(len(list) != 0, rule, "expected an empty %s, got %s", key, show(list))
 	}
-	s.holds(rule, f, responseOver)
+	s.shows(rule, f, responseOver)
 }
 
 // mark waits for what w wants and returns the index after it.

@@ -38,7 +38,15 @@ type Needs struct {
 	Runtime   Runtime                    // of the server; empty is what the prompts of the scenario need
 }
 
-// scenario returns a scenario with these needs. It cites rules, with blanks between them.
+// Needs that many scenarios have.
+var (
+	onStdio      = Needs{Transport: Stdio}
+	onSocket     = Needs{Transport: Socket}
+	overHTTP     = Needs{Transport: HTTP}
+	seedOverHTTP = Needs{Transport: HTTP, Seed: true}
+)
+
+// scenario returns a scenario with these needs. Its rules are separated by spaces.
 func (n Needs) scenario(name, rules, title string, run func(*Session)) Scenario {
 	return Scenario{Name: name, Title: title, Rules: strings.Fields(rules), Needs: n, Run: run}
 }
@@ -82,12 +90,12 @@ const (
 
 // Scenarios returns all scenarios in the order of their rules.
 func Scenarios() []Scenario {
-	return slices.Concat(framing(), handshake(), runs(), requests(), states(),
-		wsLease(), handovers(), wsViewers(), wsStreams(), wsResumes(), answers(), sockets(), utilities(),
-		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
-		httpLease(), httpViewers(), httpStreams(), httpResumes(), posts(), tokens(), parity(), offers(),
-		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
-		hosting(), drains(), restarts(), agents(), questions(), sightings())
+	return slices.Concat(framing, handshake, runs(), requests(), states,
+		leases, handovers, viewers, streams, resumes, answers, sockets, utilities(),
+		routes, spellings(), refusals, connections, creations, subscriptions, liveness,
+		posts, tokens, parity, offers,
+		commands(), terminals(), files(), fileWatches(), possessions, audiences,
+		hosting(), drains(), restarts(), agents(), questions, sightings)
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.

@@ -54,12 +54,12 @@ func spellings() []Scenario {
 				return s.call(request{who: "bob", method: http.MethodPost, path: connectionsPath, header: h, body: encode(body)}).ok("1.2")
 			}
 			for _, family := range families[:2] {
-				attach(fields{}, http.Header{family + "Headless-Role": {"viewer"}}).holds("1.2", fields{"role": "viewer"})
+				attach(fields{}, http.Header{family + "Headless-Role": {"viewer"}}).has("1.2", fields{"role": "viewer"})
 			}
-			attach(fields{"role": "viewer"}, http.Header{"X-Maestro-Headless-Role": {"controller"}}).holds("1.2", fields{"role": "viewer"}) // the body wins
-			s.holds("1.2", s.state(), fields{"state.controller_connection_id": alice.connection})                                           // no viewer has taken the lease
+			attach(fields{"role": "viewer"}, http.Header{"X-Maestro-Headless-Role": {"controller"}}).has("1.2", fields{"role": "viewer"}) // the body wins
+			s.shows("1.2", s.state(), fields{"state.controller_connection_id": alice.connection})                                         // no viewer has taken the lease
 			for _, value := range []string{"observer", "Viewer"} {
-				attach(fields{}, http.Header{"X-Maestro-Headless-Role": {value}}).holds("1.2", fields{"role": "controller"})
+				attach(fields{}, http.Header{"X-Maestro-Headless-Role": {value}}).has("1.2", fields{"role": "controller"})
 			}
 		}),
 		overHTTP.scenario("header/fallback", "1.2 1.13", "Heartbeat and disconnect take the ids from headers too", func(s *Session) {

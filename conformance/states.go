@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -10,16 +11,101 @@ import (
 )
 
 // states judges the runtime state in snapshots: R72 to R80.
-func states() []Scenario {
-	onSocket := Needs{Transport: Socket}
-	return []Scenario{
-		{Name: "state/fresh", Title: "A fresh state has empty lists and leaves out what is unknown", Rules: []string{"R72"}, Needs: onSocket, Run: freshState},
-		{Name: "state/replay", Title: "Folding what was received gives the server's snapshot", Rules: []string{"R79"}, Needs: onSocket, Run: replayedState},
-		{Name: "state/replay-of-requests", Title: "Folding questions and answers gives the server's snapshot", Rules: []string{"R79", "R75", "R76"}, Needs: onSocket, Run: replayedRequests},
-		{Name: "state/replay-of-interrupt", Title: "Folding an interrupted run gives the server's snapshot", Rules: []string{"R79", "R69", "R70"}, Needs: onSocket, Run: replayedInterrupt},
-		{Name: "state/snapshots-agree", Title: "Snapshots taken together are equal and never go back", Rules: []string{"2.2", "R79"}, Needs: onSocket, Run: snapshotsAgree},
-		{Name: "state/last-status", Title: "A prompt clears the last status and error, and a status sets it", Rules: []string{"R79"}, Needs: onSocket, Run: lastStatus},
-	}
+var states = []Scenario{
+	onSocket.scenario("state/fresh", "R72", "A fresh state has empty lists and leaves out what is unknown", func(s *Session) {
+		f := s.controller().last(control("snapshot"))
+		checkIdle(s, "R72", f)
+		state, _ := f.at("state").(map[string]any)
+		for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
+			v, present := state[key]
+			s.failIf(present, "R72", "expected no %s in a fresh state, got %s", key, show(v))
+		}
+		for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
+			_, ok := state[key].([]any)
+			s.failIf(!ok, "R72", "expected a list %s, got %s", key, show(state[key]))
+		}
+		s.shows("A42", f, fields{"session_id": s.ID})
+	}),
+	onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
+		s.conformanceAgent()
+		m := s.pilot()
+		m.compare("R79")
+		m.prompt("hello")
+		m.p.expect("6.2", prompted("hello"))
+		m.prompt(streamOf(5, 0))
+		m.p.expect("R36", message("response_chunk"))
+		m.p.expect("R37", message("response_end"))
+		m.compare("R79")
+		m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+		m.prompt(burstOf(20, 10))
+		m.p.fence()
+		m.prompt(streamOf(200, 10))
+		m.p.expect("R36", message("response_chunk"))
+		m.compare("R79")
+		m.p.expect("R37", message("response_end"))
+		m.compare("R79")
+	}),
+	onSocket.scenario("state/replay-of-requests", "R79 R75 R76", "Folding questions and answers gives the server's snapshot", func(s *Session) {
+		kinds := s.negotiateRequests(contracts.RequestTypes()...)
+		s.conformanceAgent()
+		m := s.pilot()
+		for _, kind := range kinds {
+			m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
+			m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
+		}
+		m.compare("R79")
+		answers := map[contracts.RequestType]contracts.Command{
+			contracts.RequestApproval:       approve("fold-approval", true),
+			contracts.RequestClientTool:     &contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true},
+			contracts.RequestMCPElicitation: &contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation},
+			contracts.RequestUserInput:      &contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true},
+			contracts.RequestToolRetry:      &contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip},
+		}
+		for _, kind := range kinds {
+			m.do(answers[kind])
+			m.compare("R76")
+		}
+	}),
+	onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
+		s.conformanceAgent()
+		m := s.pilot()
+		m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
+		m.p.expect("R50", requested("fold"))
+		m.prompt(streamOf(500, 20))
+		m.p.expect("R36", message("response_chunk"))
+		m.do(&contracts.Interrupt{})
+		m.p.expect("R37", message("response_end"))
+		m.p.expect("3.5", message("error").with("error_type", "cancelled"))
+		m.compare("R79")
+	}),
+	onSocket.scenario("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session) {
+		p := s.controller()
+		p.prompt(burstOf(50, 20))
+		p.prompt("settled")
+		p.expect("R79", prompted("settled"))
+		p.fence()
+		a := s.viewer("vera").last(control("snapshot"))
+		b := s.viewer("victor").last(control("snapshot"))
+		s.failIf(b.Cursor < a.Cursor, "2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
+		s.failIf(a.Cursor < p.watch.floor, "2.2",
+			"a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
+		for _, f := range []*Frame{a, b} {
+			s.shows("R79", f, fields{"state.last_status": "Prompt: settled"})
+		}
+	}),
+	onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
+		p := s.controller()
+		p.prompt("first")
+		p.expect("6.2", prompted("first"))
+		s.shows("R79", s.viewer("vera").last(control("snapshot")), fields{"state.last_status": "Prompt: first"})
+		p.prompt(hang())
+		f := s.viewer("victor").last(control("snapshot"))
+		if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
+			s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
+				show(f.at("state.last_status")), show(f.at("state.is_responding")))
+		}
+		p.accepted("R66", p.command(&contracts.Interrupt{}))
+	}),
 }
 
 // bookkeeping names the fields that clients cannot fold: who is connected.
@@ -28,17 +114,13 @@ var bookkeeping = []string{"protocol_version", "client_protocol_version", "clien
 
 // checkState checks what must hold in any snapshot.
 func checkState(s *Session, name string, f *Frame) {
-	if got := f.str("protocolVersion"); got != contracts.ProtocolVersion {
-		s.fail("A47", "%s: expected snapshot.protocolVersion %q, got %q", name, contracts.ProtocolVersion, got)
-	}
-	if f.at("state.current_response") != nil && f.at("state.is_responding") != true {
-		s.fail("R36", "%s: the state has a current_response and is_responding false", name)
-	}
+	s.shows("A47", f, fields{"protocolVersion": contracts.ProtocolVersion})
+	s.failIf(f.at("state.current_response") != nil && f.at("state.is_responding") != true, "R36",
+		"%s: the state has a current_response and is_responding false", name)
 	var ids []string
 	for _, r := range waitingIn(f) {
-		if r.entry["request_id"] == r.entry["call_id"] {
-			s.fail("R74", "%s: pending %s stores a request_id that equals its call_id %q", name, r.kind, r.id)
-		}
+		s.failIf(r.entry["request_id"] == r.entry["call_id"], "R74",
+			"%s: pending %s stores a request_id that equals its call_id %q", name, r.kind, r.id)
 		ids = append(ids, r.id)
 	}
 	if f.at("state.pending_requests") == nil && s.published() { // there is advice about it already
@@ -48,9 +130,8 @@ func checkState(s *Session, name string, f *Frame) {
 	for _, r := range listOf(f, "state.pending_requests") {
 		unified = append(unified, textOf(r, "id"))
 	}
-	if !slices.Equal(ids, unified) {
-		s.fail("R73", "%s: the five pending lists hold %q, pending_requests %q", name, ids, unified)
-	}
+	s.failIf(!slices.Equal(ids, unified), "R73",
+		"%s: the five pending lists hold %q, pending_requests %q", name, ids, unified)
 }
 
 // pendingLists are the five lists of what waits, in the order of pending_requests.
@@ -85,25 +166,6 @@ func waitingIn(f *Frame) []waitingRequest {
 	return all
 }
 
-func freshState(s *Session) {
-	f := s.controller().last(control("snapshot"))
-	checkIdle(s, "R72", f)
-	state, _ := f.at("state").(map[string]any)
-	for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
-		if v, present := state[key]; present {
-			s.fail("R72", "expected no %s in a fresh state, got %s", key, show(v))
-		}
-	}
-	for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
-		if _, ok := state[key].([]any); !ok {
-			s.fail("R72", "expected a list %s, got %s", key, show(state[key]))
-		}
-	}
-	if f.at("session_id") != s.ID {
-		s.fail("A42", "expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
-	}
-}
-
 // A mirror folds what a controller sends and receives, to be compared with the
 // server's own state.
 type mirror struct {
@@ -116,30 +178,6 @@ type mirror struct {
 type move struct {
 	at  int
 	cmd contracts.Command
-}
-
-// do sends a command once everything before it has been received, so that its
-// place among the messages is known.
-func (m *mirror) do(cmd contracts.Command) {
-	m.p.fence()
-	m.moves = append(m.moves, move{len(m.p.log), cmd})
-	m.p.accepted("R79", m.p.command(cmd))
-}
-
-// prompt is do for a prompt whose turn has come.
-func (m *mirror) prompt(content string) {
-	m.p.fence()
-	at := len(m.p.log)
-	m.p.prompt(content)
-	m.moves = append(m.moves, move{at, &contracts.Prompt{Content: content}})
-}
-
-// compare attaches a client for a fresh snapshot and holds it against the fold.
-func (m *mirror) compare(rule string) {
-	s := m.p.s
-	f := s.viewer("judge").last(control("snapshot"))
-	m.p.fence()
-	m.differs(rule, f)
 }
 
 // differs fails unless a snapshot is what the messages up to it give.
@@ -158,10 +196,11 @@ func (m *mirror) differs(rule string, f *Frame) {
 		delete(mine, "is_responding")
 		delete(theirs, "is_responding")
 	}
-	for _, key := range keysOf(mine, theirs) {
-		if !reflect.DeepEqual(mine[key], theirs[key]) {
-			s.fail(rule, "as of cursor %d the messages give %s %s, the snapshot says %s", f.Cursor, key, show(mine[key]), show(theirs[key]))
-		}
+	keys := maps.Clone(mine)
+	maps.Copy(keys, theirs)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		s.failIf(!reflect.DeepEqual(mine[key], theirs[key]), rule,
+			"as of cursor %d the messages give %s %s, the snapshot says %s", f.Cursor, key, show(mine[key]), show(theirs[key]))
 	}
 }
 
@@ -185,9 +224,7 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 			begun = true
 		case f.Kind == "message" && uint64(f.Cursor) <= cursor:
 			ev, err := d.Event(encode(f.Fields))
-			if err != nil {
-				m.p.s.fail("R15", "decode a message: %v", err)
-			}
+			m.p.s.failIf(err != nil, "R15", "decode a message: %v", err)
 			state.Apply(ev)
 		}
 	}
@@ -198,9 +235,7 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 func (m *mirror) restore(state *session.State, f *Frame) {
 	var d contracts.Decoder
 	snap, err := d.Snapshot(encode(f.Fields))
-	if err != nil {
-		m.p.s.fail("A47", "decode the snapshot: %v", err)
-	}
+	m.p.s.failIf(err != nil, "A47", "decode the snapshot: %v", err)
 	state.Restore(snap)
 }
 
@@ -212,106 +247,4 @@ func parsed(text []byte) map[string]any {
 	}
 	m, _ := v.(map[string]any)
 	return m
-}
-
-// keysOf returns the keys of both maps, sorted.
-func keysOf(a, b map[string]any) []string {
-	var keys []string
-	for k := range a {
-		keys = append(keys, k)
-	}
-	for k := range b {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
-func replayedState(s *Session) {
-	m := &mirror{p: s.controller()}
-	m.compare("R79")
-	m.prompt("hello")
-	m.p.expect("6.2", message("status").with("message", "Prompt: hello"))
-	m.prompt(streamOf(5, 0))
-	m.p.expect("R36", message("response_chunk"))
-	m.p.expect("R37", message("response_end"))
-	m.compare("R79")
-	m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
-	m.prompt(burstOf(20, 10))
-	m.p.fence()
-	m.prompt(streamOf(200, 10))
-	m.p.expect("R36", message("response_chunk"))
-	m.compare("R79")
-	m.p.expect("R37", message("response_end"))
-	m.compare("R79")
-}
-
-func replayedRequests(s *Session) {
-	kinds := s.negotiateRequests(contracts.RequestTypes()...)
-	m := &mirror{p: s.controller()}
-	for _, kind := range kinds {
-		m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
-		m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
-	}
-	m.compare("R79")
-	answers := map[contracts.RequestType]contracts.Command{
-		contracts.RequestApproval:       approve("fold-approval", true),
-		contracts.RequestClientTool:     &contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true},
-		contracts.RequestMCPElicitation: &contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation},
-		contracts.RequestUserInput:      &contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true},
-		contracts.RequestToolRetry:      &contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip},
-	}
-	for _, kind := range kinds {
-		m.do(answers[kind])
-		m.compare("R76")
-	}
-}
-
-func replayedInterrupt(s *Session) {
-	m := &mirror{p: s.controller()}
-	m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
-	m.p.expect("R50", message("server_request").with("request_id", "fold"))
-	m.prompt(streamOf(500, 20))
-	m.p.expect("R36", message("response_chunk"))
-	m.do(&contracts.Interrupt{})
-	m.p.expect("R37", message("response_end"))
-	m.p.expect("3.5", message("error").with("error_type", "cancelled"))
-	m.compare("R79")
-}
-
-func snapshotsAgree(s *Session) {
-	p := s.controller()
-	p.prompt(burstOf(50, 20))
-	p.prompt("settled")
-	p.expect("R79", message("status").with("message", "Prompt: settled"))
-	p.fence()
-	a := s.viewer("vera").last(control("snapshot"))
-	b := s.viewer("victor").last(control("snapshot"))
-	if b.Cursor < a.Cursor {
-		s.fail("2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
-	}
-	if a.Cursor < p.watch.floor {
-		s.fail("2.2", "a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
-	}
-	for _, f := range []*Frame{a, b} {
-		if got := f.str("state.last_status"); got != "Prompt: settled" {
-			s.fail("R79", "expected last_status %q in both snapshots, got %q", "Prompt: settled", got)
-		}
-	}
-}
-
-func lastStatus(s *Session) {
-	p := s.controller()
-	p.prompt("first")
-	p.expect("6.2", message("status").with("message", "Prompt: first"))
-	if got := s.viewer("vera").last(control("snapshot")).str("state.last_status"); got != "Prompt: first" {
-		s.fail("R79", "expected last_status %q, got %q", "Prompt: first", got)
-	}
-	p.prompt(hang())
-	f := s.viewer("victor").last(control("snapshot"))
-	if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
-		s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
-			show(f.at("state.last_status")), show(f.at("state.is_responding")))
-	}
-	p.accepted("R66", p.command(&contracts.Interrupt{}))
 }

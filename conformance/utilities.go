@@ -162,7 +162,7 @@ func utilities() []Scenario {
 		}),
 		overHTTP(contracts.OperationFileRead).settled("tool/read", "R96", "A file is read in lines, and what is left is said", func(u *user) {
 			u.shell("printf 'alpha\\nbeta\\ngamma\\n' > " + u.rel + "/f")
-			u.s.holds("R96", u.read("R96", u.lines("f", 1, 2)), fields{"relative_path": u.rel + "/f", "content": "alpha\nbeta",
+			u.s.shows("R96", u.read("R96", u.lines("f", 1, 2)), fields{"relative_path": u.rel + "/f", "content": "alpha\nbeta",
 				"start_line": 1, "end_line": 2, "total_lines": 3, "truncated": true})
 		}),
 		overHTTP(contracts.OperationFileRead).scenario("tool/read-outside", "A77 R94", "A file outside the workspace is refused, saying so", func(s *Session) {

@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,15 @@ func message(kind string) want {
 func control(kind string) want {
 	return want{kind, func(f *Frame) bool { return f.Kind == kind }}
 }
+
+// prompted wants what the conformance agent says of a prompt.
+func prompted(content string) want { return message("status").with("message", "Prompt: "+content) }
+
+// requested wants a question of the agent.
+func requested(id string) want { return message("server_request").with("request_id", id) }
+
+// resolved wants the end of a question.
+func resolved(id string) want { return message("server_request_resolved").with("request_id", id) }
 
 // anyOf wants one of several.
 func anyOf(wants ...want) want {
@@ -69,6 +80,9 @@ func (f *Frame) at(path string) any {
 	return v
 }
 
+// said shows the text in messages.
+func (f *Frame) said() string { return abridge(f.Raw, maxTraceText) }
+
 // str returns a string field, or "".
 func (f *Frame) str(path string) string {
 	s, _ := f.at(path).(string)
@@ -77,18 +91,58 @@ func (f *Frame) str(path string) string {
 
 // same compares a decoded value with one written in Go.
 func same(got, want any) bool {
-	switch want := want.(type) {
-	case int:
-		n, ok := got.(json.Number)
-		return ok && n.String() == fmt.Sprint(want)
-	case contracts.Role:
-		return got == string(want)
-	case contracts.RequestType:
-		return got == string(want)
-	case contracts.Code:
-		return got == string(want)
+	switch want.(type) {
+	case nil, bool, string:
+		return got == want
 	}
-	return got == want
+	return bytes.Equal(encode(got), encode(want))
+}
+
+// failIf fails if the server broke a rule. The arguments are those of [Session.fail].
+func (s *Session) failIf(broken bool, rule, format string, args ...any) {
+	if broken {
+		s.fail(rule, format, args...)
+	}
+}
+
+// adviseIf is failIf for what a scenario goes on after, as with [Session.advise].
+func (s *Session) adviseIf(broken bool, rule, format string, args ...any) {
+	if broken {
+		s.advise(rule, format, args...)
+	}
+}
+
+// equal fails unless a value is the one that is wanted.
+func (s *Session) equal(rule, what string, got, want any) {
+	s.failIf(!same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
+}
+
+// shows fails unless the frame has these fields; their names are paths, as in [Frame.at].
+func (s *Session) shows(rule string, f *Frame, want fields) {
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		s.failIf(!same(f.at(path), want[path]), rule, "expected %s %s, got %s in %s", path, show(want[path]), show(f.at(path)), f.said())
+	}
+}
+
+// lists fails unless an entry of a list has these keys.
+func (s *Session) lists(rule string, entry map[string]any, want fields) {
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		s.failIf(!same(entry[key], want[key]), rule, "expected %s %s in the entry, got %s", key, show(want[key]), show(entry))
+	}
+}
+
+// has is shows for an answer.
+func (a *Answer) has(rule string, want fields) *Answer {
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		a.s.failIf(!same(a.at(path), want[path]), rule, "%s: expected %s %s, got %s", a.what(), path, show(want[path]), a.said())
+	}
+	return a
+}
+
+// count fails unless w wants exactly n of the frames.
+func (p *Peer) count(rule string, frames []*Frame, w want, n int) {
+	got := countOf(frames, w)
+	p.s.failIf(got != n, rule, "%s: expected %d of %s, got %d", p.name, n, w.text, got)
 }
 
 // show renders a value as JSON.
@@ -106,6 +160,28 @@ func (p *Peer) expect(rule string, w want) *Frame {
 	f := p.await(rule, p.pos, w)
 	p.pos = slices.Index(p.log, f) + 1
 	return f
+}
+
+// seek returns the first text from an index on that w wants, or nil if none comes for so
+// long.
+func (p *Peer) seek(from int, w want, patience time.Duration) *Frame {
+	ctx, cancel := p.s.within(patience)
+	defer cancel()
+	for i := from; ; i++ {
+		if i >= len(p.log) && !p.pull(ctx) {
+			return nil
+		}
+		if w.ok(p.log[i]) {
+			return p.log[i]
+		}
+	}
+}
+
+// expectAll has each of several clients expect a text.
+func expectAll(rule string, w want, peers ...*Peer) {
+	for _, p := range peers {
+		p.expect(rule, w)
+	}
 }
 
 // await is expect on the log from an index on, without using it up.
@@ -143,24 +219,20 @@ func (p *Peer) pullBefore(deadline time.Time) bool {
 // missing fails because what was wanted did not come. It names the last text, whose
 // time is also in the exchange: later ones there came after the wait.
 func (p *Peer) missing(rule string, w want, patience time.Duration) {
-	if p.ended != nil {
-		p.s.fail(rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
-	}
+	p.s.failIf(p.ended != nil, rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
 	waited := fmt.Sprintf("%s: expected %s, and waited up to %s for it, until %.3fs", p.name, w.text, patience, p.s.now().Seconds())
 	if len(p.log) == 0 {
 		p.s.fail(rule, "%s; nothing was received before", waited)
 	}
 	last := p.log[len(p.log)-1]
-	p.s.fail(rule, "%s; the last text received before was, at %.3fs: %s", waited, last.At.Seconds(), abridge(last.Raw, maxTraceText))
+	p.s.fail(rule, "%s; the last text received before was, at %.3fs: %s", waited, last.At.Seconds(), last.said())
 }
 
 // none fails if the log holds, from an index on, what must not be there.
 func (p *Peer) none(rule string, from int, w want) {
 	p.drain()
 	for _, f := range p.log[from:] {
-		if w.ok(f) {
-			p.s.fail(rule, "%s: expected no %s, got %s", p.name, w.text, abridge(f.Raw, maxTraceText))
-		}
+		p.s.failIf(w.ok(f), rule, "%s: expected no %s, got %s", p.name, w.text, f.said())
 	}
 }
 
@@ -172,10 +244,7 @@ func (p *Peer) still(rule string, from int, w want) {
 	if p.stream == nil { // nothing can be asked on a stream
 		p.fence()
 	}
-	ctx, cancel := p.s.within(quiet)
-	defer cancel()
-	for p.pull(ctx) {
-	}
+	p.readAll(quiet)
 	p.none(rule, from, w)
 }
 
@@ -185,16 +254,10 @@ func (p *Peer) closes(rule string, codes ...int) {
 }
 
 func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
-	ctx, cancel := p.s.within(patience)
-	defer cancel()
-	for p.pull(ctx) {
-	}
-	if p.ended == nil {
-		p.s.fail(rule, "%s: expected a close with %v, got none within %s", p.name, codes, patience)
-	}
-	if !slices.Contains(codes, p.closeCode()) {
-		p.s.fail(rule, "%s: expected a close with %v, got: %v", p.name, codes, p.ended)
-	}
+	p.readAll(patience)
+	p.s.failIf(p.ended == nil, rule, "%s: expected a close with %v, got none within %s", p.name, codes, patience)
+	p.s.failIf(!slices.Contains(codes, p.closeCode()), rule,
+		"%s: expected a close with %v, got: %v", p.name, codes, p.ended)
 }
 
 // A refusal is how the server says no: an error message on stdio, ws.error on
@@ -246,9 +309,7 @@ func (p *Peer) refused(id string, r refusal) *Frame {
 	if p.s.socket() {
 		w := r.want(true, id)
 		f := p.expect(r.rule, p.answer(id))
-		if !w.ok(f) {
-			p.s.fail(r.rule, "%s: expected %s, got %s", p.name, w.text, abridge(f.Raw, maxTraceText))
-		}
+		p.s.failIf(!w.ok(f), r.rule, "%s: expected %s, got %s", p.name, w.text, f.said())
 		return f
 	}
 	if p.s.published() {
@@ -271,11 +332,10 @@ func (p *Peer) refusedAsPublished(r refusal) *Frame {
 		p.s.advise(rule, "%s: expected %s, got %q", p.name, r.describe("message"), got)
 	}
 	if got := f.str("error_type"); got != string(r.kind) {
-		p.s.advise("R103", "%s: expected error_type %s, got %s", p.name, r.kind, abridge(f.Raw, maxTraceText))
+		p.s.advise("R103", "%s: expected error_type %s, got %s", p.name, r.kind, f.said())
 	}
-	if r.id != "" && f.str("request_id") != r.id {
-		p.s.advise(cmp.Or(r.idRule, "2.2:request-id"), "%s: expected request_id %q, got %s", p.name, r.id, abridge(f.Raw, maxTraceText))
-	}
+	p.s.adviseIf(r.id != "" && f.str("request_id") != r.id, cmp.Or(r.idRule, "2.2:request-id"),
+		"%s: expected request_id %q, got %s", p.name, r.id, f.said())
 	return f
 }
 
@@ -291,8 +351,7 @@ func (p *Peer) accepted(rule, id string) *Frame {
 		return nil
 	}
 	f := p.await(rule, p.pos, p.answer(id))
-	if f.Kind != "ws.result" {
-		p.s.fail(rule, "%s: expected ws.result for %s, got %s", p.name, id, abridge(f.Raw, maxTraceText))
-	}
+	p.s.failIf(f.Kind != "ws.result", rule,
+		"%s: expected ws.result for %s, got %s", p.name, id, f.said())
 	return f
 }

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance/shape"
@@ -19,10 +22,9 @@ import (
 
 // A wire is the way to a server over HTTP. It is safe for concurrent use.
 type wire struct {
-	base      string // scheme://host:port
-	token     string // bearer credential; empty for none
-	client    *http.Client
-	transport *http.Transport
+	base   string // scheme://host:port
+	token  string // bearer credential; empty for none
+	client *http.Client
 }
 
 // newWire returns the way to a server that keeps TCP connections open until it
@@ -31,7 +33,7 @@ type wire struct {
 // and a message that is sent on it meanwhile would be lost.
 func newWire(base, token string) *wire {
 	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, DialContext: dialSmall}
-	return &wire{base: strings.TrimRight(base, "/"), token: token, transport: t, client: &http.Client{Transport: t,
+	return &wire{base: strings.TrimRight(base, "/"), token: token, client: &http.Client{Transport: t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
@@ -48,7 +50,7 @@ func dialSmall(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-func (w *wire) close() { w.transport.CloseIdleConnections() }
+func (w *wire) close() { w.client.CloseIdleConnections() }
 
 // A request is one HTTP request to be sent.
 type request struct {
@@ -83,13 +85,9 @@ func (w *wire) open(ctx context.Context, r request) (*http.Response, error) {
 	if w.token != "" {
 		req.Header.Set("Authorization", "Bearer "+w.token)
 	}
-	for name, values := range r.header {
-		switch name {
-		case "Host":
-			req.Host = values[0]
-		default:
-			req.Header[name] = values
-		}
+	maps.Copy(req.Header, r.header)
+	if host := r.header.Get("Host"); host != "" {
+		req.Host = host
 	}
 	return w.client.Do(req)
 }
@@ -198,9 +196,7 @@ func (s *Session) callFor(r request, patience time.Duration) *Answer {
 	ctx, cancel := s.within(patience)
 	defer cancel()
 	a, err := s.send(ctx, r)
-	if err != nil {
-		s.fail(cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
-	}
+	s.failIf(err != nil, cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
 	a.check()
 	return a
 }
@@ -214,27 +210,32 @@ func (s *Session) together(requests ...request) []*Answer {
 func (s *Session) togetherFor(patience time.Duration, requests ...request) []*Answer {
 	ctx, cancel := s.within(patience)
 	defer cancel()
-	answers, errs := make([]*Answer, len(requests)), make(chan error, len(requests))
+	answers, errs := make([]*Answer, len(requests)), make([]error, len(requests))
+	var wg sync.WaitGroup
 	for i, r := range requests {
-		go func() { // ends with its answer or ctx; all are waited for below
-			var err error
-			answers[i], err = s.send(ctx, r)
-			errs <- err
-		}()
+		wg.Go(func() { answers[i], errs[i] = s.send(ctx, r) }) // ends with its answer or ctx
 	}
-	var failed error
-	for range requests {
-		if err := <-errs; err != nil {
-			failed = err
-		}
-	}
-	if failed != nil {
-		s.fail("1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), failed)
-	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	s.failIf(err != nil, "1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), err)
 	for _, a := range answers {
 		a.check()
 	}
 	return answers
+}
+
+// oneOf fails unless exactly one of several requests at once was granted. The others must
+// be refused with a code and a text, unless that is empty.
+func (s *Session) oneOf(answers []*Answer, rule string, code contracts.Code, text string) {
+	granted := 0
+	for _, a := range answers {
+		if a.Status == http.StatusOK {
+			granted++
+		} else {
+			a.refused(rule, code, text)
+		}
+	}
+	s.failIf(granted != 1, rule, "expected exactly one of %d requests at once to be granted, got %d", len(answers), granted)
 }
 
 // check parses a JSON body, and holds refusals against the shape that all of
@@ -244,9 +245,7 @@ func (a *Answer) check() {
 	if isJSON && len(a.Raw) > 0 {
 		v, err := shape.Parse(a.Raw)
 		body, isObject := v.(map[string]any)
-		if err != nil || !isObject {
-			a.s.fail("1.4", "%s: expected one JSON object, got %s (%v)", a.what(), a.said(), err)
-		}
+		a.s.failIf(err != nil || !isObject, "1.4", "%s: expected one JSON object, got %s (%v)", a.what(), a.said(), err)
 		a.Fields, a.Body = body, body
 	}
 	if a.Status == http.StatusOK && a.to.method == http.MethodPost && (a.to.path == connectionsPath || a.to.path == sessionsPath) {
@@ -255,39 +254,34 @@ func (a *Answer) check() {
 	if a.Status < 400 {
 		return
 	}
-	if !isJSON {
-		a.s.fail("1.4", "%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
-	}
+	a.s.failIf(!isJSON, "1.4",
+		"%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
 	switch {
 	case a.at("status") == "interrupted": // a drain that was cut short answers in full
 		return
 	case a.s.published() && a.to.path == readyPath: // a published server answers with a report
 		return
 	}
-	problems := shape.Body[shape.Refusal]
+	problems := shape.Body
 	if a.at("ready") != nil { // readiness says why it is not
-		problems = shape.OpenBody[shape.Refusal]
+		problems = shape.OpenBody
 	}
-	a.shaped("1.4", problems)
-	if a.at("code") != a.at("error_type") {
-		a.s.advise("A73", "%s: expected code and error_type to be the same, got %s", a.what(), a.said())
-	}
-	if (a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests) && a.Header.Get("Retry-After") == "" {
-		a.s.advise("A74", "%s: expected Retry-After, got none with %s", a.what(), a.said())
-	}
+	a.s.checkShape("1.4", a.what()+": the answer", problems(shape.RefusalBody, a.Body, a.s.config.Profile), a.said())
+	a.s.adviseIf(a.at("code") != a.at("error_type"), "A73",
+		"%s: expected code and error_type to be the same, got %s", a.what(), a.said())
+	a.s.adviseIf((a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests) && a.Header.Get("Retry-After") == "", "A74",
+		"%s: expected Retry-After, got none with %s", a.what(), a.said())
 }
 
 // ok fails unless the request was granted.
 func (a *Answer) ok(rule string) *Answer {
-	if a.Status != http.StatusOK {
-		a.s.fail(rule, "%s: expected status 200, got %s", a.what(), a.said())
-	}
+	a.s.failIf(a.Status != http.StatusOK, rule, "%s: expected status 200, got %s", a.what(), a.said())
 	return a
 }
 
-// shaped fails unless the body has the closed shape that problems looks for.
-func (a *Answer) shaped(rule string, problems func(any, contracts.Profile) []shape.Problem) *Answer {
-	a.s.checkShape(rule, a.what()+": the answer", problems(any(a.Body), a.s.config.Profile), a.said())
+// shaped fails unless the body has the closed shape of a definition.
+func (a *Answer) shaped(rule, definition string) *Answer {
+	a.s.checkShape(rule, a.what()+": the answer", shape.Body(definition, a.Body, a.s.config.Profile), a.said())
 	return a
 }
 
@@ -315,9 +309,8 @@ func (a *Answer) refusedAsPublished(rule string, code contracts.Code) {
 	default:
 		a.s.fail(rule, "%s: expected %d %s, got %s", a.what(), code.HTTPStatus(), code, a.said())
 	}
-	if a.str("code") != string(code) && a.str("error_type") != string(code) {
-		a.s.advise("5.10:code", "%s: expected the code %s, got %s", a.what(), code, a.said())
-	}
+	a.s.adviseIf(a.str("code") != string(code) && a.str("error_type") != string(code), "5.10:code",
+		"%s: expected the code %s, got %s", a.what(), code, a.said())
 }
 
 // otherStatuses are those that a published server refuses with, beside the one of
@@ -366,8 +359,6 @@ const epochHeader = "X-Maestro-Headless-Epoch"
 // epoch returns the epoch that an answer names.
 func (a *Answer) epoch() string {
 	e := a.Header.Get(epochHeader)
-	if e == "" {
-		a.s.advise("1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)
-	}
+	a.s.adviseIf(e == "", "1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)
 	return e
 }

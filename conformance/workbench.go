@@ -171,25 +171,6 @@ func (u *user) state() *Frame {
 // toolError wants what clients are told of a utility that went wrong.
 var toolError = message("error").with("error_type", string(contracts.ErrorTool))
 
-// failIf fails if the server broke a rule. The arguments are those of [Session.fail].
-func (s *Session) failIf(broken bool, rule, format string, args ...any) {
-	if broken {
-		s.fail(rule, format, args...)
-	}
-}
-
-// adviseIf is failIf for a rule whose breach is met with advice.
-func (s *Session) adviseIf(broken bool, rule, format string, args ...any) {
-	if broken {
-		s.advise(rule, format, args...)
-	}
-}
-
-// equal fails unless a value is the one that is wanted.
-func (s *Session) equal(rule, what string, got, want any) {
-	s.failIf(got != want && !same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
-}
-
 // until tries until it succeeds, and fails with what came last once the scenario's
 // patience is at its end.
 func (s *Session) until(rule, expected string, try func() (ok bool, got string)) {
@@ -204,20 +185,6 @@ func (s *Session) until(rule, expected string, try func() (ok bool, got string))
 
 // must fails the scenario for an error of this machine.
 func (s *Session) must(rule string, err error) { s.failIf(err != nil, rule, "%v", err) }
-
-// holds fails unless a message has fields as given; nil is absent or null.
-func (s *Session) holds(rule string, f *Frame, want fields) {
-	for key, value := range want {
-		s.failIf(!same(f.at(key), value),
-			rule, "expected %s %s, got %s in %s", key, show(value), show(f.at(key)), abridge(f.Raw, maxTraceText))
-	}
-}
-
-// holds is that of the body of an answer.
-func (a *Answer) holds(rule string, want fields) *Answer {
-	a.s.holds(rule, &a.Frame, want)
-	return a
-}
 
 // matches reports whether a message has fields as given.
 func (f *Frame) matches(want fields) bool {
@@ -272,7 +239,7 @@ func (j *job) await(rule string, w want) *Frame {
 // exits waits for the last message, which must be as wanted.
 func (j *job) exits(rule string, want fields) *job {
 	j.exited = j.await(rule, message("utility_command_exited"))
-	j.u.s.holds(rule, j.exited, want)
+	j.u.s.shows(rule, j.exited, want)
 	return j
 }
 

@@ -1,11 +1,18 @@
+// Package shape checks JSON texts against the closed shapes of the wire, which are
+// in the JSON Schema of the protocol, and words each problem as the protocol does.
+//
+// It shares no code with the decoders that servers and clients of ours use, so
+// that a defect in one is not excused by the same defect in the other.
 package shape
 
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -34,12 +41,34 @@ func Join(problems []Problem) string {
 	return strings.Join(texts, "; ")
 }
 
-// checker walks a value beside a Go type.
+// Event checks a message from a server of a profile. A type that is not of the
+// protocol is a problem too.
+func Event(v any, p contracts.Profile) []Problem { return check("Event", v, p, false) }
+
+// Frame checks a frame of a networked transport from a server of a profile: an
+// envelope, with the message or snapshot in it, or a ws.* control frame.
+func Frame(v any, p contracts.Profile) []Problem { return check("ServerFrame", v, p, false) }
+
+// Body checks the JSON of an HTTP answer from a server of a profile against a
+// definition of the schema, such as ConnectionAnswer, or one of this package.
+func Body(name string, v any, p contracts.Profile) []Problem { return check(name, v, p, false) }
+
+// OpenBody is Body for answers that may hold more than is known.
+func OpenBody(name string, v any, p contracts.Profile) []Problem { return check(name, v, p, true) }
+
+// checker walks a value beside its definition.
 type checker struct {
 	published bool // by the published schemas alone
 	open      bool // unknown keys, and null in optional keys, are fine (D13)
 	closes    bool // with the snapshots in what is open
 	problems  []Problem
+}
+
+func check(name string, v any, p contracts.Profile, open bool) []Problem {
+	c := &checker{published: p == contracts.ProfilePublic, closes: !open}
+	c.open = open || c.published && slices.Contains(unclosed, name)
+	c.named(name, v, "")
+	return c.problems
 }
 
 func (c *checker) add(pointer, format string, args ...any) {
@@ -55,196 +84,157 @@ func (c *checker) addOptional(rule, pointer, text string) {
 	}
 }
 
-var (
-	rawType        = reflect.TypeFor[json.RawMessage]()
-	nullStringType = reflect.TypeFor[contracts.NullString]()
-	blockType      = reflect.TypeFor[contracts.ContentBlock]()
-	snapshotType   = reflect.TypeFor[contracts.Snapshot]()
-)
-
-// check compares v with t.
-func (c *checker) check(v any, t reflect.Type, pointer string) {
-	switch t {
-	case rawType:
-		return
-	case nullStringType:
-		if _, ok := v.(string); !ok && v != nil {
-			c.add(pointer, "Expected string or null")
-		}
-		return
-	case blockType:
-		c.block(v, pointer)
-		return
+// named checks a value against a definition.
+func (c *checker) named(name string, v any, pointer string) {
+	s := definitions()[name]
+	if s == nil {
+		panic("shape: no definition " + name)
 	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		c.check(v, t.Elem(), pointer)
-	case reflect.Struct:
-		c.object(v, t, pointer, "")
-	case reflect.Slice:
-		c.list(v, t, pointer)
-	case reflect.Map:
-		c.record(v, t, pointer)
-	default:
-		c.scalar(v, t, pointer)
+	if name == "Snapshot" && c.open && c.closes {
+		c.open = false
+		defer func() { c.open = true }()
 	}
+	c.value(s, name, v, pointer)
 }
 
-func (c *checker) scalar(v any, t reflect.Type, pointer string) {
-	switch t.Kind() {
-	case reflect.String:
-		s, ok := v.(string)
-		if !ok {
-			c.add(pointer, "Expected string")
-		} else if set, closed := vocabulary[t]; closed && !slices.Contains(set, s) {
-			c.add(pointer, "Expected union value")
-		}
-	case reflect.Bool:
-		if _, ok := v.(bool); !ok {
-			c.add(pointer, "Expected boolean")
-		}
-	case reflect.Float64:
-		if _, ok := v.(json.Number); !ok {
-			c.add(pointer, "Expected number")
-		}
-	default:
-		c.integer(v, t, pointer)
-	}
-}
-
-func (c *checker) integer(v any, t reflect.Type, pointer string) {
-	n, ok := v.(json.Number)
+// value checks a value against a schema, which is the definition name unless that is empty.
+func (c *checker) value(s *jsonschema.Schema, name string, v any, pointer string) {
 	switch {
-	case !ok:
-		c.add(pointer, "Expected number")
+	case s.Ref != "":
+		c.named(strings.TrimPrefix(s.Ref, "#/$defs/"), v, pointer)
+	case s.OneOf != nil:
+		c.union(s.OneOf, name, v, pointer)
+	case v == nil && (s.AnyOf != nil || slices.Contains(s.Types, "null")):
+	case s.AnyOf != nil: // something or null
+		c.value(s.AnyOf[0], "", v, pointer)
+	case s.Const != nil:
+		c.oneOf([]any{*s.Const}, v, pointer)
+	case s.Types != nil: // a type or null
+		c.typed(s, s.Types[0], name, v, pointer)
+	default:
+		c.typed(s, s.Type, name, v, pointer)
+	}
+}
+
+// unknownType says that the type key names no member of a union.
+var unknownType = map[string]string{"Event": "Expected known message type", "ServerFrame": "Expected known frame type"}
+
+// union checks an object against the member of a union that its type key names.
+func (c *checker) union(members []*jsonschema.Schema, name string, v any, pointer string) {
+	m, _ := v.(map[string]any)
+	for _, s := range members {
+		member := name
+		if s.Ref != "" {
+			member = strings.TrimPrefix(s.Ref, "#/$defs/")
+			s = definitions()[member]
+		}
+		if m["type"] == *s.Properties["type"].Const {
+			c.value(s, member, v, pointer)
+			return
+		}
+	}
+	text, ok := unknownType[name]
+	if !ok {
+		text = "Expected union value"
+	}
+	c.add(pointer+"/type", "%s", text)
+}
+
+// typed checks a value that must have a type of a schema; empty is any.
+func (c *checker) typed(s *jsonschema.Schema, kind, name string, v any, pointer string) {
+	var ok bool
+	switch kind {
+	case "object":
+		var m map[string]any
+		if m, ok = v.(map[string]any); ok {
+			c.object(s, name, m, pointer)
+		}
+	case "array":
+		var items []any
+		if items, ok = v.([]any); ok {
+			c.list(s, items, pointer)
+		}
+	case "string":
+		if _, ok = v.(string); ok && s.Enum != nil {
+			c.oneOf(s.Enum, v, pointer)
+		}
+	case "boolean":
+		_, ok = v.(bool)
+	case "number":
+		_, ok = v.(json.Number)
+	case "integer":
+		kind = "number"
+		var n json.Number
+		if n, ok = v.(json.Number); ok {
+			c.integer(s, n, pointer)
+		}
+	default:
+		ok = true
+	}
+	if !ok {
+		c.add(pointer, "Expected %s", kind)
+	}
+}
+
+func (c *checker) oneOf(set []any, v any, pointer string) {
+	if !slices.ContainsFunc(set, func(allowed any) bool { return fmt.Sprint(allowed) == fmt.Sprint(v) }) {
+		c.add(pointer, "Expected union value")
+	}
+}
+
+func (c *checker) integer(s *jsonschema.Schema, n json.Number, pointer string) {
+	switch {
 	case strings.ContainsAny(n.String(), ".eE"):
 		c.addOptional("R41", pointer, "Expected integer without fraction or exponent")
-	case t.Kind() == reflect.Uint64 && strings.HasPrefix(n.String(), "-"):
+	case s.Minimum != nil && strings.HasPrefix(n.String(), "-"):
 		c.add(pointer, "Expected non-negative integer")
 	}
 }
 
-func (c *checker) list(v any, t reflect.Type, pointer string) {
-	items, ok := v.([]any)
-	if !ok {
-		c.add(pointer, "Expected array")
-		return
-	}
-	for i, item := range items {
-		c.check(item, t.Elem(), fmt.Sprintf("%s/%d", pointer, i))
-	}
-}
-
-func (c *checker) record(v any, t reflect.Type, pointer string) {
-	m, ok := v.(map[string]any)
-	if !ok {
-		c.add(pointer, "Expected object")
-		return
-	}
-	for k, item := range m {
-		c.check(item, t.Elem(), pointer+"/"+escape(k))
-	}
-}
-
-// object checks a closed object. typeName is the value its type key must have,
-// or empty if it has no such key.
-func (c *checker) object(v any, t reflect.Type, pointer, typeName string) {
-	m, ok := v.(map[string]any)
-	if !ok {
-		c.add(pointer, "Expected object")
-		return
-	}
-	known := map[string]bool{"type": typeName != ""}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if c.published && slices.Contains(newer[t], name) {
-			continue
-		}
-		known[name] = true
-		if _, present := m[name]; !present && optional[t][name] != "" {
-			c.addOptional(optional[t][name], pointer+"/"+escape(name), "Required property")
-			continue
-		}
-		c.field(m, f, name, option != "", pointer+"/"+escape(name))
-	}
-	if c.open {
-		return
-	}
-	for k := range m {
-		switch {
-		case known[k]:
-		case exact[t]:
-			c.add(pointer+"/"+escape(k), "Unexpected property")
-		default:
-			c.addOptional(AdditiveRule, pointer+"/"+escape(k), "Unexpected property")
-		}
-	}
-}
-
-func (c *checker) field(m map[string]any, f reflect.StructField, name string, optional bool, pointer string) {
-	v, present := m[name]
-	switch {
-	case !present:
-		if !optional {
-			c.add(pointer, "Required property")
-		}
-	case v == nil && f.Type.Kind() == reflect.Pointer && !optional: // required and nullable
-	case v == nil && optional && c.open:
-	default:
-		c.check(v, f.Type, pointer)
-		c.tagged(v, f.Tag.Get("wire"), pointer)
-	}
-}
-
-// tagged checks what the type alone does not say.
-func (c *checker) tagged(v any, tag, pointer string) {
-	switch words, isSet := strings.CutPrefix(tag, "oneof="); {
-	case tag == "unique":
-		c.unique(v, pointer)
-	case strings.HasPrefix(tag, "body=snapshot"):
-		c.snapshot(v, pointer)
-	case isSet:
-		if s, ok := v.(string); ok && !slices.Contains(strings.Split(words, "|"), s) {
-			c.add(pointer, "Expected union value")
-		}
-	}
-}
-
-func (c *checker) unique(v any, pointer string) {
-	items, _ := v.([]any)
+func (c *checker) list(s *jsonschema.Schema, items []any, pointer string) {
 	seen := map[string]bool{}
-	for _, item := range items {
-		s, ok := item.(string)
-		if ok && seen[s] {
+	for i, item := range items {
+		c.value(s.Items, "", item, fmt.Sprintf("%s/%d", pointer, i))
+		text, isText := item.(string)
+		if s.UniqueItems && seen[text] {
 			c.add(pointer, "Expected array elements to be unique")
 			return
 		}
-		seen[s] = ok
+		seen[text] = isText
 	}
 }
 
-// block checks a content block, whose keys depend on its type.
-func (c *checker) block(v any, pointer string) {
-	m, ok := v.(map[string]any)
-	if !ok {
-		c.add(pointer, "Expected object")
-		return
-	}
-	kind, _ := m["type"].(string)
-	keys := map[string][]string{"text": {"text"}, "image": {"data", "mimeType"}}[kind]
-	if keys == nil {
-		c.add(pointer+"/type", "Expected union value")
-		return
-	}
-	for _, k := range keys {
-		if _, ok := m[k].(string); !ok {
-			c.add(pointer+"/"+k, "Expected string")
+// object checks the keys of an object, those that are required first.
+func (c *checker) object(s *jsonschema.Schema, name string, m map[string]any, pointer string) {
+	isNewer := func(key string) bool { return c.published && slices.Contains(newer[name], key) }
+	for _, key := range s.Required {
+		if _, present := m[key]; present || isNewer(key) {
+			continue
+		}
+		at := pointer + "/" + escape(key)
+		if rule := optional[name][key]; rule != "" {
+			c.addOptional(rule, at, "Required property")
+		} else {
+			c.add(at, "Required property")
 		}
 	}
-	for k := range m {
-		if k != "type" && !slices.Contains(keys, k) && !c.open {
-			c.add(pointer+"/"+escape(k), "Unexpected property")
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		item, at := m[key], pointer+"/"+escape(key)
+		known := s.Properties[key]
+		if isNewer(key) {
+			known = nil
+		}
+		switch {
+		case known != nil && item == nil && c.open && !slices.Contains(s.Required, key):
+		case known != nil:
+			c.value(known, "", item, at)
+		case s.AdditionalProperties.Not == nil: // a map
+			c.value(s.AdditionalProperties, "", item, at)
+		case c.open:
+		case slices.Contains(exact, name):
+			c.add(at, "Unexpected property")
+		default:
+			c.addOptional(AdditiveRule, at, "Unexpected property")
 		}
 	}
 }

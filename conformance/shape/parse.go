@@ -18,12 +18,9 @@ func Parse(text []byte) (any, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("invalid UTF-8")
 	}
-	if err := checkDepth(text); err != nil {
-		return nil, err
-	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	v, err := value(d)
+	v, err := value(d, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -33,53 +30,31 @@ func Parse(text []byte) (any, error) {
 	return v, nil
 }
 
-// checkDepth bounds the recursion of value before it starts.
-func checkDepth(text []byte) error {
-	depth, quoted, escaped := 0, false, false
-	for _, c := range text {
-		switch {
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped = c == '\\'
-			quoted = c != '"'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			if depth++; depth > contracts.MaxDepth {
-				return fmt.Errorf("nested deeper than %d", contracts.MaxDepth)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return nil
-}
-
-func value(d *json.Decoder) (any, error) {
+// value reads a value that is inside so many others.
+func value(d *json.Decoder, depth int) (any, error) {
 	t, err := d.Token()
-	if err != nil {
-		return nil, err
+	if _, opens := t.(json.Delim); err != nil || !opens {
+		return t, err
 	}
-	switch t {
-	case json.Delim('{'):
-		return object(d)
-	case json.Delim('['):
-		list := []any{}
-		for d.More() {
-			v, err := value(d)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
+	if depth == contracts.MaxDepth {
+		return nil, fmt.Errorf("nested deeper than %d", contracts.MaxDepth)
+	}
+	if t == json.Delim('{') {
+		return object(d, depth)
+	}
+	list := []any{}
+	for d.More() {
+		v, err := value(d, depth+1)
+		if err != nil {
+			return nil, err
 		}
-		_, err := d.Token()
-		return list, err
+		list = append(list, v)
 	}
-	return t, nil
+	_, err = d.Token()
+	return list, err
 }
 
-func object(d *json.Decoder) (map[string]any, error) {
+func object(d *json.Decoder, depth int) (map[string]any, error) {
 	m := map[string]any{}
 	for d.More() {
 		t, err := d.Token()
@@ -90,7 +65,7 @@ func object(d *json.Decoder) (map[string]any, error) {
 		if _, dup := m[key]; dup {
 			return nil, fmt.Errorf("duplicate key %q", key)
 		}
-		if m[key], err = value(d); err != nil {
+		if m[key], err = value(d, depth+1); err != nil {
 			return nil, err
 		}
 	}

@@ -48,8 +48,9 @@ const (
 // in the hub, and only main knows everyone. A package that is not in it may
 // import nothing but the standard library.
 var rooms = map[string]room{
-	"contracts":     {},
-	"contracts/gen": {ours: []string{"conformance", "contracts"}, others: []string{jsonschema}},
+	"contracts":        {},
+	"contracts/schema": {}, // generated
+	"contracts/gen":    {ours: []string{"conformance", "contracts"}, others: []string{jsonschema}},
 
 	// Rules: plain values.
 	"handshake": {ours: []string{"contracts"}},
@@ -109,7 +110,7 @@ var rooms = map[string]room{
 	"client":            {ours: []string{"contracts", "internal/line", "session", "internal/sleep"}, others: []string{websocket}},
 	"conformance":       {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
 	"conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
-	"conformance/shape": {ours: []string{"contracts"}},
+	"conformance/shape": {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},
 
 	// A module of its own: measurements, and the servers of others beside ours.
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
