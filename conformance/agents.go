@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"slices"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -14,108 +15,275 @@ var (
 	tooled     = Needs{Transport: Anywhere, Responds: true, Runtime: RuntimeAny}
 )
 
-// agents judges the runs of any agent: R36 to R46.
+// agents judges the runs of any agent, how they are stopped, and what becomes of its
+// questions: R36 to R46, R50 to R55, R65 to R69, 3.5, R19.
 func agents() []Scenario {
+	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
+	onStdio := Needs{Transport: Stdio, Responds: true}
 	return []Scenario{
-		{Name: "agent/answers", Title: "A prompt leads to a response, which ends", Rules: []string{"R36", "R37"}, Needs: everywhere, Run: agentAnswers},
-		{Name: "agent/answers-in-turn", Title: "Each prompt has responses of its own", Rules: []string{"R36", "R37"}, Needs: everywhere, Run: agentAnswersInTurn},
-		{Name: "agent/missing-attachment", Title: "An unreadable attachment costs one tool error and the prompt is answered", Rules: []string{"R43", "R37"}, Needs: everywhere, Run: agentMissingAttachment},
-		{Name: "agent/tools", Title: "A call is announced, runs and ends once", Rules: []string{"R46"}, Needs: tooled, Run: agentTools},
-		{Name: "agent/summary", Title: "Summaries name the tools of the run, sorted, and count what ended", Rules: []string{"R38", "R39", "R40"}, Needs: tooled, Run: agentSummary},
-		{Name: "agent/busy", Title: "A prompt during a run is refused, disturbs nothing and is not kept", Rules: []string{"R42", "A71"}, Needs: everywhere, Run: agentBusy},
+		everywhere.pilot("agent/answers", "R36 R37", "A prompt leads to a response, which ends", func(d *pilot) {
+			d.says()
+			start := d.awaits("R36", message("response_start"))
+			d.after("R36", start, message("response_end").with("response_id", start.str("response_id")))
+			d.ends("R37")
+		}),
+		everywhere.pilot("agent/answers-in-turn", "R36 R37", "Each prompt has responses of its own", func(d *pilot) {
+			from := len(d.p.log)
+			const prompts = 3
+			for range prompts - 1 {
+				d.says()
+				d.awaits("R37", message("response_end"))
+			}
+			d.ends("R37")
+			ids := map[string]bool{} // the watch refuses one that comes back
+			for _, f := range d.p.log[from:] {
+				if f.Type == "response_end" {
+					ids[f.str("response_id")] = true
+				}
+			}
+			d.s.failIf(len(ids) < prompts, "R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
+		}),
+		everywhere.pilot("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(d *pilot) {
+			const name = "conformance-no-such-file.txt"
+			d.decide(contracts.ApprovalAuto)
+			d.send(&contracts.Prompt{Content: d.s.say(), Attachments: []string{name}})
+			failed := d.awaits("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool").with("fatal", false))
+			d.after("R37", failed, message("response_end"))
+			d.ends("R37")
+		}),
+		tooled.pilot("agent/tools", "R46", "A call is announced, runs and ends once", func(d *pilot) {
+			began := len(d.p.log)
+			d.calls()
+			call := d.awaits("R46", message("tool_call")) // the watch knows the order
+			d.after("R46", call, message("tool_end").with("call_id", call.str("call_id")))
+			d.ends("R37")
+			d.p.none("R51", began, aboutApprovals)
+		}),
+		tooled.pilot("agent/summary", "R38 R39 R40", "Summaries name the tools of the run, sorted, and count what ended", func(d *pilot) {
+			began := len(d.p.log)
+			d.calls()
+			d.ends("R37")
+			var called, used []string
+			ended, counted := 0, int64(0)
+			for _, f := range d.p.log[began:] {
+				switch f.Type {
+				case "tool_call":
+					called = append(called, f.str("tool"))
+				case "tool_end":
+					ended++
+				case "response_end": // the watch knows the rest of R38 to R40
+					used = append(used, texts(f.at("tools_summary.tools_used"))...)
+					counted += number(f.at("tools_summary.calls_succeeded")) + number(f.at("tools_summary.calls_failed"))
+				}
+			}
+			for _, name := range used {
+				d.s.failIf(!slices.Contains(called, name), "R39", "expected summaries of what was called, %q, got %q", called, name)
+			}
+			d.s.failIf(counted > int64(ended) || len(used) == 0,
+				"R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
+		}),
+		everywhere.pilot("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(d *pilot) {
+			first := d.works()
+			early := &contracts.Prompt{Content: d.s.say()}
+			for range 2 {
+				d.refused(early, busyRefusal("R42"))
+			}
+			d.p.none("R42", d.p.indexAfter(first), interrupted("Run interrupted by user"))
+			d.tell("R42", &contracts.Interrupt{})
+			end := d.cancelled("Run interrupted by user")
+			d.p.still("R42", d.p.indexAfter(end), signOfWork) // which a kept prompt would show
+			d.idle("R42")
+			d.ends("R37")
+		}),
+		everywhere.pilot("agent/interrupt", "R37 R46 3.5", "interrupt ends a run with everything in it, and says so last", stopsAgent(interrupt, "Run interrupted by user")),
+		everywhere.pilot("agent/cancel", "R37 R46 3.5", "cancel does so in its own words", stopsAgent(cancel, "Run cancelled by user")),
+		everywhere.pilot("agent/interrupt-at-once", "R37 3.5", "interrupt ends a run that has hardly begun", func(d *pilot) {
+			d.decide(contracts.ApprovalAuto)
+			d.prompt(d.s.long())
+			d.tell("3.5", &contracts.Interrupt{})
+			d.stopped("Run interrupted by user")
+			d.ends("3.5")
+		}),
+		everywhere.pilot("agent/interrupt-then-prompt", "3.5", "A prompt right after interrupt is accepted and answered", func(d *pilot) {
+			d.works()
+			d.tell("3.5", &contracts.Interrupt{})
+			d.tell("3.5:held", &contracts.Prompt{Content: d.s.say()})
+			end := d.cancelled("Run interrupted by user")
+			d.after("3.5:held", end, message("response_end"))
+			d.p.none("3.5:held", 0, message("error").with("message", textBusy))
+		}),
+		everywhere.pilot("agent/interrupt-again", "R37 3.5", "Run after run can be interrupted", func(d *pilot) {
+			for range 3 {
+				d.works()
+				d.tell("3.5", &contracts.Interrupt{})
+				d.stopped("Run interrupted by user")
+			}
+			d.ends("3.5")
+		}),
+		everywhere.pilot("agent/interrupt-idle", "R68", "interrupt with nothing active is no error, and the next prompt is answered", func(d *pilot) {
+			from := len(d.p.log)
+			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
+				d.tell("R68", cmd)
+			}
+			d.says()
+			d.awaits("R68", message("response_end"))
+			d.tell("R68", initNothing())
+			d.p.none("R68", from, message("error").with("error_type", "cancelled"))
+		}),
+		tooled.pilot("agent/interrupt-question", "R66 R46 3.5", "interrupt cancels the question of a run and its call, which never starts", func(d *pilot) {
+			q := d.asks()
+			d.tell("R66", &contracts.Interrupt{})
+			d.s.shows("R66", d.resolved("R66", q, "cancelled", "runtime"), fields{"reason": "Interrupted before request completed"})
+			d.stopped("Run interrupted by user")
+			d.notStarted(q)
+			d.s.shows("R46", d.toolEnd(q), fields{"success": false})
+			d.refused(approve(q.str("request_id"), true), unknownRefusal("R53", q.str("request_id")))
+			d.ends("3.5")
+		}),
+		onStdio.pilot("agent/eof-in-run", "R19", "EOF during a run ends the process all the same", func(d *pilot) {
+			d.works()
+			d.p.closeInput("R19")
+			d.p.exits("R19:ended", 0)
+		}),
+		onStdio.pilot("agent/shutdown-question", "R18 R71", "shutdown while a question waits cancels it and ends the process", func(d *pilot) {
+			q := d.asks()
+			d.p.command(&contracts.Shutdown{})
+			d.p.exits("R18", 0)
+			d.s.shows("R71", d.resolved("R18:flushed", q, "cancelled", "runtime"), fields{"reason": shutReason})
+		}),
+		tooled.pilot("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(d *pilot) {
+			q := d.asks()
+			d.notStarted(q)
+			d.answers(q, true)
+			d.s.shows("R55", d.resolved("R52", q, "approved", "user"), fields{"reason": "Go ahead"}) // the client's text
+			d.goesOnUnless(q, false)
+			d.ends("R37")
+			d.gated(q)
+		}),
+		tooled.pilot("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(d *pilot) {
+			q := d.asks()
+			d.answers(q, false)
+			d.s.shows("R55", d.resolved("A68", q, "denied", "user"), fields{"reason": "Not on a Friday"}) // the client's text
+			d.goesOnUnless(q, true)
+			d.ends("R37")
+			d.notStarted(q)
+			d.gated(q)
+		}),
+		everywhere.pilot("agent/second-answer", "R52 R53", "The second answer to an agent's question is refused", func(d *pilot) {
+			q := d.asks()
+			d.answers(q, true)
+			d.resolved("R52", q, "approved", "user")
+			id := q.str("request_id")
+			for _, cmd := range []contracts.Command{approve(id, false), approve(id, true), &contracts.ToolResponse{CallID: id, Approved: false}} {
+				d.refused(cmd, unknownRefusal("R53", id))
+			}
+			d.ends("R37")
+			d.s.equal("R52", "the number of resolutions of "+id, countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1)
+		}),
+		everywhere.pilot("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
+		everywhere.pilot("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
+		everywhere.pilot("agent/mode-to-auto", "R65", "Switching to auto approves what the agent waits for", agentModeChange(contracts.ApprovalAuto, "approved")),
+		everywhere.pilot("agent/mode-to-fail", "R65 R46", "Switching to fail denies what the agent waits for", agentModeChange(contracts.ApprovalFail, "denied")),
 	}
-}
-
-func agentAnswers(s *Session) {
-	d := s.pilot()
-	d.says()
-	start := d.awaits("R36", message("response_start"))
-	d.after("R36", start, message("response_end").with("response_id", start.str("response_id")))
-	d.ends("R37")
-}
-
-func agentAnswersInTurn(s *Session) {
-	d := s.pilot()
-	from := len(d.p.log)
-	const prompts = 3
-	for range prompts - 1 {
-		d.says()
-		d.awaits("R37", message("response_end"))
-	}
-	d.ends("R37")
-	ids := map[string]bool{} // the watch refuses one that comes back
-	for _, f := range d.p.log[from:] {
-		if f.Type == "response_end" {
-			ids[f.str("response_id")] = true
-		}
-	}
-	if len(ids) < prompts {
-		s.fail("R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
-	}
-}
-
-func agentMissingAttachment(s *Session) {
-	d := s.pilot()
-	const name = "conformance-no-such-file.txt"
-	d.decide(contracts.ApprovalAuto)
-	d.send(&contracts.Prompt{Content: s.say(), Attachments: []string{name}})
-	failed := d.awaits("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool").with("fatal", false))
-	d.after("R37", failed, message("response_end"))
-	d.ends("R37")
-}
-
-func agentTools(s *Session) {
-	d := s.pilot()
-	began := len(d.p.log)
-	d.calls()
-	call := d.awaits("R46", message("tool_call")) // the watch knows the order
-	d.after("R46", call, message("tool_end").with("call_id", call.str("call_id")))
-	d.ends("R37")
-	d.p.none("R51", began, aboutApprovals)
-}
-
-func agentSummary(s *Session) {
-	d := s.pilot()
-	began := len(d.p.log)
-	d.calls()
-	d.ends("R37")
-	var called, used []string
-	ended, counted := 0, int64(0)
-	for _, f := range d.p.log[began:] {
-		switch f.Type {
-		case "tool_call":
-			called = append(called, f.str("tool"))
-		case "tool_end":
-			ended++
-		case "response_end": // the watch knows the rest of R38 to R40
-			used = append(used, texts(f.at("tools_summary.tools_used"))...)
-			counted += number(f.at("tools_summary.calls_succeeded")) + number(f.at("tools_summary.calls_failed"))
-		}
-	}
-	if i := slices.IndexFunc(used, func(name string) bool { return !slices.Contains(called, name) }); i >= 0 {
-		s.fail("R39", "expected summaries of what was called, %q, got %q", called, used[i])
-	}
-	if counted > int64(ended) || len(used) == 0 {
-		s.fail("R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
-	}
-}
-
-func agentBusy(s *Session) {
-	d := s.pilot()
-	first := d.works()
-	early := &contracts.Prompt{Content: s.say()}
-	for range 2 {
-		d.refused(early, busyRefusal("R42"))
-	}
-	d.p.none("R42", d.p.indexAfter(first), interrupted("Run interrupted by user"))
-	d.tell("R42", &contracts.Interrupt{})
-	end := d.cancelled("Run interrupted by user")
-	d.p.still("R42", d.p.indexAfter(end), signOfWork) // which a kept prompt would show
-	d.idle("R42")
-	d.ends("R37")
 }
 
 // interrupted wants the error that tells clients of a run that was stopped.
 func interrupted(text string) want {
 	return message("error").with("message", text).with("error_type", "cancelled").with("fatal", false)
+}
+
+// stopped waits for the news that a run was stopped, and holds the run against
+// what it leaves behind: nothing.
+func (d *pilot) stopped(text string) *Frame {
+	end := d.cancelled(text)
+	at := d.p.indexAfter(end)
+	responses := 0
+	for _, f := range d.p.log[d.spoke:at] {
+		if f.Type != "response_start" {
+			continue
+		}
+		responses++
+		d.s.failIf(countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) != 1,
+			"R37", "%s: expected %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
+	}
+	d.s.failIf(responses == 0, "R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
+	d.closed(d.spoke, at)
+	d.idle("R69")
+	return end
+}
+
+// cancelled waits for the news that a run was stopped. A published server may leave
+// it out: then the run counts as over when nothing has come for openTime.
+func (d *pilot) cancelled(text string) *Frame {
+	news := interrupted(text)
+	if !d.s.published() {
+		return d.awaits("3.5", news)
+	}
+	deadline := time.Now().Add(openTime)
+	for i := d.spoke; ; i++ {
+		if i >= len(d.p.log) && !d.p.pullBefore(deadline) {
+			d.s.advise("3.5:told", "%s: expected %s, got nothing of the kind", d.p.name, news.text)
+			return d.p.log[len(d.p.log)-1]
+		}
+		f := d.p.log[i]
+		if news.ok(f) {
+			return f
+		}
+		if f.Kind != "heartbeat" && f.Kind != kindComment {
+			deadline = time.Now().Add(openTime)
+		}
+	}
+}
+
+func stopsAgent(cmd contracts.Command, text string) func(*pilot) {
+	return func(d *pilot) {
+		d.works()
+		d.tell("3.5", cmd)
+		end := d.stopped(text)
+		d.p.still("3.5", d.p.indexAfter(end), anyOf(signOfWork, message("response_chunk"), message("tool_end"), message("error").with("error_type", "cancelled")))
+		d.ends("3.5")
+	}
+}
+
+// gated fails unless a question was announced by one call that requires approval.
+func (d *pilot) gated(q *Frame) {
+	id, call := q.str("request_id"), message("tool_call").with("call_id", q.str("call_id")).with("requires_approval", true)
+	n := countOf(d.p.log[:d.p.indexAfter(q)], call)
+	d.s.failIf(n != 1, "R50", "%s: expected one tool_call that requires approval before %s, got %d", d.p.name, id, n)
+	n = countOf(d.p.log, message("server_request").with("request_id", id))
+	d.s.failIf(n != 1, "R50:once", "%s: expected %s to be asked once, got %d", d.p.name, id, n)
+}
+
+// goesOnUnless checks the call after a verdict, for agents whose runs wait for
+// one: it ends, and if it was not approved, without having started.
+func (d *pilot) goesOnUnless(q *Frame, denied bool) {
+	if !d.s.any() {
+		return
+	}
+	if end := d.toolEnd(q); denied {
+		d.notStarted(q)
+		d.s.shows("R46", end, fields{"success": false})
+	}
+}
+
+func agentUnasked(mode contracts.ApprovalMode) func(*pilot) {
+	return func(d *pilot) {
+		d.decide(mode)
+		from := len(d.p.log)
+		d.prompt(d.s.ask())
+		d.awaits("R37", anyOf(message("response_end"), aboutApprovals))
+		d.p.none("R51", from, aboutApprovals)
+		d.ends("R37")
+		d.p.none("R51", from, aboutApprovals)
+	}
+}
+
+func agentModeChange(mode contracts.ApprovalMode, verdict string) func(*pilot) {
+	return func(d *pilot) {
+		q := d.asks()
+		d.decide(mode)
+		d.resolved("R65", q, verdict, "policy")
+		d.goesOnUnless(q, verdict == "denied")
+		d.ends("R37")
+	}
 }

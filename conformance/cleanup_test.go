@@ -72,7 +72,7 @@ func TestReportCountsSessionsThatAreLeft(t *testing.T) {
 	c.Runtime, c.Filter = conformance.RuntimeAny, regexp.MustCompile("^connection/(created|announced)$")
 	report := judge(t, c)
 	var text strings.Builder
-	if err := report.WriteText(&text); err != nil {
+	if err := writeText(&text, report); err != nil {
 		t.Fatal(err)
 	}
 	if want := "may be left at the server: 2\n"; report.Left != 2 || !strings.Contains(text.String(), want) {

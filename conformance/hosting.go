@@ -13,62 +13,189 @@ func hosting() []Scenario {
 	hosted := Needs{Transport: Hosted}
 	exec := Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}
 	return []Scenario{
-		{Name: "hosted/ready-line", Title: "The first line on standard output says where the runner is", Rules: []string{"6.1"}, Needs: hosted, Run: hostedReadyLine},
-		{Name: "hosted/stops-on-eof", Title: "The end of standard input ends the runner within a second, without a drain", Rules: []string{"6.1"}, Needs: hosted, Run: hostedStops},
-		{Name: "hosted/identity", Title: "The identity says who and how, and nothing else", Rules: []string{"A85", "5.3"}, Needs: hosted, Run: hostedIdentity},
-		{Name: "hosted/identity-owner", Title: "A configured owner generation is in the identity", Rules: []string{"5.3"}, Needs: hosted, Run: hostedIdentityOwner},
-		{Name: "hosted/ready", Title: "A fresh runner is ready and lives", Rules: []string{"1.13"}, Needs: hosted, Run: hostedReadiness},
-		{Name: "hosted/one-session", Title: "Another session is somebody else's, on every route", Rules: []string{"A88", "5.4"}, Needs: hosted, Run: hostedOneSession},
-		{Name: "hosted/session-omitted", Title: "Without a session id the bound session is meant", Rules: []string{"1.6", "1.1"}, Needs: hosted, Run: hostedSessionOmitted},
-		{Name: "hosted/workspace-root", Title: "A client may name the runner's workspace, and no other", Rules: []string{"5.4"}, Needs: hosted, Run: hostedWorkspaceRoot},
-		{Name: "hosted/owner-header", Title: "A stale owner generation is refused", Rules: []string{"A111", "5.4"}, Needs: hosted, Run: hostedOwnerHeader},
-		{Name: "hosted/owner-header-required", Title: "A runner may insist on being told which generation is meant", Rules: []string{"5.4"}, Needs: Needs{Transport: Hosted, Seed: true}, Run: hostedOwnerRequired},
-		{Name: "hosted/vanished-workspace", Title: "A runner whose workspace is gone is not ready, and not draining either", Rules: []string{"5.3"}, Needs: hosted, Run: hostedVanished},
-		{Name: "hosted/workspace", Title: "The runner's files are read, found and kept inside the workspace", Rules: []string{"A77", "R96"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileRead}, Run: hostedFiles},
-		{Name: "hosted/heartbeats", Title: "Heartbeats of a runner say who drives and until when", Rules: []string{"1.13"}, Needs: hosted, Run: onRunner(heartbeatAnswer)},
-		{Name: "hosted/counts", Title: "A runner counts connections and subscriptions", Rules: []string{"4.2"}, Needs: hosted, Run: onRunner(hostedCounts)},
-		{Name: "hosted/init", Title: "A runner keeps an init whole, and says it", Rules: []string{"1.12", "R35"}, Needs: hosted, Run: onRunner(postInit)},
-		{Name: "hosted/stream", Title: "A runner's stream without a cursor begins with a snapshot, then lives", Rules: []string{"A42"}, Needs: hosted, Run: onRunner(streamSnapshotFirst)},
-		{Name: "hosted/replay", Title: "Cursor 0 yields a runner's whole journal", Rules: []string{"A43"}, Needs: hosted, Run: onRunner(fromTheStart)},
-		{Name: "hosted/missed-items", Title: "A cursor yields exactly what was missed at a runner", Rules: []string{"A43"}, Needs: hosted, Run: onRunner(missedItems)},
-		{Name: "hosted/negative-cursor", Title: "A negative cursor yields a reset of a runner's stream", Rules: []string{"A45"}, Needs: hosted, Run: onRunner(negativeCursor)},
-		{Name: "hosted/denial", Title: "A denial ends a runner's question with its reason, after it", Rules: []string{"A67", "A68"}, Needs: hosted, Run: onRunner(postDenial)},
-		{Name: "hosted/command", Title: "A runner runs commands and says so", Rules: []string{"R84", "R85"}, Needs: exec, Run: onRunner(toolCommand)},
-		{Name: "hosted/command-listed", Title: "A command is in a runner's state with its owner", Rules: []string{"A66", "R86"}, Needs: exec, Run: onRunner(toolCommandListed)},
-		{Name: "hosted/watch", Title: "A runner watches files, and stops", Rules: []string{"A66", "5.4"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileWatch}, Run: onRunner(hostedWatch)},
-		{Name: "hosted/disconnect", Title: "A disconnect from a runner is answered exactly", Rules: []string{"A13", "A14"}, Needs: hosted, Run: onRunner(hostedDisconnect)},
-		{Name: "hosted/disconnect-controller", Title: "The end of a runner's controller frees the lease and keeps the replay", Rules: []string{"A15"}, Needs: hosted, Run: onRunner(disconnectController)},
-		{Name: "hosted/suite", Title: "Two controllers and a viewer take turns as on any server", Rules: []string{"A1", "A2", "A23", "A25", "A26", "A27", "A37"}, Needs: hosted, Run: hostedTurns},
-	}
-}
-
-func hostedReadyLine(s *Session) {
-	s.spawned(start{}) // checks the line
-	if s.ID != boundSession {
-		s.fail("6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
-	}
-	if got := s.state().str("session_id"); got != boundSession { // the port accepts connections
-		s.fail("6.1", "expected the state of %s, got that of %q", boundSession, got)
-	}
-}
-
-func hostedStops(s *Session) {
-	r := s.spawned(start{})
-	s.driver().prompt("hello")
-	p := s.follow("vera", follow{})
-	p.begins("A42")
-	r.stop("6.1", exitTime) // one second by the contract; machines differ
-	if files := s.manifests(r); len(files) != 0 {
-		s.fail("6.1", "expected no drain when standard input ends, got %q", files)
+		hosted.runner("hosted/ready-line", "6.1", "The first line on standard output says where the runner is", func(s *Session, _ *runner) {
+			s.failIf(s.ID != boundSession, "6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
+			s.shows("6.1", s.state(), fields{"session_id": boundSession}) // the port accepts connections
+		}),
+		hosted.runner("hosted/stops-on-eof", "6.1", "The end of standard input ends the runner within a second, without a drain", func(s *Session, r *runner) {
+			s.driver().prompt("hello")
+			s.onlooker("vera")
+			r.stop("6.1", exitTime) // one second by the contract; machines differ
+			files := s.manifests(r)
+			s.failIf(len(files) != 0, "6.1", "expected no drain when standard input ends, got %q", files)
+		}),
+		hosted.runner("hosted/identity", "A85 5.3", "The identity says who and how, and nothing else", func(s *Session, _ *runner) {
+			const want = `{"draining":false,"protocol_version":"evalops.remote-runner.identity.v1","ready":true,"runner_session_id":"` + runnerID + `"}`
+			a := s.isReady("5.3", true, false)
+			s.failIf(a.Status == http.StatusOK && show(a.Body) != want,
+				"A85", "expected version, runner session and readiness alone, got %s", show(a.Body))
+		}),
+		hosted.scenario("hosted/identity-owner", "5.3", "A configured owner generation is in the identity", func(s *Session) {
+			s.spawned(withOwner())
+			s.isReady("5.3", true, false).has("5.3", fields{"owner_instance_id": "gen_9"})
+		}),
+		hosted.runner("hosted/ready", "1.13", "A fresh runner is ready and lives", func(s *Session, _ *runner) {
+			readiness(s)
+			health(s)
+		}),
+		hosted.scenario("hosted/one-session", "A88 5.4", "Another session is somebody else's, on every route", func(s *Session) {
+			s.spawned(withOwner())
+			alice := s.controllerOnly()
+			requests := []request{{method: http.MethodPost, path: connectionsPath, body: encode(fields{"sessionId": "sess_other"})},
+				{method: http.MethodPost, path: sessionsPath, body: encode(fields{"sessionId": "sess_other"})}}
+			for _, route := range []string{"", "state", "events"} {
+				requests = append(requests, request{method: http.MethodGet, path: routeOf("sess_other", route)})
+			}
+			for route, body := range plausible {
+				requests = append(requests, request{method: http.MethodPost, path: routeOf("sess_other", route), header: alice.identity(), body: encode(body)})
+			}
+			s.quietly("A88", func() {
+				for _, r := range requests {
+					r.who = "mallory"
+					a := s.call(r).refused("A88", contracts.CodeRuntimeOwnedElsewhere, "")
+					about := a.about()
+					for key, want := range map[string]string{"runner_session_id": runnerID, "owner_instance_id": "gen_9", "workspace_id": workspaceID,
+						"agent_run_id": agentRunID, "maestro_session_id": boundSession, "requested_maestro_session_id": "sess_other"} {
+						s.adviseIf(about[key] != want, "5.4:metadata", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(about[key]))
+					}
+				}
+			})
+		}),
+		hosted.runner("hosted/session-omitted", "1.6 1.1", "Without a session id the bound session is meant", func(s *Session, _ *runner) {
+			s.put(connectionsPath, fields{}).ok("1.6:bound").has("1.6:bound", fields{"session_id": boundSession})
+			for _, f := range []fields{{}, {"sessionId": boundSession}} {
+				s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", "Snapshot").
+					has("1.1:sessions", fields{"session_id": boundSession})
+			}
+		}),
+		hosted.runner("hosted/workspace-root", "5.4", "A client may name the runner's workspace, and no other", func(s *Session, r *runner) {
+			attach := func(root string) *Answer {
+				return s.put(connectionsPath, fields{"role": "viewer", "workspaceRoot": root})
+			}
+			attach(r.workspace).ok("5.4:workspace")
+			attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4:workspace")
+			a := attach(s.scratch())
+			s.failIf(a.Status != http.StatusConflict, "5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
+			a = attach(r.workspace + "/no-such-directory")
+			s.failIf(a.Status != http.StatusBadRequest, "5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
+		}),
+		hosted.scenario("hosted/owner-header", "A111 5.4", "A stale owner generation is refused", func(s *Session) {
+			s.spawned(withOwner())
+			alice := s.driver()
+			for owner, right := range map[string]bool{"gen_9": true, "gen_8": false} {
+				h := http.Header{ownerHeader: {owner}}
+				message := alice.sending(encodeCommand(initNothing()))
+				message.header.Set(ownerHeader, owner)
+				requests := []request{message,
+					{method: http.MethodPost, path: connectionsPath, header: h, body: encode(fields{"role": "viewer"})},
+					{method: http.MethodPost, path: s.route("subscribe"), header: h, body: encode(fields{"role": "viewer"})}}
+				for _, r := range requests {
+					r.who = "gateway"
+					if a := s.call(r); right {
+						a.ok("A111")
+					} else {
+						a.refused("A111", contracts.CodeRuntimeOwnedElsewhere, "")
+					}
+				}
+			}
+			alice.posted("A111", initNothing()) // without the header
+		}),
+		Needs{Transport: Hosted, Seed: true}.scenario("hosted/owner-header-required", "5.4", "A runner may insist on being told which generation is meant", func(s *Session) {
+			o := withOwner()
+			o.flags = []string{"--require-owner-header"}
+			s.spawned(o)
+			attach := func(h http.Header) *Answer {
+				return s.call(request{who: "gateway", method: http.MethodPost, path: connectionsPath, header: h, body: []byte(`{"role":"viewer"}`)})
+			}
+			attach(nil).refused("5.4", contracts.CodeAccessDenied, "")
+			attach(http.Header{ownerHeader: {"gen_8"}}).refused("5.4", contracts.CodeRuntimeOwnedElsewhere, "")
+			attach(http.Header{ownerHeader: {"gen_9"}}).ok("5.4")
+			s.isReady("5.3", true, false) // who asks for the generation need not know it
+		}),
+		hosted.scenario("hosted/vanished-workspace", "5.3", "A runner whose workspace is gone is not ready, and not draining either", func(s *Session) {
+			r := s.spawned(withOwner())
+			s.isReady("5.3:workspace", true, false)
+			away := r.workspace + "-away"
+			s.must("5.3:workspace", os.Rename(r.workspace, away))
+			s.dirs = append(s.dirs, away)
+			s.isReady("5.3:workspace", false, false)
+			s.must("5.3:workspace", os.Rename(away, r.workspace))
+			s.isReady("5.3:workspace", true, false)
+		}),
+		Needs{Transport: Hosted, Operation: contracts.OperationFileRead}.runner("hosted/workspace", "A77 R96", "The runner's files are read, found and kept inside the workspace", func(s *Session, _ *runner) {
+			alice, p := s.toolUser(contracts.OperationFileSearch)
+			secret := s.scratch() + "/secret.txt"
+			s.write(secret, []byte("secret\n"))
+			alice.posted("R96", &contracts.UtilityFileRead{ReadID: "notes", Path: "notes.md", Limit: new(int64(2))})
+			p.expect("R96", message("utility_file_read_result").with("read_id", "notes").with("relative_path", "notes.md").
+				with("content", "alpha\nbeta").with("truncated", true))
+			alice.post(&contracts.UtilityFileRead{ReadID: "secret", Path: secret}).outside()
+			alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "notes", Query: "notes"})
+			f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
+			results := listOf(f, "results")
+			s.failIf(len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md"),
+				"R95", "expected notes.md to be found, got %s", show(results))
+		}),
+		hosted.scenario("hosted/heartbeats", "1.13", "Heartbeats of a runner say who drives and until when", onRunner(heartbeatAnswer)),
+		hosted.runner("hosted/counts", "4.2", "A runner counts connections and subscriptions", func(s *Session, _ *runner) {
+			s.driver()
+			s.guest("vera").subscribed(nil)
+			s.shows("4.2", s.state(), fields{"state.connection_count": 2, "state.subscriber_count": 2})
+		}),
+		hosted.scenario("hosted/init", "1.12 R35", "A runner keeps an init whole, and says it", onRunner(postInit)),
+		hosted.scenario("hosted/stream", "A42", "A runner's stream without a cursor begins with a snapshot, then lives", onRunner(streamSnapshotFirst)),
+		hosted.scenario("hosted/replay", "A43", "Cursor 0 yields a runner's whole journal", onRunner(fromTheStart)),
+		hosted.scenario("hosted/missed-items", "A43", "A cursor yields exactly what was missed at a runner", onRunner(missedItems)),
+		hosted.scenario("hosted/negative-cursor", "A45", "A negative cursor yields a reset of a runner's stream", onRunner(negativeCursor)),
+		hosted.scenario("hosted/denial", "A67 A68", "A denial ends a runner's question with its reason, after it", onRunner(postDenial)),
+		exec.scenario("hosted/command", "R84 R85", "A runner runs commands and says so", onRunner(toolCommand)),
+		exec.scenario("hosted/command-listed", "A66 R86", "A command is in a runner's state with its owner", onRunner(toolCommandListed)),
+		Needs{Transport: Hosted, Operation: contracts.OperationFileWatch}.runner("hosted/watch", "A66 5.4", "A runner watches files, and stops", func(s *Session, _ *runner) {
+			alice, p := s.toolUser(contracts.OperationFileWatch)
+			alice.watches(&contracts.UtilityFileWatchStart{WatchID: "notes", IncludePatterns: []string{"**/*.md"}, DebounceMS: new(int64(50))})
+			p.expect("5.4", message("utility_file_watch_started").with("watch_id", "notes"))
+			alice.endsWatch("A66", "notes")
+			p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "notes").with("reason", "Stopped by controller"))
+		}),
+		hosted.runner("hosted/disconnect", "A13 A14", "A disconnect from a runner is answered exactly", func(s *Session, _ *runner) {
+			alice := s.driver()
+			vera := s.guest("vera")
+			vera.subscribed(nil)
+			for _, c := range []*Caller{vera, alice} {
+				controller := any(nil)
+				if c == vera {
+					controller = alice.connection
+				}
+				want := show(map[string]any{"success": true, "connection_id": c.connection, "controller_connection_id": controller,
+					"disconnected_subscription_ids": []any{c.subscription}})
+				got := show(c.disconnect(nil).ok("A13").Body)
+				s.failIf(got != want, "A13", "expected %s, got %s", want, got)
+			}
+			s.equal("A14", "the holder of the lease", holderOf(s.state()), nil)
+		}),
+		hosted.scenario("hosted/disconnect-controller", "A15", "The end of a runner's controller frees the lease and keeps the replay", onRunner(disconnectController)),
+		hosted.runner("hosted/suite", "A1 A2 A23 A25 A26 A27 A37", "Two controllers and a viewer take turns as on any server", func(s *Session, _ *runner) {
+			alice := s.caller("alice", contracts.RoleController)
+			alice.subscribed(fields{"takeControl": false}).has("A1", fields{"controller_lease_granted": true})
+			vera := s.caller("vera", contracts.RoleViewer)
+			vera.subscribed(nil).has("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
+			vera.post(&contracts.Prompt{Content: "x"}).refused("A37", contracts.CodeAccessDenied, textViewer)
+			bob := s.caller("bob", contracts.RoleController)
+			bob.subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
+			bob.subscribed(fields{"takeControl": true})
+			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false})
+			alice.post(&contracts.Prompt{Content: "x"}).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
+			bob.prompt("hello")
+			s.follow("judge", follow{cursor: new(int64)}).expect("A43", message("status").with("message", "Prompt: hello"))
+		}),
 	}
 }
 
 // identity asks a runner who it is, which must say so.
 func (s *Session) identity() *Answer {
 	a := s.askIdentity()
-	if a.Status != http.StatusOK {
-		s.fail("5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
-	}
+	s.failIf(a.Status != http.StatusOK,
+		"5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
 	return a
 }
 
@@ -86,48 +213,23 @@ func (s *Session) askIdentity() *Answer {
 
 // uncached fails unless an answer is not to be kept.
 func (a *Answer) uncached(rule string) *Answer {
-	if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "no-store") {
-		a.s.advise(rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
-	}
+	got := a.Header.Get("Cache-Control")
+	a.s.adviseIf(!strings.Contains(got, "no-store"), rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
 	return a
 }
 
 // isReady fails unless the identity shows readiness and draining as given.
 func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 	a := s.askIdentity()
-	if a.Status != http.StatusOK { // there is advice about it already
-		return a
-	}
-	if a.at("ready") != ready || a.at("draining") != draining {
-		s.fail(rule, "expected ready %t and draining %t, got %s", ready, draining, a.said())
+	if a.Status == http.StatusOK { // else there is advice about it already
+		a.has(rule, fields{"ready": ready, "draining": draining})
 	}
 	return a
-}
-
-func hostedIdentity(s *Session) {
-	s.spawned(start{})
-	a := s.isReady("5.3", true, false)
-	if got := show(a.Body); a.Status == http.StatusOK && got != `{"draining":false,"protocol_version":"evalops.remote-runner.identity.v1","ready":true,"runner_session_id":"`+runnerID+`"}` {
-		s.fail("A85", "expected version, runner session and readiness alone, got %s", got)
-	}
 }
 
 // withOwner starts a runner of an owner generation.
 func withOwner() start {
 	return start{env: map[string]string{"MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID": "gen_9"}}
-}
-
-func hostedIdentityOwner(s *Session) {
-	s.spawned(withOwner())
-	if got := s.isReady("5.3", true, false).str("owner_instance_id"); got != "gen_9" {
-		s.fail("5.3", "expected owner_instance_id gen_9, got %q", got)
-	}
-}
-
-func hostedReadiness(s *Session) {
-	s.spawned(start{})
-	readiness(s)
-	health(s)
 }
 
 // about returns the metadata in a refusal.
@@ -141,133 +243,7 @@ func (a *Answer) about() map[string]any {
 	return m
 }
 
-func hostedOneSession(s *Session) {
-	s.spawned(withOwner())
-	alice := s.controllerOnly()
-	before := s.state().Cursor
-	requests := []request{{method: http.MethodPost, path: connectionsPath, body: encode(fields{"sessionId": "sess_other"})},
-		{method: http.MethodPost, path: sessionsPath, body: encode(fields{"sessionId": "sess_other"})}}
-	for _, route := range []string{"", "state", "events"} {
-		requests = append(requests, request{method: http.MethodGet, path: routeOf("sess_other", route)})
-	}
-	for route, body := range plausible {
-		requests = append(requests, request{method: http.MethodPost, path: routeOf("sess_other", route), header: alice.identity(), body: encode(body)})
-	}
-	for _, r := range requests {
-		r.who = "mallory"
-		a := s.call(r).refused("A88", contracts.CodeRuntimeOwnedElsewhere, "")
-		about := a.about()
-		for key, want := range map[string]string{"runner_session_id": runnerID, "owner_instance_id": "gen_9", "workspace_id": workspaceID,
-			"agent_run_id": agentRunID, "maestro_session_id": boundSession, "requested_maestro_session_id": "sess_other"} {
-			if got := about[key]; got != want {
-				s.advise("5.4:metadata", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(got))
-			}
-		}
-	}
-	if after := s.state().Cursor; after != before {
-		s.fail("A88", "expected another session's calls to do nothing, but the cursor went from %d to %d", before, after)
-	}
-}
-
-func hostedSessionOmitted(s *Session) {
-	s.spawned(start{})
-	a := s.put(connectionsPath, fields{}).ok("1.6:bound")
-	if got := a.str("session_id"); got != boundSession {
-		s.fail("1.6:bound", "expected the bound session %s, got %q", boundSession, got)
-	}
-	for _, f := range []fields{{}, {"sessionId": boundSession}} {
-		if got := s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", "Snapshot").str("session_id"); got != boundSession {
-			s.fail("1.1:sessions", "expected the bound session %s, got %q", boundSession, got)
-		}
-	}
-}
-
-func hostedWorkspaceRoot(s *Session) {
-	r := s.spawned(start{})
-	attach := func(root string) *Answer {
-		return s.put(connectionsPath, fields{"role": "viewer", "workspaceRoot": root})
-	}
-	attach(r.workspace).ok("5.4:workspace")
-	attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4:workspace")
-	if a := attach(s.scratch()); a.Status != http.StatusConflict {
-		s.fail("5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
-	}
-	if a := attach(r.workspace + "/no-such-directory"); a.Status != http.StatusBadRequest {
-		s.fail("5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
-	}
-}
-
 const ownerHeader = "X-Maestro-Owner-Instance-Id"
-
-func hostedOwnerHeader(s *Session) {
-	s.spawned(withOwner())
-	alice := s.driver()
-	for owner, right := range map[string]bool{"gen_9": true, "gen_8": false} {
-		h := http.Header{ownerHeader: {owner}}
-		message := alice.sending(encodeCommand(initNothing()))
-		message.header.Set(ownerHeader, owner)
-		requests := []request{message,
-			{method: http.MethodPost, path: connectionsPath, header: h, body: encode(fields{"role": "viewer"})},
-			{method: http.MethodPost, path: s.route("subscribe"), header: h, body: encode(fields{"role": "viewer"})}}
-		for _, r := range requests {
-			r.who = "gateway"
-			if a := s.call(r); right {
-				a.ok("A111")
-			} else {
-				a.refused("A111", contracts.CodeRuntimeOwnedElsewhere, "")
-			}
-		}
-	}
-	alice.posted("A111", initNothing()) // without the header
-}
-
-func hostedOwnerRequired(s *Session) {
-	o := withOwner()
-	o.flags = []string{"--require-owner-header"}
-	s.spawned(o)
-	attach := func(h http.Header) *Answer {
-		return s.call(request{who: "gateway", method: http.MethodPost, path: connectionsPath, header: h, body: []byte(`{"role":"viewer"}`)})
-	}
-	attach(nil).refused("5.4", contracts.CodeAccessDenied, "")
-	attach(http.Header{ownerHeader: {"gen_8"}}).refused("5.4", contracts.CodeRuntimeOwnedElsewhere, "")
-	attach(http.Header{ownerHeader: {"gen_9"}}).ok("5.4")
-	s.isReady("5.3", true, false) // who asks for the generation need not know it
-}
-
-func hostedVanished(s *Session) {
-	r := s.spawned(withOwner())
-	s.isReady("5.3:workspace", true, false)
-	away := r.workspace + "-away"
-	if err := os.Rename(r.workspace, away); err != nil {
-		s.fail("5.3:workspace", "%v", err)
-	}
-	s.dirs = append(s.dirs, away)
-	s.isReady("5.3:workspace", false, false)
-	if err := os.Rename(away, r.workspace); err != nil {
-		s.fail("5.3:workspace", "%v", err)
-	}
-	s.isReady("5.3:workspace", true, false)
-}
-
-func hostedFiles(s *Session) {
-	s.spawned(start{})
-	alice, p := s.toolUser(contracts.OperationFileSearch)
-	secret := s.scratch() + "/secret.txt"
-	s.write(secret, []byte("secret\n"))
-	two := int64(2)
-	alice.posted("R96", &contracts.UtilityFileRead{ReadID: "notes", Path: "notes.md", Limit: &two})
-	p.expect("R96", message("utility_file_read_result").with("read_id", "notes").with("relative_path", "notes.md").
-		with("content", "alpha\nbeta").with("truncated", true))
-	a := alice.post(&contracts.UtilityFileRead{ReadID: "secret", Path: secret}).refused("A77", contracts.CodeWorkspaceViolation, "")
-	if !strings.Contains(a.str("error"), "outside") {
-		s.fail("A77", "expected the refusal to say outside, got %q", a.str("error"))
-	}
-	alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "notes", Query: "notes"})
-	f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
-	if results := listOf(f, "results"); len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md") {
-		s.fail("R95", "expected notes.md to be found, got %s", show(f.at("results")))
-	}
-}
 
 // onRunner tells a story of any server over HTTP to a hosted runner.
 func onRunner(story func(*Session)) func(*Session) {
@@ -275,74 +251,4 @@ func onRunner(story func(*Session)) func(*Session) {
 		s.spawned(start{})
 		story(s)
 	}
-}
-
-func hostedCounts(s *Session) {
-	s.driver()
-	s.guest("vera").subscribed(nil)
-	f := s.state()
-	for _, key := range []string{"state.connection_count", "state.subscriber_count"} {
-		if !same(f.at(key), 2) {
-			s.fail("4.2", "expected %s 2, got %s", key, show(f.at(key)))
-		}
-	}
-}
-
-func hostedWatch(s *Session) {
-	alice, p := s.toolUser(contracts.OperationFileWatch)
-	debounce := int64(50)
-	watches := func(a *Answer) []map[string]any { return listOf(a.effect(), "state.active_file_watches") }
-	list := watches(alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "notes", IncludePatterns: []string{"**/*.md"}, DebounceMS: &debounce}))
-	if len(list) != 1 || list[0]["watch_id"] != "notes" || list[0]["owner_connection_id"] != alice.connection {
-		s.fail("A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
-	}
-	p.expect("5.4", message("utility_file_watch_started").with("watch_id", "notes"))
-	if list := watches(alice.posted("A66", &contracts.UtilityFileWatchStop{WatchID: "notes"})); len(list) != 0 {
-		s.fail("A66", "expected no watch after the stop, got %s", show(list))
-	}
-	p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "notes").with("reason", "Stopped by controller"))
-}
-
-func hostedDisconnect(s *Session) {
-	alice := s.driver()
-	vera := s.guest("vera")
-	vera.subscribed(nil)
-	for _, c := range []*Caller{vera, alice} {
-		controller := any(nil)
-		if c == vera {
-			controller = alice.connection
-		}
-		want := show(map[string]any{"success": true, "connection_id": c.connection, "controller_connection_id": controller,
-			"disconnected_subscription_ids": []any{c.subscription}})
-		if got := show(c.disconnect(nil).ok("A13").Body); got != want {
-			s.fail("A13", "expected %s, got %s", want, got)
-		}
-	}
-	if got := holderOf(s.state()); got != nil {
-		s.fail("A14", "expected nobody to hold the lease, got %s", show(got))
-	}
-}
-
-func hostedTurns(s *Session) {
-	s.spawned(start{})
-	alice := s.caller("alice", contracts.RoleController)
-	if a := alice.subscribed(fields{"takeControl": false}); a.at("controller_lease_granted") != true {
-		s.fail("A1", "expected the lease of a free session, got %s", a.said())
-	}
-	vera := s.caller("vera", contracts.RoleViewer)
-	if a := vera.subscribed(nil); a.at("controller_lease_granted") != false || a.at("controller_connection_id") != alice.connection {
-		s.fail("A2", "expected a viewer beside %s, got %s", alice.connection, a.said())
-	}
-	vera.post(&contracts.Prompt{Content: "x"}).refused("A37", contracts.CodeAccessDenied, textViewer)
-	bob := s.caller("bob", contracts.RoleController)
-	bob.subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
-	bob.subscribed(fields{"takeControl": true})
-	if a := alice.heartbeat(nil).ok("A26"); a.at("controller_lease_granted") != false {
-		s.fail("A26", "expected the lease to be gone, got %s", a.said())
-	}
-	alice.post(&contracts.Prompt{Content: "x"}).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
-	bob.prompt("hello")
-	zero := int64(0)
-	p := s.follow("judge", follow{cursor: &zero})
-	p.expect("A43", message("status").with("message", "Prompt: hello"))
 }

@@ -97,7 +97,7 @@ var leases = []Scenario{
 		alice.accepted("A36", alice.command(initNothing()))
 		alice.none("A14", 0, control("ws.lease").with("granted", false))
 	}),
-	onSocket.slowScenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
+	onSocket.scenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
 		alice := s.controller()
 		s.shortLease(alice.leaseEnd())
 		bob := s.attachLater("bob")
@@ -110,7 +110,7 @@ var leases = []Scenario{
 			s.pause("A31", min(time.Until(free), time.Second))
 		}
 		bob.accepted("A31", bob.command(initNothing()))
-	}),
+	}).slow(),
 
 	overHTTP.scenario("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session) {
 		s.driver()
@@ -192,7 +192,7 @@ var leases = []Scenario{
 		})
 		alice.posted("A36", initNothing())
 	}),
-	overHTTP.slowScenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
+	overHTTP.scenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
 		alice := s.controllerOnly()
 		s.shortLease(alice.leaseEnd())
 		p := s.onlooker("vera")
@@ -207,7 +207,7 @@ var leases = []Scenario{
 		bob.posted("A31", initNothing())
 		alice.heartbeat(nil).refused("3.2", contracts.CodeStaleConnection, textNoConnection)
 		p.await("3.2", 0, control("snapshot").where("without the silent controller", func(f *Frame) bool { return entryOf(f, alice.connection) == nil }))
-	}),
+	}).slow(),
 }
 
 func loserRefused(s *Session) {

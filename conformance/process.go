@@ -4,16 +4,260 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
+
+// A runner is a hosted runner that a scenario started, with the environment of
+// the process contract.
+type runner struct {
+	*process
+	s     *Session
+	drain sync.WaitGroup
+
+	listen    string         // the address that it was told to listen on
+	line      map[string]any // the ready line
+	base      string         // from it
+	session   string         // from it
+	workspace string
+	owned     bool // it was given an owner generation
+}
+
+// maxReadyLine bounds the ready line.
+const maxReadyLine = 64 << 10
+
+// readyTime is how long a runner may take to say that it is ready.
+const readyTime = 30 * time.Second
+
+// A start is how a runner is started. Its zero value is the first start of the
+// contract, in a fresh workspace.
+type start struct {
+	workspace string            // empty for a fresh one
+	manifest  string            // to restore from; with it the names are those of a restart
+	env       map[string]string // beside the contract's; an empty value takes a variable away
+	flags     []string          // beside the command's own
+}
+
+// The names that the contract gives a runner.
+const (
+	runnerID         = "mrs_conformance"
+	restoredRunnerID = "mrs_conformance_restored"
+	boundSession     = "sess_conformance"
+	workspaceID      = "ws_conformance"
+	agentRunID       = "run_conformance"
+)
+
+// environment is what a runner is started with. Variables of an outer runner
+// would change how it behaves.
+func (o *start) environment(listen string) []string {
+	env := map[string]string{
+		"MAESTRO_RUNNER_SESSION_ID": runnerID, "MAESTRO_SESSION_ID": boundSession, "MAESTRO_WORKSPACE_ROOT": o.workspace,
+		"MAESTRO_HOSTED_RUNNER_LISTEN": listen, "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID": workspaceID, "MAESTRO_AGENT_RUN_ID": agentRunID,
+	}
+	if o.manifest != "" {
+		env["MAESTRO_RUNNER_SESSION_ID"], env["MAESTRO_SESSION_ID"] = restoredRunnerID, ""
+		env["MAESTRO_REMOTE_RUNNER_RESTORE_MANIFEST"] = o.manifest
+	}
+	maps.Copy(env, o.env)
+	list := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return strings.HasPrefix(name, "MAESTRO_") || strings.HasPrefix(name, "REMOTE_RUNNER_") || name == "PORT" || name == "WORKSPACE_ROOT"
+	})
+	for name, value := range env {
+		if value != "" {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
+
+// scratch makes a directory that is removed with the scenario. Its path is
+// real: no part of it is a link.
+func (s *Session) scratch() string {
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err == nil {
+		s.dirs = append(s.dirs, dir)
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	s.failIf(err != nil, "6.1", "make a workspace: %v", err)
+	return dir
+}
+
+// freshWorkspace is the workspace of the contract, with its notes.
+func (s *Session) freshWorkspace() string {
+	dir := s.scratch()
+	s.write(filepath.Join(dir, "notes.md"), []byte("alpha\nbeta\ngamma\n"))
+	return dir
+}
+
+func (s *Session) write(path string, text []byte) {
+	err := os.WriteFile(path, text, 0o600)
+	s.failIf(err != nil, "6.1", "%v", err)
+}
+
+// launch starts a runner and does not wait for it.
+func (s *Session) launch(o start) *runner {
+	if o.workspace == "" {
+		o.workspace = s.freshWorkspace()
+	}
+	words, err := splitWords(s.config.Spawn)
+	s.failIf(err != nil, "6.1", "%v", err)
+	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
+		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
+	r.process, err = runCommand(slices.Concat(words, o.flags), o.environment(r.listen))
+	s.failIf(err != nil, "6.1", "%v", err)
+	s.trace.add(s.now(), "runner", ">", []byte("(started with "+strings.Join(append(o.flags, summaryOf(o)...), " ")+")"))
+	s.runners = append(s.runners, r)
+	return r
+}
+
+// freeAddress returns a loopback address whose port is free. The contract knows
+// the ports from 1 to 65535, so the runner cannot choose one itself.
+func (s *Session) freeAddress() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s.failIf(err != nil, "6.1", "find a free port: %v", err)
+	defer func() { _ = l.Close() }() // nothing was accepted
+	return l.Addr().String()
+}
+
+// maxPortTries bounds how often a runner is started whose port somebody else
+// takes before the runner does.
+const maxPortTries = 5
+
+// summaryOf renders what is special about a start.
+func summaryOf(o start) []string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(o.env)) {
+		parts = append(parts, name+"="+o.env[name])
+	}
+	if o.manifest != "" {
+		parts = append(parts, "a manifest")
+	}
+	return parts
+}
+
+// runner returns a scenario with these needs, about a hosted runner that was just started.
+func (n Needs) runner(name, rules, title string, story func(*Session, *runner)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.spawned(start{})) })
+}
+
+// spawned starts a runner and waits until it is ready. From then on it is the
+// scenario's server, and its session the scenario's.
+func (s *Session) spawned(o start) *runner {
+	r := s.launch(o)
+	for try := 1; !r.ready(try < maxPortTries); try++ {
+		s.runners = slices.DeleteFunc(s.runners, func(other *runner) bool { return other == r })
+		r.close()
+		o.workspace = r.workspace
+		r = s.launch(o)
+	}
+	if s.wire != nil {
+		s.wire.close()
+	}
+	s.wire, s.ID, s.opened = newWire(r.base, ""), r.session, true
+	return r
+}
+
+// firstLine waits for the first line on standard output and leaves the rest to be thrown
+// away. It reports false if the runner is silent for readyTime, and a line without an end
+// if the runner ended.
+func (r *runner) firstLine() (line []byte, ok bool) {
+	first := make(chan []byte, 1)
+	r.drain.Go(func() { // ends when the process does
+		line, _ := r.out.ReadSlice('\n')
+		first <- bytes.Clone(line)
+		_, _ = io.Copy(io.Discard, r.out)
+	})
+	ctx, cancel := r.s.within(readyTime)
+	defer cancel()
+	select {
+	case line := <-first:
+		return line, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
+// ready waits for the ready line. If again is true, it reports false for a runner that
+// ended because its port was taken.
+func (r *runner) ready(again bool) bool {
+	line, ok := r.firstLine()
+	r.s.failIf(!ok, "6.1", "expected a ready line, and waited up to %s for it", readyTime)
+	r.s.trace.add(r.s.now(), "runner", "<", line)
+	if !bytes.HasSuffix(line, []byte("\n")) {
+		<-r.exited
+		said := strings.TrimSpace(r.stderr.String())
+		if again && strings.Contains(strings.ToLower(said), "address already in use") {
+			return false
+		}
+		r.s.fail("6.1", "expected a ready line, got exit status %d: %s", r.status, said)
+	}
+	err := json.Unmarshal(line, &r.line)
+	r.s.failIf(err != nil, "6.1", "expected the ready line to be a JSON object, got %q", abridge(line, 200))
+	r.base, r.session = textOf(r.line, "baseUrl"), textOf(r.line, "sessionId")
+	r.s.failIf(!strings.HasPrefix(r.base, "http") || r.session == "",
+		"6.1", "expected baseUrl and sessionId in the ready line, got %s", show(r.line))
+	return true
+}
+
+// exits waits until the process has ended by itself, and returns its status.
+func (r *runner) exits(rule string, patience time.Duration) int {
+	ctx, cancel := r.s.within(patience)
+	defer cancel()
+	select {
+	case <-r.exited:
+		r.s.trace.add(r.s.now(), "runner", "<", fmt.Appendf(nil, "(exit status %d)", r.status))
+	case <-ctx.Done():
+		r.s.fail(rule, "expected the runner to end within %s", patience)
+	}
+	return r.status
+}
+
+// signal sends the process a signal.
+func (r *runner) signal(rule string, sig os.Signal) {
+	r.s.trace.add(r.s.now(), "runner", ">", []byte("("+sig.String()+")"))
+	err := r.cmd.Process.Signal(sig)
+	r.s.failIf(err != nil && !errors.Is(err, os.ErrProcessDone), rule, "signal the runner: %v", err)
+}
+
+// stop ends the runner as the contract says, without a drain.
+func (r *runner) stop(rule string, patience time.Duration) int {
+	r.s.trace.add(r.s.now(), "runner", ">", []byte("(end of input)"))
+	_ = r.stdin.Close() // it may be closed, or the process gone
+	return r.exits(rule, patience)
+}
+
+// fails waits for a start to fail and returns what the runner said for humans.
+// It must have said nothing else.
+func (r *runner) fails(rule string) string {
+	line, _ := r.firstLine()
+	r.s.failIf(len(line) != 0,
+		rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
+	r.s.failIf(r.exits(rule, readyTime) == 0, rule, "expected the start to fail, got exit status 0")
+	return r.stderr.String()
+}
+
+// close ends the process if it has not ended, and what reads from it.
+func (r *runner) close() {
+	_ = r.Close() // it may have ended
+	if text := strings.TrimSpace(r.stderr.String()); text != "" && r.s.failure != nil {
+		r.s.trace.add(r.s.now(), "runner", "stderr", []byte(text))
+	}
+	r.drain.Wait()
+}
 
 // maxDiagnostics bounds what is kept of a server's standard error: its end.
 const maxDiagnostics = 8 << 10
@@ -41,17 +285,20 @@ func startProcess(line string, environ []string) (Link, error) {
 	if len(words) == 0 {
 		return nil, errors.New("stdio target names no command")
 	}
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Env = append(cmd.Environ(), environ...)
-	cmd.WaitDelay = time.Second // pipes that a grandchild holds open
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
+	return runCommand(words, append(os.Environ(), environ...))
+}
+
+// runCommand starts a command with an environment.
+func runCommand(words, environ []string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
-	p := &process{cmd: cmd, stdin: stdin, out: bufio.NewReaderSize(pr, 64<<10), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = pw, p.stderr
-	if err := cmd.Start(); err != nil {
+	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environ, pw, p.stderr
+	p.cmd.WaitDelay = time.Second // pipes that a grandchild holds open
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", words[0], err)
 	}
 	go p.wait(pw) // ends when the process does; Close kills it and waits

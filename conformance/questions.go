@@ -9,27 +9,134 @@ import (
 
 // requests judges server requests: R50 to R65.
 func requests() []Scenario {
-	onSocket := Needs{Transport: Socket}
+	seed, onSocket := Needs{Seed: true}, Needs{Transport: Socket}
+	asking := func(kinds ...contracts.RequestType) Needs { return Needs{Seed: true, Asks: kinds} }
 	list := []Scenario{
-		{Name: "request/approval-announced", Title: "An approval is a gated tool_call, then one server_request", Rules: []string{"R50"}, Needs: Needs{Seed: true}, Run: approvalAnnounced},
-		{Name: "request/client-tool-announced", Title: "A client tool is announced in both forms; ask_user is user input", Rules: []string{"R59"}, Needs: Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput}}, Run: clientToolAnnounced},
-		{Name: "request/second-answer", Title: "The second answer to a request is refused", Rules: []string{"R53", "R61"}, Needs: Needs{Seed: true}, Run: secondAnswer},
-		{Name: "request/type-mismatch", Title: "An answer of another type is refused and the request stays", Rules: []string{"R60"}, Needs: Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestUserInput}}, Run: typeMismatch},
-		{Name: "request/unknown-id", Title: "An answer to an unknown request is refused, naming the id", Rules: []string{"R61"}, Needs: Needs{Seed: true}, Run: unknownRequest},
-		{Name: "request/unadvertised", Title: "Types that the controller cannot answer are not asked", Rules: []string{"R63"}, Run: unadvertised},
-		{Name: "request/auto-mode", Title: "In mode auto nothing is asked or announced", Rules: []string{"R51"}, Needs: Needs{Seed: true}, Run: withoutAsking(contracts.ApprovalAuto)},
-		{Name: "request/fail-mode", Title: "In mode fail nothing is asked or announced", Rules: []string{"R51"}, Needs: Needs{Seed: true}, Run: withoutAsking(contracts.ApprovalFail)},
-		{Name: "request/mode-to-auto", Title: "Switching to auto approves what waits", Rules: []string{"R65"}, Needs: Needs{Seed: true}, Run: modeChange(contracts.ApprovalAuto, "approved")},
-		{Name: "request/mode-to-fail", Title: "Switching to fail denies what waits", Rules: []string{"R65"}, Needs: Needs{Seed: true}, Run: modeChange(contracts.ApprovalFail, "denied")},
-		{Name: "request/in-snapshot", Title: "All five kinds wait in the snapshot, in the stated order", Rules: []string{"R73", "R74", "A67"}, Needs: onSocket, Run: inSnapshot},
-		{Name: "request/other-session", Title: "Requests of another session are not shown", Rules: []string{"R64"}, Needs: Needs{Transport: Socket, Seed: true}, Run: otherSession},
-		{Name: "request/viewer-cannot-answer", Title: "A viewer cannot answer", Rules: []string{"A37"}, Needs: onSocket, Run: viewerCannotAnswer},
-		{Name: "request/outlives-controller", Title: "A request waits for the next controller", Rules: []string{"D8", "3.6"}, Needs: onSocket, Run: outlivesController},
-		{Name: "request/first-answer-wins", Title: "Of answers racing from one client one resolves the request", Rules: []string{"R52", "R53", "D8"}, Needs: Needs{Seed: true}, Run: firstAnswerWins},
+		seed.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(p *Peer) {
+			p.prompt(approval("appr-1"))
+			f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
+			p.s.failIf(f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash",
+				"R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
+			p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
+				with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
+			p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
+		}),
+		asking(contracts.RequestClientTool, contracts.RequestUserInput).controller("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(p *Peer) {
+			for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
+				id := "announced-" + string(kind)
+				p.prompt(p.s.question(kind, id, toolFor(kind)))
+				f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
+				p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
+				p.still("R59", p.pos, message("server_request"))
+				p.command(&contracts.ClientToolResult{CallID: f.str("call_id"), Content: []contracts.ContentBlock{}})
+				p.expect("R58", message("server_request_resolved").with("request_id", id))
+			}
+		}),
+		seed.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(p *Peer) {
+			p.ask(contracts.RequestApproval, "twice")
+			p.accepted("R53", p.command(approve("twice", true)))
+			p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
+			from := len(p.log)
+			p.refused(p.command(approve("twice", false)), unknownRefusal("R53", "twice"))
+			p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
+			p.still("R52", from, message("server_request_resolved"))
+		}),
+		asking(contracts.RequestUserInput).controller("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(p *Peer) {
+			p.ask(contracts.RequestUserInput, "mixed")
+			from := len(p.log)
+			p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
+				kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
+			p.still("R60", from, message("server_request_resolved"))
+			p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
+			p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
+		}),
+		seed.controller("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(p *Peer) {
+			from := len(p.log)
+			for _, cmd := range []contracts.Command{
+				approve("ghost", true),
+				&contracts.ToolResponse{CallID: "ghost", Approved: true},
+				&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
+				&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry},
+			} {
+				p.refused(p.command(cmd), unknownRefusal("R61", "ghost"))
+			}
+			p.still("R61", from, message("server_request_resolved"))
+		}),
+		Needs{}.scenario("request/unadvertised", "R63", "Types that the controller cannot answer are not asked", func(s *Session) {
+			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
+			for _, kind := range []contracts.RequestType{contracts.RequestToolRetry, contracts.RequestMCPElicitation} {
+				from := len(p.log)
+				p.prompt(s.question(kind, "unasked-"+string(kind), toolFor(kind)))
+				p.still("R63", from, message("server_request"))
+			}
+		}),
+		seed.controller("request/auto-mode", "R51", "In mode auto nothing is asked or announced", withoutAsking(contracts.ApprovalAuto)),
+		seed.controller("request/fail-mode", "R51", "In mode fail nothing is asked or announced", withoutAsking(contracts.ApprovalFail)),
+		seed.controller("request/mode-to-auto", "R65", "Switching to auto approves what waits", modeChange(contracts.ApprovalAuto, "approved")),
+		seed.controller("request/mode-to-fail", "R65", "Switching to fail denies what waits", modeChange(contracts.ApprovalFail, "denied")),
+		onSocket.scenario("request/in-snapshot", "R73 R74 A67", "All five kinds wait in the snapshot, in the stated order", func(s *Session) {
+			kinds := s.negotiateRequests(contracts.RequestTypes()...)
+			p := s.controller()
+			for _, kind := range slices.Backward(kinds) {
+				p.ask(kind, "all-"+string(kind))
+			}
+			f := s.viewer("vera").last(control("snapshot")) // checkState compares the lists
+			waiting := listOf(f, "state.pending_requests")
+			s.failIf(len(waiting) != len(kinds),
+				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
+			for i, kind := range kinds {
+				r := waiting[i]
+				s.shows("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
+					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]})
+				s.failIf(show(r["args"]) != `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
+			}
+		}),
+		Needs{Transport: Socket, Seed: true}.controller("request/other-session", "R64", "Requests of another session are not shown", func(alice *Peer) {
+			other := alice.s.attach("oscar", entry{session: alice.s.ID + "-other", create: true, role: contracts.RoleController})
+			from := len(other.log)
+			alice.ask(contracts.RequestApproval, "secret")
+			other.still("R64", from, anyOf(aboutApprovals, noEffect))
+			other.refused(other.command(approve("secret", true)), unknownRefusal("R64", "secret"))
+			alice.still("R64", 0, message("server_request_resolved"))
+		}),
+		onSocket.scenario("request/viewer-cannot-answer", "A37", "A viewer cannot answer", func(s *Session) {
+			alice, vera := s.controller(), s.viewer("vera")
+			alice.ask(contracts.RequestApproval, "mine")
+			vera.expect("A43", message("server_request").with("request_id", "mine"))
+			vera.refused(vera.command(approve("mine", true)), viewerRefusal("A37"))
+			alice.still("A37", 0, message("server_request_resolved"))
+			alice.accepted("R53", alice.command(approve("mine", false)))
+			vera.expect("R52", message("server_request_resolved").with("request_id", "mine").with("resolution", "denied"))
+		}),
+		onSocket.scenario("request/outlives-controller", "D8 3.6", "A request waits for the next controller", func(s *Session) {
+			alice, vera := s.controller(), s.viewer("vera")
+			alice.ask(contracts.RequestApproval, "inherited")
+			alice.send([]byte(`{"type":"ws.bye","keep":false}`))
+			alice.closes("9.5", 1000)
+			bob := s.attach("bob", entry{role: contracts.RoleController})
+			f := bob.last(control("snapshot"))
+			s.failIf(len(waitingIn(f)) != 1 || !pending(f, "inherited"),
+				"D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
+			bob.accepted("D8", bob.command(approve("inherited", true)))
+			vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
+		}),
+		seed.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(p *Peer) {
+			p.ask(contracts.RequestApproval, "raced")
+			from := len(p.log)
+			for i := range 10 {
+				p.command(approve("raced", i%2 == 0))
+			}
+			p.expect("R52", message("server_request_resolved").with("request_id", "raced").with("resolution", "approved"))
+			p.fence()
+			refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
+				return strings.Contains(string(f.Raw), "raced")
+			})
+			p.s.equal("R53", "the number of ten answers that are refused by naming the request", countOf(p.log[from:], refusals), 9)
+			p.still("R52", p.pos, message("server_request_resolved"))
+		}),
 	}
 	for _, a := range answerCases() {
-		needs := Needs{Seed: true, Asks: []contracts.RequestType{a.kind}}
-		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: needs, Run: a.run})
+		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: asking(a.kind), Run: a.run})
 	}
 	return list
 }
@@ -110,43 +217,12 @@ func (a answerCase) run(s *Session) {
 	request := p.ask(a.kind, id)
 	p.accepted(a.rules[0], p.command(a.answer(id)))
 	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
-	for key, want := range map[string]any{"request_type": string(a.kind), "call_id": request.at("call_id"),
-		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason} {
-		if got := f.at(key); got != want {
-			s.fail(a.rules[0], "expected %s %s in the resolution, got %s", key, show(want), show(got))
-		}
-	}
+	s.shows(a.rules[0], f, fields{"request_type": a.kind, "call_id": request.at("call_id"),
+		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason})
 	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
-	if !s.socket() {
-		return
-	}
-	if left := waitingIn(s.viewer("vera").last(control("snapshot"))); len(left) != 0 {
-		s.fail("R73", "expected nothing to wait after the answer, got %s %s", left[0].kind, left[0].id)
-	}
-}
-
-func approvalAnnounced(s *Session) {
-	p := s.controller()
-	p.prompt(approval("appr-1"))
-	f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
-	if f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash" {
-		s.fail("R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
-	}
-	p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
-		with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
-	p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
-}
-
-func clientToolAnnounced(s *Session) {
-	p := s.controller()
-	for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
-		id := "announced-" + string(kind)
-		p.prompt(s.question(kind, id, toolFor(kind)))
-		f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
-		p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
-		p.still("R59", p.pos, message("server_request"))
-		p.command(&contracts.ClientToolResult{CallID: f.str("call_id"), Content: []contracts.ContentBlock{}})
-		p.expect("R58", message("server_request_resolved").with("request_id", id))
+	if s.socket() {
+		left := waitingIn(s.viewer("vera").last(control("snapshot")))
+		s.failIf(len(left) != 0, "R73", "expected nothing to wait after the answer, got %+v", left)
 	}
 }
 
@@ -160,149 +236,26 @@ func approve(id string, yes bool) contracts.Command {
 	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: &yes}
 }
 
-func secondAnswer(s *Session) {
-	p := s.controller()
-	p.ask(contracts.RequestApproval, "twice")
-	p.accepted("R53", p.command(approve("twice", true)))
-	p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
-	from := len(p.log)
-	p.refused(p.command(approve("twice", false)), unknownRefusal("R53", "twice"))
-	p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
-	p.still("R52", from, message("server_request_resolved"))
-}
-
-func typeMismatch(s *Session) {
-	p := s.controller()
-	p.ask(contracts.RequestUserInput, "mixed")
-	from := len(p.log)
-	p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
-		kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
-	p.still("R60", from, message("server_request_resolved"))
-	p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
-	p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
-}
-
-func unknownRequest(s *Session) {
-	p := s.controller()
-	from := len(p.log)
-	for _, cmd := range []contracts.Command{
-		approve("ghost", true),
-		&contracts.ToolResponse{CallID: "ghost", Approved: true},
-		&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
-		&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry},
-	} {
-		p.refused(p.command(cmd), unknownRefusal("R61", "ghost"))
-	}
-	p.still("R61", from, message("server_request_resolved"))
-}
-
-func unadvertised(s *Session) {
-	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
-	for _, kind := range []contracts.RequestType{contracts.RequestToolRetry, contracts.RequestMCPElicitation} {
-		from := len(p.log)
-		p.prompt(s.question(kind, "unasked-"+string(kind), toolFor(kind)))
-		p.still("R63", from, message("server_request"))
-	}
-}
-
 // aboutApprovals wants anything that shows an approval to clients.
 var aboutApprovals = anyOf(message("server_request"), message("server_request_resolved"),
 	message("tool_call").with("requires_approval", true))
 
-func withoutAsking(mode contracts.ApprovalMode) func(*Session) {
-	return func(s *Session) {
-		p := s.controller()
+func withoutAsking(mode contracts.ApprovalMode) func(*Peer) {
+	return func(p *Peer) {
 		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: mode}))
 		from := len(p.log)
-		p.prompt(s.question(contracts.RequestApproval, "unasked", "bash"))
+		p.prompt(p.s.question(contracts.RequestApproval, "unasked", "bash"))
 		p.prompt("sentinel")
 		p.expect("R51", message("status").with("message", "Prompt: sentinel"))
 		p.still("R51", from, aboutApprovals)
 	}
 }
 
-func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session) {
-	return func(s *Session) {
-		p := s.controller()
+func modeChange(mode contracts.ApprovalMode, verdict string) func(*Peer) {
+	return func(p *Peer) {
 		p.ask(contracts.RequestApproval, "waiting")
 		p.accepted("R65", p.command(&contracts.Init{ApprovalMode: mode}))
 		p.expect("R65", message("server_request_resolved").with("request_id", "waiting").
 			with("resolution", verdict).with("resolved_by", "policy"))
 	}
-}
-
-func inSnapshot(s *Session) {
-	kinds := s.negotiateRequests(contracts.RequestTypes()...)
-	p := s.controller()
-	for _, kind := range slices.Backward(kinds) {
-		p.ask(kind, "all-"+string(kind))
-	}
-	f := s.viewer("vera").last(control("snapshot")) // checkState compares the lists
-	waiting := listOf(f, "state.pending_requests")
-	if len(waiting) != len(kinds) {
-		s.fail("R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
-	}
-	for i, kind := range kinds {
-		r := waiting[i]
-		for key, want := range map[string]any{"id": "all-" + string(kind), "kind": string(kind), "tool": toolFor(kind),
-			"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]} {
-			if r[key] != want {
-				s.fail("R73", "pending_requests[%d]: expected %s %s, got %s", i, key, show(want), show(r[key]))
-			}
-		}
-		if got := show(r["args"]); got != `{"path":"a.txt"}` {
-			s.fail("R73", "pending_requests[%d]: expected the arguments as given, got %s", i, got)
-		}
-	}
-}
-
-func otherSession(s *Session) {
-	alice := s.controller()
-	other := s.attach("oscar", entry{session: s.ID + "-other", create: true, role: contracts.RoleController})
-	from := len(other.log)
-	alice.ask(contracts.RequestApproval, "secret")
-	other.still("R64", from, anyOf(aboutApprovals, noEffect))
-	other.refused(other.command(approve("secret", true)), unknownRefusal("R64", "secret"))
-	alice.still("R64", 0, message("server_request_resolved"))
-}
-
-func viewerCannotAnswer(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	alice.ask(contracts.RequestApproval, "mine")
-	vera.expect("A43", message("server_request").with("request_id", "mine"))
-	vera.refused(vera.command(approve("mine", true)), viewerRefusal("A37"))
-	alice.still("A37", 0, message("server_request_resolved"))
-	alice.accepted("R53", alice.command(approve("mine", false)))
-	vera.expect("R52", message("server_request_resolved").with("request_id", "mine").with("resolution", "denied"))
-}
-
-func outlivesController(s *Session) {
-	alice, vera := s.controller(), s.viewer("vera")
-	alice.ask(contracts.RequestApproval, "inherited")
-	alice.send([]byte(`{"type":"ws.bye","keep":false}`))
-	alice.closes("9.5", 1000)
-	bob := s.attach("bob", entry{role: contracts.RoleController})
-	if f := bob.last(control("snapshot")); len(waitingIn(f)) != 1 || !pending(f, "inherited") {
-		s.fail("D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
-	}
-	bob.accepted("D8", bob.command(approve("inherited", true)))
-	vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
-}
-
-func firstAnswerWins(s *Session) {
-	p := s.controller()
-	p.ask(contracts.RequestApproval, "raced")
-	from := len(p.log)
-	for i := range 10 {
-		p.command(approve("raced", i%2 == 0))
-	}
-	p.expect("R52", message("server_request_resolved").with("request_id", "raced").with("resolution", "approved"))
-	p.fence()
-	refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
-		return strings.Contains(string(f.Raw), "raced")
-	})
-	if refused := countOf(p.log[from:], refusals); refused != 9 {
-		s.fail("R53", "expected nine of ten answers to be refused by naming the request, got %d", refused)
-	}
-	p.still("R52", p.pos, message("server_request_resolved"))
 }

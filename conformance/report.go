@@ -5,9 +5,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // An Outcome is how a scenario ended.
@@ -32,21 +36,21 @@ type Report struct {
 
 // A Result is the judgement of one scenario.
 type Result struct {
-	Name     string
-	Title    string
-	Rules    []string
-	Outcome  Outcome
-	Reason   string // why it was skipped
-	Failure  *Failure
-	Advice   []Advice // with any outcome; without what another scenario gave, unless it ended this one
-	Duration time.Duration
+	Name     string        `json:"name"`
+	Title    string        `json:"title"`
+	Rules    []string      `json:"rules"`
+	Outcome  Outcome       `json:"outcome"`
+	Reason   string        `json:"reason,omitempty"` // why it was skipped
+	Failure  *Failure      `json:"failure,omitempty"`
+	Advice   []Advice      `json:"advice,omitempty"` // with any outcome; without what another scenario gave, unless it ended this one
+	Duration time.Duration `json:"-"`
 }
 
 // A Failure says what the server did wrong.
 type Failure struct {
-	Rule     string   // the rule that was broken
-	Message  string   // what was expected and what came
-	Exchange []string // the frames that show it: time, peer, direction, text
+	Rule     string   `json:"rule"`     // the rule that was broken
+	Message  string   `json:"message"`  // what was expected and what came
+	Exchange []string `json:"exchange"` // the frames that show it: time, peer, direction, text
 }
 
 // Count returns how many scenarios ended so.
@@ -82,8 +86,8 @@ func (p *Printer) write(text string) {
 	}
 }
 
-// Result writes one line about a scenario, a failure with its exchange, and advice
-// where it is given first.
+// Result writes one line about a scenario, a failure with its exchange, and its advice.
+// For advice that an earlier scenario gave, it writes the name of that scenario.
 func (p *Printer) Result(res *Result) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-6s  %-44s  %s", res.Outcome, res.Name, strings.Join(res.Rules, " "))
@@ -94,10 +98,20 @@ func (p *Printer) Result(res *Result) {
 		fmt.Fprintf(&b, "  %.1fs", res.Duration.Seconds())
 	}
 	b.WriteByte('\n')
-	if res.Failure != nil {
-		res.Failure.write(&b)
+	if f := res.Failure; f != nil {
+		fmt.Fprintf(&b, "        %s: %s\n", f.Rule, f.Message)
+		for _, line := range f.Exchange {
+			fmt.Fprintf(&b, "          %s\n", line)
+		}
 	}
-	writeAdvice(&b, res, p.given)
+	for _, a := range res.Advice {
+		if first, again := p.given[a.rule]; again {
+			fmt.Fprintf(&b, "        %s: see %s\n", a.Rule, first)
+			continue
+		}
+		p.given[a.rule] = res.Name
+		fmt.Fprintf(&b, "        %s: %s\n          %s\n", a.Rule, a.Text, a.Seen)
+	}
 	p.write(b.String())
 }
 
@@ -129,68 +143,15 @@ func (p *Printer) Sum(r *Report) error {
 	return p.err
 }
 
-// WriteText writes the report as a [Printer] does.
-func (r *Report) WriteText(w io.Writer) error {
-	p := NewPrinter(w)
-	for i := range r.Results {
-		p.Result(&r.Results[i])
-	}
-	return p.Sum(r)
-}
-
-func (f *Failure) write(b *strings.Builder) {
-	fmt.Fprintf(b, "        %s: %s\n", f.Rule, f.Message)
-	for _, line := range f.Exchange {
-		fmt.Fprintf(b, "          %s\n", line)
-	}
-}
-
-// writeAdvice writes the advice of a scenario. For advice that an earlier scenario
-// gave, it writes the name of that scenario.
-func writeAdvice(b *strings.Builder, res *Result, given map[string]string) {
-	for _, a := range res.Advice {
-		if first, again := given[a.rule]; again {
-			fmt.Fprintf(b, "        %s: see %s\n", a.Rule, first)
-			continue
-		}
-		given[a.rule] = res.Name
-		fmt.Fprintf(b, "        %s: %s\n          %s\n", a.Rule, a.Text, a.Seen)
-	}
-}
-
 // WriteJSON writes the report as one JSON object. Durations are milliseconds.
 func (r *Report) WriteJSON(w io.Writer) error {
-	type failure struct {
-		Rule     string   `json:"rule"`
-		Message  string   `json:"message"`
-		Exchange []string `json:"exchange"`
-	}
-	type advice struct {
-		Rule string `json:"rule"`
-		Text string `json:"text"`
-		Seen string `json:"seen"`
-	}
 	type result struct {
-		Name       string   `json:"name"`
-		Title      string   `json:"title"`
-		Rules      []string `json:"rules"`
-		Outcome    Outcome  `json:"outcome"`
-		Reason     string   `json:"reason,omitempty"`
-		DurationMS int64    `json:"duration_ms"`
-		Failure    *failure `json:"failure,omitempty"`
-		Advice     []advice `json:"advice,omitempty"`
+		*Result
+		DurationMS int64 `json:"duration_ms"`
 	}
 	results := make([]result, len(r.Results))
 	for i := range r.Results {
-		res := &r.Results[i]
-		results[i] = result{Name: res.Name, Title: res.Title, Rules: res.Rules, Outcome: res.Outcome,
-			Reason: res.Reason, DurationMS: res.Duration.Milliseconds()}
-		if res.Failure != nil {
-			results[i].Failure = &failure{res.Failure.Rule, res.Failure.Message, res.Failure.Exchange}
-		}
-		for _, a := range res.Advice {
-			results[i].Advice = append(results[i].Advice, advice{a.Rule, a.Text, a.Seen})
-		}
+		results[i] = result{&r.Results[i], r.Results[i].Duration.Milliseconds()}
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -275,4 +236,65 @@ func WriteList(w io.Writer, scenarios []Scenario) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// An Advice names a rule of this project that a server breaks and that the published
+// protocol does not have. It is no failure.
+type Advice struct {
+	Rule string `json:"rule"` // such as A46, or the section 1.11
+	Text string `json:"text"` // what to do, and why
+	Seen string `json:"seen"` // what was expected and what came
+
+	rule string // its whole code
+	ends bool   // it ended the scenario
+}
+
+// keepNew drops the advice of a result that an earlier result gave, whose rules are in
+// given. A scenario that ended with an advice keeps it.
+func (r *Result) keepNew(given map[string]bool) {
+	r.Advice = slices.DeleteFunc(r.Advice, func(a Advice) bool {
+		again := given[a.rule]
+		given[a.rule] = true
+		return again && !a.ends
+	})
+	if r.Outcome == Passed && len(r.Advice) > 0 {
+		r.Outcome = Advised
+	}
+}
+
+// numberOfRule returns the part of a code that reports show: the number.
+func numberOfRule(rule string) string {
+	number, _, _ := strings.Cut(rule, ":")
+	return number
+}
+
+// published reports whether the server is judged by the published protocol alone.
+func (s *Session) published() bool { return s.config.Profile == contracts.ProfilePublic }
+
+// isOptional reports whether breaking a rule is met with advice.
+func (s *Session) isOptional(rule string) bool { return s.published() && adviceFor(rule) != "" }
+
+// adviceFor says what to do about a rule that the published protocol does not have, and
+// why. It returns nothing for another rule.
+func adviceFor(code string) string {
+	if at, ok := findRule(code); ok && rules[at].Why != "" {
+		return rules[at].Text + " " + rules[at].Why
+	}
+	return ""
+}
+
+// checkShape fails if there are problems that the published schemas have too, and
+// advises about the others.
+func (s *Session) checkShape(rule, what string, problems []shape.Problem, shown string) {
+	var wrong []shape.Problem
+	for _, p := range problems {
+		if p.Rule == "" {
+			wrong = append(wrong, p)
+			continue
+		}
+		s.advise(p.Rule, "%s: %s in %s", what, p, shown)
+	}
+	if len(wrong) > 0 {
+		s.fail(rule, "%s departs from its shape: %s in %s", what, shape.Join(wrong), shown)
+	}
 }

@@ -1,74 +1,193 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// runs judges init and prompts: R33 to R49.
+// runs judges init, prompts, interrupt, cancel and shutdown: R18, R19, R33 to R49, R66 to
+// R71.
 func runs() []Scenario {
-	onSocket := Needs{Transport: Socket}
+	onStdio, onSocket := Needs{Transport: Stdio}, Needs{Transport: Socket}
+	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
+	asking := Needs{Asks: waitingKinds}
 	return []Scenario{
-		{Name: "run/init", Title: "init names what it applied, in a fixed order", Rules: []string{"R33"}, Run: initReply},
-		{Name: "run/last-init", Title: "A snapshot holds the last accepted init whole", Rules: []string{"R35"}, Needs: onSocket, Run: lastInit},
-		{Name: "run/prompt", Title: "A prompt reaches the runtime", Rules: []string{"6.2"}, Run: promptStatus},
-		{Name: "run/every-prompt-ends", Title: "Every accepted prompt leads to a response_end", Rules: []string{"R37"}, Needs: Needs{Seed: true}, Run: everyPromptEnds},
-		{Name: "run/response", Title: "A response starts, streams and ends once, with a coherent summary", Rules: []string{"R36", "R38", "R39", "R40", "R41"}, Run: response},
-		{Name: "run/responses-in-turn", Title: "Responses follow one another with fresh ids", Rules: []string{"R36"}, Run: responsesInTurn},
-		{Name: "run/responding", Title: "A snapshot in the middle of a response shows it, one after it does not", Rules: []string{"R36", "R72"}, Needs: onSocket, Run: responding},
-		{Name: "run/busy", Title: "A prompt during a run is refused and disturbs nothing", Rules: []string{"R42", "A71"}, Run: busy},
-		{Name: "run/busy-state", Title: "A refused prompt leaves the state as it was", Rules: []string{"R42"}, Needs: onSocket, Run: busyState},
-		{Name: "run/missing-attachment", Title: "An unreadable attachment costs one tool error and the prompt runs", Rules: []string{"R43"}, Run: missingAttachment},
-		{Name: "run/error-keeps-responding", Title: "A refusal during a response leaves it open", Rules: []string{"R49"}, Run: errorKeepsResponding},
+		Needs{}.controller("run/init", "R33", "init names what it applied, in a fixed order", func(p *Peer) {
+			text := "Be brief."
+			for _, c := range []struct {
+				init contracts.Init
+				want string
+			}{
+				{contracts.Init{}, "Init received with no changes"},
+				{contracts.Init{ApprovalMode: contracts.ApprovalPrompt}, "Initialized: approval_mode"},
+				{contracts.Init{ApprovalMode: contracts.ApprovalPrompt, ThinkingLevel: contracts.ThinkingHigh, AppendSystemPrompt: &text, SystemPrompt: &text},
+					"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
+			} {
+				p.accepted("R33", p.command(&c.init))
+				p.s.equal("R33", "the status", p.expect("R33", message("status")).str("message"), c.want)
+			}
+		}),
+		onSocket.controller("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(p *Peer) {
+			p.s.equal("R35", "last_init in a fresh session", p.last(control("snapshot")).at("last_init"), nil)
+			text := "Be brief."
+			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
+			p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
+			got := show(p.s.viewer("vera").last(control("snapshot")).at("last_init"))
+			p.s.failIf(got != `{"thinking_level":"low","type":"init"}`, "R35", "expected the last init alone, with its type, got %s", got)
+		}),
+		Needs{}.controller("run/prompt", "6.2", "A prompt reaches the runtime", func(p *Peer) {
+			for _, content := range []string{"hello", "", "naïve 🚀 \u202e \"quoted\"\n\ttabbed"} {
+				p.prompted("6.2", content)
+			}
+		}),
+		Needs{Seed: true}.controller("run/every-prompt-ends", "R37", "Every accepted prompt leads to a response_end", func(p *Peer) {
+			p.prompt("hello")
+			p.expect("R37", message("response_end"))
+		}),
+		Needs{}.scenario("run/response", "R36 R38 R39 R40 R41", "A response starts, streams and ends once, with a coherent summary", response),
+		Needs{}.controller("run/responses-in-turn", "R36", "Responses follow one another with fresh ids", func(p *Peer) {
+			seen := map[string]bool{}
+			for range 3 {
+				p.prompt(streamOf(2, 0))
+				id := p.expect("R36", message("response_start")).str("response_id")
+				p.s.failIf(seen[id], "R36", "response id %q was used before", id)
+				seen[id] = true
+				p.expect("R37", message("response_end").with("response_id", id))
+			}
+			p.still("R36", len(p.log), message("response_start"))
+			p.s.equal("R36", "the number of responses to three prompts", countOf(p.log, message("response_start")), 3)
+		}),
+		onSocket.controller("run/responding", "R36 R72", "A snapshot in the middle of a response shows it, one after it does not", func(alice *Peer) {
+			alice.speaks("R36", speaking())
+			vera := alice.s.viewer("vera")
+			f := vera.last(control("snapshot"))
+			alice.s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "",
+				"R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
+			start, whole := alice.last(message("response_start")), f.str("state.current_response.text")
+			vera.goesOn("R36", f.Cursor)
+			alice.command(interrupt)
+			vera.await("R36", 0, message("response_end"))
+			alice.expect("R36", message("response_end"))
+			got, want := whole+chunksOf(vera.log), chunksOf(alice.log)
+			alice.s.failIf(got != want, "R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q",
+				start.str("response_id"), got, want)
+			alice.s.shows("R36", alice.s.viewer("victor").last(control("snapshot")), responseOver)
+		}),
+		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
+		onSocket.controller("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(p *Peer) {
+			p.speaks("R36", speaking())
+			before := p.log[len(p.log)-1].At
+			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
+			f := p.s.viewer("vera").last(control("snapshot"))
+			p.s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "",
+				"R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
+			p.goesOn("R42", f.Cursor)
+			p.command(interrupt)
+			p.expect("R42", message("response_end"))
+		}),
+		Needs{}.scenario("run/missing-attachment", "R43", "An unreadable attachment costs one tool error and the prompt runs", func(s *Session) {
+			s.conformanceAgent()
+			p := s.controller()
+			const name = "conformance-no-such-file.txt"
+			id := p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}})
+			p.accepted("R43", id)
+			p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
+			p.expect("R43", message("status").with("message", "Prompt: look"))
+		}),
+		Needs{}.controller("run/error-keeps-responding", "R49", "A refusal during a response leaves it open", func(p *Peer) {
+			p.speaks("R49", speaking())
+			p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
+				refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})
+			p.expect("R49", message("response_chunk"))
+			p.command(interrupt)
+			p.expect("R49", message("response_end"))
+		}),
+		asking.controller("interrupt/cancels-requests", "R66", "interrupt cancels every pending request", cancels(interrupt, "Interrupted before request completed")),
+		asking.controller("interrupt/cancel-cancels-requests", "R66", "cancel does so with its own reason", cancels(cancel, "Cancelled before request completed")),
+		Needs{}.controller("interrupt/ends-run", "R37 3.5", "interrupt ends a response and the run says so", endsRun(interrupt, "Run interrupted by user")),
+		Needs{}.controller("interrupt/cancel-ends-run", "R37 3.5", "cancel ends a response and the run says so", endsRun(cancel, "Run cancelled by user")),
+		Needs{}.controller("interrupt/ends-silent-run", "R37", "interrupt ends a run that has said nothing yet", func(p *Peer) {
+			p.prompt(hang())
+			p.accepted("R37", p.command(&contracts.Interrupt{}))
+			p.expect("R37", message("response_end"))
+		}),
+		Needs{}.controller("interrupt/idle", "R68", "interrupt with nothing active is no error", func(p *Peer) {
+			from := len(p.log)
+			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
+				p.accepted("R68", p.command(cmd))
+			}
+			p.prompted("R68", "still here")
+			p.none("R68", from, message("error").where("of an interrupt", func(f *Frame) bool { return f.str("message") != textUnknownType }))
+		}),
+		Needs{}.controller("interrupt/then-prompt", "3.5", "A prompt right after interrupt is accepted", func(p *Peer) {
+			p.prompt(hang())
+			p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
+			p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
+			p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
+			p.none("3.5:held", 0, message("error").with("message", textBusy))
+		}),
+		onSocket.controller("interrupt/clean-state", "R69", "After interrupt the state shows nothing going on", func(p *Peer) {
+			p.ask(contracts.RequestApproval, "cut")
+			p.speaks("R36", speaking())
+			p.accepted("R69", p.command(&contracts.Interrupt{}))
+			p.expect("R37", message("response_end"))
+			checkIdle(p.s, "R69", p.s.viewer("vera").last(control("snapshot")))
+		}),
+		onSocket.scenario("interrupt/snapshot", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session) {
+			p, vera := s.controller(), s.viewer("vera")
+			p.ask(contracts.RequestApproval, "cut")
+			from := vera.mark(message("server_request").with("request_id", "cut"))
+			p.accepted("A69", p.command(&contracts.Interrupt{}))
+			snap := vera.await("A69", from, control("snapshot"))
+			checkIdle(s, "A69", snap)
+			at := slices.Index(vera.log, snap)
+			s.failIf(countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1,
+				"A69", "expected the cancellation of cut before the snapshot")
+			vera.still("A69", at+1, control("snapshot"))
+		}),
+		onStdio.controller("shutdown/exit", "R18", "shutdown ends the process with status 0", func(p *Peer) {
+			p.command(&contracts.Init{})
+			p.command(&contracts.Shutdown{})
+			p.exits("R18", 0)
+			p.expect("R18:flushed", initNothingReply)
+		}),
+		onStdio.controller("shutdown/ignores-input", "3.8 R18", "What follows a shutdown in the same write is ignored", func(p *Peer) {
+			from := len(p.log)
+			p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
+			p.exits("R18", 0)
+			p.none("3.8:ignored", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
+		}),
+		onStdio.controller("shutdown/resolves-requests", "R71 R18", "shutdown cancels what waits", func(p *Peer) {
+			p.ask(contracts.RequestApproval, "shut")
+			p.command(&contracts.Shutdown{})
+			p.exits("R18", 0)
+			p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
+		}),
+		onStdio.controller("shutdown/eof", "R19", "EOF ends the process with status 0, cancelling what waits", func(p *Peer) {
+			p.ask(contracts.RequestApproval, "eof")
+			p.closeInput("R19")
+			p.exits("R19:ended", 0)
+			p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
+		}),
+		onStdio.controller("shutdown/eof-in-run", "R19", "EOF during a run ends the process all the same", func(p *Peer) {
+			p.prompt(hang())
+			p.closeInput("R19:ended")
+			p.exits("R19:ended", 0)
+		}),
+		onSocket.scenario("shutdown/socket", "R71 A76 9.5", "shutdown ends every socket normally, and the session with it", func(s *Session) {
+			p, vera := s.controller(), s.viewer("vera")
+			p.ask(contracts.RequestApproval, "shut")
+			p.command(&contracts.Shutdown{})
+			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+			s.shows("R71", vera.expect("3.8", control("snapshot")), fields{"state.is_ready": false})
+			p.closes("9.5", 1000)
+			vera.closes("9.5", 1000)
+			s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
+		}),
 	}
-}
-
-func initReply(s *Session) {
-	p := s.controller()
-	text := "Be brief."
-	for _, c := range []struct {
-		init contracts.Init
-		want string
-	}{
-		{contracts.Init{}, "Init received with no changes"},
-		{contracts.Init{ApprovalMode: contracts.ApprovalPrompt}, "Initialized: approval_mode"},
-		{contracts.Init{ApprovalMode: contracts.ApprovalPrompt, ThinkingLevel: contracts.ThinkingHigh, AppendSystemPrompt: &text, SystemPrompt: &text},
-			"Initialized: system_prompt, append_system_prompt, thinking_level, approval_mode"},
-	} {
-		p.accepted("R33", p.command(&c.init))
-		if got := p.expect("R33", message("status")).str("message"); got != c.want {
-			s.fail("R33", "expected status %q, got %q", c.want, got)
-		}
-	}
-}
-
-func lastInit(s *Session) {
-	p := s.controller()
-	if got := p.last(control("snapshot")).at("last_init"); got != nil {
-		s.fail("R35", "expected last_init null in a fresh session, got %s", show(got))
-	}
-	text := "Be brief."
-	p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
-	p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
-	f := s.viewer("vera").last(control("snapshot"))
-	if got := show(f.at("last_init")); got != `{"thinking_level":"low","type":"init"}` {
-		s.fail("R35", "expected the last init alone, with its type, got %s", got)
-	}
-}
-
-func promptStatus(s *Session) {
-	p := s.controller()
-	for _, content := range []string{"hello", "", "naïve 🚀 \u202e \"quoted\"\n\ttabbed"} {
-		p.prompt(content)
-		p.expect("6.2", message("status").with("message", "Prompt: "+content))
-	}
-}
-
-func everyPromptEnds(s *Session) {
-	p := s.controller()
-	p.prompt("hello")
-	p.expect("R37", message("response_end"))
 }
 
 func response(s *Session) {
@@ -78,52 +197,21 @@ func response(s *Session) {
 	id := start.str("response_id")
 	from := len(p.log)
 	p.expect("R36", message("response_end").with("response_id", id))
-	if countOf(p.log, message("response_chunk").with("response_id", id)) == 0 {
-		s.fail("R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
-	}
+	s.failIf(countOf(p.log, message("response_chunk").with("response_id", id)) == 0,
+		"R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
 	p.still("R36", len(p.log), message("response_chunk"))
 }
 
-func responsesInTurn(s *Session) {
-	p := s.controller()
-	seen := map[string]bool{}
-	for range 3 {
-		p.prompt(streamOf(2, 0))
-		id := p.expect("R36", message("response_start")).str("response_id")
-		if seen[id] {
-			s.fail("R36", "response id %q was used before", id)
-		}
-		seen[id] = true
-		p.expect("R37", message("response_end").with("response_id", id))
-	}
-	p.still("R36", len(p.log), message("response_start"))
-	if n := countOf(p.log, message("response_start")); n != 3 {
-		s.fail("R36", "expected one response for each of three prompts, got %d", n)
-	}
+// speaks prompts the agent and waits until it answers.
+func (p *Peer) speaks(rule, content string) {
+	p.prompt(content)
+	p.expect(rule, message("response_chunk"))
 }
 
-func responding(s *Session) {
-	alice := s.controller()
-	alice.prompt(speaking())
-	alice.expect("R36", message("response_chunk"))
-	vera := s.viewer("vera")
-	f := vera.last(control("snapshot"))
-	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-		s.fail("R36", "expected is_responding and the text so far, got %s and %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
-	}
-	start := alice.last(message("response_start"))
-	whole := f.str("state.current_response.text")
-	vera.goesOn("R36", f.Cursor)
-	alice.command(&contracts.Interrupt{})
-	vera.await("R36", 0, message("response_end"))
-	alice.expect("R36", message("response_end"))
-	if got, want := whole+chunksOf(vera.log), chunksOf(alice.log); got != want {
-		s.fail("R36", "response %s: the snapshot's text and the chunks after it make %q, the chunks alone %q", start.str("response_id"), got, want)
-	}
-	after := s.viewer("victor").last(control("snapshot"))
-	if after.at("state.is_responding") != false || after.at("state.current_response") != nil {
-		s.fail("R36", "expected no response after its end, got is_responding %s, current_response %s", show(after.at("state.is_responding")), show(after.at("state.current_response")))
-	}
+// prompted prompts the agent and waits for the status that names the prompt.
+func (p *Peer) prompted(rule, content string) {
+	p.prompt(content)
+	p.expect(rule, message("status").with("message", "Prompt: "+content))
 }
 
 // chunksOf joins the text of a response.
@@ -148,42 +236,58 @@ func busy(s *Session) {
 	p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
 	p.still("R42", p.pos, anyOf(message("response_end"), message("status").with("message", "Prompt: too early")))
 	p.command(&contracts.Interrupt{})
-	p.prompt("afterwards")
-	p.expect("R42", message("status").with("message", "Prompt: afterwards"))
+	p.prompted("R42", "afterwards")
 }
 
-func busyState(s *Session) {
-	p := s.controller()
-	p.prompt(speaking())
-	p.expect("R36", message("response_chunk"))
-	before := p.log[len(p.log)-1].At
-	p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
-	f := s.viewer("vera").last(control("snapshot"))
-	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
-		s.fail("R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
+// waitingKinds are the types of the requests that wait when a run is interrupted.
+var waitingKinds = []contracts.RequestType{contracts.RequestUserInput, contracts.RequestApproval, contracts.RequestToolRetry}
+
+func cancels(cmd contracts.Command, reason string) func(*Peer) {
+	return func(p *Peer) {
+		for _, kind := range waitingKinds {
+			p.ask(kind, "cut-"+string(kind))
+		}
+		from := len(p.log)
+		p.accepted("R66", p.command(cmd))
+		for _, kind := range waitingKinds {
+			p.await("R66", from, message("server_request_resolved").with("request_id", "cut-"+string(kind)).
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", reason))
+		}
+		p.still("R52", p.pos, message("server_request_resolved").with("resolution", "approved"))
 	}
-	p.goesOn("R42", f.Cursor)
-	p.command(&contracts.Interrupt{})
-	p.expect("R42", message("response_end"))
 }
 
-func missingAttachment(s *Session) {
-	s.conformanceAgent()
-	p := s.controller()
-	const name = "conformance-no-such-file.txt"
-	id := p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}})
-	p.accepted("R43", id)
-	p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
-	p.expect("R43", message("status").with("message", "Prompt: look"))
+func endsRun(cmd contracts.Command, text string) func(*Peer) {
+	return func(p *Peer) {
+		p.prompt(speaking())
+		id := p.expect("R36", message("response_start")).str("response_id")
+		p.expect("R36", message("response_chunk"))
+		from := len(p.log)
+		p.accepted("R37", p.command(cmd))
+		p.await("R37", from, message("response_end").with("response_id", id))
+		p.await("3.5:told", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
+		p.prompted("3.5", "next")
+	}
 }
 
-func errorKeepsResponding(s *Session) {
-	p := s.controller()
-	p.prompt(speaking())
-	p.expect("R49", message("response_chunk"))
-	p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
-		refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})
-	p.expect("R49", message("response_chunk"))
-	p.command(&contracts.Interrupt{})
-	p.expect("R49", message("response_end"))
+// nothingGoingOn lists what interrupt empties.
+var nothingGoingOn = []string{"pending_requests", "pending_approvals", "pending_client_tools", "pending_mcp_elicitations",
+	"pending_user_inputs", "pending_tool_retries", "active_tools", "tracked_tools", "active_utility_commands", "active_file_watches"}
+
+// responseOver is what a state without a response says of it.
+var responseOver = fields{"state.is_responding": false, "state.current_response": nil}
+
+// checkIdle fails unless a snapshot shows nothing going on.
+func checkIdle(s *Session, rule string, f *Frame) {
+	for _, key := range nothingGoingOn {
+		list := listOf(f, "state."+key)
+		s.failIf(len(list) != 0, rule, "expected an empty %s, got %s", key, show(list))
+	}
+	s.shows(rule, f, responseOver)
 }
+
+// mark waits for what w wants and returns the index after it.
+func (p *Peer) mark(w want) int { return slices.Index(p.log, p.await("A43", 0, w)) + 1 }
+
+// shutReason is why shutdown and EOF cancel what waits.
+const shutReason = "Shutdown before request completed"

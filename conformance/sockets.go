@@ -12,11 +12,11 @@ import (
 
 // sockets judges WebSocket itself: 9.1, 9.5 and A113.
 var sockets = []Scenario{
-	onSocket.slowScenario("socket/no-hello", "A113", "A socket that says no hello is closed with 4408", func(s *Session) {
+	onSocket.scenario("socket/no-hello", "A113", "A socket that says no hello is closed with 4408", func(s *Session) {
 		p, err := s.dial("mute", entry{create: true, role: contracts.RoleViewer})
 		s.failIf(err != nil, "9.1", "expected the upgrade to succeed, got: %v", err)
 		p.closesWithin("A113", handshakeTime, contracts.CodeTimeout.CloseCode())
-	}),
+	}).slow(),
 	onSocket.scenario("socket/first-frame", "9.5", "A first frame other than hello is closed with 4400", func(s *Session) {
 		for i, text := range []string{`{"type":"prompt","content":"x"}`, `{"type":"ws.ping","id":"p"}`, `[]`} {
 			p, err := s.dial([]string{"a", "b", "c"}[i], entry{create: true, role: contracts.RoleController})

@@ -41,14 +41,14 @@ var streams = []Scenario{
 		hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
 		s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
 	}),
-	onSocket.slowScenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session) {
+	onSocket.scenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session) {
 		p := s.controller()
 		f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
 		s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
 			"expected the latest cursor in a heartbeat, got %d", f.Cursor)
 		p.accepted("9.4", p.command(initNothing()))
-	}),
-	onSocket.slowScenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
+	}).slow(),
+	onSocket.scenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
 		alice := s.controller()
 		h := s.hello(contracts.RoleViewer)
 		h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
@@ -56,7 +56,7 @@ var streams = []Scenario{
 		alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
 		s.pause("A53", alice.beat()/2)
 		quietOne.still("A53", 0, control("heartbeat"))
-	}),
+	}).slow(),
 	onSocket.scenario("stream/connections-announced", "4.3", "Who comes and goes is announced", func(s *Session) {
 		alice := s.controller()
 		from := len(alice.log)
@@ -194,7 +194,7 @@ var streams = []Scenario{
 		}
 		alice.posted("A55", initNothing())
 	}),
-	overHTTP.slowScenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
+	overHTTP.scenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
 		p := s.pilot().p
 		for range 2 {
 			from := len(p.log)
@@ -202,15 +202,15 @@ var streams = []Scenario{
 			head := s.state().Cursor
 			s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
 		}
-	}),
-	overHTTP.slowScenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
+	}).slow(),
+	overHTTP.scenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
 		alice := s.pilot().p
 		p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
 		p.begins("A42")
 		from := len(p.log)
 		p.awaitFor("1.11:keepalive", from, control(kindComment), alice.beat()+s.config.Patience)
 		p.none("A53", 0, control("heartbeat"))
-	}),
+	}).slow(),
 	overHTTP.scenario("sse/newer-wins", "A61", "A second stream on a subscription ends the first", func(s *Session) {
 		alice, first := s.attached()
 		second := alice.follow(first.watch.cursor)
@@ -218,14 +218,14 @@ var streams = []Scenario{
 		alice.finish(second)
 		second.count("A61", second.log, prompted("the end"), 1)
 	}),
-	overHTTP.slowScenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
+	overHTTP.scenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
 		alice, p := s.attached()
 		lease := s.shortLease(alice.leaseEnd())
 		s.pause("3.2", lease+lease/4)
 		alice.posted("3.2", initNothing())
 		s.failIf(p.ended != nil && p.ended != io.EOF, "3.2", "expected the stream to go on, got: %v", p.ended)
 		p.expect("R33:http", initNothingReply)
-	}),
+	}).slow(),
 	overHTTP.scenario("sse/takeover-visible", "3.4", "The lease's moves are on every stream", func(s *Session) {
 		alice, p := s.attached()
 		implicit := s.onlooker("vera")

@@ -200,7 +200,7 @@ var liveness = []Scenario{
 			return entryOf(f, alice.connection) != nil && entryOf(f, vera.connection) != nil
 		})
 	}),
-	overHTTP.slowScenario("heartbeat/keeps-alive", "3.2 A32", "A connection that beats outlives its idle limit", func(s *Session) {
+	overHTTP.scenario("heartbeat/keeps-alive", "3.2 A32", "A connection that beats outlives its idle limit", func(s *Session) {
 		alice := s.controllerOnly()
 		lease := s.shortLease(alice.leaseEnd())
 		for range 5 {
@@ -208,7 +208,7 @@ var liveness = []Scenario{
 			alice.heartbeat(nil).ok("A32").has("A32", fields{"controller_lease_granted": true})
 		}
 		alice.posted("A32", initNothing())
-	}),
+	}).slow(),
 	overHTTP.scenario("disconnect/exact", "A13", "A disconnect answers exactly four things", func(s *Session) {
 		alice := s.driver()
 		a := alice.disconnect(nil).ok("A13") // its shape has been looked at

@@ -7,24 +7,200 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// utilities judges what clients run beside the agent: R81 to R101 in part.
+// utilities judges what clients run beside the agent: A12, A29, A66, A77 to A79, and R81 to
+// R101 in part.
 func utilities() []Scenario {
 	exec := Needs{Operation: contracts.OperationCommandExec}
 	shared := Needs{Transport: Socket, Operation: contracts.OperationCommandExec}
+	overHTTP := func(op contracts.UtilityOperation) Needs { return Needs{Transport: HTTP, Operation: op} }
 	return []Scenario{
-		{Name: "utility/needs-capability", Title: "An operation that was not negotiated is refused", Rules: []string{"R81", "A79"}, Run: needsCapability},
-		{Name: "utility/unknown-ids", Title: "Ending what does not exist needs no capability and says nothing", Rules: []string{"R82"}, Run: unknownUtilities},
-		{Name: "utility/command", Title: "A command reports its start, both its outputs, and its end", Rules: []string{"R84", "R85"}, Needs: exec, Run: commandRuns},
-		{Name: "utility/duplicate-id", Title: "The id of a running command is taken, that of an ended one free", Rules: []string{"R83"}, Needs: exec, Run: duplicateCommand},
-		{Name: "utility/terminate", Title: "A terminated command says so", Rules: []string{"R86"}, Needs: exec, Run: terminateCommand},
-		{Name: "utility/interrupt-ends-commands", Title: "interrupt terminates commands", Rules: []string{"R67"}, Needs: exec, Run: interruptCommand},
-		{Name: "utility/no-stdin", Title: "Without allow_stdin a command sees EOF and takes no input", Rules: []string{"R88"}, Needs: exec, Run: noStdin},
-		{Name: "utility/pipe-has-no-size", Title: "Columns and rows need a terminal", Rules: []string{"R90"}, Needs: exec, Run: pipeHasNoSize},
-		{Name: "utility/owned", Title: "A command belongs to the connection that started it", Rules: []string{"A29", "R101"}, Needs: shared, Run: ownedCommand},
-		{Name: "utility/in-snapshot", Title: "A running command is in the snapshot with its owner", Rules: []string{"A66"}, Needs: shared, Run: commandInSnapshot},
-		{Name: "utility/read-outside", Title: "A read outside the workspace is refused and names its request", Rules: []string{"R94", "R97", "A77"}, Needs: Needs{Operation: contracts.OperationFileRead}, Run: readOutside},
-		{Name: "utility/blank-search", Title: "A blank query finds nothing", Rules: []string{"R95"}, Needs: Needs{Operation: contracts.OperationFileSearch}, Run: blankSearch},
-		{Name: "utility/watch", Title: "A watch starts and stops once", Rules: []string{"R100", "5.4"}, Needs: Needs{Operation: contracts.OperationFileWatch}, Run: watchStartsAndStops},
+		Needs{}.scenario("utility/needs-capability", "R81 A79", "An operation that was not negotiated is refused", func(s *Session) {
+			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
+			for op, cmd := range oneOfEach {
+				p.refused(p.command(cmd), refusal{rule: "R81", text: cmd.CommandType() + " requires " + string(op) + " capability",
+					kind: contracts.ErrorTool, code: contracts.CodeUnsupportedCapability})
+			}
+			p.still("R81", 0, anyOf(message("utility_command_started"), message("utility_file_watch_started")))
+		}),
+		Needs{}.scenario("utility/unknown-ids", "R82", "Ending what does not exist needs no capability and says nothing", func(s *Session) {
+			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
+			from := len(p.log)
+			p.accepted("R82", p.command(&contracts.UtilityCommandTerminate{CommandID: "ghost"}))
+			p.accepted("R82", p.command(&contracts.UtilityFileWatchStop{WatchID: "ghost"}))
+			p.still("R82", from, anyOf(message("utility_command_exited"), message("utility_file_watch_stopped"),
+				message("error").where("about ghost", func(f *Frame) bool { return strings.Contains(f.str("message"), "ghost") })))
+		}),
+		exec.using("utility/command", "R84 R85", "A command reports its start, both its outputs, and its end", func(u *user) {
+			j := u.sh("R84", "echo out; echo err >&2")
+			j.exits("R85", fields{"success": true, "exit_code": 0, "signal": nil}).prints("R85", "out\n")
+			u.s.equal("R85", "stderr", j.output("stderr"), "err\n")
+			u.still("R84", len(u.log), anyOf(message("utility_command_output"), message("utility_command_exited")))
+		}),
+		exec.using("utility/duplicate-id", "R83", "The id of a running command is taken, that of an ended one free", func(u *user) {
+			j := u.sh("R83", "exec sleep 60")
+			again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
+			u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id})
+			j.end()
+			u.start("R83", again).exits("R83", fields{"success": true})
+		}),
+		exec.using("utility/terminate", "R86", "A terminated command says so", terminated(contracts.TerminalPipe)),
+		exec.using("utility/interrupt-ends-commands", "R67", "interrupt terminates commands", func(u *user) {
+			j := u.sh("R67", "exec sleep 60")
+			u.try(&contracts.Interrupt{})
+			j.exits("R67", fields{"success": false, "reason": "Interrupted while utility command was still running"})
+		}),
+		exec.using("utility/no-stdin", "R88", "Without allow_stdin a command sees EOF and takes no input", noStdin),
+		exec.using("utility/pipe-has-no-size", "R90", "Columns and rows need a terminal", func(u *user) {
+			u.denied(&contracts.UtilityCommandStart{CommandID: "flat", Command: "true", Columns: new(int64(80))},
+				refusal{rule: "R90", text: "Utility command columns and rows require terminal_mode=pty"})
+			u.still("R90", 0, message("utility_command_started"))
+		}),
+		shared.scenario("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session) {
+			alice := s.user()
+			hers := alice.start("R84", &contracts.UtilityCommandStart{CommandID: "hers", Command: "sleep 60"})
+			s.equal("A29", "owner_connection_id", hers.started.str("owner_connection_id"), alice.connection)
+			bob := s.second()
+			bob.denied(&contracts.UtilityCommandTerminate{CommandID: "hers"},
+				refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
+			from := len(bob.log)
+			alice.send([]byte(`{"type":"ws.bye"}`))
+			bob.await("R101", from, message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Owning connection closed while utility command was still running"))
+		}),
+		shared.scenario("utility/in-snapshot", "A66", "A running command is in the snapshot with its owner", func(s *Session) {
+			alice := s.user()
+			seen := alice.sh("R84", "sleep 60")
+			list := listOf(alice.state(), "state.active_utility_commands")
+			s.failIf(len(list) != 1 || list[0]["command_id"] != seen.id || list[0]["owner_connection_id"] != alice.connection,
+				"A66", "expected the running command and its owner in the snapshot, got %s", show(list))
+			seen.end()
+		}),
+		Needs{Operation: contracts.OperationFileRead}.scenario("utility/read-outside", "R94 R97 A77", "A read outside the workspace is refused and names its request", func(s *Session) {
+			p := s.operator()
+			for _, path := range []string{"../../../../../../../../etc/hostname", "/etc/hostname"} {
+				id := p.command(&contracts.UtilityFileRead{ReadID: "out", Path: path})
+				if s.socket() {
+					p.notAcceptedOrError("A77", id, "outside")
+					continue
+				}
+				p.expect("R97", message("error").with("request_id", "out").with("error_type", "tool").with("fatal", false).
+					where("saying outside or traversal", func(f *Frame) bool {
+						return strings.Contains(f.str("message"), "outside workspace root") || strings.Contains(f.str("message"), "Path traversal detected")
+					}))
+			}
+			p.still("R94", 0, message("utility_file_read_result"))
+		}),
+		Needs{Operation: contracts.OperationFileSearch}.scenario("utility/blank-search", "R95", "A blank query finds nothing", func(s *Session) {
+			p := s.operator()
+			p.accepted("R95", p.command(&contracts.UtilityFileSearch{SearchID: "blank", Query: "  "}))
+			f := p.expect("R95", message("utility_file_search_results").with("search_id", "blank").with("query", "").with("truncated", false))
+			s.equal("R95", "the number of results for a blank query", len(listOf(f, "results")), 0)
+		}),
+		Needs{Operation: contracts.OperationFileWatch}.scenario("utility/watch", "R100 5.4", "A watch starts and stops once", func(s *Session) {
+			p := s.operator()
+			p.accepted("5.4", p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}))
+			p.expect("5.4", message("utility_file_watch_started").with("watch_id", "w"))
+			p.refused(p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}),
+				refusal{rule: "5.4", text: "Utility file watch already exists: w", kind: contracts.ErrorTool})
+			p.accepted("5.4", p.command(&contracts.UtilityFileWatchStop{WatchID: "w"}))
+			p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
+			p.still("R99", p.pos, anyOf(message("utility_file_watch_event"), message("utility_file_watch_stopped")))
+		}),
+		Needs{Transport: HTTP}.scenario("tool/needs-capability", "A79", "An operation that the sender did not negotiate is refused", func(s *Session) {
+			s.negotiateOperations(contracts.OperationCommandExec, contracts.OperationFileSearch, contracts.OperationFileRead, contracts.OperationFileWatch)
+			alice := s.caller("alice", contracts.RoleController)
+			alice.connected(fields{"capabilities": leftOut})
+			bob := s.takeFrom("bob") // negotiates everything, which is of no use to alice
+			bob.disconnect(nil).ok("A15")
+			for op, cmd := range oneOfEach {
+				alice.post(cmd).refused("A79", contracts.CodeUnsupportedCapability, cmd.CommandType()+" requires "+string(op)+" capability")
+			}
+		}),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/command-listed", "A66", "The answer to a start lists the command with its owner", toolCommandListed),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/command", "R84 R85", "A command reports its start, its output in one piece, and its end", toolCommand),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/owned", "A29 1.5", "A new controller cannot touch another's commands and watches, but interrupt ends them", func(s *Session) {
+			alice, p := s.toolUser(contracts.OperationFileWatch)
+			alice.posted("A29", &contracts.UtilityCommandStart{CommandID: "hers", Command: "cat", AllowStdin: true})
+			alice.posted("A29", &contracts.UtilityFileWatchStart{WatchID: "hers"})
+			bob := s.takeFrom("bob")
+			const text = "Headless command hers is owned by another connection"
+			for _, cmd := range []contracts.Command{&contracts.UtilityCommandTerminate{CommandID: "hers"}, &contracts.UtilityCommandStdin{CommandID: "hers", Content: "x"},
+				&contracts.UtilityCommandResize{CommandID: "hers", Columns: 80, Rows: 24}} {
+				bob.post(cmd).refused("A29", contracts.CodeAccessDenied, text)
+			}
+			bob.post(&contracts.UtilityFileWatchStop{WatchID: "hers"}).
+				refused("A29", contracts.CodeAccessDenied, "Headless file watch hers is owned by another connection")
+			bob.posted("3.4", &contracts.Interrupt{})
+			p.expect("3.4", message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Interrupted while utility command was still running"))
+		}),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/ends-with-connection", "A12", "With a connection its commands and watches end, and nobody else's", func(s *Session) {
+			alice, _ := s.toolUser(contracts.OperationFileWatch)
+			vera := s.onlooker("vera")
+			alice.start("A12", "hers", "sleep 60")
+			alice.posted("A12", &contracts.UtilityFileWatchStart{WatchID: "hers"})
+			bob := s.takeFrom("bob")
+			bob.start("A12", "his", "sleep 60")
+			alice.disconnect(nil).ok("A12")
+			at := vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Owning connection closed while utility command was still running"))
+			vera.await("A12", 0, message("utility_file_watch_stopped").with("watch_id", "hers").
+				with("reason", "Owning connection closed while file watch was still running"))
+			f := s.stateWith("A12", "no watch", func(f *Frame) bool { return len(listOf(f, "state.active_file_watches")) == 0 })
+			s.failIf(active(f, "his") == nil,
+				"A12", "expected the other's command to go on after %d, got %s", at.Cursor, show(f.at("state.active_utility_commands")))
+			bob.disconnect(nil).ok("A12")
+			vera.expect("A12", message("utility_command_exited").with("command_id", "his"))
+		}),
+		overHTTP(contracts.OperationCommandExec).scenario("tool/ends-with-subscription", "A12 A10", "With its last subscription a connection's commands end", func(s *Session) {
+			alice, _ := s.toolUser()
+			vera := s.onlooker("vera")
+			alice.start("A12", "hers", "sleep 60")
+			alice.unsubscribe(alice.subscription).ok("A10")
+			vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
+				with("reason", "Owning connection closed while utility command was still running"))
+		}),
+		overHTTP(contracts.OperationFileRead).settled("tool/read", "R96", "A file is read in lines, and what is left is said", func(u *user) {
+			u.shell("printf 'alpha\\nbeta\\ngamma\\n' > " + u.rel + "/f")
+			u.s.shows("R96", u.read("R96", u.lines("f", 1, 2)), fields{"relative_path": u.rel + "/f", "content": "alpha\nbeta",
+				"start_line": 1, "end_line": 2, "total_lines": 3, "truncated": true})
+		}),
+		overHTTP(contracts.OperationFileRead).scenario("tool/read-outside", "A77 R94", "A file outside the workspace is refused, saying so", func(s *Session) {
+			alice, p := s.toolUser()
+			for _, path := range []string{"/etc/hostname", "../../../../../../../../etc/hostname"} {
+				alice.post(&contracts.UtilityFileRead{ReadID: "out", Path: path}).outside()
+			}
+			p.still("R94", 0, message("utility_file_read_result"))
+		}),
+		overHTTP(contracts.OperationFileRead).settled("tool/read-through-link", "A78", "No link leads out of the workspace, not even to what is missing", func(u *user) {
+			u.shell("ln -s / " + u.rel + "/all")
+			for _, path := range []string{"/all/etc/hostname", "/all/no/such/file"} {
+				u.caller.post(&contracts.UtilityFileRead{ReadID: "out", Path: u.rel + path}).refused("A78", contracts.CodeWorkspaceViolation, "")
+			}
+		}),
+		overHTTP(contracts.OperationFileRead).scenario("tool/read-missing", "1.12", "A missing file is not found", func(s *Session) {
+			alice, _ := s.toolUser()
+			alice.post(&contracts.UtilityFileRead{ReadID: "none", Path: "conformance-no-such-file.txt"}).refused("1.12", contracts.CodeNotFound, "")
+		}),
+		overHTTP(contracts.OperationFileSearch).settled("tool/search", "R95", "A search finds a file by its name", func(u *user) {
+			u.files("notes.txt")
+			u.findsBelow("R95", nil, u.rel+"/notes.txt", u.root, func(got []string) bool {
+				return len(got) > 0 && strings.HasSuffix(got[0], " "+u.rel+"/notes.txt")
+			})
+		}),
+		overHTTP(contracts.OperationFileWatch).scenario("tool/watch", "A66 R100", "A watch is listed with its owner, and stops once", func(s *Session) {
+			alice, p := s.toolUser()
+			alice.watches(&contracts.UtilityFileWatchStart{WatchID: "w"})
+			alice.endsWatch("R100", "w")
+			p.expect("R100", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
+			p.still("R100", p.pos, message("utility_file_watch_stopped"))
+		}),
+		overHTTP(contracts.OperationFileRead).scenario("tool/searches-and-reads-are-one-time", "R96", "Reads and searches leave nothing in the state", settled(func(u *user) {
+			u.files("f")
+			u.reads("R96", u.all("f"), window{"text", 1, 1, 1, false})
+			u.search("R95", "f", nil)
+			checkIdle(u.s, "R96", u.state())
+		}, contracts.OperationFileSearch)),
 	}
 }
 
@@ -50,156 +226,6 @@ func (s *Session) skipUnlessOffered(ok *Frame) {
 	}
 }
 
-func needsCapability(s *Session) {
-	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
-	for _, c := range []struct {
-		op  string
-		cmd contracts.Command
-	}{
-		{"command_exec", &contracts.UtilityCommandStart{CommandID: "c", Command: "echo no"}},
-		{"file_search", &contracts.UtilityFileSearch{SearchID: "s", Query: "x"}},
-		{"file_read", &contracts.UtilityFileRead{ReadID: "r", Path: "x"}},
-		{"file_watch", &contracts.UtilityFileWatchStart{WatchID: "w"}},
-	} {
-		p.refused(p.command(c.cmd), refusal{rule: "R81", text: c.cmd.CommandType() + " requires " + c.op + " capability",
-			kind: contracts.ErrorTool, code: contracts.CodeUnsupportedCapability})
-	}
-	p.still("R81", 0, anyOf(message("utility_command_started"), message("utility_file_watch_started")))
-}
-
-func unknownUtilities(s *Session) {
-	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
-	from := len(p.log)
-	p.accepted("R82", p.command(&contracts.UtilityCommandTerminate{CommandID: "ghost"}))
-	p.accepted("R82", p.command(&contracts.UtilityFileWatchStop{WatchID: "ghost"}))
-	p.still("R82", from, anyOf(message("utility_command_exited"), message("utility_file_watch_stopped"),
-		message("error").where("about ghost", func(f *Frame) bool { return strings.Contains(f.str("message"), "ghost") })))
-}
-
-// run starts a command and waits until it has.
-func (p *Peer) run(id, command string) *Frame {
-	p.accepted("R84", p.command(&contracts.UtilityCommandStart{CommandID: id, Command: command}))
-	return p.expect("R84", message("utility_command_started").with("command_id", id))
-}
-
-func commandRuns(s *Session) {
-	p := s.operator()
-	p.run("c1", "echo out; echo err >&2")
-	end := p.expect("R84", message("utility_command_exited").with("command_id", "c1"))
-	if end.at("success") != true || !same(end.at("exit_code"), 0) || end.at("signal") != nil {
-		s.fail("R85", "expected success with exit code 0, got %s", end.Raw)
-	}
-	for stream, want := range map[string]string{"stdout": "out\n", "stderr": "err\n"} {
-		var got strings.Builder
-		for _, f := range p.log {
-			if f.Type == "utility_command_output" && f.str("stream") == stream {
-				got.WriteString(f.str("content"))
-			}
-		}
-		if got.String() != want {
-			s.fail("R85", "expected %q on %s, got %q", want, stream, got.String())
-		}
-	}
-	p.still("R84", p.pos, anyOf(message("utility_command_output"), message("utility_command_exited")))
-}
-
-func duplicateCommand(s *Session) {
-	p := s.operator()
-	p.run("twin", "sleep 60")
-	p.refused(p.command(&contracts.UtilityCommandStart{CommandID: "twin", Command: "echo no"}),
-		refusal{rule: "R83", text: "Utility command already exists: twin", kind: contracts.ErrorTool})
-	p.command(&contracts.UtilityCommandTerminate{CommandID: "twin", Force: true})
-	p.expect("R84", message("utility_command_exited").with("command_id", "twin"))
-	p.run("twin", "true")
-	p.expect("R84", message("utility_command_exited").with("command_id", "twin").with("success", true))
-}
-
-func terminateCommand(s *Session) {
-	p := s.operator()
-	for _, c := range []struct {
-		id             string
-		force          bool
-		signal, reason string
-	}{
-		{"gently", false, "SIGTERM", "Terminated by controller"},
-		{"at-once", true, "SIGKILL", "Force terminated by controller"},
-	} {
-		p.run(c.id, "exec sleep 60")
-		p.command(&contracts.UtilityCommandTerminate{CommandID: c.id, Force: c.force})
-		p.expect("R86", message("utility_command_exited").with("command_id", c.id).with("success", false).
-			with("exit_code", nil).with("signal", c.signal).with("reason", c.reason))
-	}
-}
-
-func interruptCommand(s *Session) {
-	p := s.operator()
-	p.run("cut", "exec sleep 60")
-	p.command(&contracts.Interrupt{})
-	p.expect("R67", message("utility_command_exited").with("command_id", "cut").with("success", false).
-		with("reason", "Interrupted while utility command was still running"))
-}
-
-func noStdin(s *Session) {
-	p := s.operator()
-	p.run("cat", "cat; exec sleep 60")
-	p.refused(p.command(&contracts.UtilityCommandStdin{CommandID: "cat", Content: "x"}),
-		refusal{rule: "R88", text: "Utility command stdin is not enabled: cat", kind: contracts.ErrorTool})
-	p.run("eof", "cat")
-	p.expect("R88", message("utility_command_exited").with("command_id", "eof").with("success", true))
-	p.command(&contracts.UtilityCommandTerminate{CommandID: "cat", Force: true})
-	p.expect("R84", message("utility_command_exited").with("command_id", "cat"))
-}
-
-func pipeHasNoSize(s *Session) {
-	p := s.operator()
-	width := int64(80)
-	p.refused(p.command(&contracts.UtilityCommandStart{CommandID: "flat", Command: "true", Columns: &width}),
-		refusal{rule: "R90", text: "Utility command columns and rows require terminal_mode=pty", kind: contracts.ErrorTool})
-	p.still("R90", 0, message("utility_command_started"))
-}
-
-func ownedCommand(s *Session) {
-	alice := s.operator()
-	started := alice.run("hers", "sleep 60")
-	if got := started.str("owner_connection_id"); got != alice.connection {
-		s.fail("A29", "expected owner_connection_id %q, got %q", alice.connection, got)
-	}
-	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-	bob.refused(bob.command(&contracts.UtilityCommandTerminate{CommandID: "hers"}),
-		refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
-	from := len(bob.log)
-	alice.send([]byte(`{"type":"ws.bye"}`))
-	bob.await("R101", from, message("utility_command_exited").with("command_id", "hers").
-		with("reason", "Owning connection closed while utility command was still running"))
-}
-
-func commandInSnapshot(s *Session) {
-	alice := s.operator()
-	alice.run("seen", "sleep 60")
-	list := listOf(s.viewer("vera").last(control("snapshot")), "state.active_utility_commands")
-	if len(list) != 1 || list[0]["command_id"] != "seen" || list[0]["owner_connection_id"] != alice.connection {
-		s.fail("A66", "expected the running command and its owner in the snapshot, got %s", show(list))
-	}
-	alice.command(&contracts.UtilityCommandTerminate{CommandID: "seen", Force: true})
-	alice.expect("R84", message("utility_command_exited").with("command_id", "seen"))
-}
-
-func readOutside(s *Session) {
-	p := s.operator()
-	for _, path := range []string{"../../../../../../../../etc/hostname", "/etc/hostname"} {
-		id := p.command(&contracts.UtilityFileRead{ReadID: "out", Path: path})
-		if s.socket() {
-			p.notAcceptedOrError("A77", id, "outside")
-			continue
-		}
-		p.expect("R97", message("error").with("request_id", "out").with("error_type", "tool").with("fatal", false).
-			where("saying outside or traversal", func(f *Frame) bool {
-				return strings.Contains(f.str("message"), "outside workspace root") || strings.Contains(f.str("message"), "Path traversal detected")
-			}))
-	}
-	p.still("R94", 0, message("utility_file_read_result"))
-}
-
 // notAcceptedOrError expects a ws.error for a frame, or an error message about
 // it: an operation may fail after it was accepted.
 func (p *Peer) notAcceptedOrError(rule, id, text string) {
@@ -207,22 +233,74 @@ func (p *Peer) notAcceptedOrError(rule, id, text string) {
 		where("saying "+text, func(f *Frame) bool { return strings.Contains(string(f.Raw), text) }))
 }
 
-func blankSearch(s *Session) {
-	p := s.operator()
-	p.accepted("R95", p.command(&contracts.UtilityFileSearch{SearchID: "blank", Query: "  "}))
-	f := p.expect("R95", message("utility_file_search_results").with("search_id", "blank").with("query", "").with("truncated", false))
-	if n := len(listOf(f, "results")); n != 0 {
-		s.fail("R95", "expected no results for a blank query, got %d", n)
-	}
+// toolUser returns a controller of a server that offers the operations, with
+// its stream, or skips.
+func (s *Session) toolUser(also ...contracts.UtilityOperation) (*Caller, *Peer) {
+	s.negotiateOperations(also...)
+	alice, p := s.attached()
+	alice.hello(s.hello(contracts.RoleController)).ok("1.12")
+	s.skipUnlessOffered(p.expect("A60", message("hello_ok")))
+	return alice, p
 }
 
-func watchStartsAndStops(s *Session) {
-	p := s.operator()
-	p.accepted("5.4", p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}))
-	p.expect("5.4", message("utility_file_watch_started").with("watch_id", "w"))
-	p.refused(p.command(&contracts.UtilityFileWatchStart{WatchID: "w"}),
-		refusal{rule: "5.4", text: "Utility file watch already exists: w", kind: contracts.ErrorTool})
-	p.accepted("5.4", p.command(&contracts.UtilityFileWatchStop{WatchID: "w"}))
-	p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))
-	p.still("R99", p.pos, anyOf(message("utility_file_watch_event"), message("utility_file_watch_stopped")))
+// start starts a command.
+func (c *Caller) start(rule, id, command string) *Answer {
+	return c.posted(rule, &contracts.UtilityCommandStart{CommandID: id, Command: command})
+}
+
+// watches starts a watch, which the answer must list with its owner.
+func (c *Caller) watches(cmd *contracts.UtilityFileWatchStart) {
+	list := listOf(c.posted("A66", cmd).effect(), "state.active_file_watches")
+	c.s.failIf(len(list) != 1 || list[0]["watch_id"] != cmd.WatchID || list[0]["owner_connection_id"] != c.connection,
+		"A66", "expected the watch with its owner %s in the answer, got %s", c.connection, show(list))
+}
+
+// endsWatch ends the only watch, which the answer must list no more.
+func (c *Caller) endsWatch(rule, id string) {
+	left := listOf(c.posted(rule, &contracts.UtilityFileWatchStop{WatchID: id}).effect(), "state.active_file_watches")
+	c.s.failIf(len(left) != 0, "A66", "expected no watch in the answer to its end, got %s", show(left))
+}
+
+// outside fails unless a read was refused for a path outside the workspace.
+func (a *Answer) outside() {
+	a.refused("A77", contracts.CodeWorkspaceViolation, "")
+	a.s.failIf(!strings.Contains(a.str("error"), "outside"), "A77", "expected the refusal to say outside, got %q", a.str("error"))
+}
+
+// active returns the entry of a command in a snapshot, or nil.
+func active(f *Frame, id string) map[string]any {
+	for _, e := range listOf(f, "state.active_utility_commands") {
+		if e["command_id"] == id {
+			return e
+		}
+	}
+	return nil
+}
+
+func toolCommandListed(s *Session) {
+	alice, p := s.toolUser()
+	e := active(alice.start("A66", "listed", "sleep 60").effect(), "listed")
+	s.failIf(e == nil || e["owner_connection_id"] != alice.connection || e["command"] != "sleep 60",
+		"A66", "expected the command with its owner %s in the answer, got %s", alice.connection, show(e))
+	alice.posted("R86", &contracts.UtilityCommandTerminate{CommandID: "listed", Force: true})
+	p.expect("R86", message("utility_command_exited").with("command_id", "listed").with("success", false).with("reason", "Force terminated by controller"))
+	s.stateWith("R86", "no command", func(f *Frame) bool { return active(f, "listed") == nil })
+}
+
+func toolCommand(s *Session) {
+	alice, p := s.toolUser()
+	alice.posted("R84", &contracts.UtilityCommandStart{CommandID: "direct", Command: `'printf' 'one\ntwo\n'`, ShellMode: "direct"})
+	p.expect("R84", message("utility_command_started").with("command_id", "direct").with("owner_connection_id", alice.connection))
+	out := p.expect("R85", message("utility_command_output").with("command_id", "direct"))
+	s.failIf(out.str("content") != "one\ntwo\n" || out.str("stream") != "stdout",
+		"R85", "expected the output in one piece, got %s", abridge(out.Raw, maxTraceText))
+	p.expect("R85", message("utility_command_exited").with("command_id", "direct").with("success", true).with("exit_code", 0))
+}
+
+// oneOfEach is a command of each operation.
+var oneOfEach = map[contracts.UtilityOperation]contracts.Command{
+	contracts.OperationCommandExec: &contracts.UtilityCommandStart{CommandID: "c", Command: "true"},
+	contracts.OperationFileSearch:  &contracts.UtilityFileSearch{SearchID: "s", Query: "x"},
+	contracts.OperationFileRead:    &contracts.UtilityFileRead{ReadID: "r", Path: "x"},
+	contracts.OperationFileWatch:   &contracts.UtilityFileWatchStart{WatchID: "w"},
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -31,9 +32,7 @@ func (s *Session) user(also ...contracts.UtilityOperation) *user {
 }
 
 // using makes a scenario of a story about a user.
-func using(story func(*user)) func(*Session) {
-	return func(s *Session) { story(s.user()) }
-}
+func using(story func(*user)) func(*Session) { return func(s *Session) { story(s.user()) } }
 
 // settled is using with a directory in the workspace, which commands made. It is
 // removed in the end, if the story has a good one. also are operations beside
@@ -47,14 +46,33 @@ func settled(story func(*user), also ...contracts.UtilityOperation) func(*Sessio
 	}
 }
 
+// using and settled return a scenario with these needs, about a user.
+
+func (n Needs) using(name, rules, title string, story func(*user)) Scenario {
+	return n.scenario(name, rules, title, using(story))
+}
+
+func (n Needs) settled(name, rules, title string, story func(*user)) Scenario {
+	return n.scenario(name, rules, title, settled(story))
+}
+
+// controller returns a scenario with these needs, about a controller on stdio or a
+// WebSocket.
+func (n Needs) controller(name, rules, title string, story func(*Peer)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s.controller()) })
+}
+
+// pilot returns a scenario with these needs, about a controller on any transport.
+func (n Needs) pilot(name, rules, title string, story func(*pilot)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s.pilot()) })
+}
+
 // settle makes the user's directory.
 func (u *user) settle() {
 	u.rel = "conformance-" + uuid.NewString()[:8]
 	u.home = strings.TrimSuffix(u.shell("mkdir "+u.rel+" && cd "+u.rel+" && pwd -P"), "\n")
 	u.root = strings.TrimSuffix(u.home, "/"+u.rel)
-	if u.root == u.home {
-		u.s.fail("5.0", "expected commands to run in the workspace, got a directory %q", u.home)
-	}
+	u.s.failIf(u.root == u.home, "5.0", "expected commands to run in the workspace, got a directory %q", u.home)
 }
 
 func (u *user) leave() { u.shell("rm -rf " + u.rel) }
@@ -131,15 +149,10 @@ func (a *Answer) denied(r refusal) {
 	if a.s.published() {
 		words, code = "5.1:words", "5.10:code"
 	}
-	if a.Status < http.StatusBadRequest {
-		a.s.fail(r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, r.describe("error"), a.said())
-	}
-	if !r.fits(a.str("error")) {
-		a.s.advise(words, "%s: expected a refusal with %s, got %s", a.what(), r.describe("error"), a.said())
-	}
-	if r.code != "" && a.str("code") != string(r.code) {
-		a.s.advise(code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
-	}
+	what := r.describe("error")
+	a.s.failIf(a.Status < http.StatusBadRequest, r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, what, a.said())
+	a.s.adviseIf(!r.fits(a.str("error")), words, "%s: expected a refusal with %s, got %s", a.what(), what, a.said())
+	a.s.adviseIf(r.code != "" && a.str("code") != string(r.code), code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
 }
 
 // state is the session's state, where there are snapshots; else the scenario is
@@ -158,13 +171,29 @@ func (u *user) state() *Frame {
 // toolError wants what clients are told of a utility that went wrong.
 var toolError = message("error").with("error_type", string(contracts.ErrorTool))
 
-// holds fails unless a message has fields as given; nil is absent or null.
-func (s *Session) holds(rule string, f *Frame, want fields) {
+// until tries until it succeeds, and fails with what came last once the scenario's
+// patience is at its end.
+func (s *Session) until(rule, expected string, try func() (ok bool, got string)) {
+	for deadline := time.Now().Add(s.config.Patience); ; s.pause(rule, 50*time.Millisecond) {
+		ok, got := try()
+		if ok {
+			return
+		}
+		s.failIf(time.Now().After(deadline), rule, "expected %s within %s, got %s", expected, s.config.Patience, got)
+	}
+}
+
+// must fails the scenario for an error of this machine.
+func (s *Session) must(rule string, err error) { s.failIf(err != nil, rule, "%v", err) }
+
+// matches reports whether a message has fields as given.
+func (f *Frame) matches(want fields) bool {
 	for key, value := range want {
 		if !same(f.at(key), value) {
-			s.fail(rule, "expected %s %s, got %s", key, show(value), abridge(f.Raw, maxTraceText))
+			return false
 		}
 	}
+	return true
 }
 
 // A job is a command of a user, from its start on.
@@ -173,6 +202,7 @@ type job struct {
 	id      string
 	from    int // its messages are in the log from here on
 	started *Frame
+	exited  *Frame // once exits has seen it
 }
 
 // start starts a command and waits until it has.
@@ -198,16 +228,19 @@ func (u *user) shell(command string) string {
 	return j.output("stdout")
 }
 
+// in is shell in the user's directory.
+func (u *user) in(command string) string { return u.shell("cd " + u.rel + " && " + command) }
+
 // await waits for a message about the command.
 func (j *job) await(rule string, w want) *Frame {
 	return j.u.await(rule, j.from, w.with("command_id", j.id))
 }
 
 // exits waits for the last message, which must be as wanted.
-func (j *job) exits(rule string, want fields) *Frame {
-	f := j.await(rule, message("utility_command_exited"))
-	j.u.s.holds(rule, f, want)
-	return f
+func (j *job) exits(rule string, want fields) *job {
+	j.exited = j.await(rule, message("utility_command_exited"))
+	j.u.s.shows(rule, j.exited, want)
+	return j
 }
 
 // output is what the command has written by now: all of it once it has exited.
@@ -222,28 +255,30 @@ func (j *job) output(stream string) string {
 }
 
 // says waits until the command has written a text, in pieces or not.
-func (j *job) says(rule, text string) {
+func (j *job) says(rule, text string) *job {
 	var said strings.Builder
 	j.u.await(rule, j.from, message("utility_command_output").with("command_id", j.id).where("saying "+text, func(f *Frame) bool {
 		said.WriteString(f.str("content"))
 		return strings.Contains(said.String(), text)
 	}))
+	return j
+}
+
+// terminate asks for the end of the command, or kills it.
+func (j *job) terminate(rule string, force bool) *job {
+	j.u.do(rule, &contracts.UtilityCommandTerminate{CommandID: j.id, Force: force})
+	return j
 }
 
 // prints fails unless the command wrote a text to standard output, and nothing
 // else.
 func (j *job) prints(rule, text string) {
 	j.await(rule, message("utility_command_exited"))
-	if got := j.output("stdout"); got != text {
-		j.u.s.fail(rule, "expected %s to write %s, got %s", j.id, show(text), show(got))
-	}
+	j.u.s.equal(rule, "what "+j.id+" writes", j.output("stdout"), text)
 }
 
 // end kills the command and waits for its last message.
-func (j *job) end() {
-	j.u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
-	j.await("R86", message("utility_command_exited"))
-}
+func (j *job) end() { j.terminate("R86", true).await("R86", message("utility_command_exited")) }
 
 // about wants any message that names a command.
 func about(id string) want {

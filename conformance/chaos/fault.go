@@ -1,15 +1,27 @@
+// Package chaos makes a sound server of the Maestro headless protocol seem to be a
+// broken one. It stands between a client and the server and injects a list of
+// [Fault] values: frames and HTTP answers are dropped, repeated, swapped, delayed,
+// altered, cut off or made up, and processes treat their input, signals, environment
+// and exit status wrongly. Everything that no fault applies to passes unchanged.
+//
+// A [Proxy] stands before a server over HTTP, server-sent events and WebSocket.
+// [Stdio] runs a server that speaks on its standard streams, and [Runner] a hosted
+// runner.
+//
+// The suite in conformance uses the package to prove that its scenarios can fail.
 package chaos
 
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// A Fault is one deviation. It has a text form of one line, which [Parse] reads and
-// String writes:
+// A Fault is one deviation. It has a text form of one line, which [Parse] reads:
 //
 //	POINT SUBJECT... [KEY=PATTERN] [#N|#N+] ACTION [ARGUMENT]
 //
@@ -149,28 +161,31 @@ func Parse(line string) (Fault, error) {
 	}
 	_, f.Arg, _ = strings.Cut(line, " "+f.Action) // the argument may have blanks
 	f.Arg = strings.TrimPrefix(f.Arg, " ")
-	if form := actions[f.Point][f.Action]; (form == "") != (f.Arg == "") {
+	form := actions[f.Point][f.Action]
+	if (form == "") != (f.Arg == "") {
 		return wrong(strings.TrimSpace("want " + f.Action + " " + form))
 	}
-	return f, f.checkArg()
+	if err := checkArg(form, f.Arg); err != nil {
+		return wrong(err.Error())
+	}
+	return f, nil
 }
 
-// String returns the text form.
-func (f Fault) String() string {
-	words := append([]string{string(f.Point)}, f.Subject...)
-	if f.Key != "" {
-		words = append(words, f.Key+"="+f.Pattern)
+// checkArg reports an argument of the wrong form.
+func checkArg(form, arg string) (err error) {
+	old, _, substitutes := strings.Cut(arg, "=>")
+	status, _, _ := strings.Cut(arg, " ")
+	switch {
+	case form == "DURATION":
+		_, err = time.ParseDuration(arg)
+	case strings.HasPrefix(form, "STATUS"):
+		_, err = strconv.Atoi(status)
+	case form == "OLD=>NEW" && substitutes:
+		_, err = regexp.Compile(old)
+	case form == "OLD=>NEW", strings.Contains(form, "=") && !strings.Contains(arg, "="):
+		err = fmt.Errorf("want %s", form)
 	}
-	if f.Nth > 0 && f.On {
-		words = append(words, fmt.Sprintf("#%d+", f.Nth))
-	} else if f.Nth > 0 {
-		words = append(words, fmt.Sprintf("#%d", f.Nth))
-	}
-	words = append(words, f.Action)
-	if f.Arg != "" {
-		words = append(words, f.Arg)
-	}
-	return strings.Join(words, " ")
+	return err
 }
 
 // concerns reports whether a fault is about a subject.

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,12 +11,40 @@ import (
 // A link carries texts one way and injects faults into them. One goroutine uses it.
 type link struct {
 	faults []counted
-	parse  func([]byte) *text
+	events bool   // the texts are events of a stream
 	held   []byte // the text that is to follow the next one; nil for none
 }
 
-// errCut ends a link that a fault cuts.
-var errCut = errors.New("a fault cut the link")
+// errCut ends a link in the middle of a text, and errEnd between two.
+var (
+	errCut = errors.New("a fault cut the link")
+	errEnd = errors.New("a fault ended the link")
+)
+
+// pump carries texts until reading or writing fails or a fault ends the link. It
+// returns the reason.
+func (l *link) pump(ctx context.Context, read func() ([]byte, error), write func([]byte) error) error {
+	for {
+		data, err := read()
+		if len(data) > 0 || err == nil {
+			sent, ends := l.pass(ctx, data)
+			for _, data := range sent {
+				if err := write(data); err != nil {
+					return err
+				}
+			}
+			if ends != nil {
+				return ends
+			}
+		}
+		if err != nil {
+			if l.held != nil {
+				_ = write(l.held) // the other end may have gone
+			}
+			return err
+		}
+	}
+}
 
 // pass returns what is to be sent in place of a text. With an error the link ends
 // after that.
@@ -51,13 +78,13 @@ func (l *link) pass(ctx context.Context, data []byte) ([][]byte, error) {
 			whole := t.bytes()
 			return [][]byte{whole[:len(whole)/2]}, errCut
 		case "end":
-			return nil, errCut
+			return nil, errEnd
 		case "add":
 			after = append(after, l.like(f.Arg))
 		case "before":
 			before = append(before, l.like(f.Arg))
 		default:
-			t.alter(f.Fault)
+			t.alter(f.Action, f.Arg)
 		}
 	}
 	for _, t := range out {
@@ -71,16 +98,20 @@ func (l *link) pass(ctx context.Context, data []byte) ([][]byte, error) {
 	return slices.Concat(before, after), nil
 }
 
+func (l *link) parse(data []byte) *text {
+	if l.events {
+		return parseEvent(data)
+	}
+	return parseText(data)
+}
+
 // like returns a made-up text in the form that the link has.
 func (l *link) like(made string) []byte {
-	if t := l.parse([]byte("data: x\n\n")); len(t.after) > 0 {
-		return []byte("data: " + made + "\n\n")
+	if l.events {
+		return []byte(dataField + made + "\n\n")
 	}
 	return []byte(made)
 }
-
-// rest returns the text that is still held when the link ends.
-func (l *link) rest() []byte { return l.held }
 
 // An ending is how a link ends, which faults see as a last frame of type end.
 type ending struct {
@@ -94,10 +125,8 @@ type ending struct {
 func (l *link) end(ctx context.Context, code int, reason string) ending {
 	e := ending{"end", code, reason}
 	data, _ := json.Marshal(e) // strings and a number
-	parse := l.parse
-	l.parse = parseText
+	l.events = false
 	sent, _ := l.pass(ctx, data) // ctx has ended, or the link ends anyway
-	l.parse = parse
 	if len(sent) == 0 {
 		<-ctx.Done()
 	} else if json.Unmarshal(sent[0], &e) != nil {
@@ -117,10 +146,4 @@ func wait(ctx context.Context, duration string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// cutLine splits a line from its line feed, which the last one may lack.
-func cutLine(line []byte) (text, end []byte) {
-	text = bytes.TrimSuffix(line, []byte("\n"))
-	return text, line[len(text):]
 }

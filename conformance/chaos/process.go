@@ -2,21 +2,23 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // ListenVariable names the address that a hosted runner listens on.
@@ -25,78 +27,63 @@ const ListenVariable = "MAESTRO_HOSTED_RUNNER_LISTEN"
 // Stdio runs a server that speaks on its standard streams, passes lines between it and
 // ours, and returns the exit status for this process.
 func Stdio(command []string, faults []Fault) int {
-	c, err := begin(command, faults)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	out := make(chan struct{})
-	go func() { // ends with the command's output
-		defer close(out)
+	c := &wrapped{faults: faults}
+	return c.run(command, func() {
 		c.lines(c.stdout, os.Stdout, Server)
 		_ = os.Stdout.Close() // a client that hung up closed it
-	}()
-	go c.input(func() { c.lines(os.Stdin, c.stdin, Client) })
-	return c.end(out)
+	}, func() { c.lines(os.Stdin, c.stdin, Client) })
 }
 
 // Runner runs a hosted runner behind a [Proxy], and returns the exit status for this
 // process. The proxy listens where the environment says that the runner should; the
 // runner gets another port and its ready line is rewritten.
 func Runner(command []string, faults []Fault) int {
-	behind, err := freePort()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	address := os.Getenv(ListenVariable)
+	behind := address // the runner is to refuse an address that is none
 	_, port, err := net.SplitHostPort(address)
-	if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 {
-		behind = address // the runner is to refuse it
+	if n, wrong := strconv.ParseUint(port, 10, 16); err == nil && wrong == nil && n > 0 {
+		if behind, err = freePort(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
-	c, err := begin(command, append([]Fault{{Point: Process, Action: "env", Arg: ListenVariable + "=" + behind}}, faults...))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	out := make(chan struct{})
+	c := &wrapped{faults: faults, environ: []string{ListenVariable + "=" + behind}}
 	var server http.Server
-	go func() { // ends with the command's output
-		defer close(out)
+	status := c.run(command, func() {
 		lines := bufio.NewReader(c.stdout)
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			_, _ = io.WriteString(os.Stdout, line)
-			return
+		if err == nil { // else the runner says on standard error why it ended
+			if line, err = c.before(&server, line, address, behind); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				_ = c.cmd.Process.Kill() // it may have ended
+			}
 		}
-		proxy, listener, err := before(line, address, faults)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			_ = c.cmd.Process.Kill() // it may have ended
-			return
-		}
-		server.Handler = proxy
-		go func() { _ = server.Serve(listener) }() // until Close below
-		line = strings.Replace(line, behind, listener.Addr().String(), 1)
-		c.each("ready", func(arg string) { line = string(substitute(arg, []byte(line))) })
-		_, _ = io.WriteString(os.Stdout, line)
+		_, _ = io.WriteString(os.Stdout, line) // a client that has gone needs nothing
 		_, _ = io.Copy(os.Stdout, lines)
-	}()
-	go c.input(func() { _, _ = io.Copy(c.stdin, os.Stdin) })
-	status := c.end(out)
+	}, func() { _, _ = io.Copy(c.stdin, os.Stdin) })
 	_ = server.Close()
 	return status
 }
 
-// before listens before a runner that said in its ready line where it is.
-func before(line, address string, faults []Fault) (*Proxy, net.Listener, error) {
+// before listens before a runner that said in its ready line where it is, and returns
+// the line for our client.
+func (c *wrapped) before(server *http.Server, line, address, behind string) (string, error) {
 	base, _ := parseText([]byte(line)).at("baseUrl")
-	proxy, err := NewProxy(shown(base), faults)
+	proxy, err := NewProxy(shown(base), c.faults)
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	listener, err := net.Listen("tcp", cmp.Or(address, "127.0.0.1:0"))
-	return proxy, listener, err
+	if err != nil {
+		return "", err
+	}
+	server.Handler = proxy
+	go func() { _ = server.Serve(listener) }() // until Runner closes the server
+	line = strings.Replace(line, behind, listener.Addr().String(), 1)
+	for arg := range c.each("ready") {
+		line = string(substitute(arg, []byte(line)))
+	}
+	return line, nil
 }
 
 // freePort returns a loopback address whose port is free.
@@ -110,61 +97,87 @@ func freePort() (string, error) {
 
 // A wrapped is the process of a command, between our standard streams and its own.
 type wrapped struct {
+	faults  []Fault
+	environ []string // variables for the command, beside our own
+
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout io.Reader
-	faults []Fault
-	ended  sync.WaitGroup // what passes standard error on
 }
 
-// each calls do with the argument of each fault of the process with an action.
-func (c *wrapped) each(action string, do func(arg string)) {
-	for _, f := range choose(c.faults, Process) {
-		if f.Action == action {
-			do(f.Arg)
+// each returns the arguments of the faults of the process with an action.
+func (c *wrapped) each(action string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, f := range c.faults {
+			if f.Point == Process && f.Action == action && !yield(f.Arg) {
+				return
+			}
 		}
 	}
 }
 
 // has reports whether a fault of the process has an action.
 func (c *wrapped) has(action string) bool {
-	found := false
-	c.each(action, func(string) { found = true })
-	return found
+	for range c.each(action) {
+		return true
+	}
+	return false
 }
 
-// begin starts the command.
-func begin(command []string, faults []Fault) (*wrapped, error) {
-	if len(command) == 0 {
-		return nil, errors.New("no command")
+// run runs the command to its end and returns the exit status. output passes its output
+// on, and input our input.
+func (c *wrapped) run(command []string, output, input func()) int {
+	var ended sync.WaitGroup
+	if err := c.start(command, &ended); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	c := &wrapped{faults: faults}
-	c.each("flag", func(arg string) { command = append(command, arg) })
-	c.cmd = exec.Command(command[0], command[1:]...)
-	c.cmd.Env = os.Environ()
-	c.each("env", func(arg string) {
-		if name, value, _ := strings.Cut(arg, "="); value == "" {
-			c.cmd.Env = append(c.cmd.Env, name+"=") // which the programs take for absent
-		} else {
-			c.cmd.Env = append(c.cmd.Env, arg)
+	go func() { // ends with our input, or with the process
+		input()
+		if c.has("kill") {
+			_ = c.cmd.Process.Kill() // it may have ended
 		}
-	})
-	c.each("start", func(arg string) { _ = wait(context.Background(), arg) })
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
+		if !c.has("eof") {
+			_ = c.stdin.Close() // the command may have closed it
+		}
+	}()
+	output()
+	ended.Wait()
+	_ = c.cmd.Wait() // the status says it all
+	status := c.cmd.ProcessState.ExitCode()
+	if s, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		status = 128 + int(s.Signal())
 	}
-	if c.stdout, err = c.cmd.StdoutPipe(); err != nil {
-		return nil, err
+	for arg := range c.each("linger") {
+		_ = wait(context.Background(), arg)
 	}
+	for arg := range c.each("exit") {
+		status, _ = strconv.Atoi(arg) // Parse has checked it
+	}
+	return status
+}
+
+// start starts the command, and in ended what passes its standard error on.
+func (c *wrapped) start(command []string, ended *sync.WaitGroup) error {
+	if len(command) == 0 {
+		return errors.New("no command")
+	}
+	c.cmd = exec.Command(command[0], slices.AppendSeq(slices.Clone(command[1:]), c.each("flag"))...)
+	c.cmd.Env = slices.AppendSeq(slices.Concat(os.Environ(), c.environ), c.each("env")) // an empty variable counts as absent
+	for arg := range c.each("start") {
+		_ = wait(context.Background(), arg)
+	}
+	stdin, inErr := c.cmd.StdinPipe()
+	stdout, outErr := c.cmd.StdoutPipe()
 	stderr, err := c.cmd.StderrPipe()
-	if err != nil {
-		return nil, err
+	if err := cmp.Or(inErr, outErr, err); err != nil {
+		return err
 	}
+	c.stdin, c.stdout = stdin, stdout
 	signals := make(chan os.Signal, 8) // never closed: the process ends with the command
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if err := c.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() { // ends with the process
 		for sig := range signals {
@@ -173,71 +186,36 @@ func begin(command []string, faults []Fault) (*wrapped, error) {
 			}
 		}
 	}()
-	c.ended.Go(func() { // ends with the command's output
+	ended.Go(func() { // ends with the command's standard error
 		lines := bufio.NewReader(stderr)
 		for {
 			line, err := lines.ReadBytes('\n')
-			c.each("stderr", func(arg string) { line = substitute(arg, line) })
+			for arg := range c.each("stderr") {
+				line = substitute(arg, line)
+			}
 			_, _ = os.Stderr.Write(line)
 			if err != nil {
 				return
 			}
 		}
 	})
-	return c, nil
+	return nil
 }
 
 // lines passes lines on with the faults of a point.
 func (c *wrapped) lines(from io.Reader, to io.Writer, at Point) {
-	l := link{faults: choose(c.faults, at), parse: parseText}
+	l := link{faults: choose(c.faults, at)}
 	in := bufio.NewReader(from)
-	for {
+	var end []byte // of the line: its line feed, which the last one may lack
+	_ = l.pump(context.Background(), func() ([]byte, error) {
 		line, err := in.ReadBytes('\n')
+		text := bytes.TrimSuffix(line, []byte("\n"))
 		if len(line) > 0 {
-			text, end := cutLine(line)
-			sent, cut := l.pass(context.Background(), text)
-			for _, text := range sent {
-				if _, err := to.Write(append(text, end...)); err != nil {
-					return
-				}
-			}
-			if cut != nil {
-				return
-			}
+			end = line[len(text):]
 		}
-		if err != nil {
-			if held := l.rest(); held != nil {
-				_, _ = to.Write(append(held, '\n')) // the end may have gone
-			}
-			return
-		}
-	}
-}
-
-// input passes our input on, and then its end.
-func (c *wrapped) input(pass func()) {
-	pass()
-	if c.has("kill") {
-		_ = c.cmd.Process.Kill() // it may have ended
-	}
-	if !c.has("eof") {
-		_ = c.stdin.Close() // the command may have closed it
-	}
-}
-
-// end waits for the command and what passes its output on, and returns the exit status.
-func (c *wrapped) end(out <-chan struct{}) int {
-	<-out
-	c.ended.Wait()
-	_ = c.cmd.Wait() // the status says it all
-	status := c.cmd.ProcessState.ExitCode()
-	if s, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		status = 128 + int(s.Signal())
-	}
-	c.each("linger", func(arg string) {
-		d, _ := time.ParseDuration(arg) // Parse has checked it
-		time.Sleep(d)
+		return text, err
+	}, func(text []byte) error {
+		_, err := to.Write(append(text, end...))
+		return err
 	})
-	c.each("exit", func(arg string) { status, _ = strconv.Atoi(arg) })
-	return status
 }

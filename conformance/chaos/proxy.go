@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -46,15 +47,15 @@ func NewProxy(address string, faults []Fault) (*Proxy, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
 	p := &Proxy{to: to, faults: faults, dialer: &http.Client{Transport: transport},
 		requests: choose(faults, Request), answers: choose(faults, Answer)}
-	// Streams get a connection each: a server may close the one of a stream that has
-	// ended, and a message that is sent on it meanwhile would be lost.
-	streams := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	p.http = &httputil.ReverseProxy{
-		Transport: byName{transport, streams}, FlushInterval: -1,
+		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
 			r.Out.Host = r.In.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
+			// Streams get a connection each: a server may close the one of a stream that has
+			// ended, and a message that is sent on it meanwhile would be lost.
+			r.Out.Close = nameOf(r.In) == "events"
 		},
 		ModifyResponse: p.answer,
 		ErrorLog:       log.New(io.Discard, "", 0), // a link that a fault cuts is no error
@@ -63,16 +64,6 @@ func NewProxy(address string, faults []Fault) (*Proxy, error) {
 		},
 	}
 	return p, nil
-}
-
-// A byName sends requests for event streams on one transport and all others on another.
-type byName struct{ others, streams http.RoundTripper }
-
-func (b byName) RoundTrip(r *http.Request) (*http.Response, error) {
-	if nameOf(r) == "events" {
-		return b.streams.RoundTrip(r)
-	}
-	return b.others.RoundTrip(r)
 }
 
 // Close drops idle connections to the server.
@@ -143,7 +134,7 @@ func (p *Proxy) request(w http.ResponseWriter, r *http.Request, body []byte) ([]
 		case "path":
 			r.URL.Path, r.URL.RawPath = string(substitute(f.Arg, []byte(r.URL.Path))), ""
 		default:
-			t.alter(f)
+			t.alter(f.Action, f.Arg)
 		}
 	}
 	return t.bytes(), true
@@ -198,37 +189,41 @@ func (p *Proxy) answer(resp *http.Response) error {
 			}
 			streams, t = false, parseText([]byte(body))
 		case "file":
-			if err := alterFile(t, key, value); err != nil {
+			if err := alterFile(t, f.Arg); err != nil {
 				return err
 			}
 		default:
-			t.alter(f)
+			t.alter(f.Action, f.Arg)
 		}
 	}
 	resp.Header.Del("Content-Length")
 	resp.ContentLength = -1
 	if streams {
-		l := link{faults: choose(p.faults, Server), parse: parseEvent}
-		if len(l.faults) > 0 || cut {
-			resp.Body = &stream{link: l, cut: cut, ctx: r.Context(), body: resp.Body, in: bufio.NewReader(resp.Body)}
+		if l := (link{faults: choose(p.faults, Server), events: true}); cut {
+			_ = resp.Body.Close() // nobody reads the stream
+			resp.Body = cutBody(nil)
+		} else if len(l.faults) > 0 {
+			resp.Body = l.stream(r.Context(), resp.Body)
 		}
 		return nil
 	}
 	body := t.bytes()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if cut {
-		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), failing{}))
+		resp.Body = cutBody(body[:len(body)/2])
 	}
 	return nil
 }
 
-// failing is a reader that has nothing but an error.
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, errCut }
+// cutBody returns a body that ends with an error.
+func cutBody(data []byte) io.ReadCloser {
+	nothing, end := io.Pipe()
+	_ = end.CloseWithError(errCut) // always nil
+	return io.NopCloser(io.MultiReader(bytes.NewReader(data), nothing))
+}
 
 // alterFile sets a value in the file that an answer names.
-func alterFile(t *text, key, value string) error {
+func alterFile(t *text, arg string) error {
 	name, _ := t.at("manifest_path")
 	file, _ := name.(string)
 	data, err := os.ReadFile(file)
@@ -236,53 +231,36 @@ func alterFile(t *text, key, value string) error {
 		return err
 	}
 	inside := parseText(data)
-	inside.alter(&Fault{Action: "set", Arg: key + "=" + value})
+	inside.alter("set", arg)
 	return os.WriteFile(file, inside.bytes(), 0o600)
 }
 
-// A stream is the body of an event stream with faults in it.
-type stream struct {
-	link
-	cut  bool
-	ctx  context.Context
-	body io.Closer
-	in   *bufio.Reader
-	out  []byte // not yet read
-	err  error  // after out
+// stream returns the body of an event stream with faults in it.
+func (l *link) stream(ctx context.Context, body io.ReadCloser) io.ReadCloser {
+	in := bufio.NewReader(body)
+	out, into := io.Pipe()
+	go func() { // ends with body, which ends with ctx
+		defer func() { _ = body.Close() }() // it was read
+		err := l.pump(ctx, func() ([]byte, error) { return readEvent(in) }, func(event []byte) error {
+			_, err := into.Write(event)
+			return err
+		})
+		switch err {
+		case io.EOF:
+			l.end(ctx, 0, "")
+		case errEnd:
+			err = io.EOF
+		}
+		_ = into.CloseWithError(err) // always nil
+	}()
+	return out
 }
 
-func (s *stream) Read(into []byte) (int, error) {
-	for len(s.out) == 0 {
-		if s.err != nil {
-			return 0, s.err
-		}
-		if s.cut {
-			return 0, errCut
-		}
-		event, err := s.event()
-		if err != nil {
-			s.out, s.err = s.rest(), err
-			if err == io.EOF {
-				s.end(s.ctx, 0, "")
-			}
-			continue
-		}
-		sent, err := s.pass(s.ctx, event)
-		s.out, s.err = bytes.Join(sent, nil), err
-		if err != nil && len(sent) == 0 {
-			s.err = io.EOF
-		}
-	}
-	n := copy(into, s.out)
-	s.out = s.out[n:]
-	return n, nil
-}
-
-// event reads up to the next blank line.
-func (s *stream) event() ([]byte, error) {
+// readEvent reads up to the next blank line.
+func readEvent(in *bufio.Reader) ([]byte, error) {
 	var event []byte
 	for {
-		line, err := s.in.ReadBytes('\n')
+		line, err := in.ReadBytes('\n')
 		if event = append(event, line...); err != nil {
 			return nil, err
 		}
@@ -292,22 +270,14 @@ func (s *stream) event() ([]byte, error) {
 	}
 }
 
-func (s *stream) Close() error { return s.body.Close() }
-
 // socket connects a WebSocket to the server and passes texts both ways.
 func (p *Proxy) socket(w http.ResponseWriter, r *http.Request) {
 	header := r.Header.Clone()
-	var offered []string
-	for _, line := range header.Values("Sec-Websocket-Protocol") {
-		for word := range strings.SplitSeq(line, ",") {
-			offered = append(offered, strings.TrimSpace(word))
-		}
-	}
-	for name := range header {
-		if strings.HasPrefix(name, "Sec-Websocket-") || name == "Upgrade" || name == "Connection" {
-			delete(header, name)
-		}
-	}
+	offered := strings.FieldsFunc(strings.Join(header.Values("Sec-Websocket-Protocol"), ","),
+		func(c rune) bool { return c == ',' || c == ' ' })
+	maps.DeleteFunc(header, func(name string, _ []string) bool {
+		return strings.HasPrefix(name, "Sec-Websocket-") || name == "Upgrade" || name == "Connection"
+	})
 	to := *p.to
 	to.Path, to.RawQuery = r.URL.Path, r.URL.RawQuery
 	server, resp, err := websocket.Dial(r.Context(), to.String(), &websocket.DialOptions{HTTPClient: p.dialer, HTTPHeader: header, Host: r.Host, Subprotocols: offered})
@@ -340,10 +310,10 @@ func (p *Proxy) socket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { // ends with the client, or when the server's side cancels
-		carry(ctx, client, server, link{faults: choose(p.faults, Client), parse: parseText})
+		carry(ctx, client, server, link{faults: choose(p.faults, Client)})
 		cancel()
 	})
-	carry(ctx, server, client, link{faults: choose(p.faults, Server), parse: parseText})
+	carry(ctx, server, client, link{faults: choose(p.faults, Server)})
 	cancel()
 	wg.Wait()
 }
@@ -352,36 +322,26 @@ func (p *Proxy) socket(w http.ResponseWriter, r *http.Request) {
 // passes the end on.
 func carry(ctx context.Context, from, to *websocket.Conn, l link) {
 	from.SetReadLimit(maxText)
-	for {
-		kind, data, err := from.Read(ctx)
-		if closed, ok := errors.AsType[websocket.CloseError](err); ok {
-			if held := l.rest(); held != nil {
-				_ = to.Write(ctx, websocket.MessageText, held) // the end may have gone
+	err := l.pump(ctx, func() ([]byte, error) {
+		for {
+			kind, data, err := from.Read(ctx)
+			if err != nil || kind == websocket.MessageText {
+				return data, err
 			}
-			code := closed.Code
-			if code == websocket.StatusNoStatusRcvd || code == websocket.StatusAbnormalClosure {
-				code = websocket.StatusNormalClosure // the others cannot be sent
-			}
-			e := l.end(ctx, int(code), closed.Reason)
-			_ = to.Close(websocket.StatusCode(e.Code), e.Reason) // it may be closed
-			return
-		}
-		if err != nil {
-			_ = to.CloseNow()
-			return
-		}
-		sent := [][]byte{data}
-		if kind == websocket.MessageText {
-			sent, err = l.pass(ctx, data)
-		}
-		for _, data := range sent {
-			if to.Write(ctx, kind, data) != nil {
-				return
+			if err := to.Write(ctx, kind, data); err != nil {
+				return nil, err
 			}
 		}
-		if err != nil {
-			_ = to.CloseNow()
-			return
-		}
+	}, func(text []byte) error { return to.Write(ctx, websocket.MessageText, text) })
+	closed, ok := errors.AsType[websocket.CloseError](err)
+	if !ok {
+		_ = to.CloseNow() // it may be closed
+		return
 	}
+	code := closed.Code
+	if code == websocket.StatusNoStatusRcvd || code == websocket.StatusAbnormalClosure {
+		code = websocket.StatusNormalClosure // the others cannot be sent
+	}
+	e := l.end(ctx, int(code), closed.Reason)
+	_ = to.Close(websocket.StatusCode(e.Code), e.Reason) // it may be closed
 }

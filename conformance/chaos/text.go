@@ -3,12 +3,9 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // A text is one JSON text and what surrounds it on an event stream.
@@ -22,30 +19,28 @@ type text struct {
 // parseText takes a line, a WebSocket text or an HTTP body apart.
 func parseText(data []byte) *text {
 	t := &text{json: data}
-	t.parse()
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if d.Decode(&t.top) != nil {
+		t.top = nil
+	}
 	return t
 }
 
 // parseEvent takes an event of a stream apart, with its blank line.
 func parseEvent(data []byte) *text {
-	t := &text{before: data}
-	const field = "data: "
-	if i := bytes.Index(data, []byte(field)); i >= 0 && bytes.Count(data, []byte(field)) == 1 {
-		i += len(field)
-		n := bytes.IndexByte(data[i:], '\n')
-		t.before, t.json, t.after = data[:i], data[i:i+n], data[i+n:]
-		t.parse()
+	before, rest, found := bytes.Cut(data, []byte(dataField))
+	if !found || bytes.Contains(rest, []byte(dataField)) {
+		return &text{before: data}
 	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	t := parseText(line)
+	t.before, t.after = data[:len(before)+len(dataField)], rest[len(line):]
 	return t
 }
 
-func (t *text) parse() {
-	d := json.NewDecoder(bytes.NewReader(t.json))
-	d.UseNumber()
-	if d.Decode(&t.top) != nil {
-		t.top = nil
-	}
-}
+// dataField begins the line of an event that holds the JSON text.
+const dataField = "data: "
 
 // bytes returns the text as it is now.
 func (t *text) bytes() []byte {
@@ -77,8 +72,8 @@ func (t *text) message() map[string]any {
 	return t.top
 }
 
-// find returns the object or list that holds a value, and the last key. With make,
-// missing objects are made on the way.
+// find returns the object or list that holds a value, and the last part of its key. With
+// make, missing objects are made on the way.
 func (t *text) find(key string, make bool) (in any, last string) {
 	in = t.message()
 	if rest, fromTop := strings.CutPrefix(key, "/"); fromTop {
@@ -113,64 +108,40 @@ func child(in any, key string) (any, bool) {
 // at returns a value by its key.
 func (t *text) at(key string) (any, bool) { return child(t.find(key, false)) }
 
-// set puts a value in place of another one, or of none.
-func (t *text) set(key string, value any) {
+// alter does what a fault does to the inside of a text.
+func (t *text) alter(action, arg string) {
+	if action == "sub" {
+		t.before, t.json, t.after = substitute(arg, t.bytes()), nil, nil
+		return
+	}
 	if t.top == nil {
 		return
 	}
-	in, last := t.find(key, true)
-	switch in := in.(type) {
-	case map[string]any:
-		in[last] = value
-		t.changed = true
-	case []any:
-		if i, err := strconv.Atoi(last); err == nil && i >= 0 && i < len(in) {
-			in[i] = value
-			t.changed = true
-		}
-	}
-}
-
-// remove takes a value away and returns it.
-func (t *text) remove(key string) (value any, there bool) {
-	in, last := t.find(key, false)
-	object, ok := in.(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	if value, there = object[last]; there {
+	key, with, _ := strings.Cut(arg, "=")
+	in, last := t.find(key, action == "set")
+	old, there := child(in, last)
+	object, isObject := in.(map[string]any)
+	t.changed = t.changed || there || isObject && action == "set"
+	switch {
+	case action == "set" && isObject:
+		object[last] = valueOf(with, old)
+	case action == "set" && there:
+		i, _ := strconv.Atoi(last) // child has found it
+		in.([]any)[i] = valueOf(with, old)
+	case isObject && there:
 		delete(object, last)
-		t.changed = true
-	}
-	return value, there
-}
-
-// alter does what a fault does to the inside of a text.
-func (t *text) alter(f *Fault) {
-	key, arg, _ := strings.Cut(f.Arg, "=")
-	switch f.Action {
-	case "set":
-		t.set(key, valueOf(arg, func() any { v, _ := t.at(key); return v }))
-	case "delete":
-		t.remove(f.Arg)
-	case "rename":
-		if value, there := t.remove(key); there {
-			prefix, _ := path.Split(strings.ReplaceAll(key, ".", "/"))
-			t.set(strings.ReplaceAll(strings.TrimPrefix(prefix, "/"), "/", ".")+arg, value)
+		if action == "rename" {
+			object[with] = old
 		}
-	case "sub":
-		t.before, t.json, t.after = substitute(f.Arg, t.bytes()), nil, nil
 	}
 }
 
-// valueOf reads the value of a set. old returns what the value replaces.
-func valueOf(arg string, old func() any) any {
-	if strings.HasPrefix(arg, "+") || strings.HasPrefix(arg, "-") {
+// valueOf reads the value of a set that replaces an old one.
+func valueOf(arg string, old any) any {
+	if number, ok := old.(json.Number); ok && (strings.HasPrefix(arg, "+") || strings.HasPrefix(arg, "-")) {
 		by, err := strconv.ParseInt(arg, 10, 64)
-		if number, ok := old().(json.Number); ok && err == nil {
-			if n, err := number.Int64(); err == nil {
-				return json.Number(strconv.FormatInt(n+by, 10))
-			}
+		if n, wrong := number.Int64(); err == nil && wrong == nil {
+			return json.Number(strconv.FormatInt(n+by, 10))
 		}
 	}
 	d := json.NewDecoder(strings.NewReader(arg))
@@ -195,28 +166,4 @@ func shown(value any) string {
 func substitute(arg string, in []byte) []byte {
 	old, replacement, _ := strings.Cut(arg, "=>")
 	return regexp.MustCompile(old).ReplaceAll(in, []byte(replacement)) // Parse has compiled it
-}
-
-// checkArg reports an argument of the wrong form.
-func (f *Fault) checkArg() error {
-	var err error
-	form := actions[f.Point][f.Action]
-	switch {
-	case form == "DURATION":
-		_, err = time.ParseDuration(f.Arg)
-	case strings.HasPrefix(form, "STATUS"):
-		status, _, _ := strings.Cut(f.Arg, " ")
-		_, err = strconv.Atoi(status)
-	case form == "OLD=>NEW":
-		old, _, found := strings.Cut(f.Arg, "=>")
-		if _, err = regexp.Compile(old); !found {
-			err = fmt.Errorf("want %s", form)
-		}
-	case strings.Contains(form, "=") && !strings.Contains(f.Arg, "="):
-		err = fmt.Errorf("want %s", form)
-	}
-	if err != nil {
-		return fmt.Errorf("fault %q: %w", f, err)
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -29,10 +28,7 @@ var pages = []string{"docs/protocol.md", "docs/messages.md"}
 // fillPages returns the pages of the protocol reference with all their tables made
 // anew. Every table must have one place.
 func fillPages(root string, src *source) (map[string][]byte, error) {
-	tables, err := makeTables(src)
-	if err != nil {
-		return nil, err
-	}
+	tables := makeTables(src)
 	outputs := make(map[string][]byte)
 	for _, path := range pages {
 		page, err := os.ReadFile(filepath.Join(root, path))
@@ -50,11 +46,7 @@ func fillPages(root string, src *source) (map[string][]byte, error) {
 }
 
 // makeTables returns all tables by their names.
-func makeTables(src *source) (map[string]string, error) {
-	var texts strings.Builder
-	if err := conformance.WriteTexts(&texts); err != nil {
-		return nil, err
-	}
+func makeTables(src *source) map[string]string {
 	return map[string]string{
 		"commands":        typeTables(src, contracts.GroupCommand),
 		"client controls": typeTables(src, contracts.GroupClientControl),
@@ -64,8 +56,7 @@ func makeTables(src *source) (map[string]string, error) {
 		"sets":            setTable(src),
 		"codes":           codeTable(),
 		"limits":          limitTable(src),
-		"texts":           texts.String(),
-	}, nil
+	}
 }
 
 // fillTables returns a page with its tables made anew, and removes them from tables.
