@@ -18,9 +18,6 @@ type Size struct{ Columns, Rows uint16 }
 // DefaultSize is the size of a terminal for which none was given.
 var DefaultSize = Size{Columns: 80, Rows: 24}
 
-// DefaultKeep is how many bytes of output a terminal keeps.
-const DefaultKeep = 256 << 10
-
 // mostUnread is an upper bound of the unread output in a terminal, in bytes.
 const mostUnread = 128 << 10
 
@@ -31,17 +28,12 @@ const mostUnread = 128 << 10
 type Terminal struct {
 	device
 	group *proc.Group
-	kept  journal
 }
 
-// Start starts cmd on a terminal and keeps the newest keep bytes of its output;
-// 0 means [DefaultKeep]. The terminal becomes cmd's standard files. The owner
-// must stop the group and close the terminal.
-func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
-	if keep <= 0 {
-		keep = DefaultKeep
-	}
-	t := &Terminal{kept: journal{most: keep}}
+// Start starts cmd on a terminal, which becomes its standard files. The owner must
+// stop the group and close the terminal.
+func Start(cmd *exec.Cmd, size Size) (*Terminal, error) {
+	t := &Terminal{}
 	if err := t.start(cmd, size); err != nil {
 		return nil, err
 	}
@@ -51,13 +43,12 @@ func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
 // Group returns the group of the program.
 func (t *Terminal) Group() *proc.Group { return t.group }
 
-// Read reads output of the terminal, and keeps it. io.EOF means that the
+// Read reads output of the terminal. io.EOF means that the
 // program has ended and no process has the terminal open. Before its end, a
 // program may close the terminal and open it again.
 func (t *Terminal) Read(p []byte) (int, error) {
 	for over := false; ; {
 		n, err := t.device.read(p)
-		t.kept.append(p[:n])
 		if err != io.EOF || over {
 			return n, err
 		}
@@ -71,14 +62,6 @@ func (t *Terminal) Read(p []byte) (int, error) {
 
 // reopenPoll is how often Read checks a terminal that no process has open.
 const reopenPoll = 10 * time.Millisecond
-
-// ReadAt copies bytes that were read before, from a cursor on, and returns
-// their number; 0 means that the cursor is the newest. The error is [ErrGap] if
-// they are not kept.
-func (t *Terminal) ReadAt(p []byte, cursor uint64) (int, error) { return t.kept.read(cursor, p) }
-
-// Cursors returns the oldest readable cursor, and the newest.
-func (t *Terminal) Cursors() (tail, head uint64) { return t.kept.bounds() }
 
 // Unread returns an upper bound of the unread output after the last writer has
 // ended. The system does not report the exact number.

@@ -267,7 +267,7 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 		}
 	}()
 	if c.spec.size != nil {
-		term, err := pty.Start(cmd, *c.spec.size, 0)
+		term, err := pty.Start(cmd, *c.spec.size)
 		if err != nil {
 			return nil, nil, err
 		}
