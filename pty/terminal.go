@@ -26,8 +26,8 @@ const mostUnread = 128 << 10
 //
 // Output is read by Read only; when the terminal is full, the program waits.
 type Terminal struct {
-	device
-	group *proc.Group
+	device // Write, SetReadDeadline, SetWriteDeadline and Close
+	group  *proc.Group
 }
 
 // Start starts cmd on a terminal, which becomes its standard files. The owner must
@@ -66,17 +66,3 @@ const reopenPoll = 10 * time.Millisecond
 // Unread returns an upper bound of the unread output after the last writer has
 // ended. The system does not report the exact number.
 func (t *Terminal) Unread() int { return mostUnread }
-
-// Write types p.
-func (t *Terminal) Write(p []byte) (int, error) { return t.device.write(p) }
-
-// SetReadDeadline bounds Read, as in [net.Conn].
-func (t *Terminal) SetReadDeadline(at time.Time) error { return t.setReadDeadline(at) }
-
-// SetWriteDeadline bounds Write.
-func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.setWriteDeadline(at) }
-
-// Close closes the terminal, which hangs up the processes that have it open. It
-// returns when no goroutine reads or writes; a later Close returns the same
-// error.
-func (t *Terminal) Close() error { return t.device.close() }
