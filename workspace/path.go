@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 )
@@ -106,16 +105,4 @@ func outside(err error) error {
 		return fmt.Errorf("%s %s: %w", pe.Op, pe.Path, ErrOutside)
 	}
 	return err
-}
-
-// ReadDir returns the entries of the directory at rel, sorted by name.
-func (w *Workspace) ReadDir(rel string) ([]fs.DirEntry, error) {
-	dir, err := w.OpenFile(rel)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, err
 }

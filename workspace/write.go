@@ -65,9 +65,17 @@ func (w *Workspace) write(rel string, data []byte, check func(found fs.FileInfo)
 	if err != nil {
 		return err
 	}
-	above, err := w.makeDir(filepath.Dir(rel))
+	above, err := w.root.OpenRoot(filepath.Dir(rel)) // stays valid if the directory is moved
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := check(nil); err != nil {
+			return fmt.Errorf("write %s: %w", rel, err)
+		}
+		if err = w.root.MkdirAll(filepath.Dir(rel), 0o777); err == nil {
+			above, err = w.root.OpenRoot(filepath.Dir(rel))
+		}
+	}
 	if err != nil {
-		return err
+		return outside(err)
 	}
 	defer func() { _ = above.Close() }() // a failed Close leaves the file complete
 	p := destination{dir: above, name: filepath.Base(rel), check: check}
@@ -111,18 +119,6 @@ func (w *Workspace) target(rel string) (string, error) {
 		rel = filepath.Join(dir, to)
 	}
 	return "", fmt.Errorf("write %s: %w", rel, ErrOutside)
-}
-
-// makeDir opens the directory at rel, and makes it if it does not exist. If the
-// directory is moved, the open one stays valid.
-func (w *Workspace) makeDir(rel string) (*os.Root, error) {
-	if rel != "." {
-		if err := w.root.MkdirAll(rel, 0o777); err != nil {
-			return nil, outside(err)
-		}
-	}
-	dir, err := w.root.OpenRoot(rel)
-	return dir, outside(err)
 }
 
 // A destination is a name in an open directory at which a file is to be written.
