@@ -90,7 +90,7 @@ func (c *gitConfig) include(path string, depth int) {
 	if path == "" || depth > maxIncludes || !c.more() {
 		return
 	}
-	text := c.v.textAt(path)
+	text := c.v.text(path, true)
 	c.files, c.bytes = c.files+1, c.bytes+len(text)
 	parseGitConfig(text, func(e configEntry) bool {
 		c.store(e, path, depth)

@@ -64,14 +64,14 @@ func TestNothingBehindALinkOutIsSeen(t *testing.T) {
 		}
 	}
 	for _, rel := range []string{"file", "out/d/secret"} {
-		if got := w.textAt(w.At(rel), 10); got != "" {
+		if got := w.textAt(w.At(rel), 10, true); got != "" {
 			t.Errorf("text at %s: got %q, want none", rel, got)
 		}
 		if _, err := w.statAt(w.At(rel)); !errors.Is(err, ErrOutside) {
 			t.Errorf("stat at %s: got %v, want %v", rel, err, ErrOutside)
 		}
 	}
-	if got := w.textAt(filepath.Join(outside, "d/secret"), 10); got != "s" {
+	if got := w.textAt(filepath.Join(outside, "d/secret"), 10, true); got != "s" {
 		t.Errorf("got %q, want what an absolute path outside names", got)
 	}
 	if _, err := w.OpenFile("out"); !errors.Is(err, ErrOutside) {
