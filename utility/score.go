@@ -2,7 +2,6 @@ package utility
 
 import (
 	"cmp"
-	"container/heap"
 	"runtime"
 	"slices"
 	"strings"
@@ -187,37 +186,27 @@ func (a hit) compare(b hit) int {
 	return cmp.Or(cmp.Compare(a.chars, b.chars), strings.Compare(a.path, b.path))
 }
 
-// A topHits is a heap of the best hits, the worst first.
-type topHits []hit
-
-func (b topHits) Len() int           { return len(b) }
-func (b topHits) Less(i, j int) bool { return b[i].compare(b[j]) > 0 }
-func (b topHits) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b *topHits) Push(h any)        { *b = append(*b, h.(hit)) }
-func (b *topHits) Pop() any {
-	last := (*b)[len(*b)-1]
-	*b = (*b)[:len(*b)-1]
-	return last
+// A topHits collects the best hits, at most limit once it is cut.
+type topHits struct {
+	limit int
+	hits  []hit // at most twice the limit
+	floor int   // the score that a further hit must exceed once more than limit hits were taken
 }
 
-// take adds h if it is among the best limit hits.
-func (b *topHits) take(h hit, limit int) {
-	switch {
-	case len(*b) < limit:
-		heap.Push(b, h)
-	case h.compare((*b)[0]) < 0:
-		(*b)[0] = h
-		heap.Fix(b, 0)
+// take adds h. It sorts the hits only after limit further ones have come.
+func (b *topHits) take(h hit) {
+	if b.hits = append(b.hits, h); len(b.hits) >= 2*b.limit {
+		b.cut()
 	}
 }
 
-// floor returns the score that a further hit must exceed when limit hits are
-// kept.
-func (b topHits) floor(matched, limit int) int {
-	if matched <= limit {
-		return 0
+// cut sorts the hits and drops all but the best.
+func (b *topHits) cut() {
+	slices.SortFunc(b.hits, hit.compare)
+	if len(b.hits) > b.limit {
+		b.hits = b.hits[:b.limit]
+		b.floor = max(b.floor, b.hits[b.limit-1].score-1) // of two equal scores the shorter path is better
 	}
-	return b[0].score - 1 // of two equal scores the shorter path is better
 }
 
 // ranking is read-locked while a search ranks files, in any workspace, because
@@ -244,23 +233,21 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 	ranking.RLock()
 	defer ranking.RUnlock()
 	var mu sync.Mutex // guards kept and matched
-	var kept topHits
+	kept := topHits{limit: limit}
 	matched := 0
 	spans, cut := x.below(dir), newCut(dir)
 	inParts(len(spans), len(spans)*blockFiles, func(from, to int) {
 		mu.Lock()
-		floor := kept.floor(matched, limit)
+		floor := kept.floor
 		mu.Unlock()
 		own, n := q.bestOf(spans[from:to], cut, limit, floor)
 		mu.Lock()
 		defer mu.Unlock()
 		matched += n
-		for _, h := range own {
-			kept.take(h, limit)
-		}
+		kept.hits = append(kept.hits, own...)
+		kept.cut()
 	})
-	slices.SortFunc(kept, hit.compare)
-	for _, h := range kept {
+	for _, h := range kept.hits {
 		matches = append(matches, contracts.FileMatch{Path: h.path, Score: int64(h.score)})
 	}
 	return matches, matched > limit
@@ -268,21 +255,22 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 
 // bestOf returns at most limit of the best matches with a score above floor,
 // and their number. Once limit is exceeded, it only looks for better ones.
-func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own topHits, matched int) {
+func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own []hit, matched int) {
+	best := topHits{limit: limit, floor: floor}
 	for _, at := range spans {
 		sieves, files := at.sieves[at.from:at.to], at.files[at.from:at.to]
 		for i := range sieves {
 			s := &sieves[i]
-			score := q.score(s, &files[i], cut, floor)
+			score := q.score(s, &files[i], cut, best.floor)
 			if score <= 0 || s.gone {
 				continue
 			}
 			matched++
-			own.take(hit{files[i].path[cut.size:], int(s.chars) - cut.chars, score}, limit)
-			floor = max(floor, own.floor(matched, limit))
+			best.take(hit{files[i].path[cut.size:], int(s.chars) - cut.chars, score})
 		}
 	}
-	return own, matched
+	best.cut()
+	return best.hits, matched
 }
 
 // inParts calls do for the parts of n items with that many files. If there are
