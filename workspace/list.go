@@ -57,8 +57,9 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	}
 	wk := &walk{w: w, ctx: ctx, limit: limit, budget: budget{ctx: ctx}}
 	wk.Files, wk.Complete = []string{}, true
-	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // otherwise dir itself is ignored
-		wk.run(start)
+	if start := wk.visit().folder(filepath.ToSlash(dir), make(map[string]*folder)); start != nil { // otherwise dir itself is ignored
+		wk.base = start.below()
+		wk.run(*start)
 	}
 	wk.Complete = wk.Complete && !wk.budget.spent() && ctx.Err() == nil
 	return wk.Listing, nil
@@ -90,25 +91,32 @@ func (v *visit) inside(dir string, known map[string]*folder) *folder {
 	if is {
 		return f
 	}
-	if dir == "." {
-		top := v.top()
-		if top.path != "" {
-			v.root = top.below()
-		}
-		f = &top
-	} else if up := v.inside(path.Dir(dir), known); up != nil {
-		name := path.Base(dir)
-		child := up.child(name, up.rules)
-		if !VersionControl(name) && !up.rules.ignored(child.path, up.below(), true) {
-			f = &child
-		}
-	}
-	if f != nil {
+	if f = v.folder(dir, known); f != nil {
 		*f = v.repository(*f)
 		f.rules = v.ownRules(*f)
 	}
 	known[dir] = f
 	return f
+}
+
+// folder returns the folder of a directory with the rules from above, or nil if
+// the directory is ignored.
+func (v *visit) folder(dir string, known map[string]*folder) *folder {
+	if dir == "." {
+		top := v.top()
+		v.root = top.below()
+		return &top
+	}
+	up := v.inside(path.Dir(dir), known)
+	if up == nil {
+		return nil
+	}
+	name := path.Base(dir)
+	f := up.child(name, up.rules)
+	if VersionControl(name) || up.rules.ignored(f.path, up.below(), true) {
+		return nil
+	}
+	return &f
 }
 
 // A folder is a directory that the walk passes.
@@ -166,30 +174,6 @@ type visit struct {
 }
 
 func (wk *walk) visit() *visit { return &visit{walk: wk} }
-
-// enter returns the folder for dir with all rules from above. ok is false if
-// dir itself is ignored.
-func (wk *walk) enter(dir string) (folder, bool) {
-	v := wk.visit()
-	f := v.top()
-	if f.path != "" {
-		wk.root = f.below()
-	}
-	wk.base = f.below()
-	if dir == "." {
-		return f, true
-	}
-	for name := range strings.SplitSeq(dir, "/") {
-		f = v.repository(f)
-		rules := v.ownRules(f)
-		f = f.child(name, rules)
-		if VersionControl(name) || rules.ignored(f.path, len(f.path)-len(name), true) {
-			return f, false
-		}
-	}
-	wk.base = f.below()
-	return f, true
-}
 
 // run visits start and everything below it, level by level.
 func (wk *walk) run(start folder) {
