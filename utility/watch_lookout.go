@@ -197,14 +197,14 @@ func (l *lookout) take(s *source) {
 			if !ok {
 				events = nil
 			} else if ev.Name != "" && ev.Op != fsnotify.Chmod {
-				l.put(ev)
+				l.put(&ev)
 			}
 		case err, ok := <-faults:
 			switch {
 			case !ok:
 				faults = nil
 			case errors.Is(err, fsnotify.ErrEventOverflow):
-				l.lose()
+				l.put(nil)
 			case errors.Is(err, syscall.EINVAL): // fsnotify could not unwatch a renamed directory, because the system has done so already
 			default:
 				l.log.Warn("cannot watch files", slog.Any("err", err))
@@ -213,25 +213,15 @@ func (l *lookout) take(s *source) {
 	}
 }
 
-func (l *lookout) put(ev fsnotify.Event) {
+// put queues a report for the keeper; nil says that some were lost.
+func (l *lookout) put(ev *fsnotify.Event) {
 	l.mu.Lock()
-	if len(l.reports) < maxReports {
-		l.reports = append(l.reports, ev)
+	if ev != nil && len(l.reports) < maxReports {
+		l.reports = append(l.reports, *ev)
 	} else {
 		l.lost = true
 	}
 	l.mu.Unlock()
-	l.wake()
-}
-
-func (l *lookout) lose() {
-	l.mu.Lock()
-	l.lost = true
-	l.mu.Unlock()
-	l.wake()
-}
-
-func (l *lookout) wake() {
 	select {
 	case l.more <- struct{}{}:
 	default: // the keeper looks again anyway
