@@ -290,9 +290,9 @@ func allUnchanged(marks []fileState) bool {
 // on besides those below it: dir itself, the ignore files above it, and git's
 // own files.
 func (h *lister) dependencies(dir string) []fileState {
-	top, files := h.ws.GitFiles()
+	top, files, shared := h.ws.GitFiles()
 	top = cmp.Or(top, h.ws.Root())
-	marks := fileStatesOf(slices.Concat([]string{h.ws.At(dir)}, files, globalIgnoreFiles()))
+	marks := fileStatesOf(slices.Concat([]string{h.ws.At(dir)}, files, shared))
 	for at := h.ws.At(dir); at != top; {
 		parent := filepath.Dir(at)
 		if parent == at {
@@ -302,25 +302,4 @@ func (h *lister) dependencies(dir string) []fileState {
 		marks = append(marks, newFileState(filepath.Join(at, ".gitignore")))
 	}
 	return marks
-}
-
-// globalIgnoreFiles returns the default path of the user's ignore file, and the
-// configuration files that may name another.
-func globalIgnoreFiles() []string {
-	var files []string
-	for _, key := range []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"} {
-		if file := os.Getenv(key); file != "" {
-			files = append(files, file)
-		}
-	}
-	home, err := os.UserHomeDir()
-	config := os.Getenv("XDG_CONFIG_HOME")
-	if err == nil {
-		files = append(files, filepath.Join(home, ".gitconfig"))
-		config = cmp.Or(config, filepath.Join(home, ".config"))
-	}
-	if config != "" {
-		files = append(files, filepath.Join(config, "git", "config"), filepath.Join(config, "git", "ignore"))
-	}
-	return files
 }

@@ -58,7 +58,7 @@ func (s gitStatus) Error() string { return fmt.Sprintf("git: exit status %d", in
 // for example when a file that it reads is a pipe; then it is not asked again
 // for a while. No process of it is left in any case.
 func (h *lister) git(ctx context.Context, about question, out io.Writer, args ...string) error {
-	top, files := h.ws.GitFiles()
+	top, files, _ := h.ws.GitFiles()
 	marks := fileStatesOf(files)
 	backoff := &h.backoffs[about]
 	if ctx.Err() != nil {

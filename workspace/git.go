@@ -59,17 +59,22 @@ func (w *Workspace) Repository(dir string) bool {
 // GitFiles returns the top directory of the repository around the root, and the
 // files in which git stores what is tracked, ignored and configured there.
 // Without a repository top is "", and the files are those that a repository at
-// the root would have. All paths are absolute.
-func (w *Workspace) GitFiles() (top string, files []string) {
+// the root would have. shared has the user's and the system's files of that kind.
+// All paths are absolute, unless the environment names others.
+func (w *Workspace) GitFiles() (top string, files, shared []string) {
 	top, dir := w.repositoryAround()
 	if dir == "" {
 		dir = filepath.Join(w.path, ".git")
 	}
 	common := w.commonDir(dir)
+	shared = configFiles()
+	if _, own := userConfig(); own != "" {
+		shared = append(shared, filepath.Join(own, "ignore"))
+	}
 	return top, []string{
 		filepath.Join(dir, "HEAD"), filepath.Join(dir, "index"), filepath.Join(dir, "config.worktree"),
 		filepath.Join(dir, "commondir"), filepath.Join(common, "info", "exclude"), filepath.Join(common, "config"),
-	}
+	}, shared
 }
 
 // repositoryAround returns the top and the git directory of the innermost

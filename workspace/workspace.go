@@ -123,7 +123,14 @@ const maxLinks = 40
 
 // Real returns rel with its symbolic links resolved. The path must exist. The
 // file may change before the result is used; each use checks it again.
-func (w *Workspace) Real(rel string) (string, error) {
+func (w *Workspace) Real(rel string) (string, error) { return w.resolve(rel, false) }
+
+// resolve is Real. If mayMiss is set, the file and directories above it need not
+// exist.
+func (w *Workspace) resolve(rel string, mayMiss bool) (string, error) {
+	if !filepath.IsLocal(rel) {
+		return "", ErrOutside
+	}
 	left := strings.Split(filepath.Clean(rel), string(filepath.Separator))
 	done := "."
 	for links := 0; len(left) > 0; {
@@ -134,6 +141,8 @@ func (w *Workspace) Real(rel string) (string, error) {
 		}
 		info, err := w.Lstat(next)
 		switch {
+		case mayMiss && errors.Is(err, fs.ErrNotExist):
+			return filepath.Join(append([]string{next}, left...)...), nil
 		case err != nil:
 			return "", err
 		case info.Mode()&fs.ModeSymlink == 0:
