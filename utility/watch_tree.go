@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -63,21 +64,12 @@ func (at *node) misses(name string) bool {
 // A treeChange is a change that the keeper passes to audiences. Paths are
 // relative to the workspace's root.
 type treeChange struct {
-	op    newsOp
+	kind  contracts.FileChange // created, modified or deleted
 	path  string
 	from  string // the former path of a renamed one; "" if unknown
 	known bool   // it replaced something
 	isDir bool   // it is a directory
 }
-
-// A newsOp is what has happened to a path.
-type newsOp int
-
-const (
-	appeared newsOp = iota
-	written
-	vanished
-)
 
 // join adds the directories of w to the tree. It returns false if the watch's
 // root does not exist, or the watch has ended.
@@ -234,7 +226,7 @@ func (l *lookout) drop(at *node) {
 		if l.tree.left != nil {
 			l.tree.left[path] = true
 		}
-		l.tell(at, treeChange{op: vanished, path: path})
+		l.tell(at, treeChange{kind: contracts.FileDeleted, path: path})
 	}
 	for _, child := range at.children { // those without known names
 		l.drop(child)
@@ -323,7 +315,7 @@ func (l *lookout) handleGone(at *node, name string) {
 		l.drop(child)
 	}
 	if known || at.blind {
-		l.tell(at, treeChange{op: vanished, path: filepath.Join(at.path, name)})
+		l.tell(at, treeChange{kind: contracts.FileDeleted, path: filepath.Join(at.path, name)})
 	}
 }
 
@@ -343,7 +335,7 @@ func (l *lookout) handleNew(at *node, name, from string) {
 		known = false
 	}
 	l.know(at, name, dirStamp(isDir))
-	l.tell(at, treeChange{op: appeared, path: path, from: from, known: known, isDir: isDir})
+	l.tell(at, treeChange{kind: contracts.FileCreated, path: path, from: from, known: known, isDir: isDir})
 	if isDir && at.misses(name) {
 		l.visit(at, name, &arrival{from: from}, at.holders)
 	}
@@ -363,7 +355,7 @@ func (l *lookout) handleWritten(at *node, name string) {
 		return // changes in it are reported themselves
 	}
 	l.know(at, name, 0)
-	l.tell(at, treeChange{op: written, path: path})
+	l.tell(at, treeChange{kind: contracts.FileModified, path: path})
 }
 
 // errNotTold says that the system does not watch a directory, because it
