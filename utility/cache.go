@@ -125,7 +125,13 @@ func (h *lister) partOf(dir string) *listingCache {
 
 // newest returns the listing for a search that arrived at then.
 func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, error) {
-	c.resetIdleTimer()
+	c.mu.Lock()
+	if c.idle == nil && !c.closed {
+		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
+	} else if c.idle != nil {
+		c.idle.Reset(maxIdle)
+	}
+	c.mu.Unlock()
 	for {
 		f, need := c.state(then)
 		if need == upToDate {
@@ -152,17 +158,6 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 		if f, err := c.last(); f == nil && err != nil {
 			return nil, err
 		}
-	}
-}
-
-// resetIdleTimer restarts the time after which an unused listing is dropped.
-func (c *listingCache) resetIdleTimer() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.idle == nil && !c.closed {
-		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
-	} else if c.idle != nil {
-		c.idle.Reset(maxIdle)
 	}
 }
 

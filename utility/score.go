@@ -106,8 +106,10 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 			return 6_000 - 10*chars(path, i, s.has) - n
 		}
 	}
-	if len(q.words) >= 2 && q.wordPairs.in(s.pairs) && q.hasWords(path) {
-		return 5_000 - n
+	if len(q.words) >= 2 && q.wordPairs.in(s.pairs) {
+		if !slices.ContainsFunc(q.words, func(word string) bool { return !strings.Contains(path, word) }) {
+			return 5_000 - n
+		}
 	}
 	if inName && floor <= q.sparseMost {
 		if score := q.sparse(base, s.baseHas, floor-3_000); score > 0 {
@@ -128,11 +130,6 @@ func chars(text string, n int, has letters) int {
 		return n
 	}
 	return utf8.RuneCountInString(text[:n])
-}
-
-// hasWords reports whether every word of the query is in the path.
-func (q *query) hasWords(path string) bool {
-	return !slices.ContainsFunc(q.words, func(word string) bool { return !strings.Contains(path, word) })
 }
 
 // sparse returns a score for the query's characters in text, in their order and
