@@ -139,13 +139,12 @@ func (g *gitListing) ask(ctx context.Context, about question, paths []string, wh
 	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &entryWriter{each: func(entry []byte) bool {
+	return g.of.git(ctx, about, func(entry []byte) bool {
 		if g.take(entry); g.full {
 			cancel() // the rest of the output is not needed
 		}
 		return !g.full
-	}}
-	return g.of.git(ctx, about, out, append(append(args, "--"), paths...)...)
+	}, append(append(args, "--"), paths...)...)
 }
 
 // take adds an entry unless g is full.
