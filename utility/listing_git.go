@@ -53,11 +53,11 @@ type gitStatus int
 
 func (s gitStatus) Error() string { return fmt.Sprintf("git: exit status %d", int(s)) }
 
-// git runs git in the root and calls each with its entries, which end in NUL, until
-// each returns false. It takes at most half of the
-// time left in ctx, so that the caller can continue without git. Git may hang,
-// for example when a file that it reads is a pipe; then it is not asked again
-// for a while. No process of it is left in any case.
+// git runs git in the root and calls each with its entries, which end in NUL,
+// until each returns false. It takes at most half of the time left in ctx, so that
+// the caller can continue without git. Git may hang, for example when a file that
+// it reads is a pipe; then it is not asked again for a while. No process of it is
+// left in any case.
 func (h *lister) git(ctx context.Context, about question, each func(entry []byte) bool, args ...string) error {
 	top, files, _ := h.ws.GitFiles()
 	marks := fileStatesOf(files)

@@ -2,6 +2,7 @@ package utility
 
 import (
 	"cmp"
+	"container/heap"
 	"runtime"
 	"slices"
 	"strings"
@@ -106,10 +107,8 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 			return 6_000 - 10*chars(path, i, s.has) - n
 		}
 	}
-	if len(q.words) >= 2 && q.wordPairs.in(s.pairs) {
-		if !slices.ContainsFunc(q.words, func(word string) bool { return !strings.Contains(path, word) }) {
-			return 5_000 - n
-		}
+	if len(q.words) >= 2 && q.wordPairs.in(s.pairs) && q.hasWords(path) {
+		return 5_000 - n
 	}
 	if inName && floor <= q.sparseMost {
 		if score := q.sparse(base, s.baseHas, floor-3_000); score > 0 {
@@ -130,6 +129,11 @@ func chars(text string, n int, has letters) int {
 		return n
 	}
 	return utf8.RuneCountInString(text[:n])
+}
+
+// hasWords reports whether every word of the query is in the path.
+func (q *query) hasWords(path string) bool {
+	return !slices.ContainsFunc(q.words, func(word string) bool { return !strings.Contains(path, word) })
 }
 
 // sparse returns a score for the query's characters in text, in their order and
@@ -183,27 +187,37 @@ func (a hit) compare(b hit) int {
 	return cmp.Or(cmp.Compare(a.chars, b.chars), strings.Compare(a.path, b.path))
 }
 
-// A topHits collects the best hits, at most limit once it is cut.
-type topHits struct {
-	limit int
-	hits  []hit // at most twice the limit
-	floor int   // the score that a further hit must exceed once more than limit hits were taken
+// A topHits is a heap of the best hits, the worst first.
+type topHits []hit
+
+func (b topHits) Len() int           { return len(b) }
+func (b topHits) Less(i, j int) bool { return b[i].compare(b[j]) > 0 }
+func (b topHits) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b *topHits) Push(h any)        { *b = append(*b, h.(hit)) }
+func (b *topHits) Pop() any {
+	last := (*b)[len(*b)-1]
+	*b = (*b)[:len(*b)-1]
+	return last
 }
 
-// take adds h. It sorts the hits only after limit further ones have come.
-func (b *topHits) take(h hit) {
-	if b.hits = append(b.hits, h); len(b.hits) >= 2*b.limit {
-		b.cut()
+// take adds h if it is among the best limit hits.
+func (b *topHits) take(h hit, limit int) {
+	switch {
+	case len(*b) < limit:
+		heap.Push(b, h)
+	case h.compare((*b)[0]) < 0:
+		(*b)[0] = h
+		heap.Fix(b, 0)
 	}
 }
 
-// cut sorts the hits and drops all but the best.
-func (b *topHits) cut() {
-	slices.SortFunc(b.hits, hit.compare)
-	if len(b.hits) > b.limit {
-		b.hits = b.hits[:b.limit]
-		b.floor = max(b.floor, b.hits[b.limit-1].score-1) // of two equal scores the shorter path is better
+// floor returns the score that a further hit must exceed when limit hits are
+// kept.
+func (b topHits) floor(matched, limit int) int {
+	if matched <= limit {
+		return 0
 	}
+	return b[0].score - 1 // of two equal scores the shorter path is better
 }
 
 // ranking is read-locked while a search ranks files, in any workspace, because
@@ -230,21 +244,23 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 	ranking.RLock()
 	defer ranking.RUnlock()
 	var mu sync.Mutex // guards kept and matched
-	kept := topHits{limit: limit}
+	var kept topHits
 	matched := 0
 	spans, cut := x.below(dir), newCut(dir)
 	inParts(len(spans), len(spans)*blockFiles, func(from, to int) {
 		mu.Lock()
-		floor := kept.floor
+		floor := kept.floor(matched, limit)
 		mu.Unlock()
 		own, n := q.bestOf(spans[from:to], cut, limit, floor)
 		mu.Lock()
 		defer mu.Unlock()
 		matched += n
-		kept.hits = append(kept.hits, own...)
-		kept.cut()
+		for _, h := range own {
+			kept.take(h, limit)
+		}
 	})
-	for _, h := range kept.hits {
+	slices.SortFunc(kept, hit.compare)
+	for _, h := range kept {
 		matches = append(matches, contracts.FileMatch{Path: h.path, Score: int64(h.score)})
 	}
 	return matches, matched > limit
@@ -252,22 +268,21 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 
 // bestOf returns at most limit of the best matches with a score above floor,
 // and their number. Once limit is exceeded, it only looks for better ones.
-func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own []hit, matched int) {
-	best := topHits{limit: limit, floor: floor}
+func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own topHits, matched int) {
 	for _, at := range spans {
 		sieves, files := at.sieves[at.from:at.to], at.files[at.from:at.to]
 		for i := range sieves {
 			s := &sieves[i]
-			score := q.score(s, &files[i], cut, best.floor)
+			score := q.score(s, &files[i], cut, floor)
 			if score <= 0 || s.gone {
 				continue
 			}
 			matched++
-			best.take(hit{files[i].path[cut.size:], int(s.chars) - cut.chars, score})
+			own.take(hit{files[i].path[cut.size:], int(s.chars) - cut.chars, score}, limit)
+			floor = max(floor, own.floor(matched, limit))
 		}
 	}
-	best.cut()
-	return best.hits, matched
+	return own, matched
 }
 
 // inParts calls do for the parts of n items with that many files. If there are
