@@ -166,11 +166,10 @@ type walk struct {
 // its first directory.
 type visit struct {
 	*walk
-	files   []string
-	size    int // bytes in files
-	dirs    []folder
-	cut     bool // a limit or the end of ctx left entries out
-	skipped bool // the limit was reached before this directory
+	files []string
+	size  int // bytes in files
+	dirs  []folder
+	cut   bool // a limit or the end of ctx left entries out
 }
 
 func (wk *walk) visit() *visit { return &visit{walk: wk} }
@@ -193,7 +192,7 @@ func (wk *walk) run(start folder) {
 func (wk *walk) take(v *visit) {
 	room := wk.limit - len(wk.Files)
 	wk.size += v.size
-	wk.Complete = !v.cut && !v.skipped && len(v.files) <= room && wk.size <= maxListBytes
+	wk.Complete = !v.cut && len(v.files) <= room && wk.size <= maxListBytes
 	wk.Files = append(wk.Files, v.files[:min(room, len(v.files))]...)
 	wk.queue = append(wk.queue, v.dirs...)
 }
@@ -216,7 +215,7 @@ func (wk *walk) visitAll(folders []folder) []*visit {
 				return
 			}
 			visits[i] = wk.visit()
-			if visits[i].skipped = enough; !enough {
+			if visits[i].cut = enough; !enough {
 				visits[i].read(folders[i], buf)
 				found.Add(int64(len(visits[i].files)))
 			}
