@@ -64,5 +64,15 @@ func TestRawCloseFreesTheReader(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
+		for open := true; open; {
+			select {
+			case _, open = <-r.texts:
+			default:
+				t.Fatal("the reader still runs after Close")
+			}
+		}
+		if _, err := r.ReceiveText(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v after Close, want %v", err, ErrClosed)
+		}
 	})
 }
