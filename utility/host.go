@@ -297,22 +297,17 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Unlock()
 	err := h.Stop(ctx, "Headless runtime shutdown")
 	if err != nil {
-		h.killAll()
+		h.mu.Lock()
+		for _, c := range h.commands.entries {
+			c.end(ending{force: true})
+		}
+		h.mu.Unlock()
 		h.cancel(errClosed)
 	}
 	h.work.Wait()
 	h.leaving.Do(func() { h.opts.Shared.leave(h.lister) })
 	h.cancel(errClosed)
 	return err
-}
-
-// killAll kills every command.
-func (h *Host) killAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.commands.entries {
-		c.end(ending{force: true})
-	}
 }
 
 // maxRefusalBytes bounds the text of a refusal, which may repeat the client's
