@@ -60,7 +60,8 @@ func (q *queue) tryPush(it item) bool {
 }
 
 // pop removes and returns the oldest update. It waits for one until ctx ends. It
-// returns the reason of the close once the queue is closed and empty.
+// returns the reason of the close once the queue is closed and empty. One goroutine
+// at a time pops.
 func (q *queue) pop(ctx context.Context) (Update, error) {
 	for {
 		it, ok, end := q.popItem()
@@ -69,7 +70,6 @@ func (q *queue) pop(ctx context.Context) (Update, error) {
 			signal(q.emptied)
 			return it.update, nil
 		case end != nil:
-			signal(q.filled) // for another caller that waits here
 			return Update{}, end
 		}
 		select {
@@ -92,9 +92,6 @@ func (q *queue) popItem() (it item, ok bool, end error) {
 	q.items[0] = item{} // until push replaces the array, it keeps the places of taken items
 	q.items = q.items[1:]
 	q.bytes -= it.size
-	if len(q.items) > 0 {
-		signal(q.filled)
-	}
 	return it, true, nil
 }
 
