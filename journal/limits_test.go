@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash/crc32"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -287,5 +288,100 @@ func TestLargeBatchLeavesNoBuffer(t *testing.T) {
 	mustAppend(t, s, Entry{Cursor: 2, Body: make([]byte, 1<<20)})
 	if cap(s.buf) != 0 {
 		t.Errorf("got a buffer of %d bytes, want none", cap(s.buf))
+	}
+}
+
+// Whichever file cannot be read when a journal is opened: Open says so, and a later
+// one finds what it would have found.
+func TestEveryFileThatCannotBeReadIsReported(t *testing.T) {
+	for _, now := range []string{"a", "b"} { // b: the machine restarted
+		for _, closed := range []bool{false, true} {
+			dir := t.TempDir()
+			s := mustOpen(t, dir, FileOptions{SegmentBytes: 400, BootID: boot("a")})
+			for c := uint64(1); c <= 30; c++ {
+				mustAppend(t, s, note(c))
+			}
+			newest := s.segs[len(s.segs)-1]
+			crash(t, s)
+			truncate(t, newest.path, newest.size-1)
+			acknowledged(t, dir, 29)
+			for n := 1; ; n++ {
+				calls := 0
+				s, err := open(dir, FileOptions{BootID: boot(now)}, fileOps{createSegment, reopenSegment, func(path string) (*os.File, error) {
+					f, err := openRegular(path)
+					if calls++; calls == n {
+						_ = f.Close()
+						if !closed {
+							return nil, errFault
+						}
+					}
+					return f, err
+				}})
+				if calls < n {
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.ops.read = openRegular
+					if got := cursors(t, s, 0); !slices.Equal(got, sequence(1, 29)) {
+						t.Errorf("got %v, want 1 to 29", got)
+					}
+					crash(t, s)
+					break
+				}
+				if !errors.Is(err, errFault) && !errors.Is(err, os.ErrClosed) {
+					t.Errorf("boot %s, file %d, closed %v: got %v, want the failure", now, n, closed, err)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPathThatIsInTheWayIsReported(t *testing.T) {
+	for _, name := range []string{lockName, metaName, "segment"} {
+		dir := t.TempDir()
+		s := mustOpen(t, dir, FileOptions{})
+		mustAppend(t, s, note(1))
+		closeStore(t, s)
+		path := filepath.Join(dir, name)
+		if name == "segment" {
+			path = s.segs[0].path
+		}
+		if err := errors.Join(os.Remove(path), os.Symlink(path, path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, FileOptions{}); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(path)) {
+			t.Errorf("open with a loop as %s: got %v, want an error that names it", name, err)
+		}
+		if _, err := Repair(dir); err == nil || errors.Is(err, ErrCorrupt) {
+			t.Errorf("repair with a loop as %s: got %v, want an error", name, err)
+		}
+		if _, err := Open(path, FileOptions{}); err == nil {
+			t.Errorf("%s: got a journal in the place of a file, want an error", name)
+		}
+	}
+}
+
+func TestRepairReportsWhatItCannotCopy(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, filepath.Join(dir, "journal"), FileOptions{})
+	mustAppend(t, s, note(1))
+	seg := s.segs[0]
+	fresh := filepath.Join(dir, "fresh")
+	part := func(path string, size int64) *salvagedSegment {
+		return &salvagedSegment{segment: segment{path: path, size: size, last: 1, head: seg.head}}
+	}
+	for _, tt := range []struct {
+		part *salvagedSegment
+		dir  string
+		want error
+	}{
+		{part(seg.path+".none", seg.size), fresh, os.ErrNotExist},
+		{part(seg.path, seg.size+1), fresh, io.EOF},
+		{part(seg.path, seg.size), filepath.Join(dir, "none", "fresh"), os.ErrNotExist},
+		{part(seg.path, seg.size), fresh, nil},
+	} {
+		if err := copyParts([]*salvagedSegment{tt.part}, 1, tt.dir, s.lock); !errors.Is(err, tt.want) {
+			t.Errorf("%s to %s: got %v, want %v", tt.part.path, tt.dir, err, tt.want)
+		}
 	}
 }
