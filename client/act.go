@@ -4,19 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
-
-// An idSource makes ids that no other client of the session uses.
-type idSource struct {
-	prefix string
-	last   atomic.Uint64
-}
-
-// next returns a new id of at most MaxSendIDBytes.
-func (s *idSource) next() string { return s.prefix + "-" + strconv.FormatUint(s.last.Add(1), 36) }
 
 // Send makes the server execute a command. It returns the result, or a
 // [*contracts.Error] with the code of the refusal. If the connection is lost before
@@ -32,8 +22,7 @@ func (c *Client) Send(ctx context.Context, cmd contracts.Command) (contracts.Res
 	if err != nil {
 		return contracts.Result{}, fmt.Errorf("encode %s: %w", cmd.CommandType(), err)
 	}
-	id := c.ids.next()
-	return c.result(ctx, &contracts.Send{ID: id, Message: message}, id, true)
+	return c.result(ctx, true, func(id string) contracts.Frame { return &contracts.Send{ID: id, Message: message} })
 }
 
 // Prompt starts a run.
@@ -96,66 +85,64 @@ func (c *Client) Retry(ctx context.Context, requestID string, action contracts.R
 // [ErrNotConnected]; if the connection ends before the answer, they fail with
 // [ErrAnswerLost].
 func (c *Client) TakeControl(ctx context.Context) (contracts.Result, error) {
-	id := c.ids.next()
-	return c.result(ctx, &contracts.TakeControl{ID: id}, id, false)
+	return c.result(ctx, false, func(id string) contracts.Frame { return &contracts.TakeControl{ID: id} })
 }
 
 // ReleaseControl releases the lease.
 func (c *Client) ReleaseControl(ctx context.Context) (contracts.Result, error) {
-	id := c.ids.next()
-	return c.result(ctx, &contracts.ReleaseControl{ID: id}, id, false)
+	return c.result(ctx, false, func(id string) contracts.Frame { return &contracts.ReleaseControl{ID: id} })
 }
 
 // AskControl asks the holder for the lease. The result says that the holder was
 // asked; the holder's answer comes as a *contracts.LeaseChange.
 func (c *Client) AskControl(ctx context.Context, reason string) (contracts.Result, error) {
-	id := c.ids.next()
-	return c.result(ctx, &contracts.AskControl{ID: id, Reason: reason}, id, false)
+	return c.result(ctx, false, func(id string) contracts.Frame { return &contracts.AskControl{ID: id, Reason: reason} })
 }
 
 // GrantControl gives the lease to a connection that asked for it.
 func (c *Client) GrantControl(ctx context.Context, connectionID string) (contracts.Result, error) {
-	id := c.ids.next()
-	return c.result(ctx, &contracts.GrantControl{ID: id, ConnectionID: connectionID}, id, false)
+	return c.result(ctx, false, func(id string) contracts.Frame { return &contracts.GrantControl{ID: id, ConnectionID: connectionID} })
 }
 
 // DenyControl refuses a connection that asked for the lease. The reason may be
 // empty.
 func (c *Client) DenyControl(ctx context.Context, connectionID, reason string) (contracts.Result, error) {
-	id := c.ids.next()
-	return c.result(ctx, &contracts.DenyControl{ID: id, ConnectionID: connectionID, Reason: reason}, id, false)
+	return c.result(ctx, false, func(id string) contracts.Frame {
+		return &contracts.DenyControl{ID: id, ConnectionID: connectionID, Reason: reason}
+	})
 }
 
 // Ping waits for the server to answer. It is not needed to stay attached.
 func (c *Client) Ping(ctx context.Context) (contracts.Pong, error) {
-	id := c.ids.next()
-	frame, err := c.call(ctx, &contracts.Ping{ID: id}, id, false)
+	frame, err := c.call(ctx, false, func(id string) contracts.Frame { return &contracts.Ping{ID: id} })
 	if pong, ok := frame.(*contracts.Pong); ok {
 		return *pong, nil
 	}
 	return contracts.Pong{}, err
 }
 
-// result sends a frame and waits for its ws.result.
-func (c *Client) result(ctx context.Context, frame contracts.Frame, id string, repeat bool) (contracts.Result, error) {
-	answer, err := c.call(ctx, frame, id, repeat)
+// result sends the frame that is made for a new id, and waits for its ws.result.
+func (c *Client) result(ctx context.Context, repeat bool, frame func(id string) contracts.Frame) (contracts.Result, error) {
+	answer, err := c.call(ctx, repeat, frame)
 	if result, ok := answer.(*contracts.Result); ok {
 		return *result, nil
 	}
 	return contracts.Result{}, err
 }
 
-// call sends a frame and waits for the answer with its id.
-func (c *Client) call(ctx context.Context, frame contracts.Frame, id string, repeat bool) (contracts.Frame, error) {
+// call sends the frame that is made for a new id, and waits for the answer with that
+// id. No other client of the session uses the id.
+func (c *Client) call(ctx context.Context, repeat bool, frame func(id string) contracts.Frame) (contracts.Frame, error) {
+	id := c.idPrefix + "-" + strconv.FormatUint(c.lastID.Add(1), 36)
+	return c.send(ctx, frame(id), &call{id: id, repeat: repeat})
+}
+
+// send sends a frame and waits for its answer; without an id, until it is written.
+func (c *Client) send(ctx context.Context, frame contracts.Frame, open *call) (contracts.Frame, error) {
 	text, err := contracts.EncodeFrame(frame)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", frame.FrameType(), err)
 	}
-	return c.calls.do(ctx, &call{id: id, frame: text, repeat: repeat})
-}
-
-// sendOnly sends a frame that has no answer.
-func (c *Client) sendOnly(ctx context.Context, frame contracts.Frame) error {
-	_, err := c.call(ctx, frame, "", false)
-	return err
+	open.frame = text
+	return c.calls.do(ctx, open)
 }

@@ -60,7 +60,9 @@ func (t *calls) do(ctx context.Context, c *call) (contracts.Frame, error) {
 	case a := <-c.done:
 		return a.frame, a.err
 	case <-ctx.Done():
-		t.drop(c)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.remove(c)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -77,13 +79,6 @@ func (t *calls) add(c *call) error {
 	}
 	t.open = append(t.open, c)
 	return nil
-}
-
-// drop removes a call whose caller has stopped waiting.
-func (t *calls) drop(c *call) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open = slices.DeleteFunc(t.open, func(o *call) bool { return o == c })
 }
 
 // next returns the oldest frame that was not written on this link, or nil, and
@@ -120,6 +115,12 @@ func (t *calls) answer(id *string, a answer) {
 // finish answers a call and removes it. The caller holds mu.
 func (t *calls) finish(c *call, a answer) {
 	c.done <- a
+	t.remove(c)
+}
+
+// remove takes a call out of a copy of the list. The caller holds mu, and may iterate
+// over the list.
+func (t *calls) remove(c *call) {
 	t.open = slices.DeleteFunc(slices.Clone(t.open), func(o *call) bool { return o == c })
 }
 

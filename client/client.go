@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -36,7 +37,8 @@ type Client struct {
 	greeting []byte // the encoded hello
 	queue    *queue
 	calls    *calls
-	ids      idSource
+	idPrefix string
+	lastID   atomic.Uint64
 	stop     context.CancelCauseFunc
 	finished chan struct{} // closed when both goroutines have ended
 	jitter   func() float64
@@ -67,7 +69,7 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 		config:   newConfig(opts),
 		address:  address,
 		calls:    newCalls(),
-		ids:      idSource{prefix: rand.Text()[:12]},
+		idPrefix: rand.Text()[:12],
 		finished: make(chan struct{}),
 		jitter:   mathrand.Float64,
 		state:    session.New(),
@@ -97,8 +99,8 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
 	defer cancel()
-	defer l.pipe.close()
-	defer context.AfterFunc(ctx, l.pipe.close)()
+	defer l.conn.close()
+	defer context.AfterFunc(ctx, l.conn.close)()
 	c.noteAttached(l.attached)
 	var at *contracts.Snapshot
 	for at == nil {
@@ -117,7 +119,7 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 		c.skipped = c.base - c.tail
 	}
 	c.position.advance(c.skipped)
-	l.pipe.close()
+	l.conn.close()
 	again, err := c.attach(ctx, c.reconnectTakeover(), "")
 	if err == nil && again.attached.Resume != "replay" {
 		c.skipped = c.base // the server no longer has that many entries
@@ -192,7 +194,7 @@ func (c *Client) Close(keep bool) error {
 		c.queue.close(ErrClosed, true) // also unblocks the reader, if it waits for the caller
 		grace, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		if c.sendOnly(grace, &contracts.Bye{Keep: keep}) == nil {
+		if _, err := c.send(grace, &contracts.Bye{Keep: keep}, &call{}); err == nil {
 			select {
 			case <-c.finished: // the server closed
 			case <-grace.Done():
@@ -236,11 +238,11 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	defer writer.Wait()
 	defer c.calls.unlink()
 	defer stop(nil)
-	defer l.pipe.close()
-	defer context.AfterFunc(ctx, l.pipe.close)()
+	defer l.conn.close()
+	defer context.AfterFunc(ctx, l.conn.close)()
 
 	c.calls.link(c.noteAttached(l.attached))
-	writer.Go(func() { stop(c.write(ctx, l.pipe)) }) // ends with ctx or the connection
+	writer.Go(func() { stop(c.write(ctx, l.conn)) }) // ends with ctx or the connection
 	l.silence = time.AfterFunc(l.silenceLimit, func() { stop(errSilent) })
 	l.silence.Stop() // until the first read
 	defer l.silence.Stop()
@@ -287,7 +289,7 @@ func (c *Client) read(ctx context.Context, l *link) error {
 }
 
 // write sends queued frames until ctx or the connection ends.
-func (c *Client) write(ctx context.Context, conn pipe) error {
+func (c *Client) write(ctx context.Context, conn *socket) error {
 	for {
 		for frame := c.calls.next(); frame != nil; frame = c.calls.next() {
 			if err := conn.write(frame); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -172,23 +173,8 @@ func statusCode(status int, code contracts.Code) int {
 	if own := code.CloseCode(); code != "" && own != 1011 {
 		return own
 	}
-	switch status {
-	case http.StatusUnauthorized:
-		return 4401
-	case http.StatusForbidden:
-		return 4403
-	case http.StatusNotFound:
-		return 4404
-	case http.StatusConflict:
-		return 4409
-	case http.StatusUpgradeRequired:
-		return 4426
-	case http.StatusRequestTimeout:
-		return 4408
-	case http.StatusTooManyRequests:
-		return 4429
-	case http.StatusServiceUnavailable:
-		return 4503
+	if slices.Contains([]int{401, 403, 404, 408, 409, 426, 429, 503}, status) {
+		return 4000 + status
 	}
 	if status >= 500 {
 		return 1011

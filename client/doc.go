@@ -8,6 +8,5 @@
 // nothing for the user: it asks for, takes or grants a lease only when the caller
 // says so, and a reconnect never takes the lease from another connection.
 //
-// [Raw] and [Lines] are the layers below. They are for programs that need exact
-// frames, and for servers on standard streams.
+// [Raw] is the layer below, for programs that need exact frames.
 package client

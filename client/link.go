@@ -3,8 +3,15 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -12,7 +19,7 @@ import (
 // A link is one connection. Until its writer starts, it belongs to the goroutine
 // that made it; afterwards that goroutine only reads.
 type link struct {
-	pipe     pipe
+	conn     *socket
 	decoder  contracts.Decoder
 	attached *contracts.Attached
 
@@ -46,7 +53,7 @@ func (c *Client) attach(ctx context.Context, takeover contracts.Takeover, ticket
 	if err != nil {
 		return nil, err
 	}
-	l.pipe = conn
+	l.conn = conn
 	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, conn.close)
@@ -69,9 +76,9 @@ func (l *link) handshake(at *position, hello []byte) error {
 		if err != nil {
 			return err
 		}
-		_ = l.pipe.write(text)
+		_ = l.conn.write(text)
 	}
-	_ = l.pipe.write(hello)
+	_ = l.conn.write(hello)
 	for {
 		frame, _, err := l.next()
 		if err != nil {
@@ -92,7 +99,7 @@ func (l *link) handshake(at *position, hello []byte) error {
 
 // next returns the next frame and its size. It also stores a goodbye.
 func (l *link) next() (contracts.Frame, int, error) {
-	text, err := l.pipe.read()
+	text, err := l.conn.read()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -120,3 +127,108 @@ type protocolError struct{ err error }
 
 func (f *protocolError) Error() string { return "frame from the server: " + f.err.Error() }
 func (f *protocolError) Unwrap() error { return f.err }
+
+// maxFrame bounds one received text in bytes. A snapshot is the largest: two texts
+// of MaxStateText and the outputs of all active tools and commands.
+const maxFrame = 64 << 20
+
+// A socket sends and receives texts over a WebSocket. close unblocks read and
+// write; one goroutine reads, and any may write.
+type socket struct {
+	conn *websocket.Conn
+}
+
+// openSocket connects to address with query added. The goroutine that reads calls
+// onPing for each ping. The error is a *CloseError.
+func openSocket(ctx context.Context, c *config, address *url.URL, query url.Values, onPing func()) (*socket, error) {
+	header := c.header.Clone()
+	token, err := c.credential()
+	if err != nil {
+		return nil, &CloseError{Code: codeLost, Err: err}
+	}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		DialContext:         (&net.Dialer{Timeout: contracts.DefaultHandshakeTimeout}).DialContext,
+		TLSHandshakeTimeout: contracts.DefaultHandshakeTimeout,
+	}
+	if c.dialer != nil {
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dialer(ctx) }
+	}
+	target := *address
+	target.RawQuery = query.Encode()
+	conn, res, err := websocket.Dial(ctx, target.String(), &websocket.DialOptions{
+		HTTPClient:   &http.Client{Transport: transport},
+		HTTPHeader:   header,
+		Subprotocols: []string{contracts.Subprotocol},
+		OnPingReceived: func(context.Context, []byte) bool {
+			onPing()
+			return true
+		},
+	})
+	if err != nil {
+		return nil, upgradeError(withoutURL(err), res)
+	}
+	if e := wrongProtocol(conn.Subprotocol()); e != nil {
+		_ = conn.CloseNow()
+		return nil, e
+	}
+	conn.SetReadLimit(maxFrame)
+	return &socket{conn: conn}, nil
+}
+
+// withoutURL removes the URL from an HTTP client's error, because it may contain a
+// ticket.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// read returns the next text. It has no context of its own, because a context per
+// read costs more than the read, and close unblocks it.
+func (s *socket) read() ([]byte, error) {
+	kind, text, err := s.conn.Read(context.Background())
+	if err == nil && kind != websocket.MessageText {
+		err = fmt.Errorf("a %v frame: the protocol has text only", kind)
+	}
+	return text, err
+}
+
+// write sends a text. If the server does not read it within the write timeout, the
+// connection ends.
+func (s *socket) write(text []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), contracts.DefaultWriteTimeout)
+	defer cancel()
+	return s.conn.Write(ctx, websocket.MessageText, text)
+}
+
+// close ends the connection at once.
+func (s *socket) close() { _ = s.conn.CloseNow() }
+
+// endpoint returns the WebSocket address of a base URL, and the single-use ticket
+// in it, if any.
+func endpoint(base string) (address *url.URL, ticket string, err error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, "", fmt.Errorf("server address: %w", err)
+	}
+	switch u.Scheme {
+	case "ws", "wss", "http", "https":
+	default:
+		return nil, "", fmt.Errorf("server address %q: want ws://, wss://, http:// or https://", base)
+	}
+	if u.Host == "" {
+		return nil, "", fmt.Errorf("server address %q: no host", base)
+	}
+	ticket = u.Query().Get("ticket")
+	u.RawQuery, u.Fragment = "", ""
+	if !strings.HasSuffix(u.Path, "/ws") {
+		u.Path = strings.TrimSuffix(u.Path, "/") + "/api/headless/ws"
+	}
+	return u, ticket, nil
+}

@@ -51,3 +51,26 @@ func TestTokenFileIsReadAgainForEachConnection(t *testing.T) {
 		t.Errorf("got %q, %v, want the given token", got, err)
 	}
 }
+
+func TestDelaysDoubleAndAreShortenedByUpToHalf(t *testing.T) {
+	for _, tt := range []struct {
+		jitter float64
+		floor  time.Duration
+		want   []time.Duration
+	}{
+		{0, 0, []time.Duration{2 * time.Second, 4 * time.Second, 7 * time.Second, 7 * time.Second}},
+		{0.5, 0, []time.Duration{1500 * time.Millisecond, 3 * time.Second, 5250 * time.Millisecond}},
+		{1, 0, []time.Duration{time.Second, 2 * time.Second, 3500 * time.Millisecond}},
+		{1, 3 * time.Second, []time.Duration{3 * time.Second, 3 * time.Second, 3500 * time.Millisecond}},
+	} {
+		a := attempts{policy: Reconnect{First: 2 * time.Second, Max: 7 * time.Second, Attempts: len(tt.want)}, jitter: func() float64 { return tt.jitter }}
+		for i, want := range tt.want {
+			if got, ok := a.next(tt.floor); got != want || !ok {
+				t.Errorf("jitter %v, floor %v, failure %d: got %v, %t, want %v", tt.jitter, tt.floor, i+1, got, ok, want)
+			}
+		}
+		if got, ok := a.next(0); ok {
+			t.Errorf("got %v after the last attempt, want none", got)
+		}
+	}
+}

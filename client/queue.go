@@ -14,8 +14,7 @@ type queue struct {
 	emptied chan struct{} // 1-buffered; a token tells push to look again; never closed
 
 	mu    sync.Mutex // guards the following
-	items []item     // items[:head] were taken
-	head  int
+	items []item
 	bytes int
 	end   error // why no more updates come; nil while open
 }
@@ -61,7 +60,8 @@ func (q *queue) tryPush(it item) bool {
 }
 
 // pop removes and returns the oldest update. It waits for one until ctx ends. It
-// returns the reason of the close once the queue is closed and empty.
+// returns the reason of the close once the queue is closed and empty. One goroutine
+// at a time pops.
 func (q *queue) pop(ctx context.Context) (Update, error) {
 	for {
 		it, ok, end := q.popItem()
@@ -70,7 +70,6 @@ func (q *queue) pop(ctx context.Context) (Update, error) {
 			signal(q.emptied)
 			return it.update, nil
 		case end != nil:
-			signal(q.filled) // for another caller that waits here
 			return Update{}, end
 		}
 		select {
@@ -86,21 +85,13 @@ func (q *queue) pop(ctx context.Context) (Update, error) {
 func (q *queue) popItem() (it item, ok bool, end error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.head == len(q.items) {
+	if len(q.items) == 0 {
 		return item{}, false, q.end
 	}
-	it = q.items[q.head]
-	q.items[q.head] = item{}
-	q.head++
+	it = q.items[0]
+	q.items[0] = item{} // until push replaces the array, it keeps the places of taken items
+	q.items = q.items[1:]
 	q.bytes -= it.size
-	if q.head*2 >= len(q.items) { // keeps the slice at most twice as long as the queue
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	if len(q.items) > 0 {
-		signal(q.filled)
-	}
 	return it, true, nil
 }
 
@@ -112,7 +103,7 @@ func (q *queue) close(why error, discard bool) {
 		q.end = why
 	}
 	if discard {
-		q.items, q.head, q.bytes = nil, 0, 0
+		q.items, q.bytes = nil, 0
 	}
 	q.mu.Unlock()
 	signal(q.filled)

@@ -16,13 +16,12 @@ const rawBacklog = 64
 //
 // SendText and ReceiveText may be called from any goroutine.
 type Raw struct {
-	pipe     pipe
+	conn     *socket
 	texts    chan []byte   // closed by the reader, after it set err
 	closing  chan struct{} // closed by Close
 	once     sync.Once
 	finished sync.WaitGroup
 	err      error // why reading ended; set before texts is closed
-	writing  sync.Mutex
 }
 
 // DialRaw connects to the WebSocket at base and sends nothing. It uses only the
@@ -44,21 +43,16 @@ func DialRaw(ctx context.Context, base string, query url.Values, opts ...Option)
 	if err != nil {
 		return nil, err
 	}
-	return newRaw(conn), nil
+	r := &Raw{conn: conn, texts: make(chan []byte, rawBacklog), closing: make(chan struct{})}
+	r.finished.Go(r.read) // ends with the connection, which Close closes
+	return r, nil
 }
 
-// newRaw starts to read p.
-func newRaw(p pipe) *Raw {
-	r := &Raw{pipe: p, texts: make(chan []byte, rawBacklog), closing: make(chan struct{})}
-	r.finished.Go(r.read) // ends with the pipe, which Close closes
-	return r
-}
-
-// read moves texts from the pipe to the channel.
+// read moves texts from the connection to the channel.
 func (r *Raw) read() {
 	defer close(r.texts)
 	for {
-		text, err := r.pipe.read()
+		text, err := r.conn.read()
 		if err != nil {
 			r.err = err
 			return
@@ -75,27 +69,16 @@ func (r *Raw) read() {
 // SendText sends one text. If the write takes longer than the write timeout, the
 // connection ends.
 func (r *Raw) SendText(text []byte) error {
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	return r.pipe.write(text)
+	return r.conn.write(text)
 }
 
 // ReceiveText returns the next text, or an error when ctx ends; the connection then
-// stays open. At the end of the connection it returns a [*CloseError] for a
-// WebSocket, and io.EOF for lines.
+// stays open. At the end of the connection it returns a [*CloseError].
 func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	select {
 	case text, ok := <-r.texts:
 		if !ok {
-			return nil, r.readError()
-		}
-		return text, nil
-	default:
-	}
-	select {
-	case text, ok := <-r.texts:
-		if !ok {
-			return nil, r.readError()
+			return nil, new(link).closeError(r.err)
 		}
 		return text, nil
 	case <-ctx.Done():
@@ -103,19 +86,11 @@ func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// readError returns why reading ended.
-func (r *Raw) readError() error {
-	if _, ok := r.pipe.(*socket); ok {
-		return new(link).closeError(r.err)
-	}
-	return r.err
-}
-
 // Close ends the connection at once and waits until the reader has ended.
 func (r *Raw) Close() error {
 	r.once.Do(func() {
 		close(r.closing)
-		r.pipe.close()
+		r.conn.close()
 	})
 	r.finished.Wait()
 	return nil

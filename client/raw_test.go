@@ -1,15 +1,9 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +11,6 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 func TestRawCarriesTextsUntouched(t *testing.T) {
@@ -71,120 +64,15 @@ func TestRawCloseFreesTheReader(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
-	})
-}
-
-func TestLinesDecodesEvents(t *testing.T) {
-	in := strings.NewReader(`{"type":"status","message":"one"}` + "\r\n\n" + `{"type":"hologram"}` + "\n" + `{"type":"status","message":"last, unterminated"}`)
-	var out strings.Builder
-	l := NewLines(in, &out)
-	defer l.Close()
-	if err := l.Send(&contracts.Prompt{Content: "a\nb"}); err != nil {
-		t.Fatal(err)
-	}
-	if want := `{"type":"prompt","content":"a\nb"}` + "\n"; out.String() != want {
-		t.Errorf("sent %q, want %q", out.String(), want)
-	}
-	for i, want := range []string{"one", "", "last, unterminated"} {
-		u, err := l.Next(t.Context())
-		if err != nil || u.Cursor != uint64(i+1) {
-			t.Fatalf("line %d: got %+v, %v", i+1, u, err)
-		}
-		if want == "" {
-			if u.Kind != KindUnknown {
-				t.Errorf("got %s for an unknown type, want unknown", u.Kind)
+		for open := true; open; {
+			select {
+			case _, open = <-r.texts:
+			default:
+				t.Fatal("the reader still runs after Close")
 			}
-			continue
 		}
-		if s, ok := u.Event.(*contracts.Status); !ok || s.Message != want {
-			t.Errorf("got %+v, want status %q", u.Event, want)
+		if _, err := r.ReceiveText(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v after Close, want %v", err, ErrClosed)
 		}
-	}
-	if _, err := l.Next(t.Context()); !errors.Is(err, io.EOF) {
-		t.Errorf("got %v, want EOF", err)
-	}
-}
-
-func TestLinesRefusesAnEndlessLine(t *testing.T) {
-	r, w := io.Pipe()
-	go func() {
-		_, _ = io.Copy(w, io.LimitReader(letters{}, contracts.MaxLineBytes+100)) // fails when the reader gives up
-		_ = w.Close()
-	}()
-	l := NewLines(r, io.Discard)
-	defer l.Close()
-	if _, err := l.Next(t.Context()); !errors.Is(err, line.ErrLong) {
-		t.Errorf("got %v, want %v", err, line.ErrLong)
-	}
-}
-
-// letters is an endless text without a newline.
-type letters struct{}
-
-func (letters) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = 'x'
-	}
-	return len(p), nil
-}
-
-// TestMainAsChild is not a test of its own: started by the tests below, this
-// binary is a server on standard streams.
-func TestMainAsChild(t *testing.T) {
-	mode := os.Getenv("CLIENT_TEST_CHILD")
-	if mode == "" {
-		return
-	}
-	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
-		fmt.Printf(`{"type":"status","message":%q}`+"\n", in.Text())
-	}
-	if mode == "stubborn" {
-		<-time.After(time.Hour) // does not end with its input: it has to be killed
-	}
-	os.Exit(3)
-}
-
-func child(t *testing.T, mode string) *Process {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMainAsChild$")
-	cmd.Env = append(os.Environ(), "CLIENT_TEST_CHILD="+mode)
-	p, err := Start(t.Context(), cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func TestProcessSpeaksOnItsStreams(t *testing.T) {
-	p := child(t, "obedient")
-	if err := p.SendText([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	u, err := p.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, ok := u.Event.(*contracts.Status); !ok || s.Message != "hello" {
-		t.Errorf("got %s, want the echo", u.Body)
-	}
-	if err := p.CloseInput(); err != nil {
-		t.Fatal(err)
-	}
-	err = p.Wait(t.Context())
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 {
-		t.Errorf("Wait: got %v, want exit status 3", err)
-	}
-	if again := p.Close(); !errors.Is(again, err) {
-		t.Errorf("Close: got %v, want %v", again, err)
-	}
-}
-
-func TestProcessThatDoesNotEndIsKilled(t *testing.T) {
-	p := child(t, "stubborn")
-	p.exitTimeout = 100 * time.Millisecond
-	err := p.Close()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Exited() {
-		t.Errorf("got %v, want death by a signal", err)
-	}
+	})
 }

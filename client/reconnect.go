@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -94,4 +96,83 @@ func (c *Client) reconnectTakeover() contracts.Takeover {
 		return contracts.TakeoverLater
 	}
 	return contracts.TakeoverRefuse
+}
+
+// A position is a client's cursor in a session, with what it needs to continue
+// there. It applies the cursor rules: no entry is delivered twice, and none is
+// skipped.
+type position struct {
+	session    string // empty until known
+	connection string // the connection to continue; empty if none
+	token      string // secret of the connection
+
+	epoch  string
+	cursor uint64
+	known  bool // cursor is valid; if not, the next snapshot sets it
+
+	// replaying is set from the handshake until hello_ok, which the server sends
+	// after the missed entries.
+	replaying bool
+}
+
+// attached records the server's ws.attached. Unless the server replays, the next
+// snapshot sets the cursor, even if it is smaller.
+func (p *position) attached(a *contracts.Attached) {
+	p.session, p.connection, p.token = a.SessionID, a.ConnectionID, a.ConnectionToken
+	p.epoch = a.Epoch
+	p.replaying = a.Resume == "replay"
+	if !p.replaying {
+		p.known = false
+	}
+}
+
+// accept reports whether the message at cursor is new, and advances to it.
+func (p *position) accept(cursor uint64) bool {
+	if p.known && cursor <= p.cursor {
+		return false
+	}
+	p.advance(cursor)
+	return true
+}
+
+// advance moves to cursor; for a reset, cursor may be smaller.
+func (p *position) advance(cursor uint64) { p.cursor, p.known = cursor, true }
+
+// heartbeat reports whether a heartbeat at cursor is plausible. It does not
+// advance, because entries up to cursor may still arrive.
+func (p *position) heartbeat(cursor uint64) bool { return !p.known || cursor >= p.cursor }
+
+// dropConnection drops the connection and keeps the cursor, because the server no
+// longer knows the connection but may have the entries.
+func (p *position) dropConnection() { p.connection, p.token = "", "" }
+
+// reset drops the whole position, because the session is gone.
+func (p *position) reset() { *p = position{} }
+
+// isNew reports whether there is nothing to reset.
+func (p *position) isNew() bool { return p.connection == "" && !p.known && p.epoch == "" }
+
+// query returns the query of an attachment at p.
+func (p *position) query(c *config, takeover contracts.Takeover) url.Values {
+	q := url.Values{"role": {string(c.hello.Role)}}
+	set := func(key, value string) {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	session := p.session
+	if session == "" {
+		session = c.session
+		if c.create {
+			q.Set("create", "1")
+		}
+	}
+	set("sessionId", session)
+	set("takeControl", string(takeover))
+	set("connectionId", p.connection)
+	if p.known {
+		set("epoch", p.epoch)
+		q.Set("cursor", strconv.FormatUint(p.cursor, 10))
+	}
+	return q
 }

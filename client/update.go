@@ -1,7 +1,9 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -41,4 +43,101 @@ type Update struct {
 
 	// Body is the received JSON of the event or snapshot.
 	Body json.RawMessage
+}
+
+// noFrameSize is the size in the queue of an update without a frame.
+const noFrameSize = 256
+
+// handleFrame delivers a new entry of the session to the caller, and an answer to
+// its call.
+func (c *Client) handleFrame(ctx context.Context, frame contracts.Frame, size int) error {
+	switch f := frame.(type) {
+	case *contracts.MessageEnvelope:
+		return c.handleMessage(ctx, f, size)
+	case *contracts.SnapshotEnvelope:
+		return c.handleSnapshot(ctx, Update{Kind: KindSnapshot, Body: f.Snapshot}, size)
+	case *contracts.ResetEnvelope:
+		return c.handleSnapshot(ctx, Update{Kind: KindReset, Reason: f.Reason, Body: f.Snapshot}, size)
+	case *contracts.HeartbeatEnvelope:
+		if !c.position.heartbeat(f.Cursor) {
+			return nil
+		}
+		return c.deliver(ctx, Update{Kind: KindHeartbeat, Cursor: f.Cursor}, size)
+	case *contracts.Result:
+		c.calls.answer(f.ID, answer{frame: f})
+	case *contracts.Pong:
+		c.calls.answer(f.ID, answer{frame: f})
+	case *contracts.Refusal:
+		c.calls.answer(f.ID, answer{err: refusal(f)})
+	case *contracts.Goodbye: // the close that follows reports it
+	case *contracts.LeaseChange:
+		c.setLease(f)
+		return c.deliver(ctx, Update{Kind: KindControl, Cursor: c.position.cursor, Control: f}, size)
+	default:
+		return c.deliver(ctx, Update{Kind: KindControl, Cursor: c.position.cursor, Control: f}, size)
+	}
+	return nil
+}
+
+// handleMessage delivers an event. hello_ok, which is delivered too, ends the
+// replay of missed entries.
+func (c *Client) handleMessage(ctx context.Context, f *contracts.MessageEnvelope, size int) error {
+	u := Update{Kind: KindEvent, Cursor: f.Cursor, Body: f.Message, Replayed: c.position.replaying}
+	var d contracts.Decoder
+	event, err := d.Event(f.Message)
+	if errors.Is(err, contracts.ErrUnknownType) {
+		u.Kind, err = KindUnknown, nil
+	}
+	if err != nil {
+		return &protocolError{err}
+	}
+	u.Event = event
+	if _, ok := event.(*contracts.HelloOK); ok {
+		c.position.replaying, u.Replayed = false, false
+	}
+	if !c.position.accept(f.Cursor) {
+		return nil
+	}
+	return c.deliver(ctx, u, size)
+}
+
+// handleSnapshot delivers a reset, or a snapshot if it is new.
+func (c *Client) handleSnapshot(ctx context.Context, u Update, size int) error {
+	var d contracts.Decoder
+	snapshot, err := d.Snapshot(u.Body)
+	if err != nil {
+		return &protocolError{err}
+	}
+	u.Snapshot, u.Cursor, u.Replayed = snapshot, snapshot.Cursor, c.position.replaying
+	if u.Kind == KindReset {
+		c.position.advance(snapshot.Cursor)
+	} else if !c.position.accept(snapshot.Cursor) {
+		return nil
+	}
+	return c.deliver(ctx, u, size)
+}
+
+// deliver queues an update for the caller. It waits while the queue is full.
+func (c *Client) deliver(ctx context.Context, u Update, size int) error {
+	u.Epoch = c.position.epoch
+	return c.queue.push(ctx, u, size)
+}
+
+// setLease updates the lease that Attached returns.
+func (c *Client) setLease(f *contracts.LeaseChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attached.ControllerLeaseGranted = f.Granted
+	c.attached.ControllerConnectionID = f.ControllerConnectionID
+}
+
+// refusal returns the error of a ws.error frame.
+func refusal(f *contracts.Refusal) *contracts.Error {
+	e := &contracts.Error{Code: f.Code, Message: f.Message}
+	for _, d := range f.Details {
+		if d.Reason == string(f.Code) {
+			e.Metadata = d.Metadata
+		}
+	}
+	return e
 }

@@ -285,17 +285,15 @@ func (j *Journal) reportSize() {
 	j.reportedBytes = size
 }
 
-// windowSize returns the reported size of the window.
-func (j *Journal) windowSize() int {
+// shorten evicts entries until the window has at most windowFloor bytes, or with
+// half the half of its bytes if that is more.
+func (j *Journal) shorten(half bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.reportedBytes
-}
-
-// shorten evicts entries until the window has at most bound bytes.
-func (j *Journal) shorten(bound int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	bound := windowFloor
+	if half {
+		bound = max(bound, j.reportedBytes/2)
+	}
 	j.evictTo(bound)
 	j.bodies.fit()
 	for _, f := range j.forms {

@@ -122,24 +122,17 @@ func (l *log) put(e *Entry, p []byte) {
 
 	r := l.ring.Load()
 	if r == nil || l.count() == len(r.slots) {
-		r = l.grow(r)
+		r = l.resize(r, 2*l.count())
 	}
 	r.slots[e.Cursor&r.mask].Store(s)
 	l.next++
 	l.bytes += slotBytes + len(p)
 }
 
-// grow replaces r with a ring of twice the length.
-func (l *log) grow(r *ring) *ring {
-	n := minRing
-	if r != nil {
-		n = 2 * len(r.slots)
-	}
-	return l.resize(r, n)
-}
-
-// resize replaces r with a ring of length n, which must have room for all slots.
+// resize replaces r, which may be nil, with a ring of length n, or minRing if that is
+// more. It must have room for all slots.
 func (l *log) resize(r *ring, n int) *ring {
+	n = max(n, minRing)
 	other := &ring{slots: make([]atomic.Pointer[slot], n), mask: uint64(n - 1)}
 	for c := l.first; c < l.next; c++ {
 		other.slots[c&other.mask].Store(r.slots[c&r.mask].Load())

@@ -2,12 +2,15 @@ package journal
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 )
@@ -108,3 +111,19 @@ func (m *meta) write(dir string, lock *os.File) error {
 }
 
 func identities(meta, lock *os.File) string { return identity(meta) + " " + identity(lock) }
+
+// newEpoch returns a new epoch: the letter e and 128 random bits in hex.
+func newEpoch() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return "e" + hex.EncodeToString(b[:])
+}
+
+// epochStart returns the cursor after which a new epoch begins. used is the newest
+// cursor that may have been used in earlier epochs or in copies. The distance is
+// random, so that cursors of different epochs do not overlap, and a cursor without
+// its epoch is recognized as old. JavaScript counts exactly up to 2^53, which
+// leaves room for 8,000 epochs.
+func epochStart(used uint64) uint64 {
+	return used + 1<<20 + mathrand.Uint64N(1<<40)
+}

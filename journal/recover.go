@@ -77,22 +77,11 @@ func (s *File) loadHead(first uint64) (*segment, error) {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	head, size, ok, err := readHead(f)
 	if err != nil {
 		return nil, err
 	}
-	seg.size = info.Size()
-	if seg.size < headSize {
-		return seg, nil
-	}
-	var p [headSize]byte
-	if _, err := f.ReadAt(p[:], 0); err != nil {
-		return nil, err
-	}
-	head, ok, err := parseSegmentHead(p[:])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", seg.path, err)
-	}
+	seg.size = size
 	after := uint64(0)
 	if n := len(s.segs); n > 0 {
 		after = s.segs[n-1].head.first
@@ -177,32 +166,37 @@ func (s *File) trim(seg *segment, sealed, lost bool) (whole bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r := newScanner(f, seg.path, headSize, info.Size(), seg.head.first)
-	defer r.release()
-	defer func() { seg.index.cut(seg.size) }()
 	known := s.synced // entries up to here must exist
 	if sealed {
 		known = min(known, seg.last)
 	}
-	seg.size, seg.last = headSize, seg.head.prev
-	for {
-		seg.index.note(r.next, r.off)
-		if _, err = r.scan(); err != nil {
-			break
-		}
-		if !r.more {
-			seg.size, seg.last = r.off, r.next-1
-		}
-	}
+	stop, err := seg.measure(f, info.Size())
 	switch {
 	case err != io.EOF && !errors.Is(err, ErrCorrupt):
 		return false, err
 	case seg.last < known:
-		return false, corruptAt(seg.path, r.off)
+		return false, corruptAt(seg.path, stop.off)
 	case err == io.EOF:
-		return seg.size == r.off, nil
+		return seg.size == stop.off, nil
 	}
-	return false, s.mayCut(&segment{path: seg.path, size: info.Size()}, r.off, r.next, !sealed, lost)
+	return false, s.mayCut(&segment{path: seg.path, size: info.Size()}, stop.off, stop.cursor, !sealed, lost)
+}
+
+// measure reads the records in f, the segment's file of end bytes. It sets the last
+// cursor and the size to the end of the last whole batch. It returns where it
+// stopped and why: io.EOF at the end, or ErrCorrupt.
+func (seg *segment) measure(f *os.File, end int64) (stop point, err error) {
+	r := newScanner(f, seg.path, headSize, end, seg.head.first)
+	defer r.release()
+	seg.size, seg.last = headSize, seg.head.prev
+	for err == nil {
+		seg.index.note(r.next, r.off)
+		if _, err = r.scan(); err == nil && !r.more {
+			seg.size, seg.last = r.off, r.next-1
+		}
+	}
+	seg.index.cut(seg.size)
+	return point{r.next, r.off}, err
 }
 
 // mayCut returns an error unless a crash explains the incomplete record at cursor

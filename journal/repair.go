@@ -1,12 +1,11 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +74,7 @@ func Repair(dir string) (Repaired, error) {
 	}
 	fresh := filepath.Join(dir, "repaired")
 	defer os.RemoveAll(fresh)
-	if err := rewrite(parts, used, fresh, lock); err != nil {
+	if err := copyParts(parts, used, fresh, lock); err != nil {
 		return Repaired{}, err
 	}
 	if kept.Aside, err = replace(dir, fresh); err != nil {
@@ -84,12 +83,10 @@ func Repair(dir string) (Repaired, error) {
 	return kept, nil
 }
 
-// A salvagedSegment is the intact part of a segment.
+// A salvagedSegment is a segment up to its last whole batch.
 type salvagedSegment struct {
-	head  segmentHead
-	path  string
-	last  uint64 // cursor of the last whole batch
-	whole bool   // nothing follows that batch
+	segment
+	whole bool // nothing follows that batch
 }
 
 // follows reports whether r continues before.
@@ -125,7 +122,7 @@ func salvage(dir string, lock *os.File) (parts []*salvagedSegment, used uint64, 
 	}
 	start := -1
 	for i, r := range all {
-		if r.head.checkpoint > 0 && r.head.checkpoint <= r.last || start < 0 && r.head.first == 1 {
+		if r.checkpoint() > 0 || start < 0 && r.head.first == 1 {
 			start = i
 		}
 	}
@@ -144,88 +141,64 @@ func salvage(dir string, lock *os.File) (parts []*salvagedSegment, used uint64, 
 
 // salvageSegment reads a segment. It returns nil if the segment has no whole batch.
 func salvageSegment(path string) (*salvagedSegment, error) {
-	r := &salvagedSegment{path: path}
-	err := r.read(math.MaxUint64, func(batch []Entry, more bool) error {
-		r.last, r.whole = batch[len(batch)-1].Cursor, !more
-		return nil
-	})
-	if err != nil && !errors.Is(err, ErrCorrupt) {
-		return nil, err
-	}
-	if name, _ := segmentFirst(filepath.Base(path)); r.last == 0 || r.head.first != name {
+	f, err := openRegular(path)
+	if errors.Is(err, ErrCorrupt) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := &salvagedSegment{segment: segment{path: path}}
+	head, size, ok, err := readHead(f)
+	if err != nil && !errors.Is(err, errVersion) {
+		return nil, err
+	}
+	if name, _ := segmentFirst(filepath.Base(path)); !ok || head.first != name {
+		return nil, nil
+	}
+	r.head = head
+	if _, err := r.measure(f, size); err != io.EOF && !errors.Is(err, ErrCorrupt) {
+		return nil, err
+	}
+	if r.size == headSize {
+		return nil, nil
+	}
+	r.whole = r.size == size
 	return r, nil
 }
 
-// read sets r.head and calls fn for each batch of the segment up to a cursor. more
-// says that the file continues after the batch. It returns ErrCorrupt if the
-// batches end early.
-func (r *salvagedSegment) read(upTo uint64, fn func(batch []Entry, more bool) error) error {
-	text, err := openRegular(r.path)
-	if err != nil {
-		return err
-	}
-	defer text.Close()
-	info, err := text.Stat()
-	if err != nil {
-		return err
-	}
-	var p [headSize]byte
-	if n, err := text.ReadAt(p[:], 0); n < headSize {
-		return fmt.Errorf("%w: %w", corruptAt(r.path, 0), err)
-	}
-	head, ok, err := parseSegmentHead(p[:])
-	if err != nil || !ok {
-		return errors.Join(corruptAt(r.path, 0), err)
-	}
-	r.head = head
-	records := newScanner(text, r.path, headSize, info.Size(), head.first)
-	defer records.release()
-	var batch []Entry
-	for records.next <= upTo && records.off < records.end {
-		e, err := records.scan()
-		if err != nil {
-			return err
-		}
-		e.Body = bytes.Clone(e.Body)
-		batch = append(batch, e)
-		if records.more {
-			continue
-		}
-		if err := fn(batch, records.off < records.end); err != nil {
-			return err
-		}
-		batch = batch[:0]
-	}
-	return nil
-}
-
-// rewrite makes a journal of parts in dir, which will be placed beside lock. Its
+// copyParts makes a journal of parts in dir, which will be placed beside lock. Its
 // epoch begins beyond used.
-func rewrite(parts []*salvagedSegment, used uint64, dir string, lock *os.File) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	s, err := Open(dir, FileOptions{RetainBytes: math.MaxInt64})
-	if err != nil {
+func copyParts(parts []*salvagedSegment, used uint64, dir string, lock *os.File) error {
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return err
 	}
 	for _, r := range parts {
-		s.mu.Lock()
-		if len(s.segs) > 0 {
-			s.last = r.head.first - 1 // cursors have a hole between epochs
+		if err := copyStart(filepath.Join(dir, filepath.Base(r.path)), r.path, r.size); err != nil {
+			return err
 		}
-		s.mu.Unlock()
-		err = errors.Join(err, r.read(r.last, func(batch []Entry, _ bool) error { return s.Append(batch) }))
 	}
-	s.mu.Lock()
-	s.meta.Floor = epochStart(used)
-	s.mu.Unlock()
-	if err := errors.Join(err, s.Close()); err != nil {
+	m := meta{
+		Version: metaVersion, Journal: parts[0].head.journal, Epoch: newEpoch(),
+		Floor: epochStart(used), Synced: parts[len(parts)-1].last,
+	}
+	return m.write(dir, lock)
+}
+
+// copyStart copies the first size bytes of a file to a new one on stable storage.
+func copyStart(to, from string, size int64) error {
+	in, err := openRegular(from)
+	if err != nil {
 		return err
 	}
-	return s.meta.write(dir, lock)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(out, in, size)
+	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // replace moves the segments of dir to a new directory in it, and those of fresh to

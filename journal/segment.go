@@ -98,6 +98,26 @@ func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 	}, true, nil
 }
 
+// readHead reads the header of a segment file and the file's size. ok reports whether
+// the header is complete and its checksum is right.
+func readHead(f *os.File) (h segmentHead, size int64, ok bool, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return h, 0, false, err
+	}
+	var p [headSize]byte
+	if size = info.Size(); size < headSize {
+		return h, size, false, nil
+	}
+	if _, err := f.ReadAt(p[:], 0); err != nil {
+		return h, size, false, err
+	}
+	if h, ok, err = parseSegmentHead(p[:]); err != nil {
+		err = fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return h, size, ok, err
+}
+
 // segmentPath returns the file name of the segment that begins at cursor first.
 // Names sort like cursors.
 func segmentPath(dir string, first uint64) string {

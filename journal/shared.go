@@ -80,10 +80,6 @@ func (s *Shared) makeRoom() {
 		}
 		j := s.journals[s.nextShrunk%len(s.journals)]
 		s.nextShrunk = (s.nextShrunk + 1) % len(s.journals)
-		if j.wasRead.Swap(false) {
-			j.shorten(max(j.windowSize()/2, windowFloor))
-		} else {
-			j.shorten(windowFloor)
-		}
+		j.shorten(j.wasRead.Swap(false))
 	}
 }

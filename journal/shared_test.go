@@ -75,6 +75,7 @@ func TestWindowsOfAProcessHaveOneBound(t *testing.T) {
 	}
 	for _, j := range all {
 		j.Close()
+		j.Close()
 	}
 	if got := shared.WindowBytes(); got != 0 {
 		t.Errorf("got %d bytes in windows of no journal, want none", got)

@@ -1,10 +1,7 @@
 // Package pty runs programs on terminals.
 //
 // A [Terminal] is one program in its own session, with the terminal as its
-// controlling terminal, and everything that the program started. Their output
-// is read once, and the newest of it is kept under cursors, so that a later
-// reader can start at a cursor. A cursor counts the bytes that were written
-// before it.
+// controlling terminal, and everything that the program started.
 //
 // The last bytes of a program that has ended are still read. A blocked read or
 // write ends at its deadline and when the terminal is closed. After the group

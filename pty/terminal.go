@@ -18,9 +18,6 @@ type Size struct{ Columns, Rows uint16 }
 // DefaultSize is the size of a terminal for which none was given.
 var DefaultSize = Size{Columns: 80, Rows: 24}
 
-// DefaultKeep is how many bytes of output a terminal keeps.
-const DefaultKeep = 256 << 10
-
 // mostUnread is an upper bound of the unread output in a terminal, in bytes.
 const mostUnread = 128 << 10
 
@@ -29,19 +26,14 @@ const mostUnread = 128 << 10
 //
 // Output is read by Read only; when the terminal is full, the program waits.
 type Terminal struct {
-	device
-	group *proc.Group
-	kept  journal
+	device // Write, SetReadDeadline, SetWriteDeadline and Close
+	group  *proc.Group
 }
 
-// Start starts cmd on a terminal and keeps the newest keep bytes of its output;
-// 0 means [DefaultKeep]. The terminal becomes cmd's standard files. The owner
-// must stop the group and close the terminal.
-func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
-	if keep <= 0 {
-		keep = DefaultKeep
-	}
-	t := &Terminal{kept: journal{most: keep}}
+// Start starts cmd on a terminal, which becomes its standard files. The owner must
+// stop the group and close the terminal.
+func Start(cmd *exec.Cmd, size Size) (*Terminal, error) {
+	t := &Terminal{}
 	if err := t.start(cmd, size); err != nil {
 		return nil, err
 	}
@@ -51,13 +43,12 @@ func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
 // Group returns the group of the program.
 func (t *Terminal) Group() *proc.Group { return t.group }
 
-// Read reads output of the terminal, and keeps it. io.EOF means that the
+// Read reads output of the terminal. io.EOF means that the
 // program has ended and no process has the terminal open. Before its end, a
 // program may close the terminal and open it again.
 func (t *Terminal) Read(p []byte) (int, error) {
 	for over := false; ; {
 		n, err := t.device.read(p)
-		t.kept.append(p[:n])
 		if err != io.EOF || over {
 			return n, err
 		}
@@ -72,28 +63,6 @@ func (t *Terminal) Read(p []byte) (int, error) {
 // reopenPoll is how often Read checks a terminal that no process has open.
 const reopenPoll = 10 * time.Millisecond
 
-// ReadAt copies bytes that were read before, from a cursor on, and returns
-// their number; 0 means that the cursor is the newest. The error is [ErrGap] if
-// they are not kept.
-func (t *Terminal) ReadAt(p []byte, cursor uint64) (int, error) { return t.kept.read(cursor, p) }
-
-// Cursors returns the oldest readable cursor, and the newest.
-func (t *Terminal) Cursors() (tail, head uint64) { return t.kept.bounds() }
-
 // Unread returns an upper bound of the unread output after the last writer has
 // ended. The system does not report the exact number.
 func (t *Terminal) Unread() int { return mostUnread }
-
-// Write types p.
-func (t *Terminal) Write(p []byte) (int, error) { return t.device.write(p) }
-
-// SetReadDeadline bounds Read, as in [net.Conn].
-func (t *Terminal) SetReadDeadline(at time.Time) error { return t.setReadDeadline(at) }
-
-// SetWriteDeadline bounds Write.
-func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.setWriteDeadline(at) }
-
-// Close closes the terminal, which hangs up the processes that have it open. It
-// returns when no goroutine reads or writes; a later Close returns the same
-// error.
-func (t *Terminal) Close() error { return t.device.close() }

@@ -16,7 +16,7 @@ func (t *Terminal) start(*exec.Cmd, Size) error { return ErrUnsupported }
 func (t *Terminal) Resize(Size) (Size, error) { return Size{}, ErrUnsupported }
 
 func (d *device) read([]byte) (int, error)         { return 0, ErrUnsupported }
-func (d *device) write([]byte) (int, error)        { return 0, ErrUnsupported }
-func (d *device) setReadDeadline(time.Time) error  { return ErrUnsupported }
-func (d *device) setWriteDeadline(time.Time) error { return ErrUnsupported }
-func (d *device) close() error                     { return nil }
+func (d *device) Write([]byte) (int, error)        { return 0, ErrUnsupported }
+func (d *device) SetReadDeadline(time.Time) error  { return ErrUnsupported }
+func (d *device) SetWriteDeadline(time.Time) error { return ErrUnsupported }
+func (d *device) Close() error                     { return nil }

@@ -38,7 +38,7 @@ type device struct {
 func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 	theirs, err := t.device.open()
 	if err != nil {
-		return errors.Join(fmt.Errorf("open terminal: %w", err), t.device.close())
+		return errors.Join(fmt.Errorf("open terminal: %w", err), t.Close())
 	}
 	defer theirs.Close()
 	if err = t.setSize(size); err == nil {
@@ -47,7 +47,7 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 		t.group, err = proc.Start(cmd)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("start on terminal: %w", err), t.device.close())
+		return errors.Join(fmt.Errorf("start on terminal: %w", err), t.Close())
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 // open opens both ends and returns the program's. The library registers its
 // files with the runtime poller in a way that deadlines have no effect and
 // Close does not end a Read, so our end is duplicated. After an error, call
-// close.
+// Close.
 func (d *device) open() (theirs *os.File, err error) {
 	ours, theirs, err := pty.Open()
 	if err != nil {
@@ -78,7 +78,10 @@ func (d *device) open() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-func (d *device) close() error {
+// Close closes the terminal, which hangs up the processes that have it open. It
+// returns when no goroutine reads or writes; a later Close returns the same
+// error.
+func (d *device) Close() error {
 	d.closing.Do(func() {
 		if d.reading != nil {
 			d.closed = errors.Join(d.reading.close(), d.typing.close())
@@ -90,9 +93,11 @@ func (d *device) close() error {
 	return d.closed
 }
 
-func (d *device) setReadDeadline(at time.Time) error { return d.reading.setDeadline(at) }
+// SetReadDeadline bounds Read, as in [net.Conn].
+func (d *device) SetReadDeadline(at time.Time) error { return d.reading.setDeadline(at) }
 
-func (d *device) setWriteDeadline(at time.Time) error { return d.typing.setDeadline(at) }
+// SetWriteDeadline bounds Write.
+func (d *device) SetWriteDeadline(at time.Time) error { return d.typing.setDeadline(at) }
 
 // Resize sets the size and returns the one in effect. The program is notified
 // even if the size is the same, so that it redraws.
@@ -181,8 +186,8 @@ func (d *device) read(p []byte) (n int, err error) {
 	return 0, err
 }
 
-// write writes all of p.
-func (d *device) write(p []byte) (n int, err error) {
+// Write types all of p.
+func (d *device) Write(p []byte) (n int, err error) {
 	failed := d.typing.pass(func() bool {
 		for n < len(p) {
 			var put int

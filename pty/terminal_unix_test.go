@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 const patience = 20 * time.Second
 
 // start runs a line on a terminal until the test ends.
-func start(t *testing.T, line string, keep int) *Terminal {
+func start(t *testing.T, line string) *Terminal {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", line)
 	cmd.Dir = t.TempDir()
-	term, err := Start(cmd, DefaultSize, keep)
+	term, err := Start(cmd, DefaultSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func typed(t *testing.T, term *Terminal, text string) {
 
 func TestProgramHasATerminalOfItsOwn(t *testing.T) {
 	t.Parallel()
-	term := start(t, `test -t 0 && test -t 1 && test -t 2 && stty size && echo $$ $(ps -o sid=,tpgid= -p $$) && tty >/dev/tty && ls -l /proc/self/fd 2>/dev/null | grep -c -- '->'`, 0)
+	term := start(t, `test -t 0 && test -t 1 && test -t 2 && stty size && echo $$ $(ps -o sid=,tpgid= -p $$) && tty >/dev/tty && ls -l /proc/self/fd 2>/dev/null | grep -c -- '->'`)
 	got, err := io.ReadAll(term)
 	if err != nil {
 		t.Fatal(err)
@@ -93,9 +93,9 @@ func TestProgramHasATerminalOfItsOwn(t *testing.T) {
 func TestLastBytesOfAProgramAreRead(t *testing.T) {
 	t.Parallel()
 	for i := range 200 {
-		term := start(t, "seq 1 3000; exec printf 'the end'", 0)
+		term := start(t, "seq 1 3000; exec printf 'the end'")
 		if i%2 == 0 { // the program has ended before anything is read; so much fits
-			term = start(t, "seq 1 400; exec printf 'the end'", 0)
+			term = start(t, "seq 1 400; exec printf 'the end'")
 			<-term.Group().Exited()
 		}
 		got, err := io.ReadAll(term)
@@ -107,7 +107,7 @@ func TestLastBytesOfAProgramAreRead(t *testing.T) {
 
 func TestTerminalMayBeClosedAndOpenedAgain(t *testing.T) {
 	t.Parallel()
-	term := start(t, "exec 0<&- 1>&- 2>&-; sleep 0.1; seq 1 3000 >/dev/tty; sleep 0.1; exec 0<>/dev/tty 1>&0; stty -echo; echo ready; read x; echo \"got $x\"", 0)
+	term := start(t, "exec 0<&- 1>&- 2>&-; sleep 0.1; seq 1 3000 >/dev/tty; sleep 0.1; exec 0<>/dev/tty 1>&0; stty -echo; echo ready; read x; echo \"got $x\"")
 	got := until(t, term, "ready\r\n")
 	if !strings.HasPrefix(got, "1\r\n2\r\n") || !strings.Contains(got, "\r\n3000\r\n") {
 		t.Errorf("got %d bytes, want all that was written meanwhile", len(got))
@@ -118,32 +118,9 @@ func TestTerminalMayBeClosedAndOpenedAgain(t *testing.T) {
 	}
 }
 
-func TestWhoComesLaterReadsFromACursor(t *testing.T) {
-	t.Parallel()
-	term := start(t, "seq 1 2000; cat", 1000)
-	all := until(t, term, "\r\n2000\r\n")
-	tail, head := term.Cursors()
-	if head != uint64(len(all)) || tail != head-1000 {
-		t.Fatalf("got %d to %d, want the last 1000 of %d", tail, head, len(all))
-	}
-	p := make([]byte, 5000)
-	n, err := term.ReadAt(p, tail)
-	if err != nil || string(p[:n]) != all[tail:] {
-		t.Errorf("got %q, %v; want %q", p[:n], err, all[tail:])
-	}
-	if _, err := term.ReadAt(p, tail-1); !errors.Is(err, ErrGap) {
-		t.Errorf("got %v, want a gap", err)
-	}
-	typed(t, term, "more\n")
-	until(t, term, "more\r\nmore\r\n")
-	if n, err := term.ReadAt(p, head); err != nil || string(p[:n]) != "more\r\nmore\r\n" {
-		t.Errorf("got %q, %v; want what came after", p[:n], err)
-	}
-}
-
 func TestProgramIsToldOfTheSize(t *testing.T) {
 	t.Parallel()
-	term := start(t, `trap 'stty size' WINCH; echo ready; while :; do read line && echo "$line"; done`, 0)
+	term := start(t, `trap 'stty size' WINCH; echo ready; while :; do read line && echo "$line"; done`)
 	until(t, term, "ready\r\n")
 	for _, size := range []Size{{132, 43}, {132, 43}, {1, 1}, {65535, 65535}} {
 		got, err := term.Resize(size)
@@ -156,7 +133,7 @@ func TestProgramIsToldOfTheSize(t *testing.T) {
 
 func TestWhatIsTypedArrives(t *testing.T) {
 	t.Parallel()
-	term := start(t, "stty -echo; echo ready; cat; echo over", 0)
+	term := start(t, "stty -echo; echo ready; cat; echo over")
 	until(t, term, "ready\r\n")
 	typed(t, term, "one\n")
 	until(t, term, "one\r\n")
@@ -166,7 +143,7 @@ func TestWhatIsTypedArrives(t *testing.T) {
 
 func TestInterruptCharacterReachesTheForeground(t *testing.T) {
 	t.Parallel()
-	term := start(t, "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.1; done", 0)
+	term := start(t, "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.1; done")
 	until(t, term, "ready\r\n")
 	typed(t, term, "\x03")
 	until(t, term, "caught\r\n")
@@ -179,7 +156,7 @@ func TestInterruptCharacterReachesTheForeground(t *testing.T) {
 // Of a terminal as the library opens it, neither would end.
 func TestWaitsEndAtTheirDeadlineAndWithTheTerminal(t *testing.T) {
 	t.Parallel()
-	term := start(t, "stty raw -echo; echo ready; sleep 1000", 0)
+	term := start(t, "stty raw -echo; echo ready; sleep 1000")
 	until(t, term, "ready\n")
 	waits := map[string]func() error{
 		"read": func() error {
@@ -226,7 +203,7 @@ func TestWaitsEndAtTheirDeadlineAndWithTheTerminal(t *testing.T) {
 // An interactive shell puts each job in a group of its own.
 func TestJobsEndWithTheGroup(t *testing.T) {
 	t.Parallel()
-	term := start(t, "TERM=xterm PS1='> ' exec /bin/bash --norc --noprofile -i", 0)
+	term := start(t, "TERM=xterm PS1='> ' exec /bin/bash --norc --noprofile -i")
 	until(t, term, "> ") // bash asks for marks around what is pasted
 	typed(t, term, "stty -echo; trap '' HUP TERM; (trap '' HUP; sleep 1000) & (trap '' HUP; sleep 1000) & echo ids $(jobs -p | tr '\\n' ' ')rea''dy\n")
 	said := until(t, term, "ready\r\n\x1b[?2004h> ")
@@ -252,7 +229,7 @@ func running(id int) bool {
 func TestProgramThatCannotBeStartedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("/nowhere/at/all")
-	if _, err := Start(cmd, DefaultSize, 0); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Start(cmd, DefaultSize); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want that there is no such program", err)
 	}
 }

@@ -125,7 +125,13 @@ func (h *lister) partOf(dir string) *listingCache {
 
 // newest returns the listing for a search that arrived at then.
 func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, error) {
-	c.resetIdleTimer()
+	c.mu.Lock()
+	if c.idle == nil && !c.closed {
+		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
+	} else if c.idle != nil {
+		c.idle.Reset(maxIdle)
+	}
+	c.mu.Unlock()
 	for {
 		f, need := c.state(then)
 		if need == upToDate {
@@ -152,17 +158,6 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 		if f, err := c.last(); f == nil && err != nil {
 			return nil, err
 		}
-	}
-}
-
-// resetIdleTimer restarts the time after which an unused listing is dropped.
-func (c *listingCache) resetIdleTimer() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.idle == nil && !c.closed {
-		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
-	} else if c.idle != nil {
-		c.idle.Reset(maxIdle)
 	}
 }
 
@@ -199,16 +194,22 @@ func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{
 	case c.closed, need == needRelist && c.current != nil && time.Now().Before(c.resting):
 		return time.Time{}, nil
 	default:
-		c.busy, c.began, c.failed = true, time.Now(), nil
-		c.work.Go(func() { // ends when the listing is followed, after at most a few followTime, or with close
-			c.update(need)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.busy = false
-			c.wake()
-		})
+		c.failed = nil
+		c.start(func() { c.update(need) }) // ends when the listing is followed, after at most a few followTime, or with close
 	}
 	return c.began, c.changed
+}
+
+// start starts a worker. The caller holds c.mu, and no worker runs.
+func (c *listingCache) start(job func()) {
+	c.busy, c.began = true, time.Now()
+	c.work.Go(func() {
+		job()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.busy = false
+		c.wake()
+	})
 }
 
 // wake wakes the waiting searches. The caller holds c.mu.
@@ -226,13 +227,9 @@ func (c *listingCache) expire() {
 	case c.busy:
 		c.idle.Reset(maxIdle)
 	default:
-		c.busy = true
-		c.work.Go(func() { // ends with the keeper's next job
+		c.start(func() { // ends with the keeper's next job
 			c.unfollow()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.busy, c.current = false, nil
-			c.wake()
+			c.set(nil, nil, false)
 		})
 	}
 }
@@ -269,11 +266,11 @@ func (c *listingCache) last() (*listing, error) {
 	return c.current, c.failed
 }
 
-// set makes f the current listing.
-func (c *listingCache) set(f *listing, told bool) {
+// set makes f the current listing. Without one, failed says why.
+func (c *listingCache) set(f *listing, failed error, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current, c.failed, c.reported = f, nil, told
+	c.current, c.failed, c.reported = f, failed, told
 	c.wake()
 }
 
@@ -341,7 +338,7 @@ func (c *listingCache) applyTouched() bool {
 		defer cancel()
 		if now := c.patch(ctx, f, touched); now != nil {
 			now.asOf = asOf
-			c.set(now, true)
+			c.set(now, nil, true)
 			return true
 		}
 	}
@@ -365,7 +362,7 @@ func (c *listingCache) relist() (f *listing, err error) {
 		cancel()
 		if err == nil && f.hurried() {
 			if last == nil {
-				c.set(f, false)
+				c.set(f, nil, false)
 			}
 			for i := range c.of.backoffs {
 				c.of.backoffs[i].lift()
@@ -382,11 +379,11 @@ func (c *listingCache) relist() (f *listing, err error) {
 	c.mu.Unlock()
 	switch {
 	case err == nil && (last == nil || last.hurried() || !f.hurried()):
-		c.set(f, false)
+		c.set(f, nil, false)
 	case err == nil || c.ctx.Err() != nil:
 		c.markStale(false) // the old listing stays and is marked stale
 	default:
-		c.fail(err)
+		c.set(nil, err, false)
 	}
 	return f, err
 }
@@ -401,14 +398,6 @@ func (c *listingCache) beginListing() (last *listing) {
 	defer c.mu.Unlock()
 	c.stale, c.touched = false, nil
 	return c.current
-}
-
-// fail records that there is no listing.
-func (c *listingCache) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current, c.failed = nil, err
-	c.wake()
 }
 
 // patch returns the listing with a few touched paths checked, or nil if all

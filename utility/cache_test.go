@@ -172,7 +172,7 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
 	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}, false), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
-	r.whole.set(&old, true)
+	r.whole.set(&old, nil, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
 	wantList(t, "then", r.listed("."), "a")
@@ -210,7 +210,7 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	want(0, true)
 	r.followed()
 	want(0, false)
-	r.lookout.lose()
+	r.lookout.put(nil)
 	r.settled(func() bool { return c.stale })
 	r.lists("then", ".", "a")
 }
@@ -294,6 +294,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 	if n := r.fed(); n != 2 {
 		t.Errorf("got %d directories that are watched, want 2", n)
 	}
+	r.rested() // a busy listing is not expired
 	r.whole.expire()
 	r.rested()
 	if n := r.fed(); n != 0 {
@@ -307,7 +308,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 // A directory of a workspace that is too large is listed by itself.
 func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
-	r.whole.set(&listing{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, false)
+	r.whole.set(&listing{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, nil, false)
 	wantList(t, "part", r.listed("b"), "c")
 }
 
@@ -359,12 +360,12 @@ func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
 	f, _ := r.told()
 	old := *f
 	old.asked, old.asOf = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
-	r.whole.set(&old, false)
+	r.whole.set(&old, nil, false)
 	if got, err := r.whole.newest(t.Context(), old.asked.Add(-time.Second)); err != nil || got != &old {
 		t.Errorf("got another listing, %v; want the one that was asked for meanwhile", err)
 	}
 	r.rested() // it is old, too
-	r.whole.set(&old, false)
+	r.whole.set(&old, nil, false)
 	if got, err := r.whole.newest(t.Context(), old.asked.Add(time.Second)); err != nil || got == &old {
 		t.Errorf("got the listing of before, %v; want another", err)
 	}
@@ -442,14 +443,14 @@ func TestGitThatHangsIsEnded(t *testing.T) {
 	gitInit(t, r.root)
 	old := *r.followed()
 	old.asked = old.asked.Add(-2 * maxListingAge)
-	r.whole.set(&old, true)
+	r.whole.set(&old, nil, true)
 	r.followTime = 10 * time.Millisecond
 	write(t, hang, "")
 	wantList(t, "while it hangs", r.listed("."), "a")
 	r.comesToAnEnd("the listing behind it", r.rested)
 	must(t, os.Remove(hang))
 	old.unsure = true
-	r.whole.set(&old, true)
+	r.whole.set(&old, nil, true)
 	write(t, hang, "")
 	r.comesToAnEnd("looking for what is not there", r.whole.dropMissing)
 	must(t, os.Remove(hang))

@@ -44,16 +44,15 @@ type command struct {
 
 	announced chan error // 1-buffered; the result of publishing the first event
 
-	waiting     context.Context // bounds waiting for the owner to read; ends when the command is asked to end
-	stopWaiting context.CancelFunc
-	living      context.Context // ends when no process is left
-	endLiving   context.CancelFunc
-
-	asked  chan struct{} // closed when the command is asked to end
-	forced chan struct{} // closed when the command is to be killed
+	living    context.Context // ends when no process is left
+	endLiving context.CancelFunc
+	asked     context.Context // ends when the command is asked to end, or with living
+	ask       context.CancelFunc
+	forced    context.Context // ends when the command is to be killed
+	force     context.CancelFunc
 
 	mu     sync.Mutex
-	grace  time.Duration // time from asked to the kill; set before asked is closed
+	grace  time.Duration // time from asked to the kill; set before asked ends
 	reason string        // why the command was ended; "" if it ended by itself
 	ended  bool          // the process has exited, so that reason is final
 }
@@ -76,10 +75,10 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		ownedID: ownedID{id: cmd.CommandID, owner: c.owner, gone: make(chan struct{})},
 		host:    h, spec: spec,
 		announced: make(chan error, 1),
-		asked:     make(chan struct{}), forced: make(chan struct{}),
 	}
 	run.living, run.endLiving = context.WithCancel(h.ctx)
-	run.waiting, run.stopWaiting = context.WithCancel(run.living)
+	run.asked, run.ask = context.WithCancel(run.living)
+	run.forced, run.force = context.WithCancel(run.living)
 	if cmd.AllowStdin {
 		run.stdin = newStdin(spec.size != nil)
 	}
@@ -184,22 +183,12 @@ func (c *command) end(e ending) {
 	if !c.ended && (e.ours || c.reason == "") {
 		c.reason = e.reason
 	}
-	if e.force && !closed(c.forced) {
-		close(c.forced) // before asked is closed, because supervise checks forced after asked
+	if e.force {
+		c.force() // before ask, because supervise looks at forced after asked
 	}
-	if !closed(c.asked) {
+	if c.asked.Err() == nil {
 		c.grace = e.grace
-		close(c.asked)
-		c.stopWaiting()
-	}
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+		c.ask()
 	}
 }
 
@@ -267,7 +256,7 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 		}
 	}()
 	if c.spec.size != nil {
-		term, err := pty.Start(cmd, *c.spec.size, 0)
+		term, err := pty.Start(cmd, *c.spec.size)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -353,13 +342,13 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 	select {
 	case <-group.Exited():
 		c.linger(outputs, drained)
-	case <-c.asked:
+	case <-c.asked.Done():
 	}
 	grace := time.Duration(0)
-	if !closed(c.forced) {
+	if c.forced.Err() == nil {
 		grace = c.timeToEnd()
 	}
-	group.Stop(grace, c.forced)
+	group.Stop(grace, c.forced.Done())
 	c.endLiving()
 	for _, o := range outputs {
 		o.expire()
@@ -375,7 +364,7 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 func (c *command) timeToEnd() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !closed(c.asked) {
+	if c.asked.Err() == nil {
 		return killDelay // for background processes of a command that exited
 	}
 	return c.grace
@@ -385,7 +374,7 @@ func (c *command) timeToEnd() time.Duration {
 // during which an output waited for the owner to read does not count.
 func (c *command) linger(outputs []*output, drained <-chan struct{}) {
 	c.mu.Lock()
-	c.ended = !closed(c.asked)
+	c.ended = c.asked.Err() == nil
 	c.mu.Unlock()
 	ends := make([]time.Time, len(outputs)) // per output: the end of lingerDelay, without the time it waited for the owner
 	for i, o := range outputs {
@@ -397,7 +386,7 @@ func (c *command) linger(outputs []*output, drained <-chan struct{}) {
 		select {
 		case <-drained:
 			return
-		case <-c.asked:
+		case <-c.asked.Done():
 			return
 		case <-late.C:
 		}

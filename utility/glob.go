@@ -3,6 +3,7 @@ package utility
 import (
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -87,10 +88,7 @@ func newFilter(include, exclude []string) filter {
 	for _, p := range include {
 		f.include = append(f.include, newGlob(p))
 	}
-	for _, p := range builtinExcludes {
-		f.exclude = append(f.exclude, newGlob(p))
-	}
-	for _, p := range exclude {
+	for _, p := range slices.Concat(builtinExcludes, exclude) {
 		f.exclude = append(f.exclude, newGlob(p))
 	}
 	return f

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -296,7 +297,11 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Unlock()
 	err := h.Stop(ctx, "Headless runtime shutdown")
 	if err != nil {
-		h.killAll()
+		h.mu.Lock()
+		for _, c := range h.commands.entries {
+			c.end(ending{force: true})
+		}
+		h.mu.Unlock()
 		h.cancel(errClosed)
 	}
 	h.work.Wait()
@@ -305,11 +310,22 @@ func (h *Host) Close(ctx context.Context) error {
 	return err
 }
 
-// killAll kills every command.
-func (h *Host) killAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.commands.entries {
-		c.end(ending{force: true})
+// maxRefusalBytes bounds the text of a refusal, which may repeat the client's
+// input.
+const maxRefusalBytes = 8 << 10
+
+// refuse returns the refusal of the operation with the given id.
+func refuse(code contracts.Code, id, text string) *contracts.Error {
+	text = abridge.Head(validText([]byte(text)), maxRefusalBytes)
+	return &contracts.Error{Code: code, Type: contracts.ErrorTool, Message: text, RequestID: id}
+}
+
+// show publishes an event that no call waits for. If the session cannot take
+// events any more, it logs the error and returns false.
+func (h *Host) show(ev contracts.Event) bool {
+	err := h.publish(h.ctx, ev)
+	if err != nil && context.Cause(h.ctx) == nil {
+		h.opts.Log.Error("cannot publish an event", slog.String("event", ev.EventType()), slog.Any("err", err))
 	}
+	return err == nil
 }

@@ -2,8 +2,10 @@ package utility
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -137,13 +139,12 @@ func (g *gitListing) ask(ctx context.Context, about question, paths []string, wh
 	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &entryWriter{each: func(entry []byte) bool {
+	return g.of.git(ctx, about, func(entry []byte) bool {
 		if g.take(entry); g.full {
 			cancel() // the rest of the output is not needed
 		}
 		return !g.full
-	}}
-	return g.of.git(ctx, about, out, append(append(args, "--"), paths...)...)
+	}, append(append(args, "--"), paths...)...)
 }
 
 // take adds an entry unless g is full.
@@ -241,4 +242,63 @@ func merged(a, b []string) []string {
 		}
 	}
 	return slices.Compact(append(append(all, a...), b...))
+}
+
+// A fileState is the state of a file that a listing depends on. The file is not
+// below the listed directory, so the system does not report its changes.
+type fileState struct {
+	path string      // absolute
+	info fs.FileInfo // nil if the file did not exist
+}
+
+func newFileState(path string) fileState {
+	info, err := os.Stat(path)
+	if err != nil {
+		info = nil
+	}
+	return fileState{path, info}
+}
+
+func fileStatesOf(paths []string) []fileState {
+	marks := make([]fileState, len(paths))
+	for i, path := range paths {
+		marks[i] = newFileState(path)
+	}
+	return marks
+}
+
+// unchanged reports whether the file is still in that state. A directory must
+// be the same one, with any content.
+func (m fileState) unchanged() bool {
+	now := newFileState(m.path).info
+	switch {
+	case now == nil || m.info == nil:
+		return (now == nil) == (m.info == nil)
+	case !os.SameFile(now, m.info):
+		return false
+	}
+	return now.IsDir() || now.Size() == m.info.Size() && now.ModTime().Equal(m.info.ModTime())
+}
+
+// allUnchanged reports whether all files are unchanged.
+func allUnchanged(marks []fileState) bool {
+	return !slices.ContainsFunc(marks, func(m fileState) bool { return !m.unchanged() })
+}
+
+// dependencies returns the states of the files that the listing of dir depends
+// on besides those below it: dir itself, the ignore files above it, and git's
+// own files.
+func (h *lister) dependencies(dir string) []fileState {
+	top, files, shared := h.ws.GitFiles()
+	top = cmp.Or(top, h.ws.Root())
+	marks := fileStatesOf(slices.Concat([]string{h.ws.At(dir)}, files, shared))
+	for at := h.ws.At(dir); at != top; {
+		parent := filepath.Dir(at)
+		if parent == at {
+			break
+		}
+		at = parent
+		marks = append(marks, newFileState(filepath.Join(at, ".gitignore")))
+	}
+	return marks
 }

@@ -1,11 +1,11 @@
 package utility
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,12 +53,13 @@ type gitStatus int
 
 func (s gitStatus) Error() string { return fmt.Sprintf("git: exit status %d", int(s)) }
 
-// git runs git in the root with its output to out. It takes at most half of the
-// time left in ctx, so that the caller can continue without git. Git may hang,
-// for example when a file that it reads is a pipe; then it is not asked again
-// for a while. No process of it is left in any case.
-func (h *lister) git(ctx context.Context, about question, out io.Writer, args ...string) error {
-	top, files := h.ws.GitFiles()
+// git runs git in the root and calls each with its entries, which end in NUL,
+// until each returns false. It takes at most half of the time left in ctx, so that
+// the caller can continue without git. Git may hang, for example when a file that
+// it reads is a pipe; then it is not asked again for a while. No process of it is
+// left in any case.
+func (h *lister) git(ctx context.Context, about question, each func(entry []byte) bool, args ...string) error {
+	top, files, _ := h.ws.GitFiles()
 	marks := fileStatesOf(files)
 	backoff := &h.backoffs[about]
 	if ctx.Err() != nil {
@@ -73,7 +74,7 @@ func (h *lister) git(ctx context.Context, about question, out io.Writer, args ..
 	}
 	patient, cancel := context.WithTimeout(ctx, gitTime(ctx))
 	defer cancel()
-	code, err := run(patient, cmd, out)
+	code, err := run(patient, cmd, each)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -88,9 +89,10 @@ func (h *lister) git(ctx context.Context, about question, out io.Writer, args ..
 	return err
 }
 
-// run runs cmd to its end, or that of ctx, with its output to out, and returns
-// the exit code. It leaves no process, so none holds the output open.
-func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error) {
+// run runs cmd to its end, or that of ctx, and returns the exit code. It calls each
+// with the entries of the output until each returns false, which is errEnough; each
+// must not keep them. run leaves no process, so none holds the output open.
+func run(ctx context.Context, cmd *exec.Cmd, each func(entry []byte) bool) (code int, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -105,7 +107,17 @@ func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error
 	limitMemory(group.ID())
 	taken := make(chan error, 1)
 	go func() { // ends with the output, which gitDelay bounds
-		_, err := io.Copy(out, ours)
+		in := bufio.NewScanner(ours)
+		in.Buffer(make([]byte, maxEntry), maxEntry)
+		in.Split(untilNUL)
+		enough := false
+		for !enough && in.Scan() {
+			enough = !each(in.Bytes())
+		}
+		err := in.Err()
+		if enough {
+			err = errEnough
+		}
 		if err != nil {
 			_ = ours.Close() // so that the process does not block on writing
 		}
@@ -190,48 +202,28 @@ const maxEntry = 64 << 10
 // errEnough ends reading git's output.
 var errEnough = errors.New("enough")
 
-// An entryWriter splits git's output into entries that end in NUL, and calls
-// each with them until each returns false. Then git's write fails.
-type entryWriter struct {
-	each func(entry []byte) bool // must not keep the entry
-	cut  []byte                  // the incomplete last entry; at most maxEntry bytes
-}
-
-func (w *entryWriter) Write(p []byte) (int, error) {
-	for rest := p; ; {
-		entry, after, ended := bytes.Cut(rest, []byte{0})
-		if len(w.cut)+len(entry) > maxEntry {
-			return 0, errEnough
-		}
-		if !ended {
-			w.cut = append(w.cut, entry...)
-			return len(p), nil
-		}
-		if len(w.cut) > 0 {
-			entry = append(w.cut, entry...)
-		}
-		if !w.each(entry) {
-			return 0, errEnough
-		}
-		rest, w.cut = after, w.cut[:0]
+// untilNUL splits text into entries that end in NUL. It drops an incomplete last one.
+func untilNUL(text []byte, _ bool) (int, []byte, error) {
+	if n := bytes.IndexByte(text, 0); n >= 0 {
+		return n + 1, text[:n], nil
 	}
+	return 0, nil, nil
 }
 
 // gone returns the tracked files that do not exist.
 func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
 	gone := make(map[string]bool)
-	out := &entryWriter{each: func(file []byte) bool {
+	err := h.git(ctx, aboutIndex, func(file []byte) bool {
 		gone[string(file)] = true
 		return len(gone) <= h.limit
-	}}
-	err := h.git(ctx, aboutIndex, out, "ls-files", "-z", "-d")
+	}, "ls-files", "-z", "-d")
 	return gone, err
 }
 
 // rootIgnored reports whether the repository around the root ignores the whole
 // root.
 func (h *lister) rootIgnored(ctx context.Context) bool {
-	return h.git(ctx, aboutRules, io.Discard, "check-ignore", "-q", ".") == nil
+	return h.git(ctx, aboutRules, func([]byte) bool { return true }, "check-ignore", "-q", ".") == nil
 }
 
 // odd reports whether the path was not a regular file, such as a pipe that git

@@ -3,11 +3,12 @@
 package utility
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -74,11 +75,10 @@ func TestPipesAreNotWaitedForByGit(t *testing.T) {
 			wantList(t, "first", r.listed("."), slices.Clone(c.want)...)
 			write(t, filepath.Join(r.root, "new"), "")
 			r.lists("next", ".", append([]string{"new"}, c.want...)...)
-			var out bytes.Buffer
-			if err := r.git(t.Context(), aboutRules, &out, "check-ignore", "y.log"); err != errGitHangs {
+			if err := r.git(t.Context(), aboutRules, every, "check-ignore", "y.log"); err != errGitHangs {
 				t.Errorf("got %v, want git not to be asked", err)
 			}
-			if err := r.git(t.Context(), aboutIndex, &out, "ls-files"); c.rules != (err == nil) {
+			if err := r.git(t.Context(), aboutIndex, every, "ls-files"); c.rules != (err == nil) {
 				t.Errorf("got %v, want git to be asked about the index: %v", err, c.rules)
 			}
 		})
@@ -302,7 +302,7 @@ func TestNothingIsLeftOfGit(t *testing.T) {
 			t.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			ctx, cancel := context.WithTimeout(t.Context(), maxSearchTime)
 			defer cancel()
-			if err := r.git(ctx, aboutIndex, new(bytes.Buffer), "ls-files"); err != c.want {
+			if err := r.git(ctx, aboutIndex, every, "ls-files"); err != c.want {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			r.happens("the end of every process", ended)
@@ -329,18 +329,20 @@ func TestGitEndsOnceNoMoreIsWanted(t *testing.T) {
 	for i := range 2000 { // more than a pipe holds
 		write(t, filepath.Join(r.root, strings.Repeat("n", 200)+strconv.Itoa(i)), "")
 	}
-	out := &entryWriter{each: func([]byte) bool { return false }}
-	if err := r.git(t.Context(), aboutIndex, out, "ls-files", "-z", "-o"); !errors.Is(err, errEnough) {
+	none := func([]byte) bool { return false }
+	if err := r.git(t.Context(), aboutIndex, none, "ls-files", "-z", "-o"); !errors.Is(err, errEnough) {
 		t.Errorf("got %v, want %v", err, errEnough)
 	}
 	if r.backoffs[aboutIndex].active() {
 		t.Error("got a doubt that git answers, want none")
 	}
-	long := &entryWriter{each: func([]byte) bool { return true }}
-	if _, err := long.Write(bytes.Repeat([]byte("x"), maxEntry+1)); err != errEnough {
-		t.Errorf("got %v for a path of %d bytes, want %v", err, maxEntry+1, errEnough)
+	if _, err := run(t.Context(), exec.Command("sh", "-c", "tr '\\0' x </dev/zero | head -c "+strconv.Itoa(maxEntry+1)), every); !errors.Is(err, bufio.ErrTooLong) {
+		t.Errorf("got %v for a path of %d bytes, want %v", err, maxEntry+1, bufio.ErrTooLong)
 	}
 }
+
+// every wants all entries of git.
+func every([]byte) bool { return true }
 
 // Configuration files that include each other more often than can be read end
 // neither a search nor what it finds.

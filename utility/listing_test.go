@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -244,12 +246,12 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 // heard has g take what git writes, in pieces.
 func heard(t *testing.T, g *gitListing, out string) {
 	t.Helper()
-	w := &entryWriter{each: func(entry []byte) bool { g.take(entry); return !g.full }}
-	for piece := range slices.Chunk([]byte(out), 7) {
-		if _, err := w.Write(piece); err != nil && !g.full {
-			t.Errorf("got %v, want no error", err)
-		}
+	in := bufio.NewScanner(iotest.OneByteReader(strings.NewReader(out)))
+	in.Split(untilNUL)
+	for !g.full && in.Scan() {
+		g.take(in.Bytes())
 	}
+	must(t, in.Err())
 }
 
 func TestGitOutputIsRead(t *testing.T) {

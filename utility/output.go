@@ -74,7 +74,7 @@ func (c *command) pump(o *output) {
 			o.awaitOwner(c, last)
 			buf, n := <-used, 0
 			n, err = o.gather(buf)
-			if c.waiting.Err() != nil {
+			if c.asked.Err() != nil {
 				last += n
 			}
 			pieces <- piece{buf[:n], err}
@@ -186,7 +186,7 @@ func (o *output) isLate() bool {
 func (o *output) awaitOwner(c *command, last int) {
 	o.mark(time.Now())
 	defer o.mark(time.Time{})
-	if c.host.await(c.waiting, c.owner) != nil && last > maxLast {
+	if c.host.await(c.asked, c.owner) != nil && last > maxLast {
 		_ = c.host.await(c.living, c.owner) // fails when no process is left; the rest is then published
 	}
 }

@@ -161,14 +161,7 @@ func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f 
 	if bytes.HasPrefix(start, []byte(byteOrderMark)) {
 		_, _ = text.Discard(len(byteOrderMark)) // it is buffered
 	}
-	var err error
-	for err == nil {
-		var part []byte
-		part, err = text.ReadSlice('\n')
-		if x.add(part); errors.Is(err, bufio.ErrBufferFull) {
-			err = nil
-		}
-	}
+	err := x.read(text)
 	switch {
 	case !errors.Is(err, io.EOF) && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return refuse(contracts.CodeTimeout, cmd.ReadID, "File could not be read in time: "+x.res.Path)
@@ -204,34 +197,25 @@ type excerpt struct {
 	left          int // bytes left on the wire
 
 	content strings.Builder
-	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes and a line end
+	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes
 	size    int    // bytes of the current line so far
 	blank   bool   // the last complete line was empty
-	last    byte   // last byte of the current line
 }
 
-// add adds the next bytes of the file. A line end can only be their last byte.
-func (x *excerpt) add(part []byte) {
-	if len(part) == 0 {
-		return
-	}
-	if x.shows(x.res.TotalLines + 1) {
-		room := maxLineBytes + len("\r\n") - len(x.line)
-		x.line = append(x.line, part[:min(len(part), room)]...)
-	}
-	x.size += len(part)
-	if part[len(part)-1] == '\n' {
-		x.size--
-		if len(part) > 1 {
-			x.last = part[len(part)-2]
+// read reads lines until the end of the text, or an error.
+func (x *excerpt) read(text *bufio.Reader) error {
+	for {
+		part, more, err := text.ReadLine()
+		if err != nil {
+			return err
 		}
-		if x.size > 0 && x.last == '\r' {
-			x.size--
+		if x.shows(x.res.TotalLines + 1) {
+			x.line = append(x.line, part[:min(len(part), maxLineBytes-len(x.line))]...)
 		}
-		x.endLine()
-		return
+		if x.size += len(part); !more {
+			x.endLine()
+		}
 	}
-	x.last = part[len(part)-1]
 }
 
 // shows reports whether line n belongs in the result.
@@ -242,7 +226,7 @@ func (x *excerpt) shows(n int64) bool {
 func (x *excerpt) endLine() {
 	x.res.TotalLines++
 	if n := x.res.TotalLines; x.shows(n) {
-		text := showLine(x.line[:min(len(x.line), x.size)], x.size)
+		text := showLine(x.line, x.size)
 		if x.left -= wireBytes(text) + len(`\n`); x.left >= 0 {
 			if n > x.offset {
 				x.content.WriteByte('\n')
@@ -252,7 +236,7 @@ func (x *excerpt) endLine() {
 		}
 	}
 	x.blank = x.size == 0
-	x.line, x.size, x.last = x.line[:0], 0, 0
+	x.line, x.size = x.line[:0], 0
 }
 
 // finish completes the result. It returns false if the file has no line: it is

@@ -27,7 +27,7 @@ const (
 
 // search serves utility_file_search.
 func (h *Host) search(ctx context.Context, cmd *contracts.UtilityFileSearch) error {
-	rel, cwd, err := h.searchDir(cmd)
+	rel, cwd, err := h.workingDir(cmd.SearchID, cmd.Cwd)
 	if err != nil {
 		return err
 	}
@@ -51,22 +51,6 @@ func searchLimit(cmd *contracts.UtilityFileSearch) int {
 		return defaultSearchLimit
 	}
 	return int(min(max(1, *cmd.Limit), maxSearchLimit))
-}
-
-// searchDir returns the directory to search, relative to the root and absolute.
-func (h *Host) searchDir(cmd *contracts.UtilityFileSearch) (rel, abs string, err error) {
-	cwd := "."
-	if cmd.Cwd != nil {
-		cwd = *cmd.Cwd
-	}
-	rel, info, err := h.locate(cwd)
-	switch {
-	case errors.Is(err, workspace.ErrOutside):
-		return "", "", outside(cmd.SearchID, h.ws.Abs(cwd))
-	case err != nil || !info.IsDir():
-		return "", "", refuse(contracts.CodeNotFound, cmd.SearchID, "Working directory not found: "+cwd)
-	}
-	return rel, h.ws.At(rel), nil
 }
 
 // find fills in the results.

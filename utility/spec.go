@@ -40,10 +40,8 @@ type spec struct {
 // newSpec checks a command and returns a refusal if it cannot be run.
 func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 	s := spec{id: cmd.CommandID, line: cmd.Command, shell: h.opts.Shell}
-	for _, check := range []func(*contracts.UtilityCommandStart) string{badLine, badCwd, badEnv, badTerminal} {
-		if text := check(cmd); text != "" {
-			return s, refuse(contracts.CodeBadRequest, s.id, text)
-		}
+	if text := badCommand(cmd); text != "" {
+		return s, refuse(contracts.CodeBadRequest, s.id, text)
 	}
 	if cmd.ShellMode == contracts.ShellModeDirect {
 		words, err := proc.SplitWords(cmd.Command)
@@ -55,17 +53,16 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 		}
 		s.words = words
 	}
-	rel, err := h.commandDir(cmd)
-	if err != nil {
+	var err error
+	if s.rel, s.dir, err = h.workingDir(s.id, cmd.Cwd); err != nil {
 		return s, err
 	}
-	s.rel, s.dir = rel, h.ws.At(rel)
 	s.env = append(proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+s.dir)
 	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
 		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with the same name the last counts
 	}
 	if cmd.TerminalMode == contracts.TerminalPTY {
-		size, _ := sizeOf(cmd.Columns, cmd.Rows) // badTerminal has checked it
+		size, _ := sizeOf(cmd.Columns, cmd.Rows) // badCommand has checked it
 		s.size = &size
 		s.env = onTerminal(s.env, cmd.Env)
 	}
@@ -108,20 +105,21 @@ func onTerminal(env []string, asked map[string]string) []string {
 	return append(env, kind)
 }
 
-// commandDir returns the working directory of a command, relative to the root.
-func (h *Host) commandDir(cmd *contracts.UtilityCommandStart) (string, error) {
+// workingDir returns a directory that a client names, relative to the root and
+// absolute. The operation with the id is refused if there is none.
+func (h *Host) workingDir(id string, named *string) (rel, abs string, err error) {
 	cwd := "."
-	if cmd.Cwd != nil {
-		cwd = *cmd.Cwd
+	if named != nil {
+		cwd = *named
 	}
 	rel, info, err := h.locate(cwd)
 	switch {
 	case errors.Is(err, workspace.ErrOutside):
-		return "", outside(cmd.CommandID, h.ws.Abs(cwd))
+		return "", "", outside(id, h.ws.Abs(cwd))
 	case err != nil || !info.IsDir():
-		return "", refuse(contracts.CodeNotFound, cmd.CommandID, "Working directory not found: "+cwd)
+		return "", "", refuse(contracts.CodeNotFound, id, "Working directory not found: "+cwd)
 	}
-	return rel, nil
+	return rel, h.ws.At(rel), nil
 }
 
 // locate returns a client's path relative to the root, and its file info.
@@ -138,29 +136,18 @@ func outside(id, path string) error {
 	return refuse(contracts.CodeWorkspaceViolation, id, "Path is outside workspace root: "+path)
 }
 
-func badLine(cmd *contracts.UtilityCommandStart) string {
+// badCommand returns the text of a refusal, or "" if the command is well formed.
+func badCommand(cmd *contracts.UtilityCommandStart) string {
 	switch {
 	case strings.TrimSpace(cmd.Command) == "":
 		return "command is required and cannot be empty"
 	case !fit(cmd.Command, maxCommandChars):
 		return "Command contains invalid control characters"
-	}
-	return ""
-}
-
-func badCwd(cmd *contracts.UtilityCommandStart) string {
-	switch {
-	case cmd.Cwd == nil:
-		return ""
-	case strings.TrimSpace(*cmd.Cwd) == "":
+	case cmd.Cwd != nil && strings.TrimSpace(*cmd.Cwd) == "":
 		return "cwd is required and cannot be empty"
-	case !fit(*cmd.Cwd, maxCwdChars):
+	case cmd.Cwd != nil && !fit(*cmd.Cwd, maxCwdChars):
 		return "Working directory contains invalid characters"
 	}
-	return ""
-}
-
-func badEnv(cmd *contracts.UtilityCommandStart) string {
 	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
 		switch {
 		case strings.TrimSpace(key) == "":
@@ -169,15 +156,8 @@ func badEnv(cmd *contracts.UtilityCommandStart) string {
 			return "Environment variable " + key + " contains invalid characters"
 		}
 	}
-	return ""
-}
-
-func badTerminal(cmd *contracts.UtilityCommandStart) string {
-	if cmd.TerminalMode != contracts.TerminalPTY {
-		if cmd.Columns != nil || cmd.Rows != nil {
-			return "Utility command columns and rows require terminal_mode=pty"
-		}
-		return ""
+	if cmd.TerminalMode != contracts.TerminalPTY && (cmd.Columns != nil || cmd.Rows != nil) {
+		return "Utility command columns and rows require terminal_mode=pty"
 	}
 	_, text := sizeOf(cmd.Columns, cmd.Rows)
 	return text

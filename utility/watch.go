@@ -221,7 +221,10 @@ func (w *watch) run(call context.Context) {
 	if err == nil {
 		w.announced <- nil
 		w.follow()
-		w.leave(&contracts.UtilityFileWatchStopped{WatchID: w.id, Reason: w.stopReason()})
+		w.mu.Lock()
+		last := &contracts.UtilityFileWatchStopped{WatchID: w.id, Reason: w.reason}
+		w.mu.Unlock()
+		w.leave(last)
 		return
 	}
 	if w.ctx.Err() != nil {
@@ -235,12 +238,6 @@ func (w *watch) leave(last contracts.Event) {
 	w.cancel() // the keeper does not wait for the watch any more
 	w.host.lookout.do(context.Background(), func() { w.host.lookout.leave(w) })
 	unregister(w.host, &w.host.watches, w, last)
-}
-
-func (w *watch) stopReason() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.reason
 }
 
 // start watches the tree and publishes the started event.

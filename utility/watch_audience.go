@@ -88,23 +88,17 @@ func (a *audience) tell(c treeChange) {
 	if !ok {
 		return
 	}
-	kind := contracts.FileModified
-	switch {
-	case c.op == vanished:
-		kind = contracts.FileDeleted
-	case c.op == appeared && c.from != "" && a.hasReported(c.from):
-		kind = contracts.FileRenamed
-	case c.op == appeared && !c.known:
-		kind = contracts.FileCreated
+	kind := c.kind
+	if kind == contracts.FileCreated {
+		if _, moved := a.reports(c.from); moved && c.from != "" {
+			kind = contracts.FileRenamed
+		} else if c.known {
+			kind = contracts.FileModified
+		}
 	}
 	for _, w := range a.watches {
 		w.take(noted{rel, kind, c.isDir})
 	}
-}
-
-func (a *audience) hasReported(path string) bool {
-	_, ok := a.reports(path)
-	return ok
 }
 
 // notify tells the clients of all watches of who about a limit, once.

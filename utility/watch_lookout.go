@@ -3,8 +3,11 @@ package utility
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -194,14 +197,14 @@ func (l *lookout) take(s *source) {
 			if !ok {
 				events = nil
 			} else if ev.Name != "" && ev.Op != fsnotify.Chmod {
-				l.put(ev)
+				l.put(&ev)
 			}
 		case err, ok := <-faults:
 			switch {
 			case !ok:
 				faults = nil
 			case errors.Is(err, fsnotify.ErrEventOverflow):
-				l.lose()
+				l.put(nil)
 			case errors.Is(err, syscall.EINVAL): // fsnotify could not unwatch a renamed directory, because the system has done so already
 			default:
 				l.log.Warn("cannot watch files", slog.Any("err", err))
@@ -210,25 +213,15 @@ func (l *lookout) take(s *source) {
 	}
 }
 
-func (l *lookout) put(ev fsnotify.Event) {
+// put queues a report for the keeper; nil says that some were lost.
+func (l *lookout) put(ev *fsnotify.Event) {
 	l.mu.Lock()
-	if len(l.reports) < maxReports {
-		l.reports = append(l.reports, ev)
+	if ev != nil && len(l.reports) < maxReports {
+		l.reports = append(l.reports, *ev)
 	} else {
 		l.lost = true
 	}
 	l.mu.Unlock()
-	l.wake()
-}
-
-func (l *lookout) lose() {
-	l.mu.Lock()
-	l.lost = true
-	l.mu.Unlock()
-	l.wake()
-}
-
-func (l *lookout) wake() {
 	select {
 	case l.more <- struct{}{}:
 	default: // the keeper looks again anyway
@@ -254,4 +247,53 @@ func (l *lookout) look() {
 		l.stale = true
 		l.listings.markStale(false)
 	}
+}
+
+// pathSource makes a source of w that identifies directories by their paths.
+// The system follows symbolic links in a path. If the path leads elsewhere
+// afterwards, the directory is not watched; but if it led elsewhere for a
+// moment only, the wrong directory may be watched.
+func pathSource(w *fsnotify.Watcher) *source {
+	return &source{
+		events: w.Events, faults: w.Errors,
+		add: func(dir *os.File, path string) (string, error) {
+			if err := w.Add(path); err != nil {
+				return "", err
+			}
+			want, err := dir.Stat()
+			if err == nil {
+				var got fs.FileInfo
+				if got, err = os.Stat(path); err == nil && os.SameFile(want, got) {
+					return path, nil
+				}
+			}
+			_ = w.Remove(path) // fails if the watched directory is gone
+			return "", fs.ErrNotExist
+		},
+		remove: func(key string) { _ = w.Remove(key) }, // fails if the system has removed it already
+		close:  func() { _ = w.Close() },               // nobody reads the events any more
+	}
+}
+
+// movedFrom returns the former name of the path in a report of a rename; "" if
+// there was no rename, or the former directory is not watched. fsnotify exposes
+// the former name only in the text of an event.
+func movedFrom(ev fsnotify.Event) string {
+	if !ev.Has(fsnotify.Create) {
+		return ""
+	}
+	_, text, _ := strings.Cut(ev.String(), " ")
+	text = strings.TrimLeft(text, " ")
+	name, err := strconv.QuotedPrefix(text)
+	if err != nil {
+		return ""
+	}
+	from, moved := strings.CutPrefix(text[len(name):], " ← ")
+	if !moved {
+		return ""
+	}
+	if from, err = strconv.Unquote(from); err != nil {
+		return ""
+	}
+	return from
 }

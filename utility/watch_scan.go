@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -138,7 +139,7 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) 
 			below = &arrival{}
 		}
 		if how != nil {
-			l.tell(at, treeChange{op: appeared, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
+			l.tell(at, treeChange{kind: contracts.FileCreated, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
 		}
 		if m == stampDir {
 			l.visit(at, name, below, holders)
@@ -538,9 +539,9 @@ func (l *lookout) compareName(at *node, name string, info fs.FileInfo, now time.
 	switch noted := l.know(at, name, m); {
 	case !noted: // otherwise it would be reported each time
 	case !known:
-		l.tell(at, treeChange{op: appeared, path: path, known: at.blind, isDir: m == stampDir})
+		l.tell(at, treeChange{kind: contracts.FileCreated, path: path, known: at.blind, isDir: m == stampDir})
 	case m != stampDir && (old == 0 || old != m):
-		l.tell(at, treeChange{op: written, path: path})
+		l.tell(at, treeChange{kind: contracts.FileModified, path: path})
 	}
 	if m == stampDir && at.misses(name) {
 		l.visit(at, name, &arrival{known: known && old == stampDir}, at.holders)

@@ -2,8 +2,9 @@ package workspace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"mime"
 	"path/filepath"
 	"strings"
@@ -76,36 +77,21 @@ func (w *Workspace) attachment(path string, left int64) (Attachment, int64, erro
 	if err != nil {
 		return Attachment{}, 0, errNotReadable
 	}
-	f, err := w.OpenFile(rel)
-	if err != nil {
-		return Attachment{}, 0, errNotReadable
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	limit := min(left, w.opts.MaxAttachmentBytes)
+	data, info, err := w.ReadFile(rel, limit)
 	switch {
-	case err != nil:
-		return Attachment{}, 0, errNotFound
-	case !info.Mode().IsRegular():
+	case errors.Is(err, ErrNotRegular):
 		return Attachment{}, 0, errUnsupported
-	case info.Size() > w.opts.MaxAttachmentBytes:
-		return Attachment{}, 0, tooLarge(info.Size())
-	case info.Size() > left:
+	case errors.Is(err, ErrTooLarge) && left < info.Size() && info.Size() <= w.opts.MaxAttachmentBytes:
 		return Attachment{}, 0, errTotal
-	}
-	return w.read(f, path, min(left, w.opts.MaxAttachmentBytes))
-}
-
-// read reads an open file. The file may have grown after its size was checked.
-func (w *Workspace) read(f io.Reader, path string, limit int64) (Attachment, int64, error) {
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	size := int64(len(data))
-	if err != nil {
+	case errors.Is(err, ErrTooLarge):
+		return Attachment{}, 0, tooLarge(max(info.Size(), limit+1)) // it may have grown
+	case errors.Is(err, fs.ErrNotExist) && info != nil: // it has just been removed
+		return Attachment{}, 0, errNotFound
+	case err != nil:
 		return Attachment{}, 0, errNotReadable
 	}
-	if size > limit {
-		return Attachment{}, 0, tooLarge(size)
-	}
-	a := Attachment{Path: path, MimeType: mimeType(path)}
+	a, size := Attachment{Path: path, MimeType: mimeType(path)}, int64(len(data))
 	if strings.HasPrefix(a.MimeType, "image/") {
 		a.Data = data
 		return a, size, nil

@@ -31,9 +31,6 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 		must(t, syscall.Mkfifo(name, 0o600))
 	}
 	wantFiles(t, w, ".", "a")
-	if _, err := w.ReadDir("pipe"); err == nil {
-		t.Error("got no error for a pipe, want one")
-	}
 	v := (&walk{w: w, ctx: t.Context(), limit: 10}).visit()
 	if v.read(folder{path: "pipe", rules: &level{}}, make([]byte, entriesBytes)); len(v.files) > 0 {
 		t.Errorf("got %q in a pipe, want nothing", v.files)

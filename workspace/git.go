@@ -1,9 +1,11 @@
 package workspace
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // maxGitFile is how much of HEAD and of a .git file is read; both hold one
@@ -57,17 +59,22 @@ func (w *Workspace) Repository(dir string) bool {
 // GitFiles returns the top directory of the repository around the root, and the
 // files in which git stores what is tracked, ignored and configured there.
 // Without a repository top is "", and the files are those that a repository at
-// the root would have. All paths are absolute.
-func (w *Workspace) GitFiles() (top string, files []string) {
+// the root would have. shared has the user's and the system's files of that kind.
+// All paths are absolute, unless the environment names others.
+func (w *Workspace) GitFiles() (top string, files, shared []string) {
 	top, dir := w.repositoryAround()
 	if dir == "" {
 		dir = filepath.Join(w.path, ".git")
 	}
 	common := w.commonDir(dir)
+	shared = configFiles()
+	if _, own := userConfig(); own != "" {
+		shared = append(shared, filepath.Join(own, "ignore"))
+	}
 	return top, []string{
 		filepath.Join(dir, "HEAD"), filepath.Join(dir, "index"), filepath.Join(dir, "config.worktree"),
 		filepath.Join(dir, "commondir"), filepath.Join(common, "info", "exclude"), filepath.Join(common, "config"),
-	}
+	}, shared
 }
 
 // repositoryAround returns the top and the git directory of the innermost
@@ -141,7 +148,7 @@ func (w *Workspace) commonDir(dir string) string {
 // firstLine returns the first line of the regular file at an absolute path, or
 // "" without such a file.
 func (w *Workspace) firstLine(path string) string {
-	line, _, _ := strings.Cut(w.textAt(path, maxGitFile), "\n")
+	line, _, _ := strings.Cut(w.textAt(path, maxGitFile, true), "\n")
 	return strings.TrimSuffix(line, "\r")
 }
 
@@ -154,10 +161,49 @@ func (w *Workspace) statAt(path string) (os.FileInfo, error) {
 	return os.Stat(path)
 }
 
-// openAt opens the file at an absolute path, with the rule of statAt.
+// lstatAt is statAt, but does not follow a symbolic link at the end of path.
+func (w *Workspace) lstatAt(path string) (os.FileInfo, error) {
+	if rel, err := w.Rel(path); err == nil {
+		return w.Lstat(rel)
+	}
+	return os.Lstat(path)
+}
+
+// openAt opens the file at an absolute path, with the rule of statAt. It does not
+// wait for the writer of a named pipe.
 func (w *Workspace) openAt(path string) (*os.File, error) {
 	if rel, err := w.Rel(path); err == nil {
 		return w.OpenFile(rel)
 	}
-	return openWithoutWaiting(path)
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// textAt returns the first limit bytes of the regular file at an absolute path,
+// without the last line if it is cut. It returns "" if the file cannot be read, or
+// if it is a symbolic link and links is not set. Git's files may lie outside the
+// root, but a symbolic link below the root cannot lead outside.
+func (w *Workspace) textAt(path string, limit int, links bool) string {
+	f, err := w.openAt(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	if !links {
+		if named, err := w.lstatAt(path); err != nil || !os.SameFile(named, info) {
+			return ""
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return ""
+	}
+	if len(text) <= limit {
+		return string(text)
+	}
+	whole := string(text[:limit])
+	return whole[:strings.LastIndexByte(whole, '\n')+1]
 }

@@ -32,26 +32,11 @@ type gitConfig struct {
 // configuration, where git fails or never ends, configure stops reading.
 func (v *visit) configure(top, dir string) gitConfig {
 	c := gitConfig{v: v, top: top, dir: dir}
-	home, own := userConfig()
-	if own != "" {
+	if _, own := userConfig(); own != "" {
 		c.excludes = filepath.Join(own, "ignore")
 	}
-	if without, _ := truth(os.Getenv("GIT_CONFIG_NOSYSTEM")); !without {
-		system, set := os.LookupEnv("GIT_CONFIG_SYSTEM")
-		if !set {
-			system = "/etc/gitconfig"
-		}
-		c.include(system, 0)
-	}
-	if global, set := os.LookupEnv("GIT_CONFIG_GLOBAL"); set {
-		c.include(global, 0)
-	} else {
-		if own != "" {
-			c.include(filepath.Join(own, "config"), 0)
-		}
-		if home != "" {
-			c.include(filepath.Join(home, ".gitconfig"), 0)
-		}
+	for _, file := range configFiles() {
+		c.include(file, 0)
 	}
 	if dir != "" {
 		c.include(filepath.Join(v.w.commonDir(dir), "config"), 0)
@@ -60,6 +45,29 @@ func (v *visit) configure(top, dir string) gitConfig {
 		}
 	}
 	return c
+}
+
+// configFiles returns the configuration files outside repositories, the one that
+// counts least first. They need not exist.
+func configFiles() (files []string) {
+	if without, _ := truth(os.Getenv("GIT_CONFIG_NOSYSTEM")); !without {
+		system, set := os.LookupEnv("GIT_CONFIG_SYSTEM")
+		if !set {
+			system = "/etc/gitconfig"
+		}
+		files = append(files, system)
+	}
+	if global, set := os.LookupEnv("GIT_CONFIG_GLOBAL"); set {
+		return append(files, global)
+	}
+	home, own := userConfig()
+	if own != "" {
+		files = append(files, filepath.Join(own, "config"))
+	}
+	if home != "" {
+		files = append(files, filepath.Join(home, ".gitconfig"))
+	}
+	return files
 }
 
 // userConfig returns the user's home directory and the directory of git's
@@ -90,7 +98,7 @@ func (c *gitConfig) include(path string, depth int) {
 	if path == "" || depth > maxIncludes || !c.more() {
 		return
 	}
-	text := c.v.textAt(path)
+	text := c.v.text(path, true)
 	c.files, c.bytes = c.files+1, c.bytes+len(text)
 	parseGitConfig(text, func(e configEntry) bool {
 		c.store(e, path, depth)

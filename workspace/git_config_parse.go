@@ -1,6 +1,10 @@
 package workspace
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
 
 // A configEntry is one value in a git configuration file.
 type configEntry struct {
@@ -40,59 +44,34 @@ type configText struct {
 	subsection string
 }
 
+// The headings of sections, and the names of values, that git accepts.
+var (
+	sectionHeading = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^\[([-.A-Za-z0-9]+)(?:[ \t]*"((?:[^"\\\n]|\\[^\n])*)")?\]`)
+	})
+	headingEscape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\(.)`) })
+	valueName     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]*`) })
+)
+
 // section reads the heading of a section.
 func (p *configText) section() bool {
-	p.subsection = ""
-	p.name = p.word(p.rest[1:], ".-")
-	if strings.HasPrefix(p.rest, "]") {
-		p.rest = p.rest[1:]
-		return p.name != ""
-	}
-	p.rest = strings.TrimLeft(p.rest, " \t")
-	if !strings.HasPrefix(p.rest, `"`) {
+	found := sectionHeading().FindStringSubmatch(p.rest)
+	if found == nil {
 		return false
 	}
-	var sub strings.Builder
-	for i := 1; i < len(p.rest); i++ {
-		switch c := p.rest[i]; c {
-		case '\n':
-			return false
-		case '"':
-			p.subsection = sub.String()
-			var ok bool
-			p.rest, ok = strings.CutPrefix(p.rest[i+1:], "]")
-			return ok
-		case '\\':
-			if i++; i == len(p.rest) || p.rest[i] == '\n' {
-				return false
-			}
-			sub.WriteByte(p.rest[i])
-		default:
-			sub.WriteByte(c)
-		}
-	}
-	return false
-}
-
-// word reads letters, digits and the bytes in more from the start of s, and
-// sets the rest. It returns lower case.
-func (p *configText) word(s, more string) string {
-	n := 0
-	for n < len(s) && (strings.IndexByte(more, s[n]) >= 0 || '0' <= s[n] && s[n] <= '9' || 'a' <= lower(s[n]) && lower(s[n]) <= 'z') {
-		n++
-	}
-	p.rest = s[n:]
-	return folded(s[:n], true)
+	p.rest = p.rest[len(found[0]):]
+	p.name, p.subsection = folded(found[1], true), headingEscape().ReplaceAllString(found[2], "$1")
+	return true
 }
 
 // entry reads a name and its value.
 func (p *configText) entry() (configEntry, bool) {
-	name := p.word(p.rest, "-")
-	if name == "" || name[0] < 'a' || p.name == "" {
+	name := valueName().FindString(p.rest)
+	if name == "" || p.name == "" {
 		return configEntry{}, false
 	}
-	e := configEntry{key: p.name + "." + name, subsection: p.subsection}
-	p.rest = strings.TrimLeft(p.rest, " \t")
+	e := configEntry{key: p.name + "." + folded(name, true), subsection: p.subsection}
+	p.rest = strings.TrimLeft(p.rest[len(name):], " \t")
 	after, given := strings.CutPrefix(p.rest, "=")
 	if !given {
 		e.bare = true

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -21,7 +20,7 @@ func (v *visit) top() folder {
 		return f
 	}
 	for name := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		rules := f.rules.under(v.ctx, f.below(), v.textAbove(filepath.Join(outer, filepath.FromSlash(f.path), ".gitignore")))
+		rules := f.rules.under(v.ctx, f.below(), v.text(filepath.Join(outer, filepath.FromSlash(f.path), ".gitignore"), false))
 		if f = f.child(name, rules); rules.ignored(f.path, len(f.path)-len(name), true) {
 			return folder{rules: v.rulesOf("", "", 0)}
 		}
@@ -49,52 +48,23 @@ func (v *visit) rulesOf(top, dir string, at int) *level {
 	c := v.configure(top, dir)
 	rules := &level{at: at, fold: c.ignoreCase, budget: &v.budget}
 	if c.excludes != "" {
-		rules = rules.under(v.ctx, at, v.textAt(c.excludes))
+		rules = rules.under(v.ctx, at, v.text(c.excludes, true))
 	}
 	if dir != "" {
-		rules = rules.under(v.ctx, at, v.textAt(filepath.Join(v.w.commonDir(dir), "info", "exclude")))
+		rules = rules.under(v.ctx, at, v.text(filepath.Join(v.w.commonDir(dir), "info", "exclude"), true))
 	}
 	return rules
 }
 
 // ownRules returns the rules in f: those from above and those of its own file.
 func (v *visit) ownRules(f folder) *level {
-	return f.rules.under(v.ctx, f.below(), v.text(filepath.Join(v.name(f), ".gitignore")))
+	return f.rules.under(v.ctx, f.below(), v.text(v.w.At(filepath.Join(v.name(f), ".gitignore")), false))
 }
 
 // maxIgnoreFile is how much of one ignore or configuration file is read.
 const maxIgnoreFile = 1 << 20
 
-// text returns the text of the ignore file at a name relative to the root, or
-// "" without one. As in git, a symbolic link does not count as an ignore file.
-func (v *visit) text(name string) string {
-	info, err := v.w.Lstat(name)
-	if err != nil {
-		return ""
-	}
-	f, err := v.w.OpenFile(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	return textOfUnlinked(f, info, maxIgnoreFile)
-}
-
-// textAbove is text for an ignore file above the root.
-func (v *visit) textAbove(path string) string {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return ""
-	}
-	f, err := openWithoutWaiting(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	return textOfUnlinked(f, info, maxIgnoreFile)
-}
-
-// textAt returns the text of an ignore or configuration file of git.
-func (v *visit) textAt(path string) string {
-	return v.w.textAt(path, maxIgnoreFile)
-}
+// text returns the text of the ignore or configuration file at an absolute path, or
+// "" without one. As in git, an ignore file of a directory is not read through a
+// symbolic link.
+func (v *visit) text(path string, links bool) string { return v.w.textAt(path, maxIgnoreFile, links) }

@@ -57,8 +57,9 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	}
 	wk := &walk{w: w, ctx: ctx, limit: limit, budget: budget{ctx: ctx}}
 	wk.Files, wk.Complete = []string{}, true
-	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // otherwise dir itself is ignored
-		wk.run(start)
+	if start := wk.visit().folder(filepath.ToSlash(dir), make(map[string]*folder)); start != nil { // otherwise dir itself is ignored
+		wk.base = start.below()
+		wk.run(*start)
 	}
 	wk.Complete = wk.Complete && !wk.budget.spent() && ctx.Err() == nil
 	return wk.Listing, nil
@@ -90,25 +91,32 @@ func (v *visit) inside(dir string, known map[string]*folder) *folder {
 	if is {
 		return f
 	}
-	if dir == "." {
-		top := v.top()
-		if top.path != "" {
-			v.root = top.below()
-		}
-		f = &top
-	} else if up := v.inside(path.Dir(dir), known); up != nil {
-		name := path.Base(dir)
-		child := up.child(name, up.rules)
-		if !VersionControl(name) && !up.rules.ignored(child.path, up.below(), true) {
-			f = &child
-		}
-	}
-	if f != nil {
+	if f = v.folder(dir, known); f != nil {
 		*f = v.repository(*f)
 		f.rules = v.ownRules(*f)
 	}
 	known[dir] = f
 	return f
+}
+
+// folder returns the folder of a directory with the rules from above, or nil if
+// the directory is ignored.
+func (v *visit) folder(dir string, known map[string]*folder) *folder {
+	if dir == "." {
+		top := v.top()
+		v.root = top.below()
+		return &top
+	}
+	up := v.inside(path.Dir(dir), known)
+	if up == nil {
+		return nil
+	}
+	name := path.Base(dir)
+	f := up.child(name, up.rules)
+	if VersionControl(name) || up.rules.ignored(f.path, up.below(), true) {
+		return nil
+	}
+	return &f
 }
 
 // A folder is a directory that the walk passes.
@@ -158,38 +166,13 @@ type walk struct {
 // its first directory.
 type visit struct {
 	*walk
-	files   []string
-	size    int // bytes in files
-	dirs    []folder
-	cut     bool // a limit or the end of ctx left entries out
-	skipped bool // the limit was reached before this directory
+	files []string
+	size  int // bytes in files
+	dirs  []folder
+	cut   bool // a limit or the end of ctx left entries out
 }
 
 func (wk *walk) visit() *visit { return &visit{walk: wk} }
-
-// enter returns the folder for dir with all rules from above. ok is false if
-// dir itself is ignored.
-func (wk *walk) enter(dir string) (folder, bool) {
-	v := wk.visit()
-	f := v.top()
-	if f.path != "" {
-		wk.root = f.below()
-	}
-	wk.base = f.below()
-	if dir == "." {
-		return f, true
-	}
-	for name := range strings.SplitSeq(dir, "/") {
-		f = v.repository(f)
-		rules := v.ownRules(f)
-		f = f.child(name, rules)
-		if VersionControl(name) || rules.ignored(f.path, len(f.path)-len(name), true) {
-			return f, false
-		}
-	}
-	wk.base = f.below()
-	return f, true
-}
 
 // run visits start and everything below it, level by level.
 func (wk *walk) run(start folder) {
@@ -209,7 +192,7 @@ func (wk *walk) run(start folder) {
 func (wk *walk) take(v *visit) {
 	room := wk.limit - len(wk.Files)
 	wk.size += v.size
-	wk.Complete = !v.cut && !v.skipped && len(v.files) <= room && wk.size <= maxListBytes
+	wk.Complete = !v.cut && len(v.files) <= room && wk.size <= maxListBytes
 	wk.Files = append(wk.Files, v.files[:min(room, len(v.files))]...)
 	wk.queue = append(wk.queue, v.dirs...)
 }
@@ -232,7 +215,7 @@ func (wk *walk) visitAll(folders []folder) []*visit {
 				return
 			}
 			visits[i] = wk.visit()
-			if visits[i].skipped = enough; !enough {
+			if visits[i].cut = enough; !enough {
 				visits[i].read(folders[i], buf)
 				found.Add(int64(len(visits[i].files)))
 			}
@@ -284,4 +267,58 @@ func (v *visit) read(f folder, buf []byte) {
 			v.size += len(name)
 		}
 	}
+}
+
+// entriesBytes is the size of the buffer for one read of a directory.
+const entriesBytes = 32 << 10
+
+// moreEntries is added to twice the limit of a listing, for the entries read of
+// one directory. Some of them may be ignored.
+const moreEntries = 4096
+
+// An entry is one name in a directory.
+type entry struct {
+	name string
+	kind fs.FileMode // the type bits alone
+}
+
+func (e entry) isDir() bool { return e.kind == fs.ModeDir }
+
+func (e entry) isFile() bool { return e.kind == 0 || e.kind == fs.ModeSymlink }
+
+// has reports whether sorted entries contain the name.
+func has(entries []entry, name string) bool {
+	_, found := slices.BinarySearchFunc(entries, name, func(e entry, name string) int { return strings.Compare(e.name, name) })
+	return found
+}
+
+// entries reads a directory, sorted by name. It stops early if the listing
+// ends.
+func (v *visit) entries(f folder, buf []byte) []entry {
+	dir, err := v.w.OpenFile(v.name(f)) // it may be a pipe by now
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	info, err := dir.Stat()
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	var all []entry
+	for more := true; more; {
+		if v.ctx.Err() != nil || len(all) > 2*v.limit+moreEntries {
+			v.cut = true
+			break
+		}
+		all, more = readEntries(dir, buf, all)
+	}
+	for i, e := range all {
+		if e.kind == fs.ModeIrregular { // or the file system did not say
+			if info, err := v.w.Lstat(filepath.Join(v.name(f), e.name)); err == nil {
+				all[i].kind = info.Mode().Type()
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return all
 }

@@ -49,7 +49,7 @@ func (w *Workspace) readFile(rel string, seen fs.FileInfo, limit int64) ([]byte,
 	}
 	f, err := w.OpenFile(rel)
 	if err != nil {
-		return nil, nil, err
+		return nil, seen, err
 	}
 	defer f.Close()
 	info, err := f.Stat()

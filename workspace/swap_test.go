@@ -44,7 +44,6 @@ func TestNothingOutsideIsSeenWhileLinksAreSwappedIn(t *testing.T) {
 			"read": func() string {
 				return readAll(w, "swap/secret") + readAll(w, "holder/deep/secret-name") + readAll(w, "file")
 			},
-			"names":      func() string { return names(w, "swap") + names(w, "holder/deep") },
 			"describe":   func() string { return describe(w, "swap/secret") + describe(w, "holder/deep/secret-name") },
 			"attach":     func() string { return attach(w, "swap/secret", "holder/deep/secret-name", "file") },
 			"branch":     func() string { return branchOf(w) },
@@ -118,18 +117,6 @@ func readAll(w *Workspace, name string) string {
 	defer f.Close()
 	text, _ := io.ReadAll(f)
 	return string(text)
-}
-
-func names(w *Workspace, dir string) string {
-	entries, _ := w.ReadDir(dir)
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-		if info, err := e.Info(); err == nil {
-			all = append(all, info.Name())
-		}
-	}
-	return strings.Join(all, " ")
 }
 
 // describe returns what is told about a file that is outside alone.

@@ -61,13 +61,22 @@ func (w *Workspace) WriteFile(rel string, data []byte) error {
 // and again right before the file gets its name. found is nil if there is no
 // file.
 func (w *Workspace) write(rel string, data []byte, check func(found fs.FileInfo) error) error {
-	rel, err := w.target(rel)
+	at, err := w.resolve(rel, true)
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", rel, err)
 	}
-	above, err := w.makeDir(filepath.Dir(rel))
+	rel = at
+	above, err := w.root.OpenRoot(filepath.Dir(rel)) // stays valid if the directory is moved
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := check(nil); err != nil {
+			return fmt.Errorf("write %s: %w", rel, err)
+		}
+		if err = w.root.MkdirAll(filepath.Dir(rel), 0o777); err == nil {
+			above, err = w.root.OpenRoot(filepath.Dir(rel))
+		}
+	}
 	if err != nil {
-		return err
+		return outside(err)
 	}
 	defer func() { _ = above.Close() }() // a failed Close leaves the file complete
 	p := destination{dir: above, name: filepath.Base(rel), check: check}
@@ -75,54 +84,6 @@ func (w *Workspace) write(rel string, data []byte, check func(found fs.FileInfo)
 		return fmt.Errorf("write %s: %w", rel, err)
 	}
 	return nil
-}
-
-// target returns the path at which the file at rel is to be written: rel with
-// its symbolic links resolved. The last link may name a file that does not
-// exist.
-func (w *Workspace) target(rel string) (string, error) {
-	for range maxLinks {
-		if !filepath.IsLocal(rel) {
-			break
-		}
-		dir, err := w.Real(filepath.Dir(rel))
-		if errors.Is(err, fs.ErrNotExist) {
-			return filepath.Clean(rel), nil // nor does anything below it
-		} else if err != nil {
-			return "", err
-		}
-		at := filepath.Join(dir, filepath.Base(rel))
-		info, err := w.Lstat(at)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return at, nil
-		case err != nil:
-			return "", err
-		case info.Mode()&fs.ModeSymlink == 0:
-			return at, nil
-		}
-		to, err := w.root.Readlink(at)
-		if err != nil {
-			return "", outside(err)
-		}
-		if filepath.IsAbs(to) {
-			break
-		}
-		rel = filepath.Join(dir, to)
-	}
-	return "", fmt.Errorf("write %s: %w", rel, ErrOutside)
-}
-
-// makeDir opens the directory at rel, and makes it if it does not exist. If the
-// directory is moved, the open one stays valid.
-func (w *Workspace) makeDir(rel string) (*os.Root, error) {
-	if rel != "." {
-		if err := w.root.MkdirAll(rel, 0o777); err != nil {
-			return nil, outside(err)
-		}
-	}
-	dir, err := w.root.OpenRoot(rel)
-	return dir, outside(err)
 }
 
 // A destination is a name in an open directory at which a file is to be written.

@@ -127,6 +127,19 @@ func TestOnlyWhatWasReadIsReplaced(t *testing.T) {
 	holds(t, w, "rewritten", "odd")
 }
 
+func TestRefusedWriteMakesNoDirectory(t *testing.T) {
+	w := open(t, Options{}, map[string]string{"a/b/file": "old"})
+	_, was, err := w.ReadFile("a/b/file", 10)
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Join(w.Root(), "a")))
+	if err := w.ReplaceFile("a/b/file", []byte("new"), was); !errors.Is(err, ErrChanged) {
+		t.Errorf("got %v, want %v", err, ErrChanged)
+	}
+	if got := allNames(t, w.Root()); len(got) != 1 {
+		t.Errorf("got %q, want the root alone", got)
+	}
+}
+
 // What somebody does while a file is being written counts.
 func TestFileThatAppearsMeanwhileIsLeftAlone(t *testing.T) {
 	w := open(t, Options{}, nil)

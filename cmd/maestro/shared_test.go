@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 // patience bounds what a test waits for; it only matters when something hangs.
@@ -56,12 +59,12 @@ func (s screenful) until(want string) string {
 // from a WebSocket in turn; each takes over from the other.
 func TestPipeAndSocketShareOneSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ready.json")
-	local, err := client.Start(t.Context(), program(t, "headless", "--listen", "127.0.0.1:0", "--ready-file", path))
+	local := program(t, "headless", "--listen", "127.0.0.1:0", "--ready-file", path)
+	in, err := local.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = local.Close() })
-	pipe := screenful{t, "pipe", local.Next}
+	pipe := screenful{t, "pipe", linesOf(t, local)}
 	pipe.until(`"type":"ready"`)
 	var ready readiness
 	if text, err := os.ReadFile(path); err != nil || json.Unmarshal(text, &ready) != nil {
@@ -71,7 +74,7 @@ func TestPipeAndSocketShareOneSession(t *testing.T) {
 	socket := screenful{t, "socket", remote.Next}
 	say := func(text string) {
 		t.Helper()
-		if err := local.SendText([]byte(text)); err != nil {
+		if _, err := io.WriteString(in, text+"\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,16 +115,60 @@ func TestPipeAndSocketShareOneSession(t *testing.T) {
 		}
 	}
 
-	if err := local.CloseInput(); err != nil {
+	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for err = error(nil); err == nil; {
-		_, err = local.Next(t.Context())
+		_, err = pipe.next(t.Context())
 	}
 	if !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want the end of the output", err)
 	}
-	if err := local.Wait(t.Context()); err != nil {
+	if err := local.Wait(); err != nil {
 		t.Errorf("got %v, want a normal end", err)
+	}
+}
+
+// linesOf starts a server and returns a function that returns each line of its output
+// as an update, and io.EOF at the end.
+func linesOf(t *testing.T, cmd *exec.Cmd) func(context.Context) (client.Update, error) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, done := make(chan []byte), make(chan struct{})
+	t.Cleanup(func() {
+		close(done)
+		_ = cmd.Process.Kill() // it has ended unless the test failed
+		_ = cmd.Wait()
+	})
+	go func() {
+		defer close(lines)
+		for in := line.NewReader(out, contracts.MaxLineBytes); ; {
+			text, err := in.Next()
+			if err != nil {
+				return
+			}
+			select {
+			case lines <- bytes.Clone(text):
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func(ctx context.Context) (client.Update, error) {
+		select {
+		case text, ok := <-lines:
+			if !ok {
+				return client.Update{}, io.EOF
+			}
+			return client.Update{Kind: client.KindEvent, Body: text}, nil
+		case <-ctx.Done():
+			return client.Update{}, context.Cause(ctx)
+		}
 	}
 }

@@ -107,7 +107,7 @@ var rooms = map[string]room{
 	"workspace":                         {others: []string{gitignore}},
 
 	// The other side of the wire.
-	"client":            {ours: []string{"contracts", "internal/line", "session", "internal/sleep"}, others: []string{websocket}},
+	"client":            {ours: []string{"contracts", "session", "internal/sleep"}, others: []string{websocket}},
 	"conformance":       {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
 	"conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
 	"conformance/shape": {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},

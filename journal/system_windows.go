@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -21,3 +22,17 @@ func lockFile(f *os.File) error {
 // syncDir does nothing: directories cannot be synced, and the file system journals
 // names.
 func syncDir(string) error { return nil }
+
+// identity returns a text that differs for a copy of f: its number in the volume,
+// which stays when f or its directory is renamed. It is "" if the system does not
+// provide it.
+func identity(f *os.File) string {
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {
+		return ""
+	}
+	return fmt.Sprint(uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow))
+}
+
+// bootID returns "", which counts as a new boot: see system_other.go.
+func bootID() string { return "" }

@@ -3,9 +3,20 @@ package journal
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// bootID returns the kernel's random id of this boot, or "" if it cannot be read,
+// which counts as a new boot.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
 
 // identity returns a text that differs for a copy of f: the number of its inode
 // and, if the file system has it, its creation time. Both stay when f or its

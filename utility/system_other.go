@@ -29,3 +29,10 @@ func maxWatched() int { return math.MaxInt }
 // maxFollowed is zero: other systems may watch each file instead of each
 // directory, so listings do not follow.
 func maxFollowed() int { return 0 }
+
+// directory returns path: on other systems a process's directory can be named
+// by its path only.
+func directory(_ *os.File, path string) string { return path }
+
+// limitMemory does nothing: only Linux can bound a running process.
+func limitMemory(int) {}

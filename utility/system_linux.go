@@ -2,6 +2,7 @@ package utility
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 // ownFiles has an entry for each open file of this process. An entry leads to
@@ -128,4 +130,22 @@ func maxUserWatches() (n int, ok bool) {
 	}
 	n, err = strconv.Atoi(strings.TrimSpace(string(text)))
 	return n, err == nil
+}
+
+// directory returns a path to an open directory for starting a process in it.
+// The path leads to the open directory even if path names another one by then.
+// Without /proc it returns path.
+func directory(dir *os.File, path string) string {
+	open := fmt.Sprintf("%s/%d", ownFiles, dir.Fd())
+	if _, err := os.Stat(open); errors.Is(err, fs.ErrNotExist) {
+		return path
+	}
+	return open
+}
+
+// limitMemory bounds the memory of a process that was just started to
+// maxGitMemory.
+func limitMemory(id int) {
+	limit := unix.Rlimit{Cur: maxGitMemory, Max: maxGitMemory}
+	_ = unix.Prlimit(id, unix.RLIMIT_DATA, &limit, nil) // an error says that it may have ended; its time is bounded anyway
 }
