@@ -11,204 +11,206 @@ import (
 )
 
 // handshake judges hello, roles and opt-outs: R20 to R32, and 9.3.
-var handshake = []Scenario{
-	onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
-		p := s.spawn("alice") // checks the order
-		s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
-		cwd := p.log[1].str("cwd")
-		s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
-	}),
-	Needs{}.scenario("handshake/hello-ok", "R22", "A hello is answered by one hello_ok that echoes it", func(s *Session) {
-		h := s.offering()
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction}
-		p := s.join("alice", h)
-		f := p.last(message("hello_ok"))
-		s.shows("R22", f, fields{"protocol_version": contracts.ProtocolVersion, "client_protocol_version": contracts.ProtocolVersion,
-			"client_info": fields{"name": "alice", "version": "1.0"}, "role": "controller",
-			"capabilities": fields{"server_requests": []string{"approval", "user_input"}, "utility_operations": []string{"file_read"}}})
-		s.shows("R22", f, fields{"opt_out_notifications": []string{"compaction"}})
-		p.fence()
-		p.count("R22", p.log, message("hello_ok"), 1)
-	}),
-	Needs{Seed: true}.scenario("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session) {
-		p := s.controller()
-		f := p.last(message("hello_ok"))
-		for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
-			_, ok := f.at("server_capabilities." + key).([]any)
-			s.failIf(!ok, "4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
-		}
-		s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
-	}),
-	onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
-		p := s.spawn("alice")
-		p.prompt("no hello")
-		p.expect("3.1", prompted("no hello"))
-		p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
-		p.expect("R81", message("error").with("message", "utility_file_read requires file_read capability").with("error_type", "tool"))
-	}),
-	Needs{}.scenario("handshake/opt-out-of-everything", "R23 R31", "hello_ok comes although everything is opted out of, and nothing else of the handshake does", func(s *Session) {
-		h := s.hello(contracts.RoleController)
-		h.ProtocolVersion = "1999-01-01"
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
-		p := s.join("alice", h)
-		at := slices.IndexFunc(p.log, message("hello_ok").ok)
-		p.still("R31", at, anyOf(message("connection_info"), message("status")))
-	}),
-	Needs{}.scenario("handshake/other-version", "R24", "Another protocol version is accepted and reported", func(s *Session) {
-		h := s.hello(contracts.RoleController)
-		h.ProtocolVersion = "1999-01-01"
-		p := s.join("alice", h)
-		s.shows("R24", p.last(message("hello_ok")), fields{"client_protocol_version": "1999-01-01"})
-		p.await("R24", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
-	}),
-	Needs{}.scenario("handshake/default-role", "R25 9.1", "Without a role: controller on stdio, viewer on a socket", func(s *Session) {
-		want := "controller"
-		var p *Peer
-		if s.socket() {
-			want = "viewer"
-			p = s.attach("alice", entry{create: true, hello: &contracts.Hello{}})
-		} else {
-			p = s.join("alice", &contracts.Hello{})
-		}
-		s.shows("R25", p.last(message("hello_ok")), fields{"role": want})
-	}),
-	Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
-		p := s.controller()
-		p.hello(&contracts.Hello{})
-		p.expect("R25", message("hello_ok").with("role", "controller"))
-	}),
-	Needs{}.scenario("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session) {
-		p := s.controller()
-		from := len(p.log)
-		p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
-		p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
-		if s.socket() { // ws.error role_conflict, or a close that says the same
-			refused := p.seek(from, control("ws.error").with("code", contracts.CodeRoleConflict), s.config.Patience)
-			s.failIf(refused == nil && p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
-				"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
-			p.none("R26", from, message("hello_ok"))
-			return
-		}
-		p.refused("", refusal{rule: "R26", text: "headless connection role cannot change after hello", kind: contracts.ErrorProtocol})
-		p.none("R26", from, message("hello_ok"))
-		p.prompt("still a controller")
-		p.expect("R26", prompted("still a controller"))
-	}),
-	onStdio.scenario("handshake/viewer-capabilities", "R27 A19", "A viewer may not offer to answer questions", func(s *Session) {
-		for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry) {
-			p := s.spawn("v-" + string(kind))
-			from := len(p.log)
-			p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer,
-				Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}}))
-			p.refused("", refusal{rule: "R27", text: "viewer headless connections cannot negotiate " + string(kind) + " requests", kind: contracts.ErrorProtocol})
-			p.still("R27", from, message("hello_ok"))
-		}
-	}),
-	onStdio.scenario("handshake/viewer-sends-hello-only", "R28", "Anything but hello from a viewer is refused without effect", func(s *Session) {
-		p := s.join("vera", s.hello(contracts.RoleViewer))
-		from := len(p.log)
-		for _, cmd := range []contracts.Command{
-			&contracts.Prompt{Content: "x"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{},
-			&contracts.ToolResponse{CallID: "c", Approved: true},
-			&contracts.UtilityFileRead{ReadID: "r", Path: "a"}, &contracts.Shutdown{},
-		} {
-			p.command(cmd)
-			p.refused("", refusal{rule: "R28", text: textViewer, kind: contracts.ErrorProtocol})
-		}
-		p.still("R28", from, anyOf(noEffect, initNothingReply))
-		p.hello(s.hello(contracts.RoleViewer))
-		p.expect("R28", message("hello_ok"))
-	}),
-	Needs{}.scenario("handshake/hello-replaces", "R29", "A later hello replaces capabilities and opt-outs entirely", func(s *Session) {
-		h := s.offering()
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-		p := s.join("alice", h)
-		p.hello(&contracts.Hello{})
-		f := p.expect("R29", message("hello_ok"))
-		for _, key := range []string{"capabilities", "opt_out_notifications", "client_protocol_version"} {
-			v, present := f.Fields[key]
-			s.failIf(present && !emptyValue(v), "R29", "expected %s to be cleared by a hello without it, got %s", key, show(v))
-		}
-		p.command(initNothing())
-		p.expect("R29", initNothingReply)
-	}),
-	onStdio.scenario("handshake/local", "R30", "On stdio the connection is local and its lease has no end", func(s *Session) {
-		for _, role := range []contracts.Role{contracts.RoleController, contracts.RoleViewer} {
-			p := s.join(string(role), s.hello(role))
-			var holder any
-			if role == contracts.RoleController {
-				holder = "local"
+func handshake() []Scenario {
+	return []Scenario{
+		onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
+			p := s.spawn("alice") // checks the order
+			s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
+			cwd := p.log[1].str("cwd")
+			s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
+		}),
+		Needs{}.scenario("handshake/hello-ok", "R22", "A hello is answered by one hello_ok that echoes it", func(s *Session) {
+			h := s.offering()
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction}
+			p := s.join("alice", h)
+			f := p.last(message("hello_ok"))
+			s.shows("R22", f, fields{"protocol_version": contracts.ProtocolVersion, "client_protocol_version": contracts.ProtocolVersion,
+				"client_info": fields{"name": "alice", "version": "1.0"}, "role": "controller",
+				"capabilities": fields{"server_requests": []string{"approval", "user_input"}, "utility_operations": []string{"file_read"}}})
+			s.shows("R22", f, fields{"opt_out_notifications": []string{"compaction"}})
+			p.fence()
+			p.count("R22", p.log, message("hello_ok"), 1)
+		}),
+		Needs{Seed: true}.scenario("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session) {
+			p := s.controller()
+			f := p.last(message("hello_ok"))
+			for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
+				_, ok := f.at("server_capabilities." + key).([]any)
+				s.failIf(!ok, "4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
 			}
-			for _, f := range []*Frame{p.last(message("hello_ok")), p.expect("R30", message("connection_info"))} {
-				for key, want := range map[string]any{"connection_id": "local", "lease_expires_at": nil, "controller_connection_id": holder} {
-					got, present := f.Fields[key]
-					s.failIf(!present || got != want, "R30", "%s of a %s: expected %s %s, got %s", f.Type, role, key, show(want), show(got))
+			s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
+		}),
+		onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
+			p := s.spawn("alice")
+			p.prompt("no hello")
+			p.expect("3.1", prompted("no hello"))
+			p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
+			p.expect("R81", message("error").with("message", "utility_file_read requires file_read capability").with("error_type", "tool"))
+		}),
+		Needs{}.scenario("handshake/opt-out-of-everything", "R23 R31", "hello_ok comes although everything is opted out of, and nothing else of the handshake does", func(s *Session) {
+			h := s.hello(contracts.RoleController)
+			h.ProtocolVersion = "1999-01-01"
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
+			p := s.join("alice", h)
+			at := slices.IndexFunc(p.log, message("hello_ok").ok)
+			p.still("R31", at, anyOf(message("connection_info"), message("status")))
+		}),
+		Needs{}.scenario("handshake/other-version", "R24", "Another protocol version is accepted and reported", func(s *Session) {
+			h := s.hello(contracts.RoleController)
+			h.ProtocolVersion = "1999-01-01"
+			p := s.join("alice", h)
+			s.shows("R24", p.last(message("hello_ok")), fields{"client_protocol_version": "1999-01-01"})
+			p.await("R24", 0, message("status").with("message", "Client protocol 1999-01-01 attached to server "+contracts.ProtocolVersion))
+		}),
+		Needs{}.scenario("handshake/default-role", "R25 9.1", "Without a role: controller on stdio, viewer on a socket", func(s *Session) {
+			want := "controller"
+			var p *Peer
+			if s.socket() {
+				want = "viewer"
+				p = s.attach("alice", entry{create: true, hello: &contracts.Hello{}})
+			} else {
+				p = s.join("alice", &contracts.Hello{})
+			}
+			s.shows("R25", p.last(message("hello_ok")), fields{"role": want})
+		}),
+		Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
+			p := s.controller()
+			p.hello(&contracts.Hello{})
+			p.expect("R25", message("hello_ok").with("role", "controller"))
+		}),
+		Needs{}.scenario("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session) {
+			p := s.controller()
+			from := len(p.log)
+			p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
+			p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
+			if s.socket() { // ws.error role_conflict, or a close that says the same
+				refused := p.seek(from, control("ws.error").with("code", contracts.CodeRoleConflict), s.config.Patience)
+				s.failIf(refused == nil && p.closeCode() != contracts.CodeRoleConflict.CloseCode(), "A18",
+					"expected ws.error role_conflict or a close with 4409, got: %v", p.ended)
+				p.none("R26", from, message("hello_ok"))
+				return
+			}
+			p.refused("", refusal{rule: "R26", text: "headless connection role cannot change after hello", kind: contracts.ErrorProtocol})
+			p.none("R26", from, message("hello_ok"))
+			p.prompt("still a controller")
+			p.expect("R26", prompted("still a controller"))
+		}),
+		onStdio.scenario("handshake/viewer-capabilities", "R27 A19", "A viewer may not offer to answer questions", func(s *Session) {
+			for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry) {
+				p := s.spawn("v-" + string(kind))
+				from := len(p.log)
+				p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer,
+					Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}}))
+				p.refused("", refusal{rule: "R27", text: "viewer headless connections cannot negotiate " + string(kind) + " requests", kind: contracts.ErrorProtocol})
+				p.still("R27", from, message("hello_ok"))
+			}
+		}),
+		onStdio.scenario("handshake/viewer-sends-hello-only", "R28", "Anything but hello from a viewer is refused without effect", func(s *Session) {
+			p := s.join("vera", s.hello(contracts.RoleViewer))
+			from := len(p.log)
+			for _, cmd := range []contracts.Command{
+				&contracts.Prompt{Content: "x"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{},
+				&contracts.ToolResponse{CallID: "c", Approved: true},
+				&contracts.UtilityFileRead{ReadID: "r", Path: "a"}, &contracts.Shutdown{},
+			} {
+				p.command(cmd)
+				p.refused("", refusal{rule: "R28", text: textViewer, kind: contracts.ErrorProtocol})
+			}
+			p.still("R28", from, anyOf(noEffect, initNothingReply))
+			p.hello(s.hello(contracts.RoleViewer))
+			p.expect("R28", message("hello_ok"))
+		}),
+		Needs{}.scenario("handshake/hello-replaces", "R29", "A later hello replaces capabilities and opt-outs entirely", func(s *Session) {
+			h := s.offering()
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+			p := s.join("alice", h)
+			p.hello(&contracts.Hello{})
+			f := p.expect("R29", message("hello_ok"))
+			for _, key := range []string{"capabilities", "opt_out_notifications", "client_protocol_version"} {
+				v, present := f.Fields[key]
+				s.failIf(present && !emptyValue(v), "R29", "expected %s to be cleared by a hello without it, got %s", key, show(v))
+			}
+			p.command(initNothing())
+			p.expect("R29", initNothingReply)
+		}),
+		onStdio.scenario("handshake/local", "R30", "On stdio the connection is local and its lease has no end", func(s *Session) {
+			for _, role := range []contracts.Role{contracts.RoleController, contracts.RoleViewer} {
+				p := s.join(string(role), s.hello(role))
+				var holder any
+				if role == contracts.RoleController {
+					holder = "local"
+				}
+				for _, f := range []*Frame{p.last(message("hello_ok")), p.expect("R30", message("connection_info"))} {
+					for key, want := range map[string]any{"connection_id": "local", "lease_expires_at": nil, "controller_connection_id": holder} {
+						got, present := f.Fields[key]
+						s.failIf(!present || got != want, "R30", "%s of a %s: expected %s %s, got %s", f.Type, role, key, show(want), show(got))
+					}
 				}
 			}
-		}
-	}),
-	onSocket.scenario("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session) {
-		alice := s.controller()
-		h := s.hello(contracts.RoleViewer)
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-		vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
-		from := len(vera.log)
-		alice.prompt("unseen")
-		alice.expect("R31", prompted("unseen"))
-		vera.still("A53", from, message("status"))
-		s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
-	}),
-	Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
-		p := s.controller()
-		p.command(initNothing())
-		p.expect("R31", initNothingReply)
-		h := s.hello(contracts.RoleController)
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-		p.hello(h)
-		p.expect("R31", message("hello_ok"))
-		from := len(p.log)
-		p.command(initNothing())
-		p.still("A53", from, message("status"))
-	}),
-	onSocket.scenario("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session) {
-		alice := s.controller()
-		h := s.hello(contracts.RoleViewer)
-		h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
-		raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
-		plain := s.viewer("vera")
-		alice.prompt(streamOf(3, 0))
-		expectAll("R36", message("response_end"), alice, raw, plain)
-		for _, p := range []*Peer{alice, plain} {
-			p.still("A54", 0, message("raw_agent_event"))
-		}
-	}),
-	onSocket.scenario("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session) {
-		alice := s.controller()
-		vera := s.viewer("vera")
-		from := len(vera.log)
-		alice.hello(s.hello(contracts.RoleController))
-		alice.expect("A60", message("hello_ok"))
-		vera.still("A60", from, message("hello_ok"))
-		alice.fence()
-		alice.count("A60", alice.log, message("hello_ok"), 2)
-	}),
-	onSocket.scenario("handshake/no-inheritance", "A21", "A new connection inherits nothing from another", func(s *Session) {
-		s.join("alice", s.offering())
-		p := s.attach("vera", entry{role: contracts.RoleViewer, hello: &contracts.Hello{}})
-		f := p.last(message("hello_ok"))
-		s.failIf(f.at("capabilities") != nil && !emptyValue(f.at("capabilities")), "A21",
-			"expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
-	}),
-	onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
-		a, b := s.controller(), s.viewer("vera")
-		for _, p := range []*Peer{a, b} {
-			id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]
-			s.failIf(len(p.connection) < 22 || id == "", "A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
-			s.failIf(p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token), "A22",
-				"expected a connection_token that the public connection_id does not give away")
-		}
-		s.failIf(a.connection == b.connection || a.token == b.token, "A22", "two connections have the same id or token")
-	}),
+		}),
+		onSocket.scenario("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session) {
+			alice := s.controller()
+			h := s.hello(contracts.RoleViewer)
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+			vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
+			from := len(vera.log)
+			alice.prompt("unseen")
+			alice.expect("R31", prompted("unseen"))
+			vera.still("A53", from, message("status"))
+			s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
+		}),
+		Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
+			p := s.controller()
+			p.command(initNothing())
+			p.expect("R31", initNothingReply)
+			h := s.hello(contracts.RoleController)
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+			p.hello(h)
+			p.expect("R31", message("hello_ok"))
+			from := len(p.log)
+			p.command(initNothing())
+			p.still("A53", from, message("status"))
+		}),
+		onSocket.scenario("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session) {
+			alice := s.controller()
+			h := s.hello(contracts.RoleViewer)
+			h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
+			raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
+			plain := s.viewer("vera")
+			alice.prompt(streamOf(3, 0))
+			expectAll("R36", message("response_end"), alice, raw, plain)
+			for _, p := range []*Peer{alice, plain} {
+				p.still("A54", 0, message("raw_agent_event"))
+			}
+		}),
+		onSocket.scenario("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session) {
+			alice := s.controller()
+			vera := s.viewer("vera")
+			from := len(vera.log)
+			alice.hello(s.hello(contracts.RoleController))
+			alice.expect("A60", message("hello_ok"))
+			vera.still("A60", from, message("hello_ok"))
+			alice.fence()
+			alice.count("A60", alice.log, message("hello_ok"), 2)
+		}),
+		onSocket.scenario("handshake/no-inheritance", "A21", "A new connection inherits nothing from another", func(s *Session) {
+			s.join("alice", s.offering())
+			p := s.attach("vera", entry{role: contracts.RoleViewer, hello: &contracts.Hello{}})
+			f := p.last(message("hello_ok"))
+			s.failIf(f.at("capabilities") != nil && !emptyValue(f.at("capabilities")), "A21",
+				"expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
+		}),
+		onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
+			a, b := s.controller(), s.viewer("vera")
+			for _, p := range []*Peer{a, b} {
+				id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]
+				s.failIf(len(p.connection) < 22 || id == "", "A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
+				s.failIf(p.token == "" || strings.Contains(p.token, p.connection) || strings.Contains(p.connection, p.token), "A22",
+					"expected a connection_token that the public connection_id does not give away")
+			}
+			s.failIf(a.connection == b.connection || a.token == b.token, "A22", "two connections have the same id or token")
+		}),
+	}
 }
 
 // offering is a hello of a controller with capabilities.

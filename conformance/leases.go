@@ -8,206 +8,208 @@ import (
 )
 
 // leases judges who may drive, over WebSocket and HTTP: A23 to A36.
-var leases = []Scenario{
-	onSocket.scenario("lease/loser-refused", "A27 A34", "After a takeover the old controller's messages are refused", loserRefused),
-	overHTTP.scenario("claim/loser-refused", "A27 A34", "The old controller's messages are refused", loserRefused),
-	onSocket.scenario("lease/loser-still-follows", "A28 A115", "After a takeover the old controller keeps receiving", loserFollows),
-	overHTTP.scenario("claim/loser-follows", "A28", "The old controller's stream goes on", loserFollows),
-	onSocket.scenario("lease/run-survives-takeover", "3.2 A25", "A run goes on through a takeover", runSurvives),
-	overHTTP.scenario("claim/run-survives", "3.2 A71", "A run goes on through a takeover, and stays the only one", runSurvives),
-	onSocket.scenario("lease/ping-renews", "A32", "A sign of life moves lease_expires_at", leaseRenewed),
+func leases() []Scenario {
+	return []Scenario{
+		onSocket.scenario("lease/loser-refused", "A27 A34", "After a takeover the old controller's messages are refused", loserRefused),
+		overHTTP.scenario("claim/loser-refused", "A27 A34", "The old controller's messages are refused", loserRefused),
+		onSocket.scenario("lease/loser-still-follows", "A28 A115", "After a takeover the old controller keeps receiving", loserFollows),
+		overHTTP.scenario("claim/loser-follows", "A28", "The old controller's stream goes on", loserFollows),
+		onSocket.scenario("lease/run-survives-takeover", "3.2 A25", "A run goes on through a takeover", runSurvives),
+		overHTTP.scenario("claim/run-survives", "3.2 A71", "A run goes on through a takeover, and stays the only one", runSurvives),
+		onSocket.scenario("lease/ping-renews", "A32", "A sign of life moves lease_expires_at", leaseRenewed),
 
-	onSocket.scenario("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session) {
-		alice := s.controller()
-		alice.told("A1", fields{"controller_lease_granted": true, "controller_connection_id": alice.connection})
-		vera := s.viewer("vera")
-		vera.told("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
-		s.leaseOf("A2", vera.last(control("snapshot")), alice.connection)
-	}),
-	onSocket.scenario("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session) {
-		s.controller()
-		s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
-	}),
-	onSocket.scenario("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session) {
-		s.controller()
-		s.try("bob", s.controllerByHello()).heldRefusal(s)
-	}),
-	onSocket.scenario("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session) {
-		s.controller()
-		before := number(s.viewer("vera").last(control("snapshot")).at("state.connection_count"))
-		s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
-		s.try("rob", s.controllerByHello()).heldRefusal(s)
-		s.shows("A24", s.viewer("victor").last(control("snapshot")), fields{"state.connection_count": before + 1}) // victor
-	}),
-	onSocket.scenario("lease/takeover", "A25 A26 A115", "takeControl=1 moves the lease at once and tells the loser", func(s *Session) {
-		alice, bob := s.controller(), s.successor("bob").p
-		bob.told("A25", fields{"controller_lease_granted": true, "controller_connection_id": bob.connection})
-		f := alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
-		s.shows("A26", f, fields{"controller_connection_id": bob.connection})
-		bob.prompt("mine now")
-		bob.expect("A25", prompted("mine now"))
-	}),
-	onSocket.scenario("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(s *Session) {
-		alice := s.controller()
-		bob := s.attachLater("bob")
-		bob.refused(bob.command(initNothing()), notHolder("A27"))
-		alice.accepted("9.2", alice.frame("ws.release_control", nil))
-		bob.accepted("A30", bob.command(initNothing()))
-		bob.expect("A30", initNothingReply)
-		alice.refused(alice.command(initNothing()), notHolder("A27"))
-	}),
-	onSocket.scenario("lease/concurrent", "A33 A34", "Of controllers that attach at once exactly one gets in", func(s *Session) {
-		s.attach("vera", entry{create: true, role: contracts.RoleViewer})
-		names := []string{"alice", "bob", "carol", "dave"}
-		peers := make([]*Peer, len(names))
-		for i, name := range names {
-			peers[i] = s.dialed(name, s.controllerByHello())
-		}
-		for _, p := range peers { // back to back: nobody's answer is awaited
-			p.greet(s.controllerByHello())
-		}
-		winners := 0
-		for _, p := range peers {
-			if a := p.outcome(s.controllerByHello()); a.peer != nil {
-				winners++
-			} else {
-				a.heldRefusal(s)
-			}
-		}
-		s.failIf(winners != 1, "A33", "expected exactly one of %d controllers to get in, got %d", len(names), winners)
-	}),
-	onSocket.scenario("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session) {
-		alice, vera := s.controller(), s.viewer("vera")
-		alice.prompt("before")
-		alice.send([]byte(`{"type":"ws.bye"}`))
-		alice.closes("9.5", 1000)
-		bob := s.attach("bob", entry{role: contracts.RoleController})
-		bob.told("A15", fields{"controller_lease_granted": true})
-		bob.prompt("after")
-		vera.expect("A15", prompted("before"))
-		vera.expect("A15", prompted("after"))
-	}),
-	onSocket.scenario("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session) {
-		alice := s.controller()
-		for range 3 {
+		onSocket.scenario("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session) {
+			alice := s.controller()
+			alice.told("A1", fields{"controller_lease_granted": true, "controller_connection_id": alice.connection})
 			vera := s.viewer("vera")
-			vera.send([]byte(`{"type":"ws.bye"}`))
-			vera.closes("9.5", 1000)
-		}
-		alice.accepted("A36", alice.command(initNothing()))
-		alice.none("A14", 0, control("ws.lease").with("granted", false))
-	}),
-	onSocket.scenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
-		alice := s.controller()
-		s.shortLease(alice.leaseEnd())
-		bob := s.attachLater("bob")
-		end := alice.leaseEnd()
-		alice.close() // vanishes without a word
-		bob.refused(bob.command(initNothing()), notHolder("A31"))
-		free := end.Add(750 * time.Millisecond) // 250 by the rule; closing was a sign of life, and clocks differ
-		for time.Now().Before(free) {
-			bob.fence() // stays alive, and keeps reading
-			s.pause("A31", min(time.Until(free), time.Second))
-		}
-		bob.accepted("A31", bob.command(initNothing()))
-	}).slow(),
-
-	overHTTP.scenario("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session) {
-		s.driver()
-		bob := s.caller("bob", contracts.RoleController)
-		bob.connect(nil).alreadyHeld("A23")
-		bob.connect(fields{"role": leftOut}).alreadyHeld("A23")
-		bob.connect(fields{"takeControl": false}).alreadyHeld("A23")
-		bob.subscribe(nil).alreadyHeld("A23")
-	}),
-	overHTTP.scenario("claim/refused-leaves-no-trace", "A24 1.6", "A refused controller leaves no connection and publishes nothing", func(s *Session) {
-		s.driver()
-		before := s.state().at("state.connection_count")
-		s.quietly("A24", func() {
-			for _, name := range []string{"bob", "carol"} {
-				c := s.caller(name, contracts.RoleController)
-				c.connect(nil).alreadyHeld("A23")
-				c.subscribe(nil).alreadyHeld("A23")
+			vera.told("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
+			s.leaseOf("A2", vera.last(control("snapshot")), alice.connection)
+		}),
+		onSocket.scenario("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session) {
+			s.controller()
+			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+		}),
+		onSocket.scenario("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session) {
+			s.controller()
+			s.try("bob", s.controllerByHello()).heldRefusal(s)
+		}),
+		onSocket.scenario("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session) {
+			s.controller()
+			before := number(s.viewer("vera").last(control("snapshot")).at("state.connection_count"))
+			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+			s.try("rob", s.controllerByHello()).heldRefusal(s)
+			s.shows("A24", s.viewer("victor").last(control("snapshot")), fields{"state.connection_count": before + 1}) // victor
+		}),
+		onSocket.scenario("lease/takeover", "A25 A26 A115", "takeControl=1 moves the lease at once and tells the loser", func(s *Session) {
+			alice, bob := s.controller(), s.successor("bob").p
+			bob.told("A25", fields{"controller_lease_granted": true, "controller_connection_id": bob.connection})
+			f := alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over"))
+			s.shows("A26", f, fields{"controller_connection_id": bob.connection})
+			bob.prompt("mine now")
+			bob.expect("A25", prompted("mine now"))
+		}),
+		onSocket.scenario("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(s *Session) {
+			alice := s.controller()
+			bob := s.attachLater("bob")
+			bob.refused(bob.command(initNothing()), notHolder("A27"))
+			alice.accepted("9.2", alice.frame("ws.release_control", nil))
+			bob.accepted("A30", bob.command(initNothing()))
+			bob.expect("A30", initNothingReply)
+			alice.refused(alice.command(initNothing()), notHolder("A27"))
+		}),
+		onSocket.scenario("lease/concurrent", "A33 A34", "Of controllers that attach at once exactly one gets in", func(s *Session) {
+			s.attach("vera", entry{create: true, role: contracts.RoleViewer})
+			names := []string{"alice", "bob", "carol", "dave"}
+			peers := make([]*Peer, len(names))
+			for i, name := range names {
+				peers[i] = s.dialed(name, s.controllerByHello())
 			}
-		})
-		s.shows("A24", s.state(), fields{"state.connection_count": before})
-	}),
-	overHTTP.scenario("claim/takeover", "A25 3.4", "takeControl moves the lease at once, and everybody learns it", func(s *Session) {
-		_, p := s.attached()
-		bob := s.takeFrom("bob")
-		s.leaseOf("A25", s.state(), bob.connection)
-		bob.prompt("mine now")
-		p.expect("A25", prompted("mine now"))
-		p.await("3.4:announced", 0, message("connection_info").with("controller_connection_id", bob.connection))
-		p.await("3.4:announced", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
-	}),
-	overHTTP.scenario("claim/loser-heartbeat", "A26", "The old controller's heartbeat tells it who drives now", func(s *Session) {
-		alice := s.driver()
-		bob := s.takeFrom("bob")
-		alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false, "controller_connection_id": bob.connection})
-	}),
-	overHTTP.scenario("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session) {
-		alice := s.driver()
-		bob := s.takeFrom("bob")
-		alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
-		bob.disconnect(nil).ok("A15")
-		s.leaseOf("3.4", s.state(), nil)
-		s.leaseOf("A30", alice.posted("A30", initNothing()).effect(), alice.connection)
-		alice.prompt("processed too")
-		s.stateWith("A30", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: processed too" })
-	}),
-	overHTTP.scenario("claim/concurrent", "A33", "Of controllers that subscribe at once exactly one gets the lease", func(s *Session) {
-		s.caller("vera", contracts.RoleViewer).connected(nil) // a session with a free lease
-		var requests []request
-		for _, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank"} {
-			c := s.caller(name, contracts.RoleController)
-			requests = append(requests, request{who: name, method: http.MethodPost, path: s.route("subscribe"), body: encode(c.introduction())})
-		}
-		s.oneOf(s.together(requests...), "A33", contracts.CodeControllerLeaseHeld, textHeld)
-	}),
-	overHTTP.scenario("claim/nameless", "A35 1.12", "A message of nobody in particular is refused, though the lease be free", func(s *Session) {
-		s.caller("vera", contracts.RoleViewer).connected(nil)
-		nameless := func() {
-			s.put(s.route("messages"), fields{"type": "prompt", "content": "who am I"}).
-				refused("A35", contracts.CodeStaleConnection, textNoConnection)
-		}
-		nameless() // the lease is free
-		s.caller("alice", contracts.RoleController).connected(nil)
-		nameless()
-		s.failIf(s.state().str("state.last_status") == "Prompt: who am I", "A35", "expected a nameless prompt to do nothing")
-	}),
-	overHTTP.scenario("claim/implicit-stream", "A36", "A stream of its own neither takes nor releases the lease", func(s *Session) {
-		s.caller("vera", contracts.RoleViewer).connected(nil)
-		p := s.follow("ida", follow{header: http.Header{"X-Maestro-Headless-Role": {"controller"}}})
-		p.begins("A42")
-		s.leaseOf("A36", s.state(), nil)
-		alice := s.controllerOnly() // without a subscription: not to be adopted either
-		second := s.follow("ian", follow{header: http.Header{"X-Maestro-Headless-Role": {"controller"}}})
-		second.begins("A42")
-		for _, stream := range []*Peer{p, second} {
-			stream.close()
-		}
-		s.stateWith("A36", "the streams' connections gone and the controller there", func(f *Frame) bool {
-			return same(f.at("state.connection_count"), 2) && holderOf(f) == alice.connection
-		})
-		alice.posted("A36", initNothing())
-	}),
-	overHTTP.scenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
-		alice := s.controllerOnly()
-		s.shortLease(alice.leaseEnd())
-		p := s.onlooker("vera")
-		bob := s.guestController("bob", alice)
-		end := alice.leaseEnd() // and then not a word
-		bob.post(initNothing()).refused("A31", contracts.CodeControllerLeaseHeld, textNotHolder)
-		free := end.Add(500 * time.Millisecond) // 250 by the rule; clocks and machines differ
-		for time.Now().Before(free) {
-			bob.heartbeat(nil).ok("A32")
-			s.pause("A31", min(max(time.Until(free), time.Millisecond), 500*time.Millisecond))
-		}
-		bob.posted("A31", initNothing())
-		alice.heartbeat(nil).refused("3.2", contracts.CodeStaleConnection, textNoConnection)
-		p.await("3.2", 0, control("snapshot").where("without the silent controller", func(f *Frame) bool { return entryOf(f, alice.connection) == nil }))
-	}).slow(),
+			for _, p := range peers { // back to back: nobody's answer is awaited
+				p.greet(s.controllerByHello())
+			}
+			winners := 0
+			for _, p := range peers {
+				if a := p.outcome(s.controllerByHello()); a.peer != nil {
+					winners++
+				} else {
+					a.heldRefusal(s)
+				}
+			}
+			s.failIf(winners != 1, "A33", "expected exactly one of %d controllers to get in, got %d", len(names), winners)
+		}),
+		onSocket.scenario("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session) {
+			alice, vera := s.controller(), s.viewer("vera")
+			alice.prompt("before")
+			alice.send([]byte(`{"type":"ws.bye"}`))
+			alice.closes("9.5", 1000)
+			bob := s.attach("bob", entry{role: contracts.RoleController})
+			bob.told("A15", fields{"controller_lease_granted": true})
+			bob.prompt("after")
+			vera.expect("A15", prompted("before"))
+			vera.expect("A15", prompted("after"))
+		}),
+		onSocket.scenario("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session) {
+			alice := s.controller()
+			for range 3 {
+				vera := s.viewer("vera")
+				vera.send([]byte(`{"type":"ws.bye"}`))
+				vera.closes("9.5", 1000)
+			}
+			alice.accepted("A36", alice.command(initNothing()))
+			alice.none("A14", 0, control("ws.lease").with("granted", false))
+		}),
+		onSocket.scenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
+			alice := s.controller()
+			s.shortLease(alice.leaseEnd())
+			bob := s.attachLater("bob")
+			end := alice.leaseEnd()
+			alice.close() // vanishes without a word
+			bob.refused(bob.command(initNothing()), notHolder("A31"))
+			free := end.Add(750 * time.Millisecond) // 250 by the rule; closing was a sign of life, and clocks differ
+			for time.Now().Before(free) {
+				bob.fence() // stays alive, and keeps reading
+				s.pause("A31", min(time.Until(free), time.Second))
+			}
+			bob.accepted("A31", bob.command(initNothing()))
+		}).slow(),
+
+		overHTTP.scenario("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session) {
+			s.driver()
+			bob := s.caller("bob", contracts.RoleController)
+			bob.connect(nil).alreadyHeld("A23")
+			bob.connect(fields{"role": leftOut}).alreadyHeld("A23")
+			bob.connect(fields{"takeControl": false}).alreadyHeld("A23")
+			bob.subscribe(nil).alreadyHeld("A23")
+		}),
+		overHTTP.scenario("claim/refused-leaves-no-trace", "A24 1.6", "A refused controller leaves no connection and publishes nothing", func(s *Session) {
+			s.driver()
+			before := s.state().at("state.connection_count")
+			s.quietly("A24", func() {
+				for _, name := range []string{"bob", "carol"} {
+					c := s.caller(name, contracts.RoleController)
+					c.connect(nil).alreadyHeld("A23")
+					c.subscribe(nil).alreadyHeld("A23")
+				}
+			})
+			s.shows("A24", s.state(), fields{"state.connection_count": before})
+		}),
+		overHTTP.scenario("claim/takeover", "A25 3.4", "takeControl moves the lease at once, and everybody learns it", func(s *Session) {
+			_, p := s.attached()
+			bob := s.takeFrom("bob")
+			s.leaseOf("A25", s.state(), bob.connection)
+			bob.prompt("mine now")
+			p.expect("A25", prompted("mine now"))
+			p.await("3.4:announced", 0, message("connection_info").with("controller_connection_id", bob.connection))
+			p.await("3.4:announced", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
+		}),
+		overHTTP.scenario("claim/loser-heartbeat", "A26", "The old controller's heartbeat tells it who drives now", func(s *Session) {
+			alice := s.driver()
+			bob := s.takeFrom("bob")
+			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false, "controller_connection_id": bob.connection})
+		}),
+		overHTTP.scenario("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session) {
+			alice := s.driver()
+			bob := s.takeFrom("bob")
+			alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
+			bob.disconnect(nil).ok("A15")
+			s.leaseOf("3.4", s.state(), nil)
+			s.leaseOf("A30", alice.posted("A30", initNothing()).effect(), alice.connection)
+			alice.prompt("processed too")
+			s.stateWith("A30", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: processed too" })
+		}),
+		overHTTP.scenario("claim/concurrent", "A33", "Of controllers that subscribe at once exactly one gets the lease", func(s *Session) {
+			s.caller("vera", contracts.RoleViewer).connected(nil) // a session with a free lease
+			var requests []request
+			for _, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank"} {
+				c := s.caller(name, contracts.RoleController)
+				requests = append(requests, request{who: name, method: http.MethodPost, path: s.route("subscribe"), body: encode(c.introduction())})
+			}
+			s.oneOf(s.together(requests...), "A33", contracts.CodeControllerLeaseHeld, textHeld)
+		}),
+		overHTTP.scenario("claim/nameless", "A35 1.12", "A message of nobody in particular is refused, though the lease be free", func(s *Session) {
+			s.caller("vera", contracts.RoleViewer).connected(nil)
+			nameless := func() {
+				s.put(s.route("messages"), fields{"type": "prompt", "content": "who am I"}).
+					refused("A35", contracts.CodeStaleConnection, textNoConnection)
+			}
+			nameless() // the lease is free
+			s.caller("alice", contracts.RoleController).connected(nil)
+			nameless()
+			s.failIf(s.state().str("state.last_status") == "Prompt: who am I", "A35", "expected a nameless prompt to do nothing")
+		}),
+		overHTTP.scenario("claim/implicit-stream", "A36", "A stream of its own neither takes nor releases the lease", func(s *Session) {
+			s.caller("vera", contracts.RoleViewer).connected(nil)
+			p := s.follow("ida", follow{header: http.Header{"X-Maestro-Headless-Role": {"controller"}}})
+			p.begins("A42")
+			s.leaseOf("A36", s.state(), nil)
+			alice := s.controllerOnly() // without a subscription: not to be adopted either
+			second := s.follow("ian", follow{header: http.Header{"X-Maestro-Headless-Role": {"controller"}}})
+			second.begins("A42")
+			for _, stream := range []*Peer{p, second} {
+				stream.close()
+			}
+			s.stateWith("A36", "the streams' connections gone and the controller there", func(f *Frame) bool {
+				return same(f.at("state.connection_count"), 2) && holderOf(f) == alice.connection
+			})
+			alice.posted("A36", initNothing())
+		}),
+		overHTTP.scenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
+			alice := s.controllerOnly()
+			s.shortLease(alice.leaseEnd())
+			p := s.onlooker("vera")
+			bob := s.guestController("bob", alice)
+			end := alice.leaseEnd() // and then not a word
+			bob.post(initNothing()).refused("A31", contracts.CodeControllerLeaseHeld, textNotHolder)
+			free := end.Add(500 * time.Millisecond) // 250 by the rule; clocks and machines differ
+			for time.Now().Before(free) {
+				bob.heartbeat(nil).ok("A32")
+				s.pause("A31", min(max(time.Until(free), time.Millisecond), 500*time.Millisecond))
+			}
+			bob.posted("A31", initNothing())
+			alice.heartbeat(nil).refused("3.2", contracts.CodeStaleConnection, textNoConnection)
+			p.await("3.2", 0, control("snapshot").where("without the silent controller", func(f *Frame) bool { return entryOf(f, alice.connection) == nil }))
+		}).slow(),
+	}
 }
 
 func loserRefused(s *Session) {
@@ -335,100 +337,102 @@ func (s *Session) guestController(name string, holder *Caller) *Caller {
 }
 
 // handovers judges asking for, granting and giving up the lease (D7).
-var handovers = []Scenario{
-	onSocket.scenario("handover/later", "D7", "takeControl=later attaches a controller without the lease", func(s *Session) { s.controller(); s.attachLater("bob") }),
-	onSocket.scenario("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(s *Session) {
-		alice := s.controller()
-		bob := s.attachLater("bob")
-		alice.accepted("9.2", alice.frame("ws.release_control", nil))
-		bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": "it is free"}))
-		bob.expect("D7", granted(bob))
-		bob.accepted("D7", bob.command(initNothing()))
-	}),
-	onSocket.scenario("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(s *Session) {
-		alice := s.controller()
-		bob := s.attachLater("bob")
-		asks(bob, alice, "my turn")
-		bob.refused(bob.command(initNothing()), notHolder("A27"))
-		alice.accepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": bob.connection}))
-		bob.expect("D7", granted(bob))
-		alice.expect("D7", control("ws.lease").with("granted", false).with("controller_connection_id", bob.connection))
-		alice.refused(alice.command(initNothing()), notHolder("A27"))
-		bob.accepted("D7", bob.command(initNothing()))
-	}),
-	onSocket.scenario("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(s *Session) {
-		alice := s.controller()
-		bob := s.attachLater("bob")
-		asks(bob, alice, "please")
-		alice.accepted("D7", alice.frame("ws.deny_control", map[string]any{"connection_id": bob.connection, "reason": "not now"}))
-		bob.expect("D7", control("ws.lease").with("granted", false).with("reason", "denied").with("controller_connection_id", alice.connection))
-		bob.refused(bob.command(initNothing()), notHolder("A27"))
-		alice.accepted("D7", alice.command(initNothing()))
-	}),
-	onSocket.scenario("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(s *Session) {
-		alice := s.controller()
-		vera := s.viewer("vera")
-		for _, to := range []string{"conn_nobody", vera.connection} {
-			alice.notAccepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": to}))
-		}
-		alice.accepted("D7", alice.command(initNothing()))
-		vera.still("D7", 0, control("ws.lease").with("granted", true))
-	}),
-	onSocket.scenario("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session) {
-		alice := s.controller()
-		bob, carol := s.attachLater("bob"), s.attachLater("carol")
-		asks(bob, alice, "please")
-		for _, kind := range []string{"ws.grant_control", "ws.deny_control"} {
-			carol.notAccepted("D7", carol.frame(kind, map[string]any{"connection_id": bob.connection}))
-		}
-		alice.accepted("D7", alice.command(initNothing()))
-		bob.still("D7", 0, control("ws.lease"))
-	}),
-	onSocket.scenario("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(s *Session) {
-		alice := s.controller()
-		bob := s.attachLater("bob")
-		bob.accepted("9.2", bob.frame("ws.take_control", nil))
-		bob.expect("9.2", granted(bob))
-		alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over").with("controller_connection_id", bob.connection))
-		bob.accepted("9.2", bob.command(initNothing()))
-		alice.refused(alice.command(initNothing()), notHolder("A27"))
-	}),
-	onSocket.scenario("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session) {
-		alice := s.controller()
-		alice.accepted("9.2", alice.frame("ws.release_control", nil))
-		f := s.viewer("vera")
-		got := f.attached["controller_connection_id"]
-		s.failIf(got != nil, "9.2", "expected nobody to hold the lease after its release, got %s", show(got))
-		alice.accepted("A30", alice.command(initNothing())) // claims it again
-	}),
-	onSocket.scenario("handover/generations", "D7", "Every grant has a higher generation", func(s *Session) {
-		alice := s.controller()
-		bob := s.attachLater("bob")
-		last := int64(0)
-		for i := range 4 {
-			p := []*Peer{bob, alice}[i%2]
-			p.accepted("9.2", p.frame("ws.take_control", nil))
-			g := number(p.expect("D7", granted(p)).at("generation"))
-			s.failIf(g <= last, "D7", "expected the generation to grow with every grant, got %d after %d", g, last)
-			last = g
-		}
-	}),
-	onSocket.scenario("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session) {
-		alice, vera := s.controller(), s.viewer("vera")
-		for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
-			f := vera.notAccepted("A37", vera.frame(kind, nil))
-			s.shows("A37", f, fields{"code": string(contracts.CodeAccessDenied)})
-		}
-		alice.accepted("A36", alice.command(initNothing()))
-	}),
-	onSocket.scenario("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session) {
-		alice, vera := s.controller(), s.viewer("vera")
-		from := len(vera.log)
-		bob := s.attachLater("bob")
-		bob.accepted("9.2", bob.frame("ws.take_control", nil))
-		vera.await("3.4", from, message("connection_info").with("controller_connection_id", bob.connection))
-		alice.expect("3.4", message("connection_info").with("controller_connection_id", bob.connection))
-	}),
+func handovers() []Scenario {
+	return []Scenario{
+		onSocket.scenario("handover/later", "D7", "takeControl=later attaches a controller without the lease", func(s *Session) { s.controller(); s.attachLater("bob") }),
+		onSocket.scenario("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(s *Session) {
+			alice := s.controller()
+			bob := s.attachLater("bob")
+			alice.accepted("9.2", alice.frame("ws.release_control", nil))
+			bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": "it is free"}))
+			bob.expect("D7", granted(bob))
+			bob.accepted("D7", bob.command(initNothing()))
+		}),
+		onSocket.scenario("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(s *Session) {
+			alice := s.controller()
+			bob := s.attachLater("bob")
+			asks(bob, alice, "my turn")
+			bob.refused(bob.command(initNothing()), notHolder("A27"))
+			alice.accepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": bob.connection}))
+			bob.expect("D7", granted(bob))
+			alice.expect("D7", control("ws.lease").with("granted", false).with("controller_connection_id", bob.connection))
+			alice.refused(alice.command(initNothing()), notHolder("A27"))
+			bob.accepted("D7", bob.command(initNothing()))
+		}),
+		onSocket.scenario("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(s *Session) {
+			alice := s.controller()
+			bob := s.attachLater("bob")
+			asks(bob, alice, "please")
+			alice.accepted("D7", alice.frame("ws.deny_control", map[string]any{"connection_id": bob.connection, "reason": "not now"}))
+			bob.expect("D7", control("ws.lease").with("granted", false).with("reason", "denied").with("controller_connection_id", alice.connection))
+			bob.refused(bob.command(initNothing()), notHolder("A27"))
+			alice.accepted("D7", alice.command(initNothing()))
+		}),
+		onSocket.scenario("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(s *Session) {
+			alice := s.controller()
+			vera := s.viewer("vera")
+			for _, to := range []string{"conn_nobody", vera.connection} {
+				alice.notAccepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": to}))
+			}
+			alice.accepted("D7", alice.command(initNothing()))
+			vera.still("D7", 0, control("ws.lease").with("granted", true))
+		}),
+		onSocket.scenario("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session) {
+			alice := s.controller()
+			bob, carol := s.attachLater("bob"), s.attachLater("carol")
+			asks(bob, alice, "please")
+			for _, kind := range []string{"ws.grant_control", "ws.deny_control"} {
+				carol.notAccepted("D7", carol.frame(kind, map[string]any{"connection_id": bob.connection}))
+			}
+			alice.accepted("D7", alice.command(initNothing()))
+			bob.still("D7", 0, control("ws.lease"))
+		}),
+		onSocket.scenario("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(s *Session) {
+			alice := s.controller()
+			bob := s.attachLater("bob")
+			bob.accepted("9.2", bob.frame("ws.take_control", nil))
+			bob.expect("9.2", granted(bob))
+			alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over").with("controller_connection_id", bob.connection))
+			bob.accepted("9.2", bob.command(initNothing()))
+			alice.refused(alice.command(initNothing()), notHolder("A27"))
+		}),
+		onSocket.scenario("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session) {
+			alice := s.controller()
+			alice.accepted("9.2", alice.frame("ws.release_control", nil))
+			f := s.viewer("vera")
+			got := f.attached["controller_connection_id"]
+			s.failIf(got != nil, "9.2", "expected nobody to hold the lease after its release, got %s", show(got))
+			alice.accepted("A30", alice.command(initNothing())) // claims it again
+		}),
+		onSocket.scenario("handover/generations", "D7", "Every grant has a higher generation", func(s *Session) {
+			alice := s.controller()
+			bob := s.attachLater("bob")
+			last := int64(0)
+			for i := range 4 {
+				p := []*Peer{bob, alice}[i%2]
+				p.accepted("9.2", p.frame("ws.take_control", nil))
+				g := number(p.expect("D7", granted(p)).at("generation"))
+				s.failIf(g <= last, "D7", "expected the generation to grow with every grant, got %d after %d", g, last)
+				last = g
+			}
+		}),
+		onSocket.scenario("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session) {
+			alice, vera := s.controller(), s.viewer("vera")
+			for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
+				f := vera.notAccepted("A37", vera.frame(kind, nil))
+				s.shows("A37", f, fields{"code": string(contracts.CodeAccessDenied)})
+			}
+			alice.accepted("A36", alice.command(initNothing()))
+		}),
+		onSocket.scenario("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session) {
+			alice, vera := s.controller(), s.viewer("vera")
+			from := len(vera.log)
+			bob := s.attachLater("bob")
+			bob.accepted("9.2", bob.frame("ws.take_control", nil))
+			vera.await("3.4", from, message("connection_info").with("controller_connection_id", bob.connection))
+			alice.expect("3.4", message("connection_info").with("controller_connection_id", bob.connection))
+		}),
+	}
 }
 
 // granted wants the news that a connection now holds the lease.

@@ -17,73 +17,75 @@ var (
 
 // offers judges the tools that clients announce in hello and run for the
 // agent: 3.1, R29, R58, D8.
-var offers = []Scenario{
-	callingTools.scenario("offer/announced", "3.1 R29", "The agent is offered the tools of the controller's latest hello", func(s *Session) {
-		s.conformanceAgent()
-		d := s.pilot()
-		d.offered("3.1")
-		d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
-		d.offered("3.1", "lint", "open_file")
-		d.announces(s.announcing(contracts.RoleController, "format"))
-		d.offered("R29", "format")
-		d.announces(s.hello(contracts.RoleController))
-		d.offered("R29")
-	}),
-	callingTools.scenario("offer/called", "R58 R59", "A call of an announced tool is a request to the controller, and its answer ends it", func(s *Session) {
-		s.conformanceAgent()
-		d := s.pilot()
-		d.announces(s.announcing(contracts.RoleController, "lint"))
-		d.offered("3.1", "lint")
-		q := d.calledTool("call-lint", "lint")
-		got := show(q.at("args"))
-		s.failIf(got != `{"path":"a.txt"}`, "R59", "expected the arguments of the call in the request, got %s", got)
-		d.tell("R58", toolAnswer("call-lint"))
-		d.resolved("R58", q, "completed", "client")
-		d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
-	}),
-	callingTools.scenario("offer/malformed", "3.1", "Tools that no agent could be offered are refused, and those before stay", func(s *Session) {
-		s.conformanceAgent()
-		d := s.pilot()
-		d.announces(s.announcing(contracts.RoleController, "lint"))
-		for _, bad := range badTools() {
-			h := s.hello(contracts.RoleController)
-			h.ClientTools = bad
+func offers() []Scenario {
+	return []Scenario{
+		callingTools.scenario("offer/announced", "3.1 R29", "The agent is offered the tools of the controller's latest hello", func(s *Session) {
+			s.conformanceAgent()
+			d := s.pilot()
+			d.offered("3.1")
+			d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
+			d.offered("3.1", "lint", "open_file")
+			d.announces(s.announcing(contracts.RoleController, "format"))
+			d.offered("R29", "format")
+			d.announces(s.hello(contracts.RoleController))
+			d.offered("R29")
+		}),
+		callingTools.scenario("offer/called", "R58 R59", "A call of an announced tool is a request to the controller, and its answer ends it", func(s *Session) {
+			s.conformanceAgent()
+			d := s.pilot()
+			d.announces(s.announcing(contracts.RoleController, "lint"))
+			d.offered("3.1", "lint")
+			q := d.calledTool("call-lint", "lint")
+			got := show(q.at("args"))
+			s.failIf(got != `{"path":"a.txt"}`, "R59", "expected the arguments of the call in the request, got %s", got)
+			d.tell("R58", toolAnswer("call-lint"))
+			d.resolved("R58", q, "completed", "client")
+			d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
+		}),
+		callingTools.scenario("offer/malformed", "3.1", "Tools that no agent could be offered are refused, and those before stay", func(s *Session) {
+			s.conformanceAgent()
+			d := s.pilot()
+			d.announces(s.announcing(contracts.RoleController, "lint"))
+			for _, bad := range badTools() {
+				h := s.hello(contracts.RoleController)
+				h.ClientTools = bad
+				d.announcesInVain(h)
+			}
+			d.offered("3.1", "lint")
+		}),
+		callingTools.scenario("offer/without-capability", "3.1", "Who does not take client_tool requests cannot announce tools", func(s *Session) {
+			s.conformanceAgent()
+			d := s.pilot()
+			h := s.announcing(contracts.RoleController, "lint")
+			h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
 			d.announcesInVain(h)
-		}
-		d.offered("3.1", "lint")
-	}),
-	callingTools.scenario("offer/without-capability", "3.1", "Who does not take client_tool requests cannot announce tools", func(s *Session) {
-		s.conformanceAgent()
-		d := s.pilot()
-		h := s.announcing(contracts.RoleController, "lint")
-		h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
-		d.announcesInVain(h)
-		d.offered("3.1")
-	}),
-	callingToolsOnSocket.scenario("offer/of-a-viewer", "R27 D8", "The agent is not offered what a viewer announces", func(s *Session) {
-		s.conformanceAgent()
-		d := s.pilot()
-		s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
-		d.offered("R27")
-		d.announces(s.announcing(contracts.RoleController, "lint"))
-		d.offered("D8", "lint")
-	}),
-	callingToolsNetworked.scenario("offer/take-over", "D8 A27", "With control the offer changes, and what was called waits for the new controller", func(s *Session) {
-		s.conformanceAgent()
-		alice := s.pilot()
-		alice.announces(s.announcing(contracts.RoleController, "lint"))
-		q := alice.calledTool("open", "lint")
-		bob := s.successor("bob")
-		bob.offered("D8")
-		bob.announces(s.announcing(contracts.RoleController, "format"))
-		bob.offered("D8", "format")
-		s.waits("D8", bob.now(), "open", true)
-		alice.refused(toolAnswer("open"), notHolder("A27"))
-		bob.tell("D8", toolAnswer("open"))
-		for _, p := range []*Peer{alice.p, bob.p} {
-			p.await("D8", 0, resolved(q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
-		}
-	}),
+			d.offered("3.1")
+		}),
+		callingToolsOnSocket.scenario("offer/of-a-viewer", "R27 D8", "The agent is not offered what a viewer announces", func(s *Session) {
+			s.conformanceAgent()
+			d := s.pilot()
+			s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
+			d.offered("R27")
+			d.announces(s.announcing(contracts.RoleController, "lint"))
+			d.offered("D8", "lint")
+		}),
+		callingToolsNetworked.scenario("offer/take-over", "D8 A27", "With control the offer changes, and what was called waits for the new controller", func(s *Session) {
+			s.conformanceAgent()
+			alice := s.pilot()
+			alice.announces(s.announcing(contracts.RoleController, "lint"))
+			q := alice.calledTool("open", "lint")
+			bob := s.successor("bob")
+			bob.offered("D8")
+			bob.announces(s.announcing(contracts.RoleController, "format"))
+			bob.offered("D8", "format")
+			s.waits("D8", bob.now(), "open", true)
+			alice.refused(toolAnswer("open"), notHolder("A27"))
+			bob.tell("D8", toolAnswer("open"))
+			for _, p := range []*Peer{alice.p, bob.p} {
+				p.await("D8", 0, resolved(q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
+			}
+		}),
+	}
 }
 
 // announcing is a hello of a role with these tools.

@@ -11,132 +11,134 @@ import (
 )
 
 // resumes judges coming back after a cursor: A43 to A50, A58, A59, A62, A114, and 9.3.
-var resumes = []Scenario{
-	onSocket.scenario("resume/missed-items", "A43 A114", "A cursor of this epoch yields exactly what was missed", missedItems),
-	overHTTP.scenario("return/missed-items", "A43", "A cursor yields exactly what was missed, then what follows", missedItems),
-	onSocket.scenario("resume/nothing-missed", "A43 A114", "An up-to-date cursor yields nothing old", nothingMissed),
-	overHTTP.scenario("return/nothing-missed", "A43", "An up-to-date cursor yields nothing old", nothingMissed),
-	onSocket.scenario("resume/from-the-start", "A43", "A cursor at the start yields the whole journal", fromTheStart),
-	overHTTP.scenario("return/from-the-start", "A43", "Cursor 0 yields the whole journal", fromTheStart),
-	onSocket.scenario("resume/many-items", "A50 A43", "A long replay is complete and is no lag", manyItems),
-	overHTTP.scenario("return/many-items", "A50 A43", "A long replay is complete and is no lag", manyItems),
-	onSocket.scenario("resume/under-load", "A49 A114", "A client that resumes while the agent speaks sees one sequence", underLoad),
-	overHTTP.scenario("return/under-load", "A49", "A client that comes back while the agent speaks sees one sequence", underLoad),
-	onSocket.scenario("resume/negative-cursor", "A45", "A negative cursor yields a reset", negativeCursor),
-	overHTTP.scenario("return/negative-cursor", "A45", "A negative cursor yields a reset", negativeCursor),
-	onSocket.scenario("resume/future-cursor", "A46", "A cursor beyond the head yields a reset", futureCursor),
-	overHTTP.scenario("return/future-cursor", "A46", "A cursor beyond the head yields a reset", futureCursor),
-	onSocket.scenario("resume/other-epoch", "A114", "A cursor of another epoch yields a reset", otherEpoch("A114")),
-	overHTTP.scenario("return/other-epoch", "1.11", "A cursor of another epoch yields a reset", otherEpoch("1.11:epoch")),
-	onSocket.scenario("resume/pending-requests", "A43 A67", "A request made while a client was away is in what it missed", missedRequest),
-	overHTTP.scenario("return/pending-requests", "A67 A43", "A question asked while a client was away is in what it missed, before its answer", missedRequest),
+func resumes() []Scenario {
+	return []Scenario{
+		onSocket.scenario("resume/missed-items", "A43 A114", "A cursor of this epoch yields exactly what was missed", missedItems),
+		overHTTP.scenario("return/missed-items", "A43", "A cursor yields exactly what was missed, then what follows", missedItems),
+		onSocket.scenario("resume/nothing-missed", "A43 A114", "An up-to-date cursor yields nothing old", nothingMissed),
+		overHTTP.scenario("return/nothing-missed", "A43", "An up-to-date cursor yields nothing old", nothingMissed),
+		onSocket.scenario("resume/from-the-start", "A43", "A cursor at the start yields the whole journal", fromTheStart),
+		overHTTP.scenario("return/from-the-start", "A43", "Cursor 0 yields the whole journal", fromTheStart),
+		onSocket.scenario("resume/many-items", "A50 A43", "A long replay is complete and is no lag", manyItems),
+		overHTTP.scenario("return/many-items", "A50 A43", "A long replay is complete and is no lag", manyItems),
+		onSocket.scenario("resume/under-load", "A49 A114", "A client that resumes while the agent speaks sees one sequence", underLoad),
+		overHTTP.scenario("return/under-load", "A49", "A client that comes back while the agent speaks sees one sequence", underLoad),
+		onSocket.scenario("resume/negative-cursor", "A45", "A negative cursor yields a reset", negativeCursor),
+		overHTTP.scenario("return/negative-cursor", "A45", "A negative cursor yields a reset", negativeCursor),
+		onSocket.scenario("resume/future-cursor", "A46", "A cursor beyond the head yields a reset", futureCursor),
+		overHTTP.scenario("return/future-cursor", "A46", "A cursor beyond the head yields a reset", futureCursor),
+		onSocket.scenario("resume/other-epoch", "A114", "A cursor of another epoch yields a reset", otherEpoch("A114")),
+		overHTTP.scenario("return/other-epoch", "1.11", "A cursor of another epoch yields a reset", otherEpoch("1.11:epoch")),
+		onSocket.scenario("resume/pending-requests", "A43 A67", "A request made while a client was away is in what it missed", missedRequest),
+		overHTTP.scenario("return/pending-requests", "A67 A43", "A question asked while a client was away is in what it missed, before its answer", missedRequest),
 
-	onSocket.scenario("resume/same-connection", "A114 9.3", "With its token a dropped client is the same connection, lease included", func(s *Session) {
-		alice := s.controller()
-		alice.prompt("before")
-		alice.expect("6.2", prompted("before"))
-		alice.fence()
-		how := returning(alice, alice.token)
-		alice.close() // the network drops
-		again := s.attach("alice", how)
-		again.isAgain(alice)
-		again.replays("A114")
-		again.prompt("after")
-		again.expect("9.3", prompted("after"))
-	}),
-	onSocket.scenario("resume/after-bye-keep", "9.2 9.3", "ws.bye with keep only detaches", func(s *Session) {
-		alice := s.controller()
-		alice.fence()
-		how := returning(alice, alice.token)
-		alice.send([]byte(`{"type":"ws.bye","keep":true}`))
-		alice.closes("9.5", 1000)
-		s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
-		s.attach("alice", how).isAgain(alice)
-	}),
-	onSocket.scenario("resume/wrong-token", "9.3 A40", "With a wrong token it is a new connection without the lease", func(s *Session) {
-		alice := s.controller()
-		how := returning(alice, "not-"+alice.token)
-		how.role, how.hello = contracts.RoleViewer, s.hello(contracts.RoleViewer)
-		mallory := s.attach("mallory", how)
-		mallory.told("9.3", fields{"controller_lease_granted": false})
-		s.failIf(mallory.connection == alice.connection, "9.3", "expected a new connection for a wrong token, got %s again", alice.connection)
-		alice.accepted("A40", alice.command(initNothing()))
-	}),
-	onSocket.scenario("resume/superseded", "A61 9.5", "A newer socket on a connection ends the older", func(s *Session) {
-		alice := s.controller()
-		alice.fence()
-		again := s.attach("alice", returning(alice, alice.token))
-		again.isAgain(alice)
-		alice.closes("9.5", contracts.CodeSuperseded.CloseCode())
-		again.accepted("A61", again.command(initNothing()))
-	}),
+		onSocket.scenario("resume/same-connection", "A114 9.3", "With its token a dropped client is the same connection, lease included", func(s *Session) {
+			alice := s.controller()
+			alice.prompt("before")
+			alice.expect("6.2", prompted("before"))
+			alice.fence()
+			how := returning(alice, alice.token)
+			alice.close() // the network drops
+			again := s.attach("alice", how)
+			again.isAgain(alice)
+			again.replays("A114")
+			again.prompt("after")
+			again.expect("9.3", prompted("after"))
+		}),
+		onSocket.scenario("resume/after-bye-keep", "9.2 9.3", "ws.bye with keep only detaches", func(s *Session) {
+			alice := s.controller()
+			alice.fence()
+			how := returning(alice, alice.token)
+			alice.send([]byte(`{"type":"ws.bye","keep":true}`))
+			alice.closes("9.5", 1000)
+			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
+			s.attach("alice", how).isAgain(alice)
+		}),
+		onSocket.scenario("resume/wrong-token", "9.3 A40", "With a wrong token it is a new connection without the lease", func(s *Session) {
+			alice := s.controller()
+			how := returning(alice, "not-"+alice.token)
+			how.role, how.hello = contracts.RoleViewer, s.hello(contracts.RoleViewer)
+			mallory := s.attach("mallory", how)
+			mallory.told("9.3", fields{"controller_lease_granted": false})
+			s.failIf(mallory.connection == alice.connection, "9.3", "expected a new connection for a wrong token, got %s again", alice.connection)
+			alice.accepted("A40", alice.command(initNothing()))
+		}),
+		onSocket.scenario("resume/superseded", "A61 9.5", "A newer socket on a connection ends the older", func(s *Session) {
+			alice := s.controller()
+			alice.fence()
+			again := s.attach("alice", returning(alice, alice.token))
+			again.isAgain(alice)
+			alice.closes("9.5", contracts.CodeSuperseded.CloseCode())
+			again.accepted("A61", again.command(initNothing()))
+		}),
 
-	overHTTP.scenario("return/at-once", "A62", "What was missed comes before anything new happens", func(s *Session) {
-		_, cursor := away(s)
-		victor := s.backOn("victor", cursor, "") // nobody does anything any more
-		victor.expect("A62", message("status").where("with ten b", func(f *Frame) bool { return strings.HasSuffix(f.str("message"), "bbbbbbbbbb") }))
-		victor.expect("A62", prompted("last"))
-	}),
-	overHTTP.scenario("return/own-epoch", "1.11", "A cursor with its epoch yields a replay, and every answer names that epoch", func(s *Session) {
-		alice, cursor := away(s)
-		epochs := []string{alice.p.epoch, s.get(s.route("state")).epoch(), s.get(s.route("")).epoch(),
-			alice.c.connected(nil).epoch(), alice.c.subscribed(nil).epoch()}
-		for _, e := range epochs {
-			s.failIf(e != epochs[0], "1.11:epoch", "expected one epoch in every answer, got %q", epochs)
-		}
-		victor := s.backOn("victor", cursor, epochs[0])
-		alice.end(victor)
-		sameSequence(s, "1.11:epoch", cursor, alice.p, victor)
-		victor.none("1.11:epoch", 0, control("reset"))
-	}),
-	overHTTP.scenario("return/bad-cursor", "1.11", "A cursor that is no number is refused before any event", func(s *Session) {
-		s.driver()
-		for _, cursor := range []string{"abc", "1.5", "0x10", "1e3", "99999999999999999999999"} {
-			s.refusesStream("1.11:cursor", "cursor="+cursor, contracts.CodeBadRequest)
-		}
-	}),
-	overHTTP.scenario("return/last-event-id", "A59 1.11", "Last-Event-ID wins over the cursor in the query", func(s *Session) {
-		alice, cursor := away(s)
-		late := s.state().Cursor
-		for _, query := range []*int64{nil, &late, new(int64)} {
-			victor := s.follow("victor", follow{cursor: query, header: lastEvent(eventID(alice.p, cursor))})
-			victor.watch.cursor = cursor
-			f := victor.first("A59")
-			s.failIf(f.Kind != "message" || f.Cursor <= cursor, "A59", "expected a replay after %d in spite of the query, got %s", cursor, f.said())
+		overHTTP.scenario("return/at-once", "A62", "What was missed comes before anything new happens", func(s *Session) {
+			_, cursor := away(s)
+			victor := s.backOn("victor", cursor, "") // nobody does anything any more
+			victor.expect("A62", message("status").where("with ten b", func(f *Frame) bool { return strings.HasSuffix(f.str("message"), "bbbbbbbbbb") }))
+			victor.expect("A62", prompted("last"))
+		}),
+		overHTTP.scenario("return/own-epoch", "1.11", "A cursor with its epoch yields a replay, and every answer names that epoch", func(s *Session) {
+			alice, cursor := away(s)
+			epochs := []string{alice.p.epoch, s.get(s.route("state")).epoch(), s.get(s.route("")).epoch(),
+				alice.c.connected(nil).epoch(), alice.c.subscribed(nil).epoch()}
+			for _, e := range epochs {
+				s.failIf(e != epochs[0], "1.11:epoch", "expected one epoch in every answer, got %q", epochs)
+			}
+			victor := s.backOn("victor", cursor, epochs[0])
 			alice.end(victor)
-			sameSequence(s, "A59", cursor, alice.p, victor)
-		}
-	}),
-	overHTTP.scenario("return/foreign-event-id", "A59 1.11", "A Last-Event-ID of another epoch yields a reset", func(s *Session) {
-		alice, cursor := away(s)
-		s.follow("victor", follow{cursor: new(int64), header: lastEvent("x" + eventID(alice.p, cursor))}).resetTo("A59", "replay_gap")
-	}),
-	overHTTP.scenario("return/odd-event-id", "1.11", "A Last-Event-ID of another form is ignored", func(s *Session) {
-		_, cursor := away(s)
-		for _, id := range []string{"nonsense", "17", "a.b.c", "x."} {
-			f := s.follow("victor", follow{cursor: &cursor, header: lastEvent(id)}).first("1.11:odd-id")
-			s.failIf(f.Kind != "message", "1.11:odd-id", "expected the Last-Event-ID %q to be ignored and the cursor to count, got %s", id, f.said())
-			s.follow("vera", follow{header: lastEvent(id)}).begins("1.11:odd-id")
-		}
-	}),
-	overHTTP.scenario("return/subscription", "A58", "A subscription survives its stream, and shows what it missed when followed again", func(s *Session) {
-		alice, vera, p := detached(s)
-		all := s.onlooker("judge")
-		cursor := max(s.state().Cursor, p.watch.cursor)
-		alice.prompt(burstOf(50, 10))
-		again := vera.follow(cursor)
-		alice.finish(all, again)
-		sameSequence(s, "A58", cursor, all, again)
-		again.none("A58", 0, control("reset"))
-	}),
-	overHTTP.scenario("return/subscription-without-cursor", "A58 1.11", "A subscription followed again without a cursor loses nothing", func(s *Session) {
-		alice, vera, _ := detached(s)
-		alice.prompt("while away")
-		again := s.follow("vera", follow{subscription: vera.subscription, header: vera.proof()})
-		again.expect("A58", anyOf(prompted("while away"), control("snapshot").with("state.last_status", "Prompt: while away")))
-		alice.prompt("now")
-		again.expect("A58", prompted("now"))
-	}),
+			sameSequence(s, "1.11:epoch", cursor, alice.p, victor)
+			victor.none("1.11:epoch", 0, control("reset"))
+		}),
+		overHTTP.scenario("return/bad-cursor", "1.11", "A cursor that is no number is refused before any event", func(s *Session) {
+			s.driver()
+			for _, cursor := range []string{"abc", "1.5", "0x10", "1e3", "99999999999999999999999"} {
+				s.refusesStream("1.11:cursor", "cursor="+cursor, contracts.CodeBadRequest)
+			}
+		}),
+		overHTTP.scenario("return/last-event-id", "A59 1.11", "Last-Event-ID wins over the cursor in the query", func(s *Session) {
+			alice, cursor := away(s)
+			late := s.state().Cursor
+			for _, query := range []*int64{nil, &late, new(int64)} {
+				victor := s.follow("victor", follow{cursor: query, header: lastEvent(eventID(alice.p, cursor))})
+				victor.watch.cursor = cursor
+				f := victor.first("A59")
+				s.failIf(f.Kind != "message" || f.Cursor <= cursor, "A59", "expected a replay after %d in spite of the query, got %s", cursor, f.said())
+				alice.end(victor)
+				sameSequence(s, "A59", cursor, alice.p, victor)
+			}
+		}),
+		overHTTP.scenario("return/foreign-event-id", "A59 1.11", "A Last-Event-ID of another epoch yields a reset", func(s *Session) {
+			alice, cursor := away(s)
+			s.follow("victor", follow{cursor: new(int64), header: lastEvent("x" + eventID(alice.p, cursor))}).resetTo("A59", "replay_gap")
+		}),
+		overHTTP.scenario("return/odd-event-id", "1.11", "A Last-Event-ID of another form is ignored", func(s *Session) {
+			_, cursor := away(s)
+			for _, id := range []string{"nonsense", "17", "a.b.c", "x."} {
+				f := s.follow("victor", follow{cursor: &cursor, header: lastEvent(id)}).first("1.11:odd-id")
+				s.failIf(f.Kind != "message", "1.11:odd-id", "expected the Last-Event-ID %q to be ignored and the cursor to count, got %s", id, f.said())
+				s.follow("vera", follow{header: lastEvent(id)}).begins("1.11:odd-id")
+			}
+		}),
+		overHTTP.scenario("return/subscription", "A58", "A subscription survives its stream, and shows what it missed when followed again", func(s *Session) {
+			alice, vera, p := detached(s)
+			all := s.onlooker("judge")
+			cursor := max(s.state().Cursor, p.watch.cursor)
+			alice.prompt(burstOf(50, 10))
+			again := vera.follow(cursor)
+			alice.finish(all, again)
+			sameSequence(s, "A58", cursor, all, again)
+			again.none("A58", 0, control("reset"))
+		}),
+		overHTTP.scenario("return/subscription-without-cursor", "A58 1.11", "A subscription followed again without a cursor loses nothing", func(s *Session) {
+			alice, vera, _ := detached(s)
+			alice.prompt("while away")
+			again := s.follow("vera", follow{subscription: vera.subscription, header: vera.proof()})
+			again.expect("A58", anyOf(prompted("while away"), control("snapshot").with("state.last_status", "Prompt: while away")))
+			alice.prompt("now")
+			again.expect("A58", prompted("now"))
+		}),
+	}
 }
 
 // away publishes things while a client is away. It returns the controller, which saw them

@@ -14,139 +14,141 @@ import (
 )
 
 // routes judges which paths there are, and who may ask: 1.1, 1.13 and D10.
-var routes = []Scenario{
-	overHTTP.scenario("route/unknown", "1.1 A73", "An unknown path is not found", func(s *Session) {
-		s.controllerOnly()
-		for _, path := range []string{"/api/headless/nonsense", "/api/headless", s.route("nonsense"), s.route("ws/nonsense")} {
-			s.get(path).refused("1.1", contracts.CodeNotFound, "")
-			s.put(path, fields{}).refused("1.1", contracts.CodeNotFound, "")
-		}
-	}),
-	overHTTP.scenario("route/wrong-method", "1.1 A73", "A wrong method is refused, naming the right one", func(s *Session) {
-		s.controllerOnly()
-		for path, methods := range map[string]string{connectionsPath: "POST", s.route("state"): "GET", s.route(""): "GET",
-			s.route("subscribe"): "POST", s.route("unsubscribe"): "POST", s.route("events"): "GET", s.route("messages"): "POST",
-			s.route("message"): "POST", s.route("heartbeat"): "POST", s.route("disconnect"): "POST"} {
-			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
-				if method == methods {
-					continue
+func routes() []Scenario {
+	return []Scenario{
+		overHTTP.scenario("route/unknown", "1.1 A73", "An unknown path is not found", func(s *Session) {
+			s.controllerOnly()
+			for _, path := range []string{"/api/headless/nonsense", "/api/headless", s.route("nonsense"), s.route("ws/nonsense")} {
+				s.get(path).refused("1.1", contracts.CodeNotFound, "")
+				s.put(path, fields{}).refused("1.1", contracts.CodeNotFound, "")
+			}
+		}),
+		overHTTP.scenario("route/wrong-method", "1.1 A73", "A wrong method is refused, naming the right one", func(s *Session) {
+			s.controllerOnly()
+			for path, methods := range map[string]string{connectionsPath: "POST", s.route("state"): "GET", s.route(""): "GET",
+				s.route("subscribe"): "POST", s.route("unsubscribe"): "POST", s.route("events"): "GET", s.route("messages"): "POST",
+				s.route("message"): "POST", s.route("heartbeat"): "POST", s.route("disconnect"): "POST"} {
+				for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+					if method == methods {
+						continue
+					}
+					a := s.call(request{who: "alice", method: method, path: path, body: []byte("{}")})
+					a.refused("1.1:methods", contracts.CodeMethodNotAllowed, "")
+					got := a.Header.Get("Allow")
+					s.failIf(!strings.Contains(got, methods), "1.1:methods", "%s: expected Allow to name %s, got %q", a.what(), methods, got)
 				}
-				a := s.call(request{who: "alice", method: method, path: path, body: []byte("{}")})
-				a.refused("1.1:methods", contracts.CodeMethodNotAllowed, "")
-				got := a.Header.Get("Allow")
-				s.failIf(!strings.Contains(got, methods), "1.1:methods", "%s: expected Allow to name %s, got %q", a.what(), methods, got)
 			}
-		}
-	}),
-	overHTTP.scenario("route/both-states", "1.1 1.8", "The state is at the session and at its state", func(s *Session) {
-		s.driver()
-		a, b := s.get(s.route("state")).ok("1.1:states"), s.get(s.route("")).ok("1.1:states")
-		for _, answer := range []*Answer{a, b} {
-			answer.shaped("1.8", "Snapshot")
-			s.shows("1.8", answer.snapshot(), fields{"session_id": s.ID})
-		}
-		s.failIf(a.at("cursor") == b.at("cursor") && !reflect.DeepEqual(a.Body, b.Body), "1.1:states",
-			"expected the same state at both routes as of one cursor, got %s and %s", a.said(), b.said())
-	}),
-	overHTTP.scenario("route/message-alias", "1.1", "message is messages", func(s *Session) {
-		alice := s.driver()
-		r := alice.sending(encodeCommand(initNothing()))
-		r.path = s.route("message")
-		alice.granted(s.call(r)).ok("1.1:alias")
-		alice.follow(0).expect("R33:http", initNothingReply)
-	}),
-	overHTTP.scenario("route/bad-id", "1.1", "A session id of foreign characters or excessive length is refused", func(s *Session) {
-		for _, id := range []string{"a%20b", "a%2Fb", "a%3Fb", "%2e%2e%2f", "a%00b", "%E2%82%AC", strings.Repeat("x", contracts.MaxIDBytes+1)} {
-			for _, route := range []string{"state", "events"} {
-				s.get(sessionsPath+"/"+id+"/"+route).refused("1.1:ids", contracts.CodeBadRequest, "")
+		}),
+		overHTTP.scenario("route/both-states", "1.1 1.8", "The state is at the session and at its state", func(s *Session) {
+			s.driver()
+			a, b := s.get(s.route("state")).ok("1.1:states"), s.get(s.route("")).ok("1.1:states")
+			for _, answer := range []*Answer{a, b} {
+				answer.shaped("1.8", "Snapshot")
+				s.shows("1.8", answer.snapshot(), fields{"session_id": s.ID})
 			}
-			s.put(sessionsPath+"/"+id+"/subscribe", fields{}).refused("1.1:ids", contracts.CodeBadRequest, "")
-		}
-		for _, id := range []string{"a b", "a/b", strings.Repeat("x", contracts.MaxIDBytes+1)} {
-			if a := s.put(sessionsPath, fields{"sessionId": id}); !a.noRoute() {
-				a.refused("1.1:ids", contracts.CodeBadRequest, "")
+			s.failIf(a.at("cursor") == b.at("cursor") && !reflect.DeepEqual(a.Body, b.Body), "1.1:states",
+				"expected the same state at both routes as of one cursor, got %s and %s", a.said(), b.said())
+		}),
+		overHTTP.scenario("route/message-alias", "1.1", "message is messages", func(s *Session) {
+			alice := s.driver()
+			r := alice.sending(encodeCommand(initNothing()))
+			r.path = s.route("message")
+			alice.granted(s.call(r)).ok("1.1:alias")
+			alice.follow(0).expect("R33:http", initNothingReply)
+		}),
+		overHTTP.scenario("route/bad-id", "1.1", "A session id of foreign characters or excessive length is refused", func(s *Session) {
+			for _, id := range []string{"a%20b", "a%2Fb", "a%3Fb", "%2e%2e%2f", "a%00b", "%E2%82%AC", strings.Repeat("x", contracts.MaxIDBytes+1)} {
+				for _, route := range []string{"state", "events"} {
+					s.get(sessionsPath+"/"+id+"/"+route).refused("1.1:ids", contracts.CodeBadRequest, "")
+				}
+				s.put(sessionsPath+"/"+id+"/subscribe", fields{}).refused("1.1:ids", contracts.CodeBadRequest, "")
 			}
-		}
-	}),
-	overHTTP.scenario("route/percent-decoding", "1.1", "The id in a path is percent-decoded", func(s *Session) {
-		s.controllerOnly()
-		var id strings.Builder
-		for _, c := range []byte(s.ID) {
-			const digits = "0123456789ABCDEF"
-			id.Write([]byte{'%', digits[c>>4], digits[c&15]})
-		}
-		a := s.get(sessionsPath + "/" + id.String() + "/state")
-		if a.noRoute() {
-			a = s.get(sessionsPath + "/" + id.String())
-		}
-		got := a.ok("1.1:encoding").snapshot().str("session_id")
-		s.failIf(got != s.ID, "1.1:encoding", "expected session %s for its id in percent-encoding, got %q", s.ID, got)
-	}),
-	overHTTP.scenario("route/trailing", "1.1", "More path than a route has is not found", func(s *Session) {
-		s.driver()
-		for _, route := range []string{"state/more", "events/more", "state/state"} {
-			s.get(s.route(route)).refused("1.1", contracts.CodeNotFound, "")
-		}
-		s.put(s.route("messages/more"), fields{"type": "init"}).refused("1.1", contracts.CodeNotFound, "")
-		a := s.get(s.route("state/"))
-		s.failIf(a.Status != http.StatusOK && a.Status != http.StatusNotFound, "1.1", "expected a trailing slash to be ignored or not found, got %s", a.said())
-	}),
-	overHTTP.scenario("route/unknown-session", "1.5 1.8", "No route of an unknown session is there, and none creates it", func(s *Session) {
-		id := "conf-" + uuid.NewString()
-		for _, route := range []string{"", "state", "events"} {
-			s.get(routeOf(id, route)).refused("1.5", contracts.CodeStaleSession, "")
-		}
-		for route, body := range plausible {
-			a := s.put(routeOf(id, route), body).refused("1.5", contracts.CodeStaleSession, "")
-			known := slices.Contains([]string{textNoSession, otherTexts[textNoSession]}, a.str("error"))
-			s.failIf(!known && !(route == "unsubscribe" && a.noRoute()), "1.5", "%s: expected one of the fixed texts, got %q", a.what(), a.str("error"))
-		}
-		s.stateOf(id).refused("1.8", contracts.CodeStaleSession, textNoSession)
-	}),
-	overHTTP.scenario("route/health", "1.13", "The server says that it lives", health),
-	overHTTP.scenario("route/ready", "1.13", "The server says that it is ready", readiness),
-	overHTTP.scenario("route/not-hosted", "5.3 5.5", "Without a hosted runner there is no identity and nothing to drain", func(s *Session) {
-		s.get(identityPath).refused("5.3", contracts.CodeNotFound, "")
-		s.put(drainPath, fields{}).refused("5.5", contracts.CodeNotFound, "")
-	}),
-	overHTTP.scenario("route/foreign-page", "D10", "A page of another origin can change nothing", func(s *Session) {
-		alice := s.driver()
-		s.quietly("D10", func() {
-			for _, h := range []http.Header{{"Origin": {foreign}, "Sec-Fetch-Site": {"cross-site"}}, {"Origin": {foreign}}, {"Origin": {"null"}}} {
-				r := alice.sending(encodeCommand(&contracts.Prompt{Content: "from a foreign page"}))
-				maps.Copy(r.header, h)
-				s.call(r).refused("D10", contracts.CodeAccessDenied, "")
-				a := s.call(request{who: "mallory", method: http.MethodPost, path: connectionsPath, header: h, body: []byte("{}")})
-				a.refused("D10", contracts.CodeAccessDenied, "")
-				s.mayNotRead(request{who: "mallory", method: http.MethodGet, path: s.route("state"), header: h})
-				ask := http.Header{"Origin": h["Origin"], "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}
-				s.mayNotRead(request{who: "mallory", method: http.MethodOptions, path: s.route("messages"), header: ask})
+			for _, id := range []string{"a b", "a/b", strings.Repeat("x", contracts.MaxIDBytes+1)} {
+				if a := s.put(sessionsPath, fields{"sessionId": id}); !a.noRoute() {
+					a.refused("1.1:ids", contracts.CodeBadRequest, "")
+				}
 			}
-		})
-	}),
-	overHTTP.scenario("route/foreign-host", "D10", "A name that is not the server's own is refused", func(s *Session) {
-		s.controllerOnly()
-		for _, path := range []string{s.route("state"), readyPath} {
-			a := s.call(request{who: "mallory", method: http.MethodGet, path: path, header: http.Header{"Host": {"foreign.example"}}})
-			s.failIf(a.Status < 400 || a.Status > 499, "D10",
-				"expected %s to be refused for the host foreign.example, got %s", path, a.said())
-		}
-	}),
-	Needs{Transport: HTTP, Auth: true}.scenario("route/no-credential", "D10 A73", "Without the credential only health can be asked", func(s *Session) {
-		s.controllerOnly()
-		own := s.wire
-		s.wire = newWire(own.base, "")
-		defer func() { s.wire.close(); s.wire = own }()
-		for _, r := range []request{{method: http.MethodGet, path: s.route("state")}, {method: http.MethodGet, path: s.route("events")},
-			{method: http.MethodPost, path: connectionsPath, body: []byte("{}")}, {method: http.MethodPost, path: sessionsPath, body: []byte("{}")},
-			{method: http.MethodPost, path: s.route("messages"), body: []byte(`{"type":"shutdown"}`)}} {
-			for _, h := range []http.Header{nil, {"Authorization": {"Bearer wrong-credential-0123456789"}}} {
-				r.who, r.header = "mallory", h
-				s.call(r).refused("1.3", contracts.CodeUnauthenticated, "")
+		}),
+		overHTTP.scenario("route/percent-decoding", "1.1", "The id in a path is percent-decoded", func(s *Session) {
+			s.controllerOnly()
+			var id strings.Builder
+			for _, c := range []byte(s.ID) {
+				const digits = "0123456789ABCDEF"
+				id.Write([]byte{'%', digits[c>>4], digits[c&15]})
 			}
-		}
-		s.get(healthPath).ok("D10")
-	}),
+			a := s.get(sessionsPath + "/" + id.String() + "/state")
+			if a.noRoute() {
+				a = s.get(sessionsPath + "/" + id.String())
+			}
+			got := a.ok("1.1:encoding").snapshot().str("session_id")
+			s.failIf(got != s.ID, "1.1:encoding", "expected session %s for its id in percent-encoding, got %q", s.ID, got)
+		}),
+		overHTTP.scenario("route/trailing", "1.1", "More path than a route has is not found", func(s *Session) {
+			s.driver()
+			for _, route := range []string{"state/more", "events/more", "state/state"} {
+				s.get(s.route(route)).refused("1.1", contracts.CodeNotFound, "")
+			}
+			s.put(s.route("messages/more"), fields{"type": "init"}).refused("1.1", contracts.CodeNotFound, "")
+			a := s.get(s.route("state/"))
+			s.failIf(a.Status != http.StatusOK && a.Status != http.StatusNotFound, "1.1", "expected a trailing slash to be ignored or not found, got %s", a.said())
+		}),
+		overHTTP.scenario("route/unknown-session", "1.5 1.8", "No route of an unknown session is there, and none creates it", func(s *Session) {
+			id := "conf-" + uuid.NewString()
+			for _, route := range []string{"", "state", "events"} {
+				s.get(routeOf(id, route)).refused("1.5", contracts.CodeStaleSession, "")
+			}
+			for route, body := range plausible {
+				a := s.put(routeOf(id, route), body).refused("1.5", contracts.CodeStaleSession, "")
+				known := slices.Contains([]string{textNoSession, otherTexts[textNoSession]}, a.str("error"))
+				s.failIf(!known && !(route == "unsubscribe" && a.noRoute()), "1.5", "%s: expected one of the fixed texts, got %q", a.what(), a.str("error"))
+			}
+			s.stateOf(id).refused("1.8", contracts.CodeStaleSession, textNoSession)
+		}),
+		overHTTP.scenario("route/health", "1.13", "The server says that it lives", health),
+		overHTTP.scenario("route/ready", "1.13", "The server says that it is ready", readiness),
+		overHTTP.scenario("route/not-hosted", "5.3 5.5", "Without a hosted runner there is no identity and nothing to drain", func(s *Session) {
+			s.get(identityPath).refused("5.3", contracts.CodeNotFound, "")
+			s.put(drainPath, fields{}).refused("5.5", contracts.CodeNotFound, "")
+		}),
+		overHTTP.scenario("route/foreign-page", "D10", "A page of another origin can change nothing", func(s *Session) {
+			alice := s.driver()
+			s.quietly("D10", func() {
+				for _, h := range []http.Header{{"Origin": {foreign}, "Sec-Fetch-Site": {"cross-site"}}, {"Origin": {foreign}}, {"Origin": {"null"}}} {
+					r := alice.sending(encodeCommand(&contracts.Prompt{Content: "from a foreign page"}))
+					maps.Copy(r.header, h)
+					s.call(r).refused("D10", contracts.CodeAccessDenied, "")
+					a := s.call(request{who: "mallory", method: http.MethodPost, path: connectionsPath, header: h, body: []byte("{}")})
+					a.refused("D10", contracts.CodeAccessDenied, "")
+					s.mayNotRead(request{who: "mallory", method: http.MethodGet, path: s.route("state"), header: h})
+					ask := http.Header{"Origin": h["Origin"], "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}
+					s.mayNotRead(request{who: "mallory", method: http.MethodOptions, path: s.route("messages"), header: ask})
+				}
+			})
+		}),
+		overHTTP.scenario("route/foreign-host", "D10", "A name that is not the server's own is refused", func(s *Session) {
+			s.controllerOnly()
+			for _, path := range []string{s.route("state"), readyPath} {
+				a := s.call(request{who: "mallory", method: http.MethodGet, path: path, header: http.Header{"Host": {"foreign.example"}}})
+				s.failIf(a.Status < 400 || a.Status > 499, "D10",
+					"expected %s to be refused for the host foreign.example, got %s", path, a.said())
+			}
+		}),
+		Needs{Transport: HTTP, Auth: true}.scenario("route/no-credential", "D10 A73", "Without the credential only health can be asked", func(s *Session) {
+			s.controllerOnly()
+			own := s.wire
+			s.wire = newWire(own.base, "")
+			defer func() { s.wire.close(); s.wire = own }()
+			for _, r := range []request{{method: http.MethodGet, path: s.route("state")}, {method: http.MethodGet, path: s.route("events")},
+				{method: http.MethodPost, path: connectionsPath, body: []byte("{}")}, {method: http.MethodPost, path: sessionsPath, body: []byte("{}")},
+				{method: http.MethodPost, path: s.route("messages"), body: []byte(`{"type":"shutdown"}`)}} {
+				for _, h := range []http.Header{nil, {"Authorization": {"Bearer wrong-credential-0123456789"}}} {
+					r.who, r.header = "mallory", h
+					s.call(r).refused("1.3", contracts.CodeUnauthenticated, "")
+				}
+			}
+			s.get(healthPath).ok("D10")
+		}),
+	}
 }
 
 // get asks for a path.
@@ -186,113 +188,115 @@ func (s *Session) mayNotRead(r request) {
 }
 
 // refusals judges the bodies of errors: 1.4, 1.5, A73 to A75.
-var refusals = []Scenario{
-	seedOverHTTP.scenario("refusal/details", "A73 1.4", "A refusal says the same to clients that read any of its three codes", func(s *Session) {
-		for code, a := range somehowRefused(s) {
-			a.refused("A73", code, "") // its shape and codes have been compared
-			details := listOf(&a.Frame, "details")
-			s.failIf(len(details) == 0, "1.4", "%s: expected details, got %s", a.what(), a.said())
-			d := details[0]
-			s.lists("1.4", d, fields{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": string(code), "domain": "maestro.headless"})
-			s.failIf(a.str("error") == "", "1.4", "%s: expected a text, got %s", a.what(), a.said())
-		}
-	}),
-	overHTTP.scenario("refusal/lease-details", "1.4 A34", "A lease conflict names the session and who holds the lease", func(s *Session) {
-		alice := s.controllerOnly()
-		a := s.put(connectionsPath, fields{"sessionId": s.ID}).alreadyHeld("A34")
-		var about map[string]any
-		if details := listOf(&a.Frame, "details"); len(details) > 0 {
-			about, _ = details[0]["metadata"].(map[string]any)
-		}
-		s.lists("1.4:details", about, fields{"controller_connection_id": alice.connection, "session_id": s.ID})
-	}),
-	seedOverHTTP.scenario("refusal/retryable", "1.4", "A refusal says whether trying again makes sense", func(s *Session) {
-		for code, a := range somehowRefused(s) {
-			a.has("1.4", fields{"retryable": (code == contracts.CodeRuntimeBusy)})
-		}
-	}),
-	overHTTP.scenario("refusal/retry-after", "A74 D10", "A refusal for now says when to come back", func(s *Session) {
-		alice := s.controllerOnly()
-		for range 32 { // 8 by default
-			a := s.call(request{who: "alice", method: http.MethodPost, path: s.route("subscribe"), header: alice.proof(),
-				body: encode(fields{"connectionId": alice.connection, "role": "controller"}), final: true})
-			if a.Status != http.StatusOK {
-				a.refused("D10", contracts.CodeRateLimited, "") // Retry-After has been looked for
-				a.has("1.4:retryable", fields{"retryable": true})
-				return
+func refusals() []Scenario {
+	return []Scenario{
+		seedOverHTTP.scenario("refusal/details", "A73 1.4", "A refusal says the same to clients that read any of its three codes", func(s *Session) {
+			for code, a := range somehowRefused(s) {
+				a.refused("A73", code, "") // its shape and codes have been compared
+				details := listOf(&a.Frame, "details")
+				s.failIf(len(details) == 0, "1.4", "%s: expected details, got %s", a.what(), a.said())
+				d := details[0]
+				s.lists("1.4", d, fields{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": string(code), "domain": "maestro.headless"})
+				s.failIf(a.str("error") == "", "1.4", "%s: expected a text, got %s", a.what(), a.said())
 			}
-		}
-		s.fail("D10", "expected subscriptions of one connection to have a bound, got 32")
-	}),
-	overHTTP.scenario("refusal/too-large", "A75", "A body over the limit is answered, with 413", func(s *Session) {
-		alice, _ := s.attached()
-		for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
-			for _, parts := range []bool{false, true} {
-				r := alice.sending(sized(size))
-				r.rule, r.parts = "A75", parts
-				s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
+		}),
+		overHTTP.scenario("refusal/lease-details", "1.4 A34", "A lease conflict names the session and who holds the lease", func(s *Session) {
+			alice := s.controllerOnly()
+			a := s.put(connectionsPath, fields{"sessionId": s.ID}).alreadyHeld("A34")
+			var about map[string]any
+			if details := listOf(&a.Frame, "details"); len(details) > 0 {
+				about, _ = details[0]["metadata"].(map[string]any)
 			}
-		}
-		long := encode(fields{"connectionId": alice.connection, "note": string(make([]byte, contracts.MaxSocketBytes))})
-		s.call(request{who: "alice", method: http.MethodPost, path: s.route("heartbeat"), header: alice.proof(), body: long, rule: "A75"}).
-			refused("A75", contracts.CodePayloadTooLarge, "")
-		s.failIf(s.state().at("last_init") != nil, "A75", "expected a body that is too large to do nothing")
-	}),
-	overHTTP.scenario("refusal/large-enough", "A75", "A body of nearly the limit is accepted", func(s *Session) {
-		alice := s.driver()
-		alice.postText(sized(contracts.MaxSocketBytes - 64<<10)).ok("A75")
-	}),
-	overHTTP.scenario("refusal/not-json", "1.6 1.12", "A body that is no JSON object is refused on every route", func(s *Session) {
-		alice, _ := s.attached() // who stays, however long it takes
-		for _, body := range notObjects {
-			s.call(alice.sending([]byte(body))).refused("1.12", contracts.CodeBadRequest, "")
-			if body == "" { // nothing to say is fine where nothing has to be said
-				continue
+			s.lists("1.4:details", about, fields{"controller_connection_id": alice.connection, "session_id": s.ID})
+		}),
+		seedOverHTTP.scenario("refusal/retryable", "1.4", "A refusal says whether trying again makes sense", func(s *Session) {
+			for code, a := range somehowRefused(s) {
+				a.has("1.4", fields{"retryable": (code == contracts.CodeRuntimeBusy)})
 			}
-			for _, path := range []string{connectionsPath, s.route("subscribe"), s.route("unsubscribe")} {
-				a := s.call(request{who: "alice", method: http.MethodPost, path: path, header: alice.proof(), body: []byte(body)})
-				if path != s.route("unsubscribe") || !a.noRoute() {
-					a.refused("1.6", contracts.CodeBadRequest, "")
+		}),
+		overHTTP.scenario("refusal/retry-after", "A74 D10", "A refusal for now says when to come back", func(s *Session) {
+			alice := s.controllerOnly()
+			for range 32 { // 8 by default
+				a := s.call(request{who: "alice", method: http.MethodPost, path: s.route("subscribe"), header: alice.proof(),
+					body: encode(fields{"connectionId": alice.connection, "role": "controller"}), final: true})
+				if a.Status != http.StatusOK {
+					a.refused("D10", contracts.CodeRateLimited, "") // Retry-After has been looked for
+					a.has("1.4:retryable", fields{"retryable": true})
+					return
 				}
 			}
-		}
-	}),
-	overHTTP.scenario("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(s *Session) {
-		alice, _ := s.attached()
-		alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
-		alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
-	}),
-	overHTTP.scenario("refusal/deep-nesting", "D13", "A body nested without end is refused", func(s *Session) {
-		deep := make([]byte, 0, 200_100)
-		deep = append(deep, `{"type":"init","extra":`...)
-		for range 100_000 {
-			deep = append(deep, '[')
-		}
-		for range 100_000 {
-			deep = append(deep, ']')
-		}
-		alice, _ := s.attached()
-		alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
-	}),
-	overHTTP.scenario("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
-		alice, _ := s.attached()
-		alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
-		alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
-	}),
-	overHTTP.scenario("refusal/others-unharmed", "A75 1.12", "What is refused to one client costs another nothing", func(s *Session) {
-		alice, p := s.attached()
-		ctx, cancel := s.within(s.config.Patience)
-		defer cancel()
-		for _, body := range [][]byte{[]byte(`{`), []byte("\xff"), sized(2 << 20), []byte(`{"type":"nonsense"}`)} {
-			_, _ = s.send(ctx, request{who: "mallory", method: http.MethodPost, path: s.route("messages"), body: body}) // a server may hang up
-		}
-		if _, refused := s.tryFollow(request{who: "mallory", method: http.MethodGet, path: s.route("events?cursor=x")}, follow{}); refused == nil {
-			s.advise("1.11:cursor", "expected the cursor x to be refused, got a stream")
-		}
-		alice.prompt("all is well")
-		p.expect("1.12", prompted("all is well"))
-		s.state()
-	}),
+			s.fail("D10", "expected subscriptions of one connection to have a bound, got 32")
+		}),
+		overHTTP.scenario("refusal/too-large", "A75", "A body over the limit is answered, with 413", func(s *Session) {
+			alice, _ := s.attached()
+			for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
+				for _, parts := range []bool{false, true} {
+					r := alice.sending(sized(size))
+					r.rule, r.parts = "A75", parts
+					s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
+				}
+			}
+			long := encode(fields{"connectionId": alice.connection, "note": string(make([]byte, contracts.MaxSocketBytes))})
+			s.call(request{who: "alice", method: http.MethodPost, path: s.route("heartbeat"), header: alice.proof(), body: long, rule: "A75"}).
+				refused("A75", contracts.CodePayloadTooLarge, "")
+			s.failIf(s.state().at("last_init") != nil, "A75", "expected a body that is too large to do nothing")
+		}),
+		overHTTP.scenario("refusal/large-enough", "A75", "A body of nearly the limit is accepted", func(s *Session) {
+			alice := s.driver()
+			alice.postText(sized(contracts.MaxSocketBytes - 64<<10)).ok("A75")
+		}),
+		overHTTP.scenario("refusal/not-json", "1.6 1.12", "A body that is no JSON object is refused on every route", func(s *Session) {
+			alice, _ := s.attached() // who stays, however long it takes
+			for _, body := range notObjects {
+				s.call(alice.sending([]byte(body))).refused("1.12", contracts.CodeBadRequest, "")
+				if body == "" { // nothing to say is fine where nothing has to be said
+					continue
+				}
+				for _, path := range []string{connectionsPath, s.route("subscribe"), s.route("unsubscribe")} {
+					a := s.call(request{who: "alice", method: http.MethodPost, path: path, header: alice.proof(), body: []byte(body)})
+					if path != s.route("unsubscribe") || !a.noRoute() {
+						a.refused("1.6", contracts.CodeBadRequest, "")
+					}
+				}
+			}
+		}),
+		overHTTP.scenario("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(s *Session) {
+			alice, _ := s.attached()
+			alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
+			alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
+		}),
+		overHTTP.scenario("refusal/deep-nesting", "D13", "A body nested without end is refused", func(s *Session) {
+			deep := make([]byte, 0, 200_100)
+			deep = append(deep, `{"type":"init","extra":`...)
+			for range 100_000 {
+				deep = append(deep, '[')
+			}
+			for range 100_000 {
+				deep = append(deep, ']')
+			}
+			alice, _ := s.attached()
+			alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
+		}),
+		overHTTP.scenario("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
+			alice, _ := s.attached()
+			alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
+			alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
+		}),
+		overHTTP.scenario("refusal/others-unharmed", "A75 1.12", "What is refused to one client costs another nothing", func(s *Session) {
+			alice, p := s.attached()
+			ctx, cancel := s.within(s.config.Patience)
+			defer cancel()
+			for _, body := range [][]byte{[]byte(`{`), []byte("\xff"), sized(2 << 20), []byte(`{"type":"nonsense"}`)} {
+				_, _ = s.send(ctx, request{who: "mallory", method: http.MethodPost, path: s.route("messages"), body: body}) // a server may hang up
+			}
+			if _, refused := s.tryFollow(request{who: "mallory", method: http.MethodGet, path: s.route("events?cursor=x")}, follow{}); refused == nil {
+				s.advise("1.11:cursor", "expected the cursor x to be refused, got a stream")
+			}
+			alice.prompt("all is well")
+			p.expect("1.12", prompted("all is well"))
+			s.state()
+		}),
+	}
 }
 
 // somehowRefused returns one refusal of several kinds.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A Rule is a demand on a server that scenarios, reports and comments cite by its code.
@@ -26,7 +27,7 @@ func (r Rule) Scenarios() []Scenario {
 // checkedBy says what checks a rule that no scenario cites.
 func (r Rule) checkedBy() string {
 	if at, ok := findRule(numberOfRule(r.Code)); ok && r.Checked == "" {
-		return rules[at].Checked
+		return rules()[at].Checked
 	}
 	return r.Checked
 }
@@ -38,12 +39,12 @@ func Explain(w io.Writer, codes []string) error {
 	for i, code := range codes {
 		at, ok := findRule(code)
 		if !ok {
-			return &UnknownRuleError{Code: code, Nearest: rules[max(at-1, 0):min(at+1, len(rules))]}
+			return &UnknownRuleError{Code: code, Nearest: rules()[max(at-1, 0):min(at+1, len(rules()))]}
 		}
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		r := rules[at]
+		r := rules()[at]
 		fmt.Fprintf(&b, "%s: %s\n", r.Code, r.Text)
 		list := r.Scenarios()
 		if len(list) == 0 {
@@ -73,7 +74,7 @@ func (e *UnknownRuleError) Error() string {
 
 // findRule returns the position of a rule in the list, or where it would be.
 func findRule(code string) (int, bool) {
-	return slices.BinarySearchFunc(rules, code, func(r Rule, code string) int { return compareCodes(r.Code, code) })
+	return slices.BinarySearchFunc(rules(), code, func(r Rule, code string) int { return compareCodes(r.Code, code) })
 }
 
 // compareCodes orders codes by group, by number, and parts after their whole.
@@ -116,7 +117,7 @@ func WriteRules(w io.Writer) error {
 		"A star marks a rule that the published protocol does not have: `--protocol-profile public` turns a failure into advice.\n")
 	for i, g := range ruleGroups {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Code | The server must | Checked by |\n| --- | --- | --- |\n", g.title, g.about)
-		for _, r := range rules {
+		for _, r := range rules() {
 			if group, _ := splitCode(r.Code); group == i {
 				star := ""
 				if r.Why != "" {
@@ -154,7 +155,7 @@ func (r Rule) checks() string {
 var rulesText string
 
 // rules are the rules of rulesText, in the order of compareCodes.
-var rules = parseRules(rulesText)
+var rules = sync.OnceValue(func() []Rule { return parseRules(rulesText) })
 
 func parseRules(text string) []Rule {
 	var list []Rule

@@ -37,15 +37,15 @@ func goFiles(t *testing.T, dir string) map[string]*ast.File {
 }
 
 func TestRulesAreOrderedAndCheckedByAScenarioOrSayByWhat(t *testing.T) {
-	if !slices.IsSortedFunc(rules, func(a, b Rule) int { return compareCodes(a.Code, b.Code) }) {
+	if !slices.IsSortedFunc(rules(), func(a, b Rule) int { return compareCodes(a.Code, b.Code) }) {
 		t.Error("got rules out of the order of compareCodes")
 	}
-	for _, r := range rules {
+	for _, r := range rules() {
 		whole, ok := findRule(numberOfRule(r.Code))
 		switch {
 		case !ok:
 			t.Errorf("%s: got no rule that it is a part of", r.Code)
-		case (len(r.Scenarios()) == 0) != (rules[whole].Checked != ""):
+		case (len(r.Scenarios()) == 0) != (rules()[whole].Checked != ""):
 			t.Errorf("%s: got %d scenarios and checked by %q, want one of them", r.Code, len(r.Scenarios()), r.checkedBy())
 		}
 		for _, text := range []string{r.Text, r.Why} {

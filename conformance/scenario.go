@@ -90,12 +90,12 @@ const (
 
 // Scenarios returns all scenarios in the order of their rules.
 func Scenarios() []Scenario {
-	return slices.Concat(framing, handshake, runs(), requests(), states,
-		leases, handovers, viewers, streams, resumes, answers, sockets, utilities(),
-		routes, spellings(), refusals, connections, creations, subscriptions, liveness,
-		posts, tokens, parity, offers,
-		commands(), terminals(), files(), fileWatches(), possessions, audiences,
-		hosting(), drains(), restarts(), agents(), questions, sightings)
+	return slices.Concat(framing(), handshake(), runs(), requests(), states(),
+		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
+		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
+		posts(), tokens(), parity(), offers(),
+		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
+		hosting(), drains(), restarts(), agents(), questions(), sightings())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.

@@ -11,101 +11,103 @@ import (
 )
 
 // states judges the runtime state in snapshots: R72 to R80.
-var states = []Scenario{
-	onSocket.scenario("state/fresh", "R72", "A fresh state has empty lists and leaves out what is unknown", func(s *Session) {
-		f := s.controller().last(control("snapshot"))
-		checkIdle(s, "R72", f)
-		state, _ := f.at("state").(map[string]any)
-		for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
-			v, present := state[key]
-			s.failIf(present, "R72", "expected no %s in a fresh state, got %s", key, show(v))
-		}
-		for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
-			_, ok := state[key].([]any)
-			s.failIf(!ok, "R72", "expected a list %s, got %s", key, show(state[key]))
-		}
-		s.shows("A42", f, fields{"session_id": s.ID})
-	}),
-	onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
-		s.conformanceAgent()
-		m := s.pilot()
-		m.compare("R79")
-		m.prompt("hello")
-		m.p.expect("6.2", prompted("hello"))
-		m.prompt(streamOf(5, 0))
-		m.p.expect("R36", message("response_chunk"))
-		m.p.expect("R37", message("response_end"))
-		m.compare("R79")
-		m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
-		m.prompt(burstOf(20, 10))
-		m.p.fence()
-		m.prompt(streamOf(200, 10))
-		m.p.expect("R36", message("response_chunk"))
-		m.compare("R79")
-		m.p.expect("R37", message("response_end"))
-		m.compare("R79")
-	}),
-	onSocket.scenario("state/replay-of-requests", "R79 R75 R76", "Folding questions and answers gives the server's snapshot", func(s *Session) {
-		kinds := s.negotiateRequests(contracts.RequestTypes()...)
-		s.conformanceAgent()
-		m := s.pilot()
-		for _, kind := range kinds {
-			m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
-			m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
-		}
-		m.compare("R79")
-		answers := map[contracts.RequestType]contracts.Command{
-			contracts.RequestApproval:       approve("fold-approval", true),
-			contracts.RequestClientTool:     &contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true},
-			contracts.RequestMCPElicitation: &contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation},
-			contracts.RequestUserInput:      &contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true},
-			contracts.RequestToolRetry:      &contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip},
-		}
-		for _, kind := range kinds {
-			m.do(answers[kind])
-			m.compare("R76")
-		}
-	}),
-	onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
-		s.conformanceAgent()
-		m := s.pilot()
-		m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
-		m.p.expect("R50", requested("fold"))
-		m.prompt(speaking())
-		m.p.expect("R36", message("response_chunk"))
-		m.do(&contracts.Interrupt{})
-		m.p.expect("R37", message("response_end"))
-		m.p.expect("3.5", message("error").with("error_type", "cancelled"))
-		m.compare("R79")
-	}),
-	onSocket.scenario("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session) {
-		p := s.controller()
-		p.prompt(burstOf(50, 20))
-		p.prompt("settled")
-		p.expect("R79", prompted("settled"))
-		p.fence()
-		a := s.viewer("vera").last(control("snapshot"))
-		b := s.viewer("victor").last(control("snapshot"))
-		s.failIf(b.Cursor < a.Cursor, "2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
-		s.failIf(a.Cursor < p.watch.floor, "2.2",
-			"a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
-		for _, f := range []*Frame{a, b} {
-			s.shows("R79", f, fields{"state.last_status": "Prompt: settled"})
-		}
-	}),
-	onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
-		p := s.controller()
-		p.prompt("first")
-		p.expect("6.2", prompted("first"))
-		s.shows("R79", s.viewer("vera").last(control("snapshot")), fields{"state.last_status": "Prompt: first"})
-		p.prompt(hang())
-		f := s.viewer("victor").last(control("snapshot"))
-		if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
-			s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
-				show(f.at("state.last_status")), show(f.at("state.is_responding")))
-		}
-		p.accepted("R66", p.command(&contracts.Interrupt{}))
-	}),
+func states() []Scenario {
+	return []Scenario{
+		onSocket.scenario("state/fresh", "R72", "A fresh state has empty lists and leaves out what is unknown", func(s *Session) {
+			f := s.controller().last(control("snapshot"))
+			checkIdle(s, "R72", f)
+			state, _ := f.at("state").(map[string]any)
+			for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
+				v, present := state[key]
+				s.failIf(present, "R72", "expected no %s in a fresh state, got %s", key, show(v))
+			}
+			for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
+				_, ok := state[key].([]any)
+				s.failIf(!ok, "R72", "expected a list %s, got %s", key, show(state[key]))
+			}
+			s.shows("A42", f, fields{"session_id": s.ID})
+		}),
+		onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
+			s.conformanceAgent()
+			m := s.pilot()
+			m.compare("R79")
+			m.prompt("hello")
+			m.p.expect("6.2", prompted("hello"))
+			m.prompt(streamOf(5, 0))
+			m.p.expect("R36", message("response_chunk"))
+			m.p.expect("R37", message("response_end"))
+			m.compare("R79")
+			m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+			m.prompt(burstOf(20, 10))
+			m.p.fence()
+			m.prompt(streamOf(200, 10))
+			m.p.expect("R36", message("response_chunk"))
+			m.compare("R79")
+			m.p.expect("R37", message("response_end"))
+			m.compare("R79")
+		}),
+		onSocket.scenario("state/replay-of-requests", "R79 R75 R76", "Folding questions and answers gives the server's snapshot", func(s *Session) {
+			kinds := s.negotiateRequests(contracts.RequestTypes()...)
+			s.conformanceAgent()
+			m := s.pilot()
+			for _, kind := range kinds {
+				m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
+				m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
+			}
+			m.compare("R79")
+			answers := map[contracts.RequestType]contracts.Command{
+				contracts.RequestApproval:       approve("fold-approval", true),
+				contracts.RequestClientTool:     &contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true},
+				contracts.RequestMCPElicitation: &contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation},
+				contracts.RequestUserInput:      &contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true},
+				contracts.RequestToolRetry:      &contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip},
+			}
+			for _, kind := range kinds {
+				m.do(answers[kind])
+				m.compare("R76")
+			}
+		}),
+		onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
+			s.conformanceAgent()
+			m := s.pilot()
+			m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
+			m.p.expect("R50", requested("fold"))
+			m.prompt(speaking())
+			m.p.expect("R36", message("response_chunk"))
+			m.do(&contracts.Interrupt{})
+			m.p.expect("R37", message("response_end"))
+			m.p.expect("3.5", message("error").with("error_type", "cancelled"))
+			m.compare("R79")
+		}),
+		onSocket.scenario("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session) {
+			p := s.controller()
+			p.prompt(burstOf(50, 20))
+			p.prompt("settled")
+			p.expect("R79", prompted("settled"))
+			p.fence()
+			a := s.viewer("vera").last(control("snapshot"))
+			b := s.viewer("victor").last(control("snapshot"))
+			s.failIf(b.Cursor < a.Cursor, "2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
+			s.failIf(a.Cursor < p.watch.floor, "2.2",
+				"a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
+			for _, f := range []*Frame{a, b} {
+				s.shows("R79", f, fields{"state.last_status": "Prompt: settled"})
+			}
+		}),
+		onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
+			p := s.controller()
+			p.prompt("first")
+			p.expect("6.2", prompted("first"))
+			s.shows("R79", s.viewer("vera").last(control("snapshot")), fields{"state.last_status": "Prompt: first"})
+			p.prompt(hang())
+			f := s.viewer("victor").last(control("snapshot"))
+			if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
+				s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
+					show(f.at("state.last_status")), show(f.at("state.is_responding")))
+			}
+			p.accepted("R66", p.command(&contracts.Interrupt{}))
+		}),
+	}
 }
 
 // bookkeeping names the fields that clients cannot fold: who is connected.

@@ -13,229 +13,231 @@ import (
 
 // streams judges what followers receive, over WebSocket and in event streams: A36, A42 to
 // A61, 1.11, 2.4.
-var streams = []Scenario{
-	onSocket.scenario("stream/same-for-all", "2.5 A48", "Every viewer receives the identical sequence", sameForAll),
-	overHTTP.scenario("sse/same-for-all", "2.5 A48", "Every stream shows the identical sequence, in order", sameForAll),
-	onSocket.scenario("stream/join-while-live", "A49", "A client that joins under load misses nothing and sees nothing twice", joinWhileLive),
-	overHTTP.scenario("sse/join-under-load", "A49", "A stream that joins under load misses nothing and shows nothing twice", joinWhileLive),
-	onSocket.scenario("stream/slow-viewer", "A52", "A viewer that stops reading delays nobody", func(s *Session) {
-		alice := s.pilot()
-		s.slowly("sloth")
-		fast := s.onlooker("vera")
-		joined := alice.head()
-		alice.flood()
-		alice.end(fast)
-		sameSequence(s, "A52", joined, alice.p, fast)
-	}),
-	onSocket.scenario("stream/slow-viewer-catches-up", "A51 D5", "A viewer that reads again gets all the text, or a reset that holds it", slowFollower),
-	overHTTP.scenario("sse/slow-follower", "A52 A51 D5", "A client that stops reading delays nobody, and gets all the text when it reads again", slowFollower),
+func streams() []Scenario {
+	return []Scenario{
+		onSocket.scenario("stream/same-for-all", "2.5 A48", "Every viewer receives the identical sequence", sameForAll),
+		overHTTP.scenario("sse/same-for-all", "2.5 A48", "Every stream shows the identical sequence, in order", sameForAll),
+		onSocket.scenario("stream/join-while-live", "A49", "A client that joins under load misses nothing and sees nothing twice", joinWhileLive),
+		overHTTP.scenario("sse/join-under-load", "A49", "A stream that joins under load misses nothing and shows nothing twice", joinWhileLive),
+		onSocket.scenario("stream/slow-viewer", "A52", "A viewer that stops reading delays nobody", func(s *Session) {
+			alice := s.pilot()
+			s.slowly("sloth")
+			fast := s.onlooker("vera")
+			joined := alice.head()
+			alice.flood()
+			alice.end(fast)
+			sameSequence(s, "A52", joined, alice.p, fast)
+		}),
+		onSocket.scenario("stream/slow-viewer-catches-up", "A51 D5", "A viewer that reads again gets all the text, or a reset that holds it", slowFollower),
+		overHTTP.scenario("sse/slow-follower", "A52 A51 D5", "A client that stops reading delays nobody, and gets all the text when it reads again", slowFollower),
 
-	onSocket.scenario("stream/snapshot-first", "A42 9.3", "Without a cursor a stream starts with a snapshot, then lives", func(s *Session) {
-		alice := s.controller() // welcome checks the order
-		got := alice.attached["resume"]
-		s.failIf(got != "snapshot", "A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
-		alice.told("9.2", fields{"session_id": s.ID})
-		n := number(alice.attached["heartbeat_interval_ms"])
-		s.failIf(n <= 0, "9.2", "expected a positive heartbeat_interval_ms, got %d", n)
-		at := slices.IndexFunc(alice.log, message("hello_ok").ok)
-		hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
-		s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
-	}),
-	onSocket.scenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session) {
-		p := s.controller()
-		f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
-		s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
-			"expected the latest cursor in a heartbeat, got %d", f.Cursor)
-		p.accepted("9.4", p.command(initNothing()))
-	}).slow(),
-	onSocket.scenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
-		alice := s.controller()
-		h := s.hello(contracts.RoleViewer)
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
-		quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
-		alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
-		s.pause("A53", alice.beat()/2)
-		quietOne.still("A53", 0, control("heartbeat"))
-	}).slow(),
-	onSocket.scenario("stream/connections-announced", "4.3", "Who comes and goes is announced", func(s *Session) {
-		alice := s.controller()
-		from := len(alice.log)
-		vera := s.viewer("vera")
-		count := func(n int) want {
-			return message("connection_info").where(fmt.Sprintf("of %d connections", n), func(f *Frame) bool {
-				return number(f.at("connection_count")) == int64(n) && strings.Contains(string(f.Raw), alice.connection)
-			})
-		}
-		f := alice.await("4.3", from, count(2))
-		for _, c := range listOf(f, "connections") {
-			want := map[string]bool{alice.connection: true}[textOf(c, "connection_id")]
-			s.lists("4.3", c, fields{"controller_lease_granted": want})
-		}
-		vera.send([]byte(`{"type":"ws.bye"}`))
-		alice.await("4.3", slices.Index(alice.log, f), anyOf(count(1),
-			control("snapshot").with("state.connection_count", 1)))
-	}),
-
-	overHTTP.scenario("sse/snapshot-first", "A42 1.11", "A stream without a cursor begins with a snapshot, then lives", streamSnapshotFirst),
-	overHTTP.scenario("sse/framing", "1.11", "A stream says once how soon to come back, and identifies what can be resumed from", func(s *Session) {
-		alice := s.driver()
-		p := s.follow("vera", follow{}) // every event's framing is looked at as it comes
-		p.begins("A42")
-		for range 5 {
-			alice.prompt("an event")
-		}
-		alice.finish(p)
-		retries := 0
-		for i, f := range p.log {
-			if f.Event.Retry == "" {
-				continue
+		onSocket.scenario("stream/snapshot-first", "A42 9.3", "Without a cursor a stream starts with a snapshot, then lives", func(s *Session) {
+			alice := s.controller() // welcome checks the order
+			got := alice.attached["resume"]
+			s.failIf(got != "snapshot", "A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
+			alice.told("9.2", fields{"session_id": s.ID})
+			n := number(alice.attached["heartbeat_interval_ms"])
+			s.failIf(n <= 0, "9.2", "expected a positive heartbeat_interval_ms, got %d", n)
+			at := slices.IndexFunc(alice.log, message("hello_ok").ok)
+			hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
+			s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
+		}),
+		onSocket.scenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session) {
+			p := s.controller()
+			f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
+			s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
+				"expected the latest cursor in a heartbeat, got %d", f.Cursor)
+			p.accepted("9.4", p.command(initNothing()))
+		}).slow(),
+		onSocket.scenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
+			alice := s.controller()
+			h := s.hello(contracts.RoleViewer)
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
+			quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
+			alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
+			s.pause("A53", alice.beat()/2)
+			quietOne.still("A53", 0, control("heartbeat"))
+		}).slow(),
+		onSocket.scenario("stream/connections-announced", "4.3", "Who comes and goes is announced", func(s *Session) {
+			alice := s.controller()
+			from := len(alice.log)
+			vera := s.viewer("vera")
+			count := func(n int) want {
+				return message("connection_info").where(fmt.Sprintf("of %d connections", n), func(f *Frame) bool {
+					return number(f.at("connection_count")) == int64(n) && strings.Contains(string(f.Raw), alice.connection)
+				})
 			}
-			retries++
-			s.failIf(f.Event.Retry != "2000" || slices.ContainsFunc(p.log[:i], anyItem.ok), "1.11:retry",
-				"expected retry 2000 at the start, got %q as event %d", f.Event.Retry, i+1)
-		}
-		s.failIf(retries != 1, "1.11:retry", "expected one retry at the start of the stream, got %d", retries)
-		for _, f := range p.log {
-			s.failIf(slices.ContainsFunc(f.Event.Data, func(line string) bool { return strings.ContainsAny(line, "\u2028\u2029") }), "1.3:separators",
-				"expected line separators to be escaped, got %q", f.Raw)
-		}
-	}),
-	overHTTP.scenario("sse/headers", "1.11 1.3", "A stream is not cached, not compressed, and says what it is", func(s *Session) {
-		s.driver()
-		p := s.follow("vera", follow{header: http.Header{"Accept-Encoding": {"gzip, deflate, br"}}})
-		p.begins("A42")
-		coding, caching := p.stream.header.Get("Content-Encoding"), p.stream.header.Get("Cache-Control")
-		s.failIf(coding != "" && coding != "identity", "1.3", "expected a stream not to be compressed, got %q", coding)
-		s.failIf(!strings.Contains(caching, "no-cache") && !strings.Contains(caching, "no-store"), "1.11",
-			"expected a stream not to be cached, got Cache-Control %q", caching)
-	}),
-	overHTTP.scenario("sse/implicit-is-viewer", "3.2 8.1", "A stream of its own is a viewer that goes with it", func(s *Session) {
-		s.driver()
-		before := s.state()
-		p := s.onlooker("ida")
-		f := s.stateWith("3.2:implicit", "one more connection", func(f *Frame) bool {
-			return number(f.at("state.connection_count")) == number(before.at("state.connection_count"))+1
-		})
-		for _, e := range listOf(f, "state.connections") {
-			s.failIf(entryOf(before, textOf(e, "connection_id")) == nil && (e["role"] != "viewer" || e["controller_lease_granted"] != false), "8.1:viewer",
-				"expected the stream's own connection to be a viewer, got %s", show(e))
-		}
-		p.close()
-		s.stateWith("3.2:implicit", "the connection of the closed stream gone", func(f *Frame) bool {
-			return number(f.at("state.connection_count")) == number(before.at("state.connection_count")) &&
-				number(f.at("state.subscriber_count")) == number(before.at("state.subscriber_count"))
-		})
-	}),
-	overHTTP.scenario("sse/opt-outs", "A56 A53", "Opt-outs in the query hold for the stream and leave the state alone", func(s *Session) {
-		alice := s.driver()
-		p := s.follow("vera", follow{optOuts: []string{"status", "connection_info"}})
-		p.begins("A42")
-		alice.prompt("unseen")
-		s.stateWith("A53", "the unseen status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: unseen" })
-		s.guest("victor") // would be announced
-		alice.ask(contracts.RequestApproval, "seen")
-		p.expect("A53", requested("seen"))
-		p.still("A53", 0, anyOf(message("status"), message("connection_info"))) // and watched all along
-		for range 2 {                                                           // opting out of everything leaves snapshots
-			all := s.follow("valerie", follow{optOuts: []string{"status", "heartbeat", "connection_info", "compaction"}})
-			all.begins("A53")
-		}
-	}),
-	overHTTP.scenario("sse/unknown-opt-out", "A56", "An unknown word to opt out of is refused", func(s *Session) {
-		s.driver()
-		for _, word := range []string{"gossip", "status,gossip", "message", "Status"} {
-			s.refusesStream("A56:unknown", "optOutNotifications="+word, contracts.CodeBadRequest)
-		}
-	}),
-	overHTTP.scenario("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", func(s *Session) {
-		alice, p := s.attached()
-		alice.posted("1.12", initNothing())
-		p.expect("R33:http", initNothingReply)
-		h := s.hello(contracts.RoleController)
-		h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-		alice.hello(h).ok("2.4:at-once")
-		from := p.indexAfter(p.expect("2.4:at-once", message("hello_ok")))
-		alice.prompt("unseen")
-		alice.ask(contracts.RequestApproval, "seen")
-		p.expect("A43", requested("seen"))
-		p.none("2.4:at-once", from, message("status"))
-	}),
-	overHTTP.scenario("sse/raw-events", "A54", "Raw events reach only those who negotiated them", func(s *Session) {
-		alice, own := s.attached()
-		rhea := s.caller("rhea", contracts.RoleViewer)
-		cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor
-		rhea.subscribed(nil)
-		raw := s.follow("rhea", follow{subscription: rhea.subscription, cursor: &cursor, raw: true, header: rhea.proof()})
-		plain := s.onlooker("vera")
-		alice.prompt(streamOf(3, 0))
-		expectAll("A54", message("response_end"), own, raw, plain)
-		back := s.follow("victor", follow{cursor: &cursor}) // nor do they come in a replay
-		back.expect("A54", message("response_end"))
-		for _, p := range []*Peer{own, plain, back} {
-			p.still("A54", 0, message("raw_agent_event"))
-		}
-	}),
-	overHTTP.scenario("sse/private-hello-ok", "A60", "hello_ok goes to the streams of its sender alone", func(s *Session) {
-		alice, own := s.attached()
-		vera := s.guest("vera")
-		viewers := []*Peer{vera.followed(), s.follow("victor", follow{})}
-		alice.hello(s.hello(contracts.RoleController)).ok("A60")
-		own.expect("A60", message("hello_ok").with("connection_id", alice.connection))
-		alice.finish(append(viewers, own)...)
-		for _, p := range viewers { // and none was expected all along
-			p.none("A60", 0, message("hello_ok"))
-		}
-		own.count("A60", own.log, message("hello_ok"), 1)
-	}),
-	overHTTP.scenario("sse/unknown-subscription", "A55", "An unknown subscription is refused before any event", func(s *Session) {
-		alice := s.driver()
-		for _, o := range []follow{{subscription: "sub_nobody"}, {header: http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}}} {
-			s.refusesFollow("A55", o.request(s, "alice"), contracts.CodeStaleSubscription, textNoSubscriber)
-		}
-		alice.posted("A55", initNothing())
-	}),
-	overHTTP.scenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
-		p := s.pilot().p
-		for range 2 {
+			f := alice.await("4.3", from, count(2))
+			for _, c := range listOf(f, "connections") {
+				want := map[string]bool{alice.connection: true}[textOf(c, "connection_id")]
+				s.lists("4.3", c, fields{"controller_lease_granted": want})
+			}
+			vera.send([]byte(`{"type":"ws.bye"}`))
+			alice.await("4.3", slices.Index(alice.log, f), anyOf(count(1),
+				control("snapshot").with("state.connection_count", 1)))
+		}),
+
+		overHTTP.scenario("sse/snapshot-first", "A42 1.11", "A stream without a cursor begins with a snapshot, then lives", streamSnapshotFirst),
+		overHTTP.scenario("sse/framing", "1.11", "A stream says once how soon to come back, and identifies what can be resumed from", func(s *Session) {
+			alice := s.driver()
+			p := s.follow("vera", follow{}) // every event's framing is looked at as it comes
+			p.begins("A42")
+			for range 5 {
+				alice.prompt("an event")
+			}
+			alice.finish(p)
+			retries := 0
+			for i, f := range p.log {
+				if f.Event.Retry == "" {
+					continue
+				}
+				retries++
+				s.failIf(f.Event.Retry != "2000" || slices.ContainsFunc(p.log[:i], anyItem.ok), "1.11:retry",
+					"expected retry 2000 at the start, got %q as event %d", f.Event.Retry, i+1)
+			}
+			s.failIf(retries != 1, "1.11:retry", "expected one retry at the start of the stream, got %d", retries)
+			for _, f := range p.log {
+				s.failIf(slices.ContainsFunc(f.Event.Data, func(line string) bool { return strings.ContainsAny(line, "\u2028\u2029") }), "1.3:separators",
+					"expected line separators to be escaped, got %q", f.Raw)
+			}
+		}),
+		overHTTP.scenario("sse/headers", "1.11 1.3", "A stream is not cached, not compressed, and says what it is", func(s *Session) {
+			s.driver()
+			p := s.follow("vera", follow{header: http.Header{"Accept-Encoding": {"gzip, deflate, br"}}})
+			p.begins("A42")
+			coding, caching := p.stream.header.Get("Content-Encoding"), p.stream.header.Get("Cache-Control")
+			s.failIf(coding != "" && coding != "identity", "1.3", "expected a stream not to be compressed, got %q", coding)
+			s.failIf(!strings.Contains(caching, "no-cache") && !strings.Contains(caching, "no-store"), "1.11",
+				"expected a stream not to be cached, got Cache-Control %q", caching)
+		}),
+		overHTTP.scenario("sse/implicit-is-viewer", "3.2 8.1", "A stream of its own is a viewer that goes with it", func(s *Session) {
+			s.driver()
+			before := s.state()
+			p := s.onlooker("ida")
+			f := s.stateWith("3.2:implicit", "one more connection", func(f *Frame) bool {
+				return number(f.at("state.connection_count")) == number(before.at("state.connection_count"))+1
+			})
+			for _, e := range listOf(f, "state.connections") {
+				s.failIf(entryOf(before, textOf(e, "connection_id")) == nil && (e["role"] != "viewer" || e["controller_lease_granted"] != false), "8.1:viewer",
+					"expected the stream's own connection to be a viewer, got %s", show(e))
+			}
+			p.close()
+			s.stateWith("3.2:implicit", "the connection of the closed stream gone", func(f *Frame) bool {
+				return number(f.at("state.connection_count")) == number(before.at("state.connection_count")) &&
+					number(f.at("state.subscriber_count")) == number(before.at("state.subscriber_count"))
+			})
+		}),
+		overHTTP.scenario("sse/opt-outs", "A56 A53", "Opt-outs in the query hold for the stream and leave the state alone", func(s *Session) {
+			alice := s.driver()
+			p := s.follow("vera", follow{optOuts: []string{"status", "connection_info"}})
+			p.begins("A42")
+			alice.prompt("unseen")
+			s.stateWith("A53", "the unseen status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: unseen" })
+			s.guest("victor") // would be announced
+			alice.ask(contracts.RequestApproval, "seen")
+			p.expect("A53", requested("seen"))
+			p.still("A53", 0, anyOf(message("status"), message("connection_info"))) // and watched all along
+			for range 2 {                                                           // opting out of everything leaves snapshots
+				all := s.follow("valerie", follow{optOuts: []string{"status", "heartbeat", "connection_info", "compaction"}})
+				all.begins("A53")
+			}
+		}),
+		overHTTP.scenario("sse/unknown-opt-out", "A56", "An unknown word to opt out of is refused", func(s *Session) {
+			s.driver()
+			for _, word := range []string{"gossip", "status,gossip", "message", "Status"} {
+				s.refusesStream("A56:unknown", "optOutNotifications="+word, contracts.CodeBadRequest)
+			}
+		}),
+		overHTTP.scenario("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", func(s *Session) {
+			alice, p := s.attached()
+			alice.posted("1.12", initNothing())
+			p.expect("R33:http", initNothingReply)
+			h := s.hello(contracts.RoleController)
+			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+			alice.hello(h).ok("2.4:at-once")
+			from := p.indexAfter(p.expect("2.4:at-once", message("hello_ok")))
+			alice.prompt("unseen")
+			alice.ask(contracts.RequestApproval, "seen")
+			p.expect("A43", requested("seen"))
+			p.none("2.4:at-once", from, message("status"))
+		}),
+		overHTTP.scenario("sse/raw-events", "A54", "Raw events reach only those who negotiated them", func(s *Session) {
+			alice, own := s.attached()
+			rhea := s.caller("rhea", contracts.RoleViewer)
+			cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor
+			rhea.subscribed(nil)
+			raw := s.follow("rhea", follow{subscription: rhea.subscription, cursor: &cursor, raw: true, header: rhea.proof()})
+			plain := s.onlooker("vera")
+			alice.prompt(streamOf(3, 0))
+			expectAll("A54", message("response_end"), own, raw, plain)
+			back := s.follow("victor", follow{cursor: &cursor}) // nor do they come in a replay
+			back.expect("A54", message("response_end"))
+			for _, p := range []*Peer{own, plain, back} {
+				p.still("A54", 0, message("raw_agent_event"))
+			}
+		}),
+		overHTTP.scenario("sse/private-hello-ok", "A60", "hello_ok goes to the streams of its sender alone", func(s *Session) {
+			alice, own := s.attached()
+			vera := s.guest("vera")
+			viewers := []*Peer{vera.followed(), s.follow("victor", follow{})}
+			alice.hello(s.hello(contracts.RoleController)).ok("A60")
+			own.expect("A60", message("hello_ok").with("connection_id", alice.connection))
+			alice.finish(append(viewers, own)...)
+			for _, p := range viewers { // and none was expected all along
+				p.none("A60", 0, message("hello_ok"))
+			}
+			own.count("A60", own.log, message("hello_ok"), 1)
+		}),
+		overHTTP.scenario("sse/unknown-subscription", "A55", "An unknown subscription is refused before any event", func(s *Session) {
+			alice := s.driver()
+			for _, o := range []follow{{subscription: "sub_nobody"}, {header: http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}}} {
+				s.refusesFollow("A55", o.request(s, "alice"), contracts.CodeStaleSubscription, textNoSubscriber)
+			}
+			alice.posted("A55", initNothing())
+		}),
+		overHTTP.scenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
+			p := s.pilot().p
+			for range 2 {
+				from := len(p.log)
+				f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+s.config.Patience)
+				head := s.state().Cursor
+				s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
+			}
+		}).slow(),
+		overHTTP.scenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
+			alice := s.pilot().p
+			p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
+			p.begins("A42")
 			from := len(p.log)
-			f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+s.config.Patience)
-			head := s.state().Cursor
-			s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
-		}
-	}).slow(),
-	overHTTP.scenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
-		alice := s.pilot().p
-		p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
-		p.begins("A42")
-		from := len(p.log)
-		p.awaitFor("1.11:keepalive", from, control(kindComment), alice.beat()+s.config.Patience)
-		p.none("A53", 0, control("heartbeat"))
-	}).slow(),
-	overHTTP.scenario("sse/newer-wins", "A61", "A second stream on a subscription ends the first", func(s *Session) {
-		alice, first := s.attached()
-		second := alice.follow(first.watch.cursor)
-		first.finishes("A61")
-		alice.finish(second)
-		second.count("A61", second.log, prompted("the end"), 1)
-	}),
-	overHTTP.scenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
-		alice, p := s.attached()
-		lease := s.shortLease(alice.leaseEnd())
-		s.pause("3.2", lease+lease/4)
-		alice.posted("3.2", initNothing())
-		s.failIf(p.ended != nil && p.ended != io.EOF, "3.2", "expected the stream to go on, got: %v", p.ended)
-		p.expect("R33:http", initNothingReply)
-	}).slow(),
-	overHTTP.scenario("sse/takeover-visible", "3.4", "The lease's moves are on every stream", func(s *Session) {
-		alice, p := s.attached()
-		implicit := s.onlooker("vera")
-		bob := s.takeFrom("bob")
-		expectAll("3.4:announced", message("connection_info").with("controller_connection_id", bob.connection), p, implicit)
-		bob.disconnect(nil).ok("A15")
-		expectAll("3.4:announced", control("snapshot").with("state.controller_connection_id", nil), p, implicit)
-		alice.posted("A30", initNothing())
-		expectAll("3.4:announced", message("connection_info").with("controller_connection_id", alice.connection), p, implicit)
-	}),
+			p.awaitFor("1.11:keepalive", from, control(kindComment), alice.beat()+s.config.Patience)
+			p.none("A53", 0, control("heartbeat"))
+		}).slow(),
+		overHTTP.scenario("sse/newer-wins", "A61", "A second stream on a subscription ends the first", func(s *Session) {
+			alice, first := s.attached()
+			second := alice.follow(first.watch.cursor)
+			first.finishes("A61")
+			alice.finish(second)
+			second.count("A61", second.log, prompted("the end"), 1)
+		}),
+		overHTTP.scenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
+			alice, p := s.attached()
+			lease := s.shortLease(alice.leaseEnd())
+			s.pause("3.2", lease+lease/4)
+			alice.posted("3.2", initNothing())
+			s.failIf(p.ended != nil && p.ended != io.EOF, "3.2", "expected the stream to go on, got: %v", p.ended)
+			p.expect("R33:http", initNothingReply)
+		}).slow(),
+		overHTTP.scenario("sse/takeover-visible", "3.4", "The lease's moves are on every stream", func(s *Session) {
+			alice, p := s.attached()
+			implicit := s.onlooker("vera")
+			bob := s.takeFrom("bob")
+			expectAll("3.4:announced", message("connection_info").with("controller_connection_id", bob.connection), p, implicit)
+			bob.disconnect(nil).ok("A15")
+			expectAll("3.4:announced", control("snapshot").with("state.controller_connection_id", nil), p, implicit)
+			alice.posted("A30", initNothing())
+			expectAll("3.4:announced", message("connection_info").with("controller_connection_id", alice.connection), p, implicit)
+		}),
+	}
 }
 
 // sameSequence fails at the first difference between a client and others.

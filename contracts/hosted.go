@@ -354,15 +354,13 @@ var ignoredOnRestore = []string{"pending_requests", "retention_policy", "work_co
 
 var (
 	manifestType  = nested.object(reflect.TypeFor[Manifest]())
-	restoreType   = manifestType.pick(func(name string) bool { return !slices.Contains(ignoredOnRestore, name) })
-	pendingType   = manifestType.pick(func(name string) bool { return name == "pending_requests" })
 	manifestTexts = &texts{parse: "invalid_snapshot_manifest: "}
 )
 
 // pick returns a type with only the fields for which want returns true.
 func (t *Type) pick(want func(name string) bool) *Type {
 	picked := &Type{goType: t.goType}
-	for _, f := range t.Fields {
+	for _, f := range t.prepare().Fields {
 		if want(f.Name) {
 			picked.add(f)
 		}
@@ -375,11 +373,13 @@ func (t *Type) pick(want func(name string) bool) *Type {
 // valid. It only checks that the snapshot is JSON, and leaves it encoded.
 func (d *Decoder) Manifest(text []byte) (*Manifest, error) {
 	m := new(Manifest)
-	if err := d.object(restoreType, text, true, m, manifestTexts); err != nil {
+	restored := manifestType.pick(func(name string) bool { return !slices.Contains(ignoredOnRestore, name) })
+	if err := d.object(restored, text, true, m, manifestTexts); err != nil {
 		return nil, err
 	}
 	var pending Manifest
-	if d.object(pendingType, text, true, &pending, manifestTexts) == nil {
+	requests := manifestType.pick(func(name string) bool { return name == "pending_requests" })
+	if d.object(requests, text, true, &pending, manifestTexts) == nil {
 		m.PendingRequests = pending.PendingRequests
 	}
 	return m, nil

@@ -8,11 +8,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Type describes one object of the wire, by its Go struct type. Decoding,
 // encoding, validation and the generators of schemas and documents all follow it,
-// so they agree. Types are made once, at program start; do not change them.
+// so they agree. Do not change a type.
 type Type struct {
 	Name   string // Go name
 	Group  Group
@@ -23,6 +24,12 @@ type Type struct {
 	construct func() any // makes an empty message; nil for GroupObject
 	opening   string     // the type key, with a comma before it; empty for GroupObject
 	required  uint64     // bit i is set if Fields[i] must be present
+
+	// Reading the tags of all types takes a tenth of the time that the program
+	// needs to start, and most programs use few types: prepare sets Fields and
+	// required when the type is used first.
+	once   sync.Once
+	nested nestedTypes // of the objects inside; nil if the fields are set already
 }
 
 // A Group says where objects of a type occur.
@@ -146,17 +153,28 @@ type nestedTypes map[reflect.Type]*Type
 func (nested nestedTypes) object(goType reflect.Type) *Type {
 	t, ok := nested[goType]
 	if !ok {
-		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType}
+		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType, nested: nested}
 		nested[goType] = t
-		nested.addFields(t)
 	}
 	return t
 }
 
-func (nested nestedTypes) addFields(t *Type) {
-	for i := range t.goType.NumField() {
-		t.add(nested.field(i, t.goType.Field(i)))
-	}
+// preparing guards all nestedTypes once the program has started.
+var preparing sync.Mutex
+
+// prepare sets the fields of t, and returns t.
+func (t *Type) prepare() *Type {
+	t.once.Do(func() {
+		if t.nested == nil {
+			return
+		}
+		preparing.Lock()
+		defer preparing.Unlock()
+		for i := range t.goType.NumField() {
+			t.add(t.nested.field(i, t.goType.Field(i)))
+		}
+	})
+	return t
 }
 
 func (t *Type) add(f Field) {
@@ -298,10 +316,9 @@ func familyOf[T any](group Group, t *texts, constructors []func() T, typeOf func
 	for _, construct := range constructors {
 		empty := construct()
 		goType := reflect.TypeOf(empty).Elem()
-		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(empty), goType: goType}
+		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(empty), goType: goType, nested: nested}
 		t.construct = func() any { return construct() }
 		t.opening = `,"type":"` + t.Wire + `"`
-		nested.addFields(t)
 		f.types, f.byWire[t.Wire] = append(f.types, t), t
 	}
 	return f
@@ -327,12 +344,20 @@ func indexTypes() map[reflect.Type]*Type {
 
 // Types lists every type: messages in wire order, then objects by name.
 func Types() []*Type {
+	messages := slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types)
+	for _, t := range messages {
+		t.prepare()
+	}
 	var objects []*Type
-	for _, t := range nested {
-		objects = append(objects, t)
+	for known := -1; known < len(objects); { // preparing an object may find others inside it
+		known = len(objects)
+		objects = slices.Collect(maps.Values(nested))
+		for _, t := range objects {
+			t.prepare()
+		}
 	}
 	slices.SortFunc(objects, func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types, objects)
+	return append(messages, objects...)
 }
 
 // enums lists the values of string types in canonical order. Code is not in it:

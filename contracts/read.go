@@ -81,6 +81,7 @@ func (r *reader) reenter(start int) {
 // members reads the members of an object into v, up to and including its end. typed
 // says that the type key of the object has been read.
 func (r *reader) members(t *Type, v reflect.Value, typed bool) {
+	t.prepare()
 	var others map[string]bool // unknown keys so far
 	var seen uint64            // bit i: t.Fields[i] has been read
 	hint := 0
@@ -163,7 +164,7 @@ func (s *Value) clear(v reflect.Value) {
 	case s.Kind == KindList:
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	case s.Kind == KindObject:
-		for i := range s.Object.Fields {
+		for i := range s.Object.prepare().Fields {
 			f := &s.Object.Fields[i]
 			if f.Required {
 				f.clear(v.Field(f.index))

@@ -32,7 +32,7 @@ type writer struct {
 func (w *writer) object(t *Type, v reflect.Value) {
 	start := len(w.buf)
 	w.buf = append(w.buf, t.opening...)
-	for i := range t.Fields {
+	for i := range t.prepare().Fields {
 		f := &t.Fields[i]
 		if f.absent(v.Field(f.index)) {
 			continue
