@@ -12,7 +12,7 @@ func audiences() []Scenario {
 	return []Scenario{
 		Needs{Operation: contracts.OperationCommandExec}.scenario("audience/opt-outs", "3.7", "Utility events cannot be opted out of", func(s *Session) {
 			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = []contracts.Notification{"status", "heartbeat", "connection_info", "compaction"}
+			h.OptOutNotifications = contracts.Notifications()
 			u := &user{Peer: s.operatorWith(h)}
 			u.sh("3.7", "echo seen").prints("3.7", "seen\n")
 		}),

@@ -50,7 +50,7 @@ func handshake() []Scenario {
 		Needs{}.scenario("handshake/opt-out-of-everything", "R23 R31", "hello_ok comes although everything is opted out of, and nothing else of the handshake does", func(s *Session) {
 			h := s.hello(contracts.RoleController)
 			h.ProtocolVersion = "1999-01-01"
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction}
+			h.OptOutNotifications = contracts.Notifications()
 			p := s.join("alice", h)
 			at := slices.IndexFunc(p.log, message("hello_ok").ok)
 			p.still("R31", at, anyOf(message("connection_info"), message("status")))

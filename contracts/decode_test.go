@@ -409,3 +409,21 @@ func TestSnapshotRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A client of an older version attaches although another client opts out of something new.
+func TestClientTakesUnknownNotifications(t *testing.T) {
+	const text = `{"type":"connection_info","opt_out_notifications":["status","gossip"],"connection_count":1,"subscriber_count":1,"connections":[]}`
+	ev, err := new(Decoder).Event([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ev.(*ConnectionInfo).OptOutNotifications; !slices.Equal(got, []Notification{"status", "gossip"}) {
+		t.Errorf("got %q, want both", got)
+	}
+	if _, err := (&Decoder{Strict: true}).Event([]byte(text)); err == nil {
+		t.Error("a strict decoder: got no error, want one")
+	}
+	if _, err := new(Decoder).Command([]byte(`{"type":"hello","opt_out_notifications":["gossip"]}`)); err == nil {
+		t.Error("a server: got no error, want one")
+	}
+}

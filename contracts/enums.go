@@ -70,6 +70,12 @@ const (
 	NotifyCompaction     Notification = "compaction"
 )
 
+// Notifications lists every notification in canonical order. All but the heartbeat are
+// the types of the events that a client does not get.
+func Notifications() []Notification {
+	return []Notification{NotifyStatus, NotifyHeartbeat, NotifyConnectionInfo, NotifyCompaction}
+}
+
 // A ThinkingLevel is how hard the model is asked to think.
 type ThinkingLevel string
 

@@ -3,7 +3,7 @@ package contracts
 import "encoding/json"
 
 // An Event is one message from the server to a client.
-// The twenty-seven types below are the only ones.
+// The types in allEvents are the only ones.
 type Event interface {
 	// EventType returns the value of the message's type key.
 	EventType() string
@@ -56,7 +56,7 @@ type HelloOK struct {
 	ClientProtocolVersion  string              `json:"client_protocol_version,omitempty"`
 	ClientInfo             *ClientInfo         `json:"client_info,omitempty"`
 	Capabilities           *Capabilities       `json:"capabilities,omitempty"`
-	OptOutNotifications    []Notification      `json:"opt_out_notifications,omitempty" wire:"unique"`
+	OptOutNotifications    []Notification      `json:"opt_out_notifications,omitempty" wire:"unique,open"`
 	Role                   Role                `json:"role,omitempty"`
 	ControllerConnectionID NullString          `json:"controller_connection_id,omitzero"` // null when the lease is free
 	LeaseExpiresAt         NullString          `json:"lease_expires_at,omitzero"`         // ISO-8601 UTC; null on stdio
@@ -86,7 +86,7 @@ type ConnectionState struct {
 	ClientProtocolVersion     string         `json:"client_protocol_version,omitempty"`
 	ClientInfo                *ClientInfo    `json:"client_info,omitempty"`
 	Capabilities              *Capabilities  `json:"capabilities,omitempty"`
-	OptOutNotifications       []Notification `json:"opt_out_notifications,omitempty"`
+	OptOutNotifications       []Notification `json:"opt_out_notifications,omitempty" wire:"open"`
 	SubscriptionCount         int64          `json:"subscription_count"`
 	AttachedSubscriptionCount int64          `json:"attached_subscription_count"`
 	ControllerLeaseGranted    bool           `json:"controller_lease_granted"`
@@ -101,7 +101,7 @@ type ConnectionInfo struct {
 	ClientProtocolVersion  string            `json:"client_protocol_version,omitempty"`
 	ClientInfo             *ClientInfo       `json:"client_info,omitempty"`
 	Capabilities           *Capabilities     `json:"capabilities,omitempty"`
-	OptOutNotifications    []Notification    `json:"opt_out_notifications,omitempty"`
+	OptOutNotifications    []Notification    `json:"opt_out_notifications,omitempty" wire:"open"`
 	Role                   Role              `json:"role,omitempty"`
 	ConnectionCount        *int64            `json:"connection_count,omitempty"`
 	ControllerConnectionID NullString        `json:"controller_connection_id,omitzero"` // null when the lease is free

@@ -49,12 +49,14 @@ const (
 //	json:",omitempty" optional (also omitzero)
 //	wire:"unique"     a list whose items differ
 //	wire:"lenient"    required when sent, but old servers leave it out or send null
+//	wire:"open"       a list of strings of which clients also accept unknown ones
 //	wire:"nullable"   required, null allowed (pointers are so without the tag)
 //	wire:"id"         not empty and at most MaxIDBytes long
 //	wire:"sendid"     not empty and at most MaxSendIDBytes long
-//	wire:"body=X"     an already encoded event, command, init or snapshot; raw
-//	                  values without it are any JSON, cut to MaxValueBytes when sent
-//	wire:"ready"      a body that this package encoded; it is not checked again
+//	wire:"body=X"     an event, command, init or snapshot that is encoded already and
+//	                  checked when it is sent; raw values without the tag are any
+//	                  JSON, cut to MaxValueBytes when sent
+//	wire:"ready"      a body that this package encoded; it is not checked when sent
 //	wire:"text"       content that may be joined with the next message's
 //	wire:"oneof=a|b"  the only strings allowed
 type Field struct {
@@ -83,6 +85,7 @@ type Value struct {
 	Object   *Type    // of an object
 
 	pointer bool // the Go value is behind a pointer
+	open    bool // clients accept other strings than those of Enum
 	ready   bool // a body that was encoded by this package
 }
 
@@ -203,6 +206,8 @@ func (nested nestedTypes) field(index int, sf reflect.StructField) Field {
 			f.Unique = true
 		case "lenient":
 			f.Lenient = true
+		case "open":
+			f.Item.open = true
 		case "nullable":
 			f.Nullable = true
 		case "id":
@@ -357,7 +362,13 @@ func Types() []*Type {
 		}
 	}
 	slices.SortFunc(objects, func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
-	return append(messages, objects...)
+	all := append(messages, objects...)
+	for i, t := range all { // schemas and TypeScript know types by their names alone
+		if same := slices.IndexFunc(all, func(other *Type) bool { return other.Name == t.Name }); same < i && t.Name != "" {
+			panic(fmt.Sprintf("contracts: two types are called %s", t.Name))
+		}
+	}
+	return all
 }
 
 // enums lists the values of string types in canonical order. Code is not in it:
@@ -368,7 +379,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[Verdict]():          enumValues(VerdictApproved, VerdictDenied, VerdictCompleted, VerdictFailed, VerdictAnswered, VerdictRetried, VerdictSkipped, VerdictAborted, VerdictCancelled),
 	reflect.TypeFor[Resolver]():         enumValues(ResolvedByUser, ResolvedByPolicy, ResolvedByClient, ResolvedByRuntime),
 	reflect.TypeFor[RetryAction]():      enumValues(RetryActionRetry, RetryActionSkip, RetryActionAbort),
-	reflect.TypeFor[Notification]():     enumValues(NotifyStatus, NotifyHeartbeat, NotifyConnectionInfo, NotifyCompaction),
+	reflect.TypeFor[Notification]():     enumValues(Notifications()...),
 	reflect.TypeFor[ThinkingLevel]():    enumValues(ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingUltra),
 	reflect.TypeFor[ApprovalMode]():     enumValues(ApprovalAuto, ApprovalPrompt, ApprovalFail),
 	reflect.TypeFor[ErrorType]():        enumValues(ErrorTransient, ErrorFatal, ErrorTool, ErrorCancelled, ErrorProtocol),

@@ -246,7 +246,7 @@ func (r *reader) raw(v reflect.Value) {
 func (r *reader) string(s *Value, v reflect.Value) {
 	content := r.str()
 	switch {
-	case s.Enum != nil:
+	case s.Enum != nil && !(s.open && r.lenient):
 		if i := slices.Index(s.Enum, string(content)); i >= 0 {
 			v.SetString(s.Enum[i]) // does not allocate
 		} else {

@@ -19,7 +19,7 @@ type State struct {
 	ClientProtocolVersion    string            `json:"client_protocol_version,omitempty"`
 	ClientInfo               *ClientInfo       `json:"client_info,omitempty"`
 	Capabilities             *Capabilities     `json:"capabilities,omitempty"`
-	OptOutNotifications      []Notification    `json:"opt_out_notifications,omitempty"`
+	OptOutNotifications      []Notification    `json:"opt_out_notifications,omitempty" wire:"open"`
 	ConnectionRole           Role              `json:"connection_role,omitempty"`
 	ConnectionCount          int64             `json:"connection_count"` // all, listed or not
 	SubscriberCount          int64             `json:"subscriber_count"`

@@ -343,14 +343,7 @@ func (sub *subscription) applyOptOuts(c *connection) {
 func (sub *subscription) skips(c *connection) journal.Class {
 	var skip journal.Class
 	for _, n := range sub.optOuts {
-		switch n {
-		case contracts.NotifyStatus:
-			skip |= classStatus
-		case contracts.NotifyConnectionInfo:
-			skip |= classConnectionInfo
-		case contracts.NotifyCompaction:
-			skip |= classCompaction
-		}
+		skip |= classNamed(string(n))
 	}
 	if !c.terms.RawEvents() {
 		skip |= classRaw

@@ -63,26 +63,27 @@ func (h *Hub) publishEvents(events []contracts.Event) error {
 	return err
 }
 
-// Classes of entries that a client can opt out of.
-const (
-	classStatus journal.Class = 1 << iota
-	classConnectionInfo
-	classCompaction
-	classRaw
+// Some clients are not sent raw agent events, and the notifications that they opted
+// out of. Each is a class of entries.
+var (
+	notifications       = contracts.Notifications()
+	classRaw            = journal.Class(1 << len(notifications))
+	classConnectionInfo = classNamed(string(contracts.NotifyConnectionInfo))
 )
 
-func classOf(ev contracts.Event) journal.Class {
-	switch ev.(type) {
-	case *contracts.Status:
-		return classStatus
-	case *contracts.ConnectionInfo:
-		return classConnectionInfo
-	case *contracts.Compaction:
-		return classCompaction
-	case *contracts.RawAgentEvent:
-		return classRaw
+// classNamed returns the class of a notification, or 0 if the name is none.
+func classNamed(name string) journal.Class {
+	if i := slices.Index(notifications, contracts.Notification(name)); i >= 0 {
+		return 1 << i
 	}
 	return 0
+}
+
+func classOf(ev contracts.Event) journal.Class {
+	if _, raw := ev.(*contracts.RawAgentEvent); raw {
+		return classRaw
+	}
+	return classNamed(ev.EventType())
 }
 
 // encoded is an encoded event.

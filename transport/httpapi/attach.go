@@ -318,9 +318,7 @@ func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err e
 func optOuts(text string) (list []contracts.Notification, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n := contracts.Notification(strings.TrimSpace(word))
-		switch n {
-		case contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction:
-		default:
+		if !slices.Contains(contracts.Notifications(), n) {
 			return nil, badRequest("optOutNotifications: unknown notification")
 		}
 		if slices.Contains(list, n) {
