@@ -90,7 +90,7 @@ func (w *watch) observe(p *Peer, f *Frame) {
 			return
 		}
 		w.order(p, f)
-		if !w.complete { // a later one says nothing new, and after an interrupt less
+		if !w.complete { // a later snapshot adds nothing, and after an interrupt it may lack open items
 			w.adopt(f)
 		}
 		checkState(p.s, p.name, f)
@@ -217,7 +217,9 @@ func (w *watch) message(p *Peer, f *Frame) {
 	case "hello_ok":
 		w.acknowledged(p, f)
 	case "status", "connection_info", "compaction":
-		p.s.skipUnknownTrigger(f.str("message"))
+		if f.Type == "status" {
+			p.s.skipUnknownTrigger(f.str("message"))
+		}
 		p.s.adviseIf(slices.Contains(w.optOuts, f.Type), w.optOutRule("R31"),
 			"%s: %s was opted out of, got %s", p.name, f.Type, f.said())
 	case "raw_agent_event":

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Apply folds one message from the server into the state (section 4.2). It accepts
+// Apply folds one message from the server into the state (rule 4.2). It accepts
 // messages that change nothing and messages that no longer apply, such as chunks of
 // a closed response.
 func (s *State) Apply(ev contracts.Event) {

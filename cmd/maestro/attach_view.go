@@ -99,7 +99,7 @@ func (v *view) show(u client.Update) {
 		}
 		v.event(u.Event)
 	case client.KindSnapshot:
-		if !u.Replayed { // else its events are replayed as well
+		if !u.Replayed { // a replayed snapshot repeats events that are shown anyway
 			v.snapshot(u.Snapshot)
 		}
 	case client.KindReset:
@@ -125,6 +125,43 @@ func (v *view) forget() {
 	clear(v.tools)
 	clear(v.questions)
 	v.flow, v.response = "", ""
+}
+
+// snapshot prints the parts of a state that have not been printed.
+func (v *view) snapshot(s *contracts.Snapshot) {
+	st := &s.State
+	v.people(st.Connections)
+	if st.Model != "" && v.answers == "" {
+		v.ready(st.Model, st.Provider, "")
+	}
+	if st.Cwd != "" {
+		branch := st.GitBranch.Get()
+		v.place(st.Cwd, &branch)
+	}
+	if st.ControllerConnectionID.Present {
+		v.setController(st.ControllerConnectionID.Get(), "")
+	}
+	for _, t := range st.ActiveTools {
+		if _, shown := v.tools[t.CallID]; shown {
+			continue
+		}
+		v.tools[t.CallID] = t.Tool
+		v.screen.Line(console.Cyan, "* "+oneLine(t.Tool, 60)+" is running")
+		v.output("tool "+t.CallID, t.Output, console.Plain)
+	}
+	if r := st.CurrentResponse; r != nil && (r.ResponseID == "" || r.ResponseID != v.response) {
+		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Thinking, IsThinking: true})
+		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Text})
+	}
+	if st.LastError != nil && *st.LastError != v.failed { // every lease change brings the state again
+		v.notice(console.Red, "last error: %s", oneLine(*st.LastError, maxArgs))
+	}
+	v.failed = orEmpty(st.LastError)
+	v.waiting(st.PendingRequests)
+	clear(v.commands)
+	for _, c := range st.ActiveUtilityCommands[:min(len(st.ActiveUtilityCommands), maxFlows)] {
+		v.commands[c.CommandID] = true
+	}
 }
 
 // event prints one entry.
