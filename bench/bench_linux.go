@@ -58,6 +58,7 @@ var programs = map[string]struct{ module, pkg string }{
 	"hubserver":    {"bench", "./hubserver"},
 	"journalbench": {"bench", "./journalbench"},
 	"acpagent":     {"bench", "./acpagent"},
+	"empty":        {"bench", "./empty"},
 	"replayer":     {"bench", "./replayer"},
 	"peers":        {"bench", "./peers"},
 }

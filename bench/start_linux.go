@@ -5,35 +5,44 @@ import (
 	"time"
 )
 
+const (
+	nameEmpty    = "an empty Go program"
+	nameHeadless = "maestro headless"
+)
+
+// A start is how many milliseconds a program took until it said ready.
+type start float64
+
+func (s start) String() string { return fmt.Sprintf("%.2f ms", float64(s)) }
+
+func startTime(s start) float64 { return float64(s) }
+
 // startUp measures how long the built program takes from exec until it says
 // ready on stdio. The page cache is warm: the first start is not counted.
 func (t *trial) startUp() {
-	t.build("maestro")
-	var took series
-	_, err := attempt(t.ctx, t.bench, func(t *trial) any {
+	res := rounds(t, []contender{
+		{name: nameEmpty, program: "empty"},
+		{name: nameHeadless, program: "maestro", args: []string{"headless", "--agent", "shell", "--workspace", t.tempDir(t.bin)}},
+	}, func(t *trial, c contender) start {
+		var took series
 		for range t.plan.start.runs + 1 {
-			took = append(took, within(t, (*trial).runStart))
+			took = append(took, within(t, func(t *trial) float64 { return t.untilReady(c) }))
 		}
-		took = took[1:]
-		return nil
+		return start(took[1:].summarize().median)
 	})
-	to := target{
-		what:  fmt.Sprintf("start to ready on stdio, median of %d", t.plan.start.runs),
-		limit: 30, unit: "ms", versus: "(abs) from exec, warm cache", got: took,
-	}
-	if err != nil {
-		to.void = oneLine(err)
-		t.voids = append(t.voids, fmt.Errorf("void: start: %w", err))
-	}
-	t.logf("start: %s ms, void: %q", spread(took), to.void)
-	t.report.judge(to)
+	t.report.show(res.table("Start",
+		fmt.Sprintf("From exec until the program says ready on standard output, with a warm page cache: in each repetition the median of %d starts.", t.plan.start.runs),
+		"program", res.each("ms", spread, startTime), res.over("x empty", spread, startTime, nameEmpty)))
+	t.report.judge(target{
+		what: "start to ready on stdio", limit: 6, unit: "ms", versus: "(abs) from exec, warm cache",
+		got: res.of(nameHeadless, startTime), void: res.void(nameHeadless),
+	})
 }
 
-// runStart starts the program once and returns the milliseconds that it took.
-func (t *trial) runStart() (took float64) {
-	workspace := t.tempDir(t.bin)
+// untilReady starts a program and returns the milliseconds until it is ready.
+func (t *trial) untilReady(c contender) float64 {
 	began := time.Now()
-	s := t.launch("maestro", "headless", "--agent", "shell", "--workspace", workspace)
+	s := t.launch(c.program, c.args...)
 	hung := time.AfterFunc(greetTimeout, s.kill)
 	defer hung.Stop()
 	for {
