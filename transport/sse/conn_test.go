@@ -302,8 +302,9 @@ func TestPeerThatStopsReadingIsGivenUp(t *testing.T) {
 				t.Errorf("got a write timeout of %v, want %v", c.timeout, k.opts.WriteTimeout)
 			}
 			c.timeout = 50 * time.Millisecond // as what was written before this may have taken longer
-			if err := fill(c); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("got %v, want %v", err, os.ErrDeadlineExceeded)
+			// HTTP/2 may have told the reader first, which closes the stream.
+			if err := fill(c); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
+				t.Errorf("got %v, want %v or %v", err, os.ErrDeadlineExceeded, net.ErrClosed)
 			}
 			receive(t, s.read)
 		})
