@@ -325,8 +325,11 @@ func carry(ctx context.Context, from, to *websocket.Conn, l link) {
 	err := l.pump(ctx, func() ([]byte, error) {
 		for {
 			kind, data, err := from.Read(ctx)
-			if err != nil || kind == websocket.MessageText {
-				return data, err
+			if err != nil {
+				return nil, err // data would be a part of a text
+			}
+			if kind == websocket.MessageText {
+				return data, nil
 			}
 			if err := to.Write(ctx, kind, data); err != nil {
 				return nil, err
