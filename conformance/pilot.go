@@ -154,7 +154,11 @@ func (d *pilot) send(cmd *contracts.Prompt) {
 		d.spoke = len(d.p.log)
 		return d.try(cmd)
 	})
-	d.moves = append(d.moves, move{d.spoke, cmd})
+	at := d.spoke
+	if d.c == nil && d.s.socket() { // what came before the answer is of an earlier run
+		at = d.p.indexAfter(d.p.last(control("ws.result"))) - 1
+	}
+	d.moves = append(d.moves, move{at, cmd})
 }
 
 // triggers sends a prompt to the conformance agent until it is accepted.
