@@ -68,11 +68,7 @@ func TestBinaryFrameEndsTheConnection(t *testing.T) {
 func TestHandshakeTakesNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		failed := make(chan error)
-		go func() {
-			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
-			failed <- err
-		}()
+		failed := s.dialing()
 		p := s.next()
 		expect[*contracts.Message](p)
 		p.send(&contracts.HeartbeatEnvelope{Cursor: 1})

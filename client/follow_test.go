@@ -146,11 +146,7 @@ func TestLastChoiceOfWhereToBeginCounts(t *testing.T) {
 func TestTailOfASilentServerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		failed := make(chan error)
-		go func() {
-			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithTail(1))
-			failed <- err
-		}()
+		failed := s.dialing(WithTail(1))
 		greetWith(attached("conn_1", "e1", "snapshot"))(s.next())
 		if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want deadline exceeded", err)
@@ -570,11 +566,7 @@ func TestRefusedUpgradeIsAnError(t *testing.T) {
 func TestRefusedHelloIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		failed := make(chan error)
-		go func() {
-			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
-			failed <- err
-		}()
+		failed := s.dialing()
 		p := s.next()
 		expect[*contracts.Message](p)
 		p.send(&contracts.Refusal{Seq: 1, Message: "no such role", Code: contracts.CodeRoleConflict, ErrorType: contracts.CodeRoleConflict})
@@ -615,11 +607,7 @@ func TestSilentHandshakeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
 		began := time.Now()
-		failed := make(chan error)
-		go func() {
-			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
-			failed <- err
-		}()
+		failed := s.dialing()
 		expect[*contracts.Message](s.next())
 		if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want deadline exceeded", err)

@@ -36,6 +36,16 @@ type peer struct {
 	header http.Header
 }
 
+// dialing has a client dial the server, and returns the error that this ends with.
+func (s *fakeServer) dialing(opts ...Option) <-chan error {
+	failed := make(chan error)
+	go func() {
+		_, err := Dial(s.t.Context(), "ws://fake", append(opts, WithDialer(s.dial))...)
+		failed <- err
+	}()
+	return failed
+}
+
 // newFakeServer starts a server that ends with the test. In a bubble it must be
 // called inside it.
 func newFakeServer(t *testing.T) *fakeServer {
