@@ -25,9 +25,8 @@ type Type struct {
 	opening   string     // the type key, with a comma before it; empty for GroupObject
 	required  uint64     // bit i is set if Fields[i] must be present
 
-	// Reading the tags of all types takes a tenth of the time that the program
-	// needs to start, and most programs use few types: prepare sets Fields and
-	// required when the type is used first.
+	// prepare sets Fields and required when the type is used first. Reading the
+	// tags of all types would take a tenth of the program's start.
 	once   sync.Once
 	nested nestedTypes // of the objects inside; nil if the fields are set already
 }
@@ -49,7 +48,7 @@ const (
 //	json:",omitempty" optional (also omitzero)
 //	wire:"unique"     a list whose items differ
 //	wire:"lenient"    required when sent, but old servers leave it out or send null
-//	wire:"open"       a list of strings of which clients also accept unknown ones
+//	wire:"open"       a list of strings; clients accept unknown strings in it
 //	wire:"nullable"   required, null allowed (pointers are so without the tag)
 //	wire:"id"         not empty and at most MaxIDBytes long
 //	wire:"sendid"     not empty and at most MaxSendIDBytes long

@@ -63,8 +63,8 @@ func (h *Hub) publishEvents(events []contracts.Event) error {
 	return err
 }
 
-// Some clients are not sent raw agent events, and the notifications that they opted
-// out of. Each is a class of entries.
+// A class of entries is what some clients are not sent: the raw agent events, or a
+// notification that they opted out of.
 var (
 	notifications       = contracts.Notifications()
 	classRaw            = journal.Class(1 << len(notifications))
