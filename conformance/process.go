@@ -293,7 +293,7 @@ func runCommand(words, environ []string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
 	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environ, pw, p.stderr
-	p.cmd.WaitDelay = time.Second // pipes that a grandchild holds open
+	p.cmd.WaitDelay = 5 * time.Second // pipes that a grandchild holds open; a busy machine needs seconds to empty one
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
 		err = p.cmd.Start()

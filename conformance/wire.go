@@ -147,8 +147,8 @@ func summary(h http.Header) string {
 	return " [" + strings.Join(parts, "; ") + "]"
 }
 
-// maxTries bounds how often a request is sent that is refused with 429: all
-// scenarios together may be more than a server takes from one principal.
+// maxTries bounds how often a request is sent that is refused with 429, or whose answer
+// is lost: all scenarios together may be more than a server takes from one principal.
 const maxTries = 10
 
 // send sends a request and returns the answer. Any goroutine may call it, with
@@ -156,6 +156,11 @@ const maxTries = 10
 func (s *Session) send(ctx context.Context, r request) (*Answer, error) {
 	for try := 1; ; try++ {
 		a, err := s.sendOnce(ctx, r)
+		// A server that refuses a body before it has read all of it may reset the
+		// connection, and then the client may not get to see the answer.
+		if err != nil && len(r.body) > contracts.MaxSocketBytes && ctx.Err() == nil && try < maxTries {
+			continue
+		}
 		if err != nil || a.Status != http.StatusTooManyRequests || r.final || try == maxTries {
 			return a, err
 		}
