@@ -213,6 +213,14 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	return nil
 }
 
+// scopeDir returns the folder of a scope's sessions.
+func (m *sessions) scopeDir(scope string) string {
+	if scope == "" {
+		return m.dir
+	}
+	return filepath.Join(m.dir, "scope-"+url.PathEscape(scope))
+}
+
 // sessionDir returns the folder of a session's journal. The sessions of the owner are
 // in one folder, those of each scope in another.
 func (m *sessions) sessionDir(key hub.Key) string {
