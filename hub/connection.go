@@ -381,7 +381,7 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	c := sub.conn
 	tx.closeMailbox(sub.box, errSuperseded) // its reader removes it from the roster
 	b := &mailbox{
-		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport,
+		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport, counted: c.role,
 		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missedTransients: cursor < tx.startCursor,
 		stopped: make(chan struct{}), lastHeartbeat: tx.now,
 	}
@@ -428,7 +428,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		}
 		b.private = nil
 		sub, c := b.sub, b.sub.conn
-		h.opts.Observer.Detached(c.role, b.transport)
+		h.opts.Observer.Detached(b.counted, b.transport)
 		if sub.box != b || tx.clients.conns[c.id] != c {
 			return // a newer socket took over, or the connection was destroyed
 		}

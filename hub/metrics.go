@@ -15,7 +15,7 @@ import (
 // they may be called at any time and from several goroutines.
 type Observer interface {
 	// Attached and Detached are called when a socket or stream begins and ends.
-	// transport is stdio, ws or sse.
+	// transport is stdio, ws or sse. Both get the same role.
 	Attached(role contracts.Role, transport string)
 	Detached(role contracts.Role, transport string)
 

@@ -156,7 +156,7 @@ func TestObserverIsToldOfUtilitiesAndLocalClients(t *testing.T) {
 		local.Close()
 		<-served
 		<-r.Done()
-		if got := strings.Join(w.heard(), " "); !strings.Contains(got, "-viewer stdio") {
+		if got := strings.Join(w.heard(), " "); !strings.Contains(got, "-controller stdio") {
 			t.Errorf("the end: got %q, want the client gone", got)
 		}
 	})

@@ -7,13 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Gauges are functions for values that the session keeps itself. They are
-// called whenever metrics are read, possibly concurrently and after the session
-// has ended, and must return soon. Either may be nil.
-type Gauges struct {
-	Lag    func() Lag
-	Totals func() Totals
-}
+// Gauges returns values that the session keeps itself. It is called whenever
+// metrics are read, possibly concurrently and after the session has ended, and
+// must return soon.
+type Gauges func() (Lag, Totals)
 
 // A Lag says how far the followers of a session are behind. Entries, Bytes and
 // Age are those of the worst follower.
@@ -51,36 +48,20 @@ func (t *Totals) add(other Totals) {
 	t.CommandWaits += other.CommandWaits
 }
 
-// A Network has the resources that clients of the process use now, and the
-// refusals since its start.
-type Network struct {
-	Waiting    int // TCP connections without a request of a known principal
-	Requests   int // under way
-	Unfinished int // bytes of messages that are not complete
-	Unread     int // bytes of answers that clients have not read
-
-	Connections, Messages, Answers Refusals
-	Evicted                        uint64 // waiting connections that were closed to make room
-	NoDescriptors                  uint64 // failures to accept a connection because no descriptor was left
-}
-
-// Refusals counts refusals because of the bounds of all clients, and because of
-// the bound of one principal.
-type Refusals struct{ All, Principal uint64 }
-
 // A computed is the collector of metrics that are computed when they are read.
 // It calls gauge or counter for each value.
-type computed func(gauge, counter measure)
+type computed func(gauge, counter Measure)
 
-// A measure reports a value. labels are names and values in turn.
-type measure func(name, help string, value float64, labels ...string)
+// A Measure reports the value of the metric maestro_NAME. labels are names and
+// values in turn.
+type Measure func(name, help string, value float64, labels ...string)
 
 // Describe implements [prometheus.Collector].
 func (c computed) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
 // Collect implements [prometheus.Collector].
 func (c computed) Collect(out chan<- prometheus.Metric) {
-	of := func(kind prometheus.ValueType) measure {
+	of := func(kind prometheus.ValueType) Measure {
 		return func(name, help string, value float64, labels ...string) {
 			constant := prometheus.Labels{}
 			for pair := range slices.Chunk(labels, 2) {
@@ -93,14 +74,15 @@ func (c computed) Collect(out chan<- prometheus.Metric) {
 }
 
 // sessionMetrics computes the metrics of all sessions.
-func (o *Observer) sessionMetrics(gauge, counter measure) {
+func (o *Observer) sessionMetrics(gauge, counter Measure) {
 	open, total := o.open()
 	states := map[string]int{stateIdle: 0, stateRunning: 0, stateWaiting: 0}
 	var lag Lag
 	for _, s := range open {
 		states[s.state()]++
-		lag = lag.worse(s.lag())
-		total.add(s.totals())
+		itsLag, itsTotals := s.read()
+		lag = lag.worse(itsLag)
+		total.add(itsTotals)
 	}
 	for state, n := range states {
 		gauge("sessions", "Open sessions: idle, running a prompt, or waiting for the answer to a question.",
@@ -120,26 +102,8 @@ func (o *Observer) sessionMetrics(gauge, counter measure) {
 		float64(total.CommandWaits))
 }
 
-// WatchNetwork adds metrics from read, which is called whenever metrics are
-// read. Call it once, before metrics are read.
-func (o *Observer) WatchNetwork(read func() Network) {
-	o.collectors = append(o.collectors, computed(func(gauge, counter measure) {
-		n := read()
-		gauge("waiting_connections", "TCP connections without a request of a known principal.", float64(n.Waiting))
-		gauge("requests_in_flight", "Requests of known principals that are being answered.", float64(n.Requests))
-		gauge("unfinished_bytes", "Memory of messages and bodies that are not complete.", float64(n.Unfinished))
-		gauge("unread_bytes", "Memory of answers that clients have not read.", float64(n.Unread))
-		limited := func(what string, refused Refusals) {
-			const help = "What was refused because of a bound of all clients or of one principal."
-			counter("limited_total", help, float64(refused.All), "what", what, "bound", "all")
-			counter("limited_total", help, float64(refused.Principal), "what", what, "bound", "principal")
-		}
-		limited("connection", n.Connections)
-		limited("message", n.Messages)
-		limited("answer", n.Answers)
-		counter("evicted_connections_total", "Waiting TCP connections that were closed because there were too many.",
-			float64(n.Evicted))
-		counter("accept_failures_total", "Times that no connection could be accepted for want of descriptors.",
-			float64(n.NoDescriptors))
-	}))
+// Collect adds metrics from read, which calls gauge or counter for each value
+// whenever metrics are read. Call Collect before metrics are read.
+func (o *Observer) Collect(read func(gauge, counter Measure)) {
+	o.collectors = append(o.collectors, computed(read))
 }

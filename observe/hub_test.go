@@ -56,15 +56,12 @@ func open(t *testing.T, o *observe.Observer, store journal.Store) (*hub.Hub, *ob
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Watch(observe.Gauges{
-		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
-		Totals: func() observe.Totals {
-			m := h.Metrics()
-			return observe.Totals{
-				Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(),
-				Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
-			}
-		},
+	s.Watch(func() (observe.Lag, observe.Totals) {
+		m := h.Metrics()
+		return observe.Lag(h.Lag()), observe.Totals{
+			Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(),
+			Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
+		}
 	}, h.Snapshot())
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -23,10 +23,6 @@ import (
 type Options struct {
 	Version string // of the program; "unknown"
 
-	// Identity says where the program runs, for spans. Its empty fields come
-	// from the environment; see [Identity].
-	Identity Identity
-
 	// Exporter exports the spans. Nil means the exporter that the OTEL_
 	// variables configure, and no tracing if they name no endpoint. Its methods
 	// must return soon after their context has ended. The observer shuts it
@@ -49,7 +45,6 @@ const maxScrapes = 8
 // safe for concurrent use.
 type Observer struct {
 	// Static after New.
-	identity Identity
 	meters   *meters
 	tracing  *tracing // nil if tracing is off
 	registry *prometheus.Registry
@@ -61,8 +56,8 @@ type Observer struct {
 	collectors []prometheus.Collector
 
 	mu       sync.Mutex
-	sessions map[*Session]struct{} // open sessions
-	past     Totals                // open sessions; the caller bounds them
+	sessions map[*Session]struct{} // open sessions; the caller bounds them
+	past     Totals                // of closed sessions
 }
 
 // New returns an observer. It fails if the environment configures an unknown
@@ -72,10 +67,9 @@ func New(opts Options) (*Observer, error) {
 	opts.FlushTimeout = cmp.Or(max(opts.FlushTimeout, 0), defaultFlushTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	o := &Observer{
-		identity: opts.Identity.or(environment(os.Getenv)), registry: prometheus.NewRegistry(), log: opts.Log,
+		meters: newMeters(opts.Version), registry: prometheus.NewRegistry(), log: opts.Log,
 		sessions: map[*Session]struct{}{},
 	}
-	o.meters = newMeters(opts.Version)
 	o.collectors = append(o.meters.collectors, computed(o.sessionMetrics))
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
@@ -103,20 +97,18 @@ func (o *Observer) Handler() http.Handler {
 }
 
 // Session returns the observer of one session, for the options of its hub.
-// Empty fields of who are filled as in [Options]. The caller closes it when the
-// session has ended or could not be opened.
+// The caller closes it when the session has ended or could not be opened.
 func (o *Observer) Session(id string, who Identity) *Session {
 	s := &Session{
 		observer: o, meters: o.meters, prompt: noSpan,
-		attached: map[connKind]int{}, questions: map[string]question{}, tools: map[string]trace.Span{},
+		questions: map[string]question{}, tools: map[string]trace.Span{},
 	}
 	if o.tracing != nil {
-		who = who.or(o.identity)
 		s.tracer = o.tracing.tracer
-		s.common = append(who.attributes(), attribute.String("maestro.session_id", id))
+		s.common = who.attributes(id)
 		s.detail = s.common
-		if who.AgentRunStep != "" {
-			s.detail = append(slices.Clip(s.common), attribute.String("maestro.agent_run_step_id", who.AgentRunStep))
+		if step := os.Getenv("MAESTRO_AGENT_RUN_STEP_ID"); step != "" {
+			s.detail = append(slices.Clip(s.common), attribute.String("maestro.agent_run_step_id", step))
 		}
 	}
 	o.mu.Lock()
@@ -131,7 +123,8 @@ func (o *Observer) forget(s *Session) {
 	defer o.mu.Unlock()
 	if _, open := o.sessions[s]; open {
 		delete(o.sessions, s)
-		o.past.add(s.totals())
+		_, totals := s.read()
+		o.past.add(totals)
 	}
 }
 

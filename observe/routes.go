@@ -1,10 +1,8 @@
 package observe
 
 import (
-	"bufio"
 	"cmp"
 	"mime"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -19,15 +17,17 @@ const (
 // that an [http.ServeMux] in next found for them. No handler between it and the
 // mux may copy the request, or the pattern is unknown.
 //
-// A hijacked connection counts as answered when the handler returns. The
-// duration of a stream is not measured, because the client determines it.
+// A hijacked connection counts as answered when the handler returns, with the
+// status that the handler wrote before, or 200. The duration of a stream is not
+// measured, because the client determines it. Handlers flush and hijack with an
+// [http.ResponseController].
 func (o *Observer) Routes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		a := &answer{ResponseWriter: w, panicked: true}
 		defer func() {
 			route := cmp.Or(r.Pattern, unmatched)
-			o.meters.requests.WithLabelValues(route, a.code(r)).Inc()
+			o.meters.requests.WithLabelValues(route, a.code()).Inc()
 			if !a.streams() {
 				o.meters.durations.WithLabelValues(route).Observe(time.Since(began).Seconds())
 			}
@@ -40,8 +40,7 @@ func (o *Observer) Routes(next http.Handler) http.Handler {
 // An answer is a response writer that records the status.
 type answer struct {
 	http.ResponseWriter
-	status   int // the final status; zero if none was written
-	hijacked bool
+	status   int  // the final status; zero if none was written
 	panicked bool // the handler panicked
 }
 
@@ -61,37 +60,18 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// Flush implements [http.Flusher].
-func (a *answer) Flush() {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	_ = http.NewResponseController(a.ResponseWriter).Flush() // an error is ignored, as for a writer that cannot flush
-}
-
-// Hijack implements [http.Hijacker].
-func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
-	a.hijacked = a.hijacked || err == nil
-	return conn, buffered, err
-}
-
 // Unwrap is for [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// code returns the label of the status. A request with Upgrade whose connection
-// was hijacked counts as 101, any other hijacked one as 200.
-func (a *answer) code(r *http.Request) string {
-	status := cmp.Or(a.status, http.StatusOK)
+// code returns the label of the status.
+func (a *answer) code() string {
 	switch {
 	case a.status == 0 && a.panicked:
 		return unanswered
-	case a.status == 0 && a.hijacked && r.Header.Get("Upgrade") != "":
-		status = http.StatusSwitchingProtocols
 	case a.status > 599:
 		return other
 	}
-	return strconv.Itoa(status)
+	return strconv.Itoa(cmp.Or(a.status, http.StatusOK))
 }
 
 // streams reports whether the answer is an event stream that the handler wrote

@@ -69,7 +69,6 @@ type Session struct {
 	erred   atomic.Bool  // lastError is not empty
 
 	mu        sync.Mutex
-	attached  map[connKind]int
 	questions map[string]question   // open; by request id; at most maxQuestions
 	tools     map[string]trace.Span // of the running tools, by call id; at most maxTools; empty if tracing is off
 	prompt    trace.Span            // of the running prompt, or noSpan
@@ -78,9 +77,6 @@ type Session struct {
 	lastError contracts.ErrorType   // of the running prompt, unless it has gone on since
 	closed    bool
 }
-
-// A connKind is the role and transport of a connection.
-type connKind struct{ role, transport string }
 
 // A question is a server request without a resolution.
 type question struct {
@@ -92,7 +88,7 @@ type question struct {
 // noSpan is a span that records nothing and has no children.
 var noSpan = trace.SpanFromContext(context.Background())
 
-// Watch sets the functions for values that the session keeps itself, and the
+// Watch sets the function for values that the session keeps itself, and the
 // questions that were open before; snap may be nil. Call it once, after the hub
 // was made and before it starts.
 func (s *Session) Watch(g Gauges, snap *contracts.Snapshot) {
@@ -143,49 +139,22 @@ func (s *Session) state() string {
 	return stateIdle
 }
 
-func (s *Session) lag() Lag {
-	if g := s.gauges.Load(); g != nil && g.Lag != nil {
-		return g.Lag()
+// read returns the values that the session keeps itself.
+func (s *Session) read() (Lag, Totals) {
+	if read := s.gauges.Load(); read != nil {
+		return (*read)()
 	}
-	return Lag{}
-}
-
-func (s *Session) totals() Totals {
-	if g := s.gauges.Load(); g != nil && g.Totals != nil {
-		return g.Totals()
-	}
-	return Totals{}
+	return Lag{}, Totals{}
 }
 
 // Attached counts a new socket or stream.
 func (s *Session) Attached(role contracts.Role, transport string) {
-	p := connKind{label(role, roles), label(transport, transports)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attached[p]++
-	s.meters.connections.WithLabelValues(p.role, p.transport).Inc()
+	s.meters.connections.WithLabelValues(label(role, roles), label(transport, transports)).Inc()
 }
 
-// Detached counts its end. A client on standard streams may have changed its
-// role meanwhile; then it is removed from the role under which it was counted.
+// Detached counts its end. role is that of Attached.
 func (s *Session) Detached(role contracts.Role, transport string) {
-	p := connKind{label(role, roles), label(transport, transports)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.attached[p] == 0 {
-		for have := range s.attached {
-			if have.transport == p.transport {
-				p = have
-			}
-		}
-	}
-	if s.attached[p] == 0 {
-		return
-	}
-	if s.attached[p]--; s.attached[p] == 0 {
-		delete(s.attached, p)
-	}
-	s.meters.connections.WithLabelValues(p.role, p.transport).Dec()
+	s.meters.connections.WithLabelValues(label(role, roles), label(transport, transports)).Dec()
 }
 
 // Refused counts a refusal.

@@ -114,7 +114,7 @@ func TestWaitsAreMeasuredFromQuestionToResolution(t *testing.T) {
 func TestQuestionsOfAnEarlierProcessArePending(t *testing.T) {
 	o := newObserver(t, observe.Options{})
 	s := o.Session("sess_1", observe.Identity{})
-	s.Watch(observe.Gauges{}, &contracts.Snapshot{State: contracts.State{PendingRequests: []contracts.PendingRequest{
+	s.Watch(func() (observe.Lag, observe.Totals) { return observe.Lag{}, observe.Totals{} }, &contracts.Snapshot{State: contracts.State{PendingRequests: []contracts.PendingRequest{
 		{ID: "r1", Kind: contracts.RequestApproval}, {ID: "r2", Kind: contracts.RequestClientTool},
 	}}})
 	scrape(t, o).want(t, metrics{
@@ -191,9 +191,8 @@ func TestARefusedPromptIsNoRun(t *testing.T) {
 func TestAClosedSessionLeavesNothingBehind(t *testing.T) {
 	o := newObserver(t, observe.Options{})
 	s := o.Session("sess_1", observe.Identity{})
-	s.Watch(observe.Gauges{
-		Lag:    func() observe.Lag { return observe.Lag{Followers: 1, Entries: 9} },
-		Totals: func() observe.Totals { return observe.Totals{Merged: 5} },
+	s.Watch(func() (observe.Lag, observe.Totals) {
+		return observe.Lag{Followers: 1, Entries: 9}, observe.Totals{Merged: 5}
 	}, nil)
 	s.Attached(contracts.RoleViewer, "ws")
 	start(s, "", began)
@@ -223,13 +222,9 @@ func TestLagIsTheWorstAndTotalsAreTheSum(t *testing.T) {
 		if i == 0 {
 			continue // one that nobody watches
 		}
-		s.Watch(observe.Gauges{
-			Lag: func() observe.Lag {
-				return observe.Lag{Followers: 10, Behind: i, Entries: uint64(100 * i), Bytes: int64(1000 / i), Age: time.Duration(i) * time.Second}
-			},
-			Totals: func() observe.Totals {
-				return observe.Totals{Merged: 7, SlowConsumers: 1, Silent: 2, AgentWaits: 3, CommandWaits: 5}
-			},
+		s.Watch(func() (observe.Lag, observe.Totals) {
+			return observe.Lag{Followers: 10, Behind: i, Entries: uint64(100 * i), Bytes: int64(1000 / i), Age: time.Duration(i) * time.Second},
+				observe.Totals{Merged: 7, SlowConsumers: 1, Silent: 2, AgentWaits: 3, CommandWaits: 5}
 		}, nil)
 	}
 	scrape(t, o).want(t, metrics{
@@ -241,28 +236,13 @@ func TestLagIsTheWorstAndTotalsAreTheSum(t *testing.T) {
 	})
 }
 
-// The local client is a controller until its hello says otherwise.
-func TestALocalClientThatChangesItsRoleIsCountedOnce(t *testing.T) {
-	o := newObserver(t, observe.Options{})
-	s := o.Session("sess_1", observe.Identity{})
-	s.Attached(contracts.RoleController, "stdio")
-	s.Attached(contracts.RoleViewer, "ws")
-	s.Detached(contracts.RoleViewer, "stdio")
-	s.Detached(contracts.RoleViewer, "stdio")
-	scrape(t, o).want(t, metrics{
-		`maestro_connections{role="controller",transport="stdio"}`: 0,
-		`maestro_connections{role="viewer",transport="stdio"}`:     0,
-		`maestro_connections{role="viewer",transport="ws"}`:        1,
-	})
-}
-
 func TestLabelsComeFromClosedSets(t *testing.T) {
 	o := newObserver(t, observe.Options{})
 	before := len(scrape(t, o))
 	const hostile = "evil\"\n"
 	for i := range 100 {
 		x := fmt.Sprintf("%s%d", hostile, i)
-		s := o.Session(x, observe.Identity{User: x})
+		s := o.Session(x, observe.Identity{Workspace: x})
 		s.Attached(contracts.Role(x), x)
 		s.Refused(contracts.Code(x))
 		s.Reset(contracts.ResetReason(x))
@@ -313,7 +293,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	for i := range 8 {
 		s := o.Session(fmt.Sprintf("sess_%d", i), observe.Identity{})
 		wg.Go(func() {
-			s.Watch(observe.Gauges{Totals: func() observe.Totals { return observe.Totals{Merged: 1} }}, nil)
+			s.Watch(func() (observe.Lag, observe.Totals) { return observe.Lag{}, observe.Totals{Merged: 1} }, nil)
 			s.Attached(contracts.RoleController, "ws")
 			for n := range 200 {
 				id := fmt.Sprint(n)

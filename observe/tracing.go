@@ -1,8 +1,10 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +23,9 @@ const (
 	stageExported = "exported"
 	stageFailed   = "failed"
 )
+
+// logInterval is the minimum time between two logs about a failing collector.
+const logInterval = time.Minute
 
 // tracing exports spans to their collector. Its processor has one goroutine and
 // a queue of 2,048 spans, or of OTEL_BSP_MAX_QUEUE_SIZE. While the queue is
@@ -48,7 +53,8 @@ func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
 	if err != nil {
 		opts.Log.Warn("trace resource is incomplete", "err", err)
 	}
-	t := &tracing{outlet: newOutlet(exporter, opts.Log, spans), patience: opts.FlushTimeout}
+	t := &tracing{outlet: &outlet{exporter: exporter, log: opts.Log, spans: spans, ended: make(chan struct{})}, patience: opts.FlushTimeout}
+	t.outlet.life, t.outlet.cancel = context.WithCancel(context.Background())
 	t.processor = counting{sdktrace.NewBatchSpanProcessor(t.outlet), spans.WithLabelValues(stageEnded)}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(t.processor))
 	t.tracer = provider.Tracer(scope, trace.WithInstrumentationVersion(opts.Version))
@@ -60,11 +66,11 @@ func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
 func (t *tracing) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
-	unhook := context.AfterFunc(ctx, t.outlet.cancel)
-	defer unhook()
-	_ = t.processor.Shutdown(ctx)             // the provider's Shutdown does nothing if ctx has ended already
-	if err := t.outlet.result(); err != nil { // returns at once, or soon after ctx
-		return fmt.Errorf("flush spans: %w", err)
+	defer context.AfterFunc(ctx, t.outlet.cancel)()
+	_ = t.processor.Shutdown(ctx) // it returns no error of the outlet after a timeout, nor in a second call
+	<-t.outlet.ended              // at once, or soon after ctx
+	if t.outlet.err != nil {
+		return fmt.Errorf("flush spans: %w", t.outlet.err)
 	}
 	return nil
 }
@@ -78,4 +84,47 @@ type counting struct {
 func (c counting) OnEnd(s sdktrace.ReadOnlySpan) {
 	c.ended.Inc()
 	c.SpanProcessor.OnEnd(s)
+}
+
+// An outlet is an exporter that can be interrupted. It counts and logs
+// failures. The processor calls its methods one at a time.
+type outlet struct {
+	exporter sdktrace.SpanExporter
+	log      *slog.Logger
+	spans    *prometheus.CounterVec
+	life     context.Context // ends when no one waits for exports any more
+	cancel   context.CancelFunc
+	ended    chan struct{} // closed by Shutdown
+	logged   time.Time     // when a failure was last logged
+	err      error         // why spans were lost at the end; valid after ended is closed
+}
+
+// ExportSpans implements [sdktrace.SpanExporter]. Spans that fail are lost: the
+// exporter has retried already.
+func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(o.life, cancel)()
+	err := o.exporter.ExportSpans(ctx, spans)
+	if err == nil {
+		o.spans.WithLabelValues(stageExported).Add(float64(len(spans)))
+		return nil
+	}
+	o.spans.WithLabelValues(stageFailed).Add(float64(len(spans)))
+	if o.life.Err() != nil {
+		o.err = err
+	}
+	if time.Since(o.logged) >= logInterval {
+		o.logged = time.Now()
+		o.log.Warn("spans were not exported", "spans", len(spans), "err", err)
+	}
+	return nil // the failure has been handled
+}
+
+// Shutdown implements [sdktrace.SpanExporter].
+func (o *outlet) Shutdown(ctx context.Context) error {
+	defer close(o.ended)
+	o.err = cmp.Or(o.err, o.exporter.Shutdown(ctx))
+	o.cancel()
+	return nil
 }

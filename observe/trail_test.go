@@ -22,9 +22,13 @@ const (
 )
 
 func TestPromptToolAndQuestionAreNested(t *testing.T) {
-	tr := newTrace(t, observe.Options{Version: "1.2.3", Identity: observe.Identity{
-		Organization: "org_1", User: "user_1", Workspace: "ws_1", AgentRun: "run_1", AgentRunStep: "step_1",
-	}}, observe.Identity{Workspace: "ws_2"})
+	for name, value := range map[string]string{
+		"MAESTRO_EVALOPS_ORG_ID": "org_1", "MAESTRO_EVALOPS_USER_ID": "user_1", "MAESTRO_EVALOPS_WORKSPACE_ID": "ws_1",
+		"MAESTRO_AGENT_RUN_ID": "run_1", "MAESTRO_AGENT_RUN_STEP_ID": "step_1",
+	} {
+		t.Setenv(name, value)
+	}
+	tr := newTrace(t, observe.Options{Version: "1.2.3"}, observe.Identity{Workspace: "ws_2"})
 	start(tr.Session, callersParent, began)
 	tr.Published(&contracts.ToolCall{CallID: "c1", Tool: "bash", RequiresApproval: true}, began.Add(time.Second))
 	tr.Published(ask("r1", "c1", "bash", contracts.RequestApproval), began.Add(time.Second))

@@ -127,15 +127,20 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// counts returns the metrics of the network.
-func (n *network) counts() observe.Network {
+// measure reports the metrics of the network.
+func (n *network) measure(gauge, counter observe.Measure) {
 	c := n.connLimit.Counts()
-	return observe.Network{
-		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Unread: c.Answers, Evicted: c.Evicted, NoDescriptors: n.failed.Load(),
-		Connections: observe.Refusals{All: c.Connections.Full, Principal: c.Connections.Excess},
-		Messages:    observe.Refusals{All: c.Messages.Full, Principal: c.Messages.Excess},
-		Answers:     observe.Refusals{All: c.Unread.Full, Principal: c.Unread.Excess},
+	gauge("waiting_connections", "TCP connections without a request of a known principal.", float64(c.Waiting))
+	gauge("requests_in_flight", "Requests of known principals that are being answered.", float64(c.Requests))
+	gauge("unfinished_bytes", "Memory of messages and bodies that are not complete.", float64(c.Unfinished))
+	gauge("unread_bytes", "Memory of answers that clients have not read.", float64(c.Answers))
+	for what, refused := range map[string]connlimit.Refused{"connection": c.Connections, "message": c.Messages, "answer": c.Unread} {
+		const help = "What was refused because of a bound of all clients or of one principal."
+		counter("limited_total", help, float64(refused.Full), "what", what, "bound", "all")
+		counter("limited_total", help, float64(refused.Excess), "what", what, "bound", "principal")
 	}
+	counter("evicted_connections_total", "Waiting TCP connections that were closed because there were too many.", float64(c.Evicted))
+	counter("accept_failures_total", "Times that no connection could be accepted for want of descriptors.", float64(n.failed.Load()))
 }
 
 func (n *network) open(s settings, root string, h backend, log *slog.Logger) error {
@@ -162,7 +167,7 @@ func (n *network) open(s settings, root string, h backend, log *slog.Logger) err
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
 	n.connLimit.Guard(n.server)
-	h.observer.WatchNetwork(n.counts)
+	h.observer.Collect(n.measure)
 	if s.tlsCert != "" {
 		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
 		if err != nil {

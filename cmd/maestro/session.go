@@ -154,12 +154,12 @@ func (m *sessions) counts(p contracts.Principal) bool {
 // watch connects the observer to the session until the session has ended, and then
 // calls ended.
 func watch(w *observe.Session, h *hub.Hub, ended func()) {
-	w.Watch(observe.Gauges{
-		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
-		Totals: func() observe.Totals {
-			m := h.Metrics()
-			return observe.Totals{Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load()}
-		},
+	w.Watch(func() (observe.Lag, observe.Totals) {
+		m := h.Metrics()
+		return observe.Lag(h.Lag()), observe.Totals{
+			Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(),
+			AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
+		}
 	}, h.Snapshot())
 	go func() { // ends with the session
 		<-h.Done()
