@@ -55,30 +55,6 @@ func (c *Client) decide(ctx context.Context, requestID string, approved bool, wh
 	})
 }
 
-// AnswerText answers a client tool, an elicitation or a request for user input.
-func (c *Client) AnswerText(ctx context.Context, requestID string, kind contracts.RequestType, text string) (contracts.Result, error) {
-	return c.answer(ctx, requestID, kind, text, false)
-}
-
-// AnswerError answers such a request with a failure.
-func (c *Client) AnswerError(ctx context.Context, requestID string, kind contracts.RequestType, text string) (contracts.Result, error) {
-	return c.answer(ctx, requestID, kind, text, true)
-}
-
-func (c *Client) answer(ctx context.Context, requestID string, kind contracts.RequestType, text string, failed bool) (contracts.Result, error) {
-	return c.Send(ctx, &contracts.ServerRequestResponse{
-		RequestID: requestID, RequestType: kind, IsError: failed,
-		Content: []contracts.ContentBlock{{Type: "text", Text: text}},
-	})
-}
-
-// Retry answers a tool retry. The reason may be empty.
-func (c *Client) Retry(ctx context.Context, requestID string, action contracts.RetryAction, reason string) (contracts.Result, error) {
-	return c.Send(ctx, &contracts.ServerRequestResponse{
-		RequestID: requestID, RequestType: contracts.RequestToolRetry, DecisionAction: action, Reason: reason,
-	})
-}
-
 // TakeControl takes the lease from its holder. TakeControl, ReleaseControl,
 // AskControl, GrantControl and DenyControl are never sent twice, because the holder
 // may have changed meanwhile. Without a connection they fail with
@@ -112,36 +88,18 @@ func (c *Client) DenyControl(ctx context.Context, connectionID, reason string) (
 	})
 }
 
-// Ping waits for the server to answer. It is not needed to stay attached.
-func (c *Client) Ping(ctx context.Context) (contracts.Pong, error) {
-	frame, err := c.call(ctx, false, func(id string) contracts.Frame { return &contracts.Ping{ID: id} })
-	if pong, ok := frame.(*contracts.Pong); ok {
-		return *pong, nil
-	}
-	return contracts.Pong{}, err
-}
-
-// result sends the frame that is made for a new id, and waits for its ws.result.
+// result sends the frame that is made for a new id, and waits for its ws.result. No
+// other client of the session uses the id.
 func (c *Client) result(ctx context.Context, repeat bool, frame func(id string) contracts.Frame) (contracts.Result, error) {
-	answer, err := c.call(ctx, repeat, frame)
-	if result, ok := answer.(*contracts.Result); ok {
-		return *result, nil
-	}
-	return contracts.Result{}, err
-}
-
-// call sends the frame that is made for a new id, and waits for the answer with that
-// id. No other client of the session uses the id.
-func (c *Client) call(ctx context.Context, repeat bool, frame func(id string) contracts.Frame) (contracts.Frame, error) {
 	id := c.idPrefix + "-" + strconv.FormatUint(c.lastID.Add(1), 36)
 	return c.send(ctx, frame(id), &call{id: id, repeat: repeat})
 }
 
 // send sends a frame and waits for its answer; without an id, until it is written.
-func (c *Client) send(ctx context.Context, frame contracts.Frame, open *call) (contracts.Frame, error) {
+func (c *Client) send(ctx context.Context, frame contracts.Frame, open *call) (contracts.Result, error) {
 	text, err := contracts.EncodeFrame(frame)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", frame.FrameType(), err)
+		return contracts.Result{}, fmt.Errorf("encode %s: %w", frame.FrameType(), err)
 	}
 	open.frame = text
 	return c.calls.do(ctx, open)

@@ -71,7 +71,6 @@ func TestRefusalIsReturnedWithItsCode(t *testing.T) {
 
 func TestCallsOnTheWire(t *testing.T) {
 	ok, no := true, false
-	text := func(s string) []contracts.ContentBlock { return []contracts.ContentBlock{{Type: "text", Text: s}} }
 	for _, test := range []struct {
 		name string
 		call func(context.Context, *Client) (contracts.Result, error)
@@ -82,15 +81,6 @@ func TestCallsOnTheWire(t *testing.T) {
 			&contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestApproval, Approved: &ok}},
 		{"deny with reason", func(ctx context.Context, c *Client) (contracts.Result, error) { return c.Deny(ctx, "q", "no") },
 			&contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestApproval, Approved: &no, Result: &contracts.ToolResult{Error: "no"}}},
-		{"answer", func(ctx context.Context, c *Client) (contracts.Result, error) {
-			return c.AnswerText(ctx, "q", contracts.RequestUserInput, "blue")
-		}, &contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestUserInput, Content: text("blue")}},
-		{"answer with a failure", func(ctx context.Context, c *Client) (contracts.Result, error) {
-			return c.AnswerError(ctx, "q", contracts.RequestClientTool, "broken")
-		}, &contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestClientTool, Content: text("broken"), IsError: true}},
-		{"retry", func(ctx context.Context, c *Client) (contracts.Result, error) {
-			return c.Retry(ctx, "q", contracts.RetryActionSkip, "tired")
-		}, &contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip, Reason: "tired"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,21 +139,6 @@ func TestLeaseFramesOnTheWire(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestPingReturnsTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, c, p := driving(t)
-		expires := "2026-04-20T09:16:00.004Z"
-		go func() {
-			f := expect[*contracts.Ping](p)
-			p.send(&contracts.Pong{ID: &f.ID, LeaseExpiresAt: &expires})
-		}()
-		pong, err := c.Ping(t.Context())
-		if err != nil || pong.LeaseExpiresAt == nil || *pong.LeaseExpiresAt != expires {
-			t.Errorf("got %+v, %v; want lease until %s", pong, err, expires)
-		}
-	})
 }
 
 func TestLostAnswerIsAskedForAgainWithTheSameID(t *testing.T) {

@@ -34,8 +34,8 @@ type call struct {
 
 // An answer is the result of a call.
 type answer struct {
-	frame contracts.Frame // *contracts.Result or *contracts.Pong
-	err   error
+	result contracts.Result
+	err    error
 }
 
 func newCalls() *calls {
@@ -43,27 +43,27 @@ func newCalls() *calls {
 }
 
 // do sends a frame and waits for its answer, or until ctx ends.
-func (t *calls) do(ctx context.Context, c *call) (contracts.Frame, error) {
+func (t *calls) do(ctx context.Context, c *call) (contracts.Result, error) {
 	select {
 	case t.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return contracts.Result{}, context.Cause(ctx)
 	}
 	defer func() { <-t.slots }()
 
 	c.done = make(chan answer, 1)
 	if err := t.add(c); err != nil {
-		return nil, err
+		return contracts.Result{}, err
 	}
 	signal(t.wake)
 	select {
 	case a := <-c.done:
-		return a.frame, a.err
+		return a.result, a.err
 	case <-ctx.Done():
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.remove(c)
-		return nil, context.Cause(ctx)
+		return contracts.Result{}, context.Cause(ctx)
 	}
 }
 

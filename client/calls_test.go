@@ -3,8 +3,6 @@ package client
 import (
 	"errors"
 	"testing"
-
-	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // opened returns a call that has been added to a table with a connection.
@@ -107,5 +105,5 @@ func TestFrameWithoutIDEndsWhenWritten(t *testing.T) {
 	}
 	table.answer(nil, answer{})
 	id := "unknown"
-	table.answer(&id, answer{frame: &contracts.Pong{}}) // its caller gave up
+	table.answer(&id, answer{}) // its caller gave up
 }

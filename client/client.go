@@ -222,7 +222,7 @@ func (c *Client) follow(ctx context.Context, l *link) error {
 		began := time.Now()
 		why := c.serve(ctx, l)
 		if time.Since(began) >= c.reconnect.Max {
-			tries.failed = 0 // the connection was stable
+			tries.failed, tries.delay = 0, 0 // the connection was stable
 		}
 		var err error
 		if l, err = c.nextLink(ctx, why, &tries); err != nil {

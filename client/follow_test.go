@@ -29,7 +29,7 @@ func TestFirstAttachAsksForASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
 		c, p := s.connect(followed(), WithToken("secret"), WithRole(contracts.RoleController),
-			WithSession("sess_a", true), WithTakeover(contracts.TakeoverForce), WithHeader("Origin", "http://fake"))
+			WithSession("sess_a", true), WithTakeover(contracts.TakeoverForce))
 
 		want := map[string]string{"role": "controller", "sessionId": "sess_a", "create": "1", "takeControl": "1",
 			"cursor": "", "epoch": "", "connectionId": ""}
@@ -40,9 +40,6 @@ func TestFirstAttachAsksForASnapshot(t *testing.T) {
 		}
 		if got := p.header.Get("Authorization"); got != "Bearer secret" {
 			t.Errorf("Authorization: got %q", got)
-		}
-		if got := p.header.Get("Origin"); got != "http://fake" {
-			t.Errorf("Origin: got %q", got)
 		}
 		if a := wantKind(t, c, KindConnected).Attached; a.ConnectionID != "conn_1" {
 			t.Errorf("got connection %q, want conn_1", a.ConnectionID)

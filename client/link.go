@@ -141,7 +141,7 @@ type socket struct {
 // openSocket connects to address with query added. The goroutine that reads calls
 // onPing for each ping. The error is a *CloseError.
 func openSocket(ctx context.Context, c *config, address *url.URL, query url.Values, onPing func()) (*socket, error) {
-	header := c.header.Clone()
+	header := http.Header{}
 	token, err := c.credential()
 	if err != nil {
 		return nil, &CloseError{Code: codeLost, Err: err}

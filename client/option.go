@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -35,7 +34,6 @@ type config struct {
 	epoch    string
 	tail     uint64 // number of latest entries to start with; 0: not used
 
-	header    http.Header
 	reconnect Reconnect
 	dialer    func(context.Context) (net.Conn, error)
 	log       *slog.Logger
@@ -117,11 +115,6 @@ func WithTail(n uint64) Option {
 	return func(c *config) { c.epoch, c.cursor, c.tail = "", nil, n }
 }
 
-// WithHeader adds a header to the request that opens each connection.
-func WithHeader(key, value string) Option {
-	return func(c *config) { c.header.Add(key, value) }
-}
-
 // WithReconnect sets how the client reconnects.
 func WithReconnect(r Reconnect) Option {
 	return func(c *config) { c.reconnect = r }
@@ -151,7 +144,7 @@ func WithBuffer(bytes int) Option {
 
 // newConfig applies opts to the defaults.
 func newConfig(opts []Option) config {
-	c := config{header: http.Header{}, log: slog.New(slog.DiscardHandler), buffer: DefaultBuffer}
+	c := config{log: slog.New(slog.DiscardHandler), buffer: DefaultBuffer}
 	for _, opt := range opts {
 		opt(&c)
 	}

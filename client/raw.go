@@ -25,7 +25,7 @@ type Raw struct {
 }
 
 // DialRaw connects to the WebSocket at base and sends nothing. It uses only the
-// options for the credential, headers and dialer. query, which may be nil, is added
+// options for the credential and the dialer. query, which may be nil, is added
 // to the address. ctx bounds the connecting.
 func DialRaw(ctx context.Context, base string, query url.Values, opts ...Option) (*Raw, error) {
 	address, ticket, err := endpoint(base)

@@ -16,6 +16,7 @@ type attempts struct {
 	policy Reconnect
 	jitter func() float64 // in [0, 1)
 	failed int
+	delay  time.Duration // the last one, before jitter
 }
 
 // next counts a failure and returns how long to wait, at least floor. It returns
@@ -25,16 +26,8 @@ func (a *attempts) next(floor time.Duration) (time.Duration, bool) {
 	if a.policy.Attempts != 0 && a.failed > a.policy.Attempts {
 		return 0, false
 	}
-	delay := a.policy.First
-	for range a.failed - 1 {
-		if delay >= a.policy.Max {
-			break
-		}
-		delay *= 2
-	}
-	delay = min(delay, a.policy.Max)
-	delay -= time.Duration(a.jitter() * float64(delay) / 2)
-	return max(delay, floor), true
+	a.delay = min(max(2*a.delay, a.policy.First), a.policy.Max)
+	return max(a.delay-time.Duration(a.jitter()*float64(a.delay)/2), floor), true
 }
 
 // nextLink makes the next connection after one that ended, or returns why there
@@ -79,12 +72,12 @@ func (c *Client) prepareRetry(s step) bool {
 	case stepStop:
 		return false
 	case stepNewConnection:
-		c.position.dropConnection()
+		c.position.connection, c.position.token = "", "" // the server may still have the entries
 	case stepStartOver:
-		if c.position.isNew() {
+		if c.position == (position{}) {
 			return false
 		}
-		c.position.reset()
+		c.position = position{} // the session is gone
 	}
 	return true
 }
@@ -137,20 +130,6 @@ func (p *position) accept(cursor uint64) bool {
 
 // advance moves to cursor; for a reset, cursor may be smaller.
 func (p *position) advance(cursor uint64) { p.cursor, p.known = cursor, true }
-
-// heartbeat reports whether a heartbeat at cursor is plausible. It does not
-// advance, because entries up to cursor may still arrive.
-func (p *position) heartbeat(cursor uint64) bool { return !p.known || cursor >= p.cursor }
-
-// dropConnection drops the connection and keeps the cursor, because the server no
-// longer knows the connection but may have the entries.
-func (p *position) dropConnection() { p.connection, p.token = "", "" }
-
-// reset drops the whole position, because the session is gone.
-func (p *position) reset() { *p = position{} }
-
-// isNew reports whether there is nothing to reset.
-func (p *position) isNew() bool { return p.connection == "" && !p.known && p.epoch == "" }
 
 // query returns the query of an attachment at p.
 func (p *position) query(c *config, takeover contracts.Takeover) url.Values {

@@ -59,17 +59,15 @@ func (c *Client) handleFrame(ctx context.Context, frame contracts.Frame, size in
 	case *contracts.ResetEnvelope:
 		return c.handleSnapshot(ctx, Update{Kind: KindReset, Reason: f.Reason, Body: f.Snapshot}, size)
 	case *contracts.HeartbeatEnvelope:
-		if !c.position.heartbeat(f.Cursor) {
-			return nil
+		if c.position.known && f.Cursor < c.position.cursor {
+			return nil // not plausible
 		}
 		return c.deliver(ctx, Update{Kind: KindHeartbeat, Cursor: f.Cursor}, size)
 	case *contracts.Result:
-		c.calls.answer(f.ID, answer{frame: f})
-	case *contracts.Pong:
-		c.calls.answer(f.ID, answer{frame: f})
+		c.calls.answer(f.ID, answer{result: *f})
 	case *contracts.Refusal:
 		c.calls.answer(f.ID, answer{err: refusal(f)})
-	case *contracts.Goodbye: // the close that follows reports it
+	case *contracts.Goodbye, *contracts.Pong: // the close that follows reports a goodbye
 	case *contracts.LeaseChange:
 		c.setLease(f)
 		return c.deliver(ctx, Update{Kind: KindControl, Cursor: c.position.cursor, Control: f}, size)

@@ -164,7 +164,10 @@ func TestClientsAnswerServersThroughTheHub(t *testing.T) {
 		seen := follow(t, c, shape.tool, func(ev contracts.Event) {
 			if req, ok := ev.(*contracts.ServerRequest); ok {
 				go func() {
-					if _, err := c.AnswerText(t.Context(), req.RequestID, req.RequestType, `{"action":"accept","content":{"name":"Ada"}}`); err != nil {
+					if _, err := c.Send(t.Context(), &contracts.ServerRequestResponse{
+						RequestID: req.RequestID, RequestType: req.RequestType,
+						Content: []contracts.ContentBlock{{Type: "text", Text: `{"action":"accept","content":{"name":"Ada"}}`}},
+					}); err != nil {
 						t.Error(err)
 					}
 				}()

@@ -75,11 +75,14 @@ func TestFormsOfServersAreAnsweredByWhoTookControl(t *testing.T) {
 		t.Errorf("got the questions %s and %s, want one", form.RequestID, other.RequestID)
 	}
 	second.takes()
-	const answer = `{"action":"accept","content":{"name":"Ada","check":true,"integer":36}}`
-	if _, err := first.AnswerText(t.Context(), form.RequestID, contracts.RequestMCPElicitation, answer); err == nil {
+	answer := &contracts.ServerRequestResponse{
+		RequestID: form.RequestID, RequestType: contracts.RequestMCPElicitation,
+		Content: []contracts.ContentBlock{{Type: "text", Text: `{"action":"accept","content":{"name":"Ada","check":true,"integer":36}}`}},
+	}
+	if _, err := first.Send(t.Context(), answer); err == nil {
 		t.Error("the form was answered without control")
 	}
-	if _, err := second.AnswerText(t.Context(), form.RequestID, contracts.RequestMCPElicitation, answer); err != nil {
+	if _, err := second.Send(t.Context(), answer); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []*attendee{first, second} {
