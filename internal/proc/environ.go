@@ -14,8 +14,7 @@ var secretWords = []string{
 	"CREDENTIAL", "CREDENTIALS", "CRED", "CREDS", "AUTH", "AUTHORIZATION", "COOKIE",
 }
 
-// secretEndings are endings of words written together, such as PGPASSWORD. KEY
-// and PASS are not among them, because MONKEY and COMPASS are no secrets.
+// secretEndings are endings of words written together, such as PGPASSWORD.
 var secretEndings = []string{
 	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "SSHPASS", "APIKEY", "ACCESSKEY", "ACCOUNTKEY", "PRIVATEKEY", "SECRETKEY",
 }
@@ -85,11 +84,10 @@ func CertainSecret(name string) bool {
 		slices.ContainsFunc(secretEndings, func(end string) bool { return strings.HasSuffix(joined, end) })
 }
 
-// secretVariable reports whether the name of an environment variable looks like
-// that of a credential. Besides the names of [SecretName] these are: plurals,
-// because API_KEYS holds keys, while max_tokens elsewhere is more often a
-// number; HTTP headers, as in OTEL_EXPORTER_OTLP_HEADERS; shared access
-// signatures (SAS); connection strings; and names that end in one of lastWords.
+// secretVariable reports whether the name of an environment variable looks like that
+// of a credential. Besides the names of [SecretName] these are plurals, as in API_KEYS,
+// HTTP headers, shared access signatures (SAS), connection strings, and names that end
+// in one of lastWords.
 func secretVariable(name string) bool {
 	words := nameWords(name)
 	joined := "_" + strings.Join(words, "_")
@@ -104,8 +102,7 @@ func secretVariable(name string) bool {
 }
 
 // secretValue reports whether the value of a variable contains a URL that is a
-// credential. A proxy may have no scheme, as in user:password@host. The URL of
-// a hook is a credential because its holder can post to it.
+// credential. A proxy may have no scheme. Whoever has the URL of a hook can post to it.
 func secretValue(name, value string) bool {
 	joined, hasScheme := "_"+strings.Join(nameWords(name), "_"), strings.Contains(value, "://")
 	switch {
@@ -169,13 +166,10 @@ func nameWords(name string) []string {
 	})
 }
 
-// Environ returns the variables of env, in the form of [os.Environ], that a
-// process may see (D10). These are the variables whose name does not look like
-// that of a credential and whose value has no URL with a password or a token;
-// in hosted mode only the necessary ones. The names in pass are always
-// included. A variable is withheld as a whole, because a URL without its
-// password would fail with a less clear error. SSH_AUTH_SOCK counts as a
-// credential, because it gives access to the keys of the agent.
+// Environ returns the variables of env, in the form of [os.Environ], that a process
+// may see (D10): those whose name does not look like that of a credential, as does
+// SSH_AUTH_SOCK, and whose value has no URL with a password or a token; in hosted mode
+// only the necessary ones. The names in pass are always included.
 func Environ(env []string, hosted bool, pass []string) []string {
 	var kept []string
 	for _, entry := range env {

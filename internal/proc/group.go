@@ -12,25 +12,19 @@ import (
 )
 
 const (
-	// A group that was asked to end is checked first after minPoll, then at
-	// growing intervals.
+	// Bounds of the growing intervals at which a group that is to end is checked.
 	minPoll = 5 * time.Millisecond
 	maxPoll = 100 * time.Millisecond
 
-	// killDelay is how long to wait for a killed group to disappear. After it
-	// the group counts as empty: the kernel ends some processes only when a disk
-	// responds.
+	// killDelay is how long to wait for a killed group to disappear. After it the group
+	// counts as empty: the kernel ends some processes only when a disk responds.
 	killDelay = time.Second
 )
 
 // A Group is a running command with the processes it started; see the package
 // comment for those that leave the group. Its methods may be called from any
-// goroutine.
-//
-// The leader may have been waited for while others of the group live. The
-// group's id is still valid: no process gets the id of a group that has
-// members, and as systems assign ids in turn, that of an empty group is not
-// reused soon.
+// goroutine. Its id stays valid after the leader has ended: systems do not reuse the
+// id of a group that has members, nor soon that of an empty one.
 type Group struct {
 	cmd    *exec.Cmd
 	leader *os.Process // its id is the group's id
@@ -38,9 +32,8 @@ type Group struct {
 	exited chan struct{} // closed after the leader was waited for
 }
 
-// Start starts cmd as the leader of a new session, and so of a group. One
-// goroutine waits for the leader and ends with it. The owner must call Stop
-// before it drops the group.
+// Start starts cmd as the leader of a new session, and so of a group. The owner must
+// call Stop before it drops the group.
 func Start(cmd *exec.Cmd) (*Group, error) {
 	if err := theGuard.ready(); err != nil { // the guard also finds processes by their marks
 		return nil, err
@@ -90,17 +83,11 @@ func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
 // within calls left at growing intervals until it returns false, limit has
 // passed or hurry is closed.
 func within(limit time.Duration, hurry <-chan struct{}, left func() bool) {
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	poll := minPoll
-	look := time.NewTimer(poll)
-	defer look.Stop()
-	for left() {
+	late := time.After(limit)
+	for poll := minPoll; left(); poll = min(2*poll, maxPoll) {
 		select {
-		case <-look.C:
-			poll = min(2*poll, maxPoll)
-			look.Reset(poll)
-		case <-late.C:
+		case <-time.After(poll):
+		case <-late:
 			return
 		case <-hurry:
 			return
@@ -112,9 +99,9 @@ func within(limit time.Duration, hurry <-chan struct{}, left func() bool) {
 // called, because a process may just have started another.
 func (g *Group) Kill() { g.tree.kill() }
 
-// markPrefix is the prefix of the variable that marks the processes of a
-// server. Every server has its own name: a server that runs in a command of
-// another keeps the other's mark, so that both find their processes.
+// markPrefix begins the name of the variable that marks the processes of a server. A
+// server that runs in a command of another keeps the other's mark, so that both find
+// their processes.
 const markPrefix = "MAESTRO_CHILD_"
 
 var (

@@ -54,11 +54,10 @@ func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
 // kill kills every process of the tree. It reports whether there was one.
 func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
 
-// killUntilGone returns a function that kills all processes of the tree, and
-// reports whether one may be left. It must find none twice, because a process
-// that is executing another program has no environment for a moment. While
-// processes are being started, it must find none four times, because a process
-// that starts another and ends is easily missed.
+// killUntilGone returns a function that kills all processes of the tree, and reports
+// whether one may be left. It must find none twice, because a process that executes
+// another program has no environment for a moment, and four times while processes are
+// being started, because one that starts another and ends is easily missed.
 func (t *tree) killUntilGone() func() bool {
 	nobody, last := 0, ""
 	return func() bool {

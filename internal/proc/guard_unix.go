@@ -23,12 +23,8 @@ import (
 const guardName = "maestro-guard"
 
 const (
-	// guardPatience bounds how long the guard looks for processes.
-	guardPatience = 5 * time.Second
-
-	// tellDelay is how long the guard may leave lines unread. After it the guard
-	// counts as stopped, and another is started.
-	tellDelay = time.Second
+	guardPatience = 5 * time.Second // bounds how long the guard looks for processes
+	tellDelay     = time.Second     // to read a line; a slower guard counts as stopped, and another is started
 )
 
 // The guard runs this program again, so every program that starts processes
@@ -40,12 +36,10 @@ func init() {
 	}
 }
 
-// A guard is a process that waits until the server has died, and then kills
-// what is left of the server's groups. The end of a pipe tells it of the death;
-// the kernel closes the pipe in any case. The guard is in its own session, so
-// that no signal for the server reaches it.
-//
-// It is started with the first group, and again if it has gone.
+// A guard is a process that kills what is left of the server's groups after the
+// server has died, which the end of a pipe tells it. It is in its own session, so
+// that no signal for the server reaches it. It is started with the first group, and
+// again if it has gone.
 type guard struct {
 	mu     sync.Mutex
 	pipe   *os.File    // a line "+id" for each group that starts, "-id" for each that is empty
@@ -138,10 +132,9 @@ func (g *guard) reap() {
 	g.proc = nil
 }
 
-// Dismiss ends the guard, which kills the remaining processes, and waits for
-// it. A program that has started groups must call it before a normal end.
-// Otherwise the guard may stay a zombie, because in many containers nothing
-// waits for orphans.
+// Dismiss ends the guard, which kills the remaining processes, and waits for it. A
+// program that has started groups must call it before a normal end, because in many
+// containers nothing else waits for the guard.
 func Dismiss() {
 	g := &theGuard
 	g.mu.Lock()

@@ -46,10 +46,7 @@ type ProcessOptions struct {
 
 // A Process is a command that exchanges lines on its standard streams. It leads
 // a group, which ends with it. Start is called once; the other methods may be
-// called from any goroutine.
-//
-// Five goroutines serve it: one waits for its exit, three serve its streams,
-// and awaitEnd, which closes Done, ends them all when the process ends.
+// called from any goroutine. Five goroutines serve it until Done is closed.
 type Process struct {
 	cmd     *exec.Cmd
 	opts    ProcessOptions
@@ -91,8 +88,7 @@ func NewProcess(cmd *exec.Cmd, o ProcessOptions) *Process {
 }
 
 // Start starts the process. listen reads its output in a goroutine of the
-// Process, until the output ends or is not needed any more. While listen does
-// not read, the process may block.
+// Process. While it does not read, the process may block.
 func (p *Process) Start(listen func(stdout io.Reader)) error {
 	theirs, err := p.pipes()
 	if err == nil {
@@ -111,10 +107,8 @@ func (p *Process) Start(listen func(stdout io.Reader)) error {
 	return nil
 }
 
-// pipes makes the three streams and returns the process's ends of them.
-//
-// It does not use the pipes of [exec.Cmd], because Wait would close them before
-// the last lines were read.
+// pipes makes the three streams and returns the process's ends of them. The pipes
+// of [exec.Cmd] would be closed by Wait before the last lines were read.
 func (p *Process) pipes() (theirs []*os.File, err error) {
 	var ours []*os.File
 	for range 3 {
@@ -162,15 +156,13 @@ func (p *Process) awaitEnd() {
 // stop ends the process after its input has ended: it waits for grace, then
 // sends a signal, then kills.
 func (p *Process) stop() {
-	late := time.NewTimer(p.grace)
-	defer late.Stop()
 	grace := termGrace
 	select {
 	case <-p.group.Exited():
 		p.exited()
 	case <-p.killed:
 		grace = 0
-	case <-late.C:
+	case <-time.After(p.grace):
 		p.setCause(p.late)
 	}
 	p.group.Stop(grace, p.killed)
@@ -192,11 +184,13 @@ func (p *Process) setCause(cause error) {
 
 // Send queues a line, with its end, for the process. It does not block. A
 // process that leaves 64 MiB unread is killed, and so is one that has more than
-// 256 lines to read and reads nothing for 10 s. If the process has ended, or
-// its input has because it is to end, the line is dropped.
+// 256 lines to read and reads nothing for 10 s. If the process or its input has
+// ended, the line is dropped.
 func (p *Process) Send(line []byte) error {
-	if p.closed() {
+	select {
+	case <-p.written:
 		return nil
+	default:
 	}
 	p.mu.Lock()
 	room := p.queuedBytes+len(line)+lineCost <= maxQueueBytes
@@ -220,21 +214,6 @@ func (p *Process) killDeaf() error {
 	err := fmt.Errorf("%s does not read its input", p.opts.Name)
 	p.Kill(err)
 	return err
-}
-
-// closed reports whether the process is to end and its input has ended.
-func (p *Process) closed() bool {
-	select {
-	case <-p.written:
-	default:
-		return false
-	}
-	select {
-	case <-p.ending:
-		return true
-	default: // it closed its input itself and goes on
-		return false
-	}
 }
 
 // End asks the process to end by closing its input after the queued lines. If
@@ -346,8 +325,7 @@ func (p *Process) next() (line []byte, ok bool) {
 }
 
 // writeLine writes a line to the process. It fails if the process reads nothing
-// for the stall time while too many lines wait. If pipes have no deadlines, it
-// may block without a limit.
+// for the stall time while too many lines wait, on systems whose pipes have deadlines.
 func (p *Process) writeLine(line []byte) error {
 	for {
 		_ = p.stdin.SetWriteDeadline(time.Now().Add(p.opts.stall))
@@ -365,8 +343,8 @@ func (p *Process) writeLine(line []byte) error {
 	}
 }
 
-// listen runs the listener and then ends the process unless it exits by itself
-// within DrainTime. It discards the rest of the output.
+// listen runs the listener, discards the rest of the output, and ends the process
+// unless it exits by itself within DrainTime.
 func (p *Process) listen(listen func(io.Reader)) {
 	listen(p.stdout)
 	p.End(DrainTime, fmt.Errorf("%s closed its output", p.opts.Name))

@@ -68,11 +68,9 @@ var (
 	ErrNoExecutable = errors.New("Command must contain an executable to run")
 )
 
-// SplitWords splits a command line into arguments without a shell. White space
-// separates them. Single quotes make all text up to the next one literal;
-// elsewhere, also in double quotes, a backslash makes the next character
-// literal. Adjacent parts join, and an empty pair of quotes is an empty
-// argument. Nothing is expanded.
+// SplitWords splits a command line into arguments without a shell, which white space
+// separates. Single quotes make all text up to the next one literal; elsewhere, also in
+// double quotes, a backslash makes the next character literal. Nothing is expanded.
 func SplitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree is a set of groups with all processes that theirs started: those in
-// the group or session of a leader, and those with the mark in their
-// environment, such as daemons. The sessions of marked processes belong to the
-// tree too. A process that leaves both its session and its environment at once
-// is not found.
+// A tree is a set of groups with all processes that theirs started: those in the
+// group or session of a leader, those with the mark in their environment, such as
+// daemons, and those in the sessions of marked ones. A process that leaves both its
+// session and its environment at once is not found.
 type tree struct {
 	mark   string // searched for in an environment; begins with NUL
 	leader string // the process that os/exec waits for; the guard has none
@@ -36,12 +35,9 @@ func newTree(leader *os.Process, mark string) *tree {
 	return t
 }
 
-// each calls act with every process of the tree that has not ended, the oldest
-// first, or the youngest first, because those are the most likely to have moved
-// on before they are reached. It reports whether there was one, or may have
-// been: without file descriptors it cannot look. In many containers nothing
-// waits for orphans, or does so late, so zombies remain. If this process is the
-// first of the container, it must wait for orphans and does so here.
+// each calls act with every process of the tree that has not ended, the oldest first,
+// or the youngest, which is the most likely to start others meanwhile. It reports
+// whether there was one, or may have been: without file descriptors it cannot look.
 func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -85,7 +81,8 @@ func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 func (t *tree) lives() bool { return t.each(true, func(*os.Process) {}) }
 
 // has reports whether a process is in the tree and has not ended. buf is a read
-// buffer. The error says that it could not look.
+// buffer. The error says that it could not look. If this process is the first of a
+// container, it must wait for orphans, and does so here.
 func (t *tree) has(id string, buf []byte) (bool, error) {
 	s, err := statOf(id, buf)
 	if err != nil || s.born < t.born {
@@ -111,9 +108,8 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 	return true, nil
 }
 
-// Bounds of the data read about a process. An environment may be as long as the
-// system allows, 2 MiB by default, but the mark is its first entry. A process
-// that puts more than maxEnviron bytes before it is not found.
+// Bounds of the data read about a process. A process that puts more than maxEnviron
+// bytes before the mark in its environment is not found.
 const (
 	maxStat    = 4 << 10
 	maxEnviron = 256 << 10
@@ -150,10 +146,9 @@ func statOf(id string, buf []byte) (s stat, err error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// readProc reads the beginning of a file about a process, or nothing if the
-// process is gone or not readable. The error says that it could not look. It is
-// called for every process of the system, so it does not use package os.
-// may block.
+// readProc reads the beginning of a file about a process, or nothing if the process
+// is gone or not readable. The error says that it could not look. Package os would be
+// slower, for every process of the system.
 func readProc(id, file string, buf []byte) (n int, err error) {
 	fd, err := unix.Open("/proc/"+id+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	switch err {
@@ -210,8 +205,7 @@ func lastStarted() string {
 // fionread is the ioctl for the number of bytes that can be read.
 const fionread = unix.TIOCINQ
 
-// Hide keeps the memory of this process, including its environment and keys,
-// from other processes of the same user, such as those that it starts. They can
-// neither read it nor attach as debuggers. It hides nothing from root, so it
-// does not help a server that runs as root. Started programs are not hidden.
+// Hide keeps the memory of this process, including its environment and keys, from
+// other processes of the same user, such as those that it starts, but not from root.
+// Started programs are not hidden.
 func Hide() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
