@@ -7,14 +7,10 @@ import (
 	"strings"
 )
 
-// Debug returns the handlers of [net/http/pprof] below /debug/pprof/. They
-// expose the process's internals and can slow it down, so serve them on a
-// separate loopback listener that the operator asked for. Requests from web
-// pages, and for hosts other than this machine, are refused, because a web page
-// can use a host name that resolves to loopback.
-//
-// Importing net/http/pprof also adds its handlers to [http.DefaultServeMux],
-// which must not be served.
+// Debug returns the handlers of [net/http/pprof] below /debug/pprof/, for a loopback
+// listener that the operator asked for. It refuses requests from web pages, and for
+// hosts other than this machine, because a web page can use a host name that resolves
+// to loopback. [http.DefaultServeMux] has the handlers too and must not be served.
 func Debug() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -20,7 +20,7 @@ type meters struct {
 	waits       *prometheus.HistogramVec // type, outcome
 	pending     *prometheus.GaugeVec     // type
 	runs        *prometheus.CounterVec   // outcome
-	appends     prometheus.Histogram
+	appends     prometheus.Observer
 	entries     prometheus.Counter
 	bytes       prometheus.Counter
 	untracked   *prometheus.CounterVec   // what
@@ -74,38 +74,24 @@ func newMeters(version string) *meters {
 		Name: "maestro_build_info", Help: "Always 1; the labels say what was built.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision(), "goversion": runtime.Version()},
 	})).Set(1)
-	m.connections = keep(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "maestro_connections", Help: "Attached sockets and streams.",
-	}, []string{"role", "transport"}))
+	m.connections = gauge(m, "maestro_connections", "Attached sockets and streams.", "role", "transport")
 	m.refusals = counter(m, "maestro_refusals_total", "What clients were refused, handshakes included.", "code")
 	m.resets = counter(m, "maestro_resets_total", "Clients that had to start over.", "reason")
 	m.leases = counter(m, "maestro_lease_changes_total", "Changes of the holder of a controller lease.", "reason")
-	m.waits = keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "maestro_request_wait_seconds", Help: "Time from a question to its resolution.",
-		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600},
-	}, []string{"type", "outcome"}))
-	m.pending = keep(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "maestro_requests_pending", Help: "Questions that wait for an answer.",
-	}, []string{"type"}))
+	m.waits = histogram(m, "maestro_request_wait_seconds", "Time from a question to its resolution.",
+		[]float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600}, "type", "outcome")
+	m.pending = gauge(m, "maestro_requests_pending", "Questions that wait for an answer.", "type")
 	m.runs = counter(m, "maestro_runs_total", "Prompts that were served; failed are those whose last word was an error.", "outcome")
-	m.appends = keep(m, prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "maestro_journal_append_seconds", Help: "Time the store took for a batch of entries.",
-		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 10),
-	}))
-	m.entries = keep(m, prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "maestro_journal_entries_total", Help: "Entries that went to the store.",
-	}))
-	m.bytes = keep(m, prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "maestro_journal_bytes_total", Help: "Bytes of the bodies of entries that went to the store.",
-	}))
+	m.appends = histogram(m, "maestro_journal_append_seconds", "Time the store took for a batch of entries.",
+		prometheus.ExponentialBuckets(2e-6, 4, 10)).WithLabelValues()
+	m.entries = counter(m, "maestro_journal_entries_total", "Entries that went to the store.").WithLabelValues()
+	m.bytes = counter(m, "maestro_journal_bytes_total", "Bytes of the bodies of entries that went to the store.").WithLabelValues()
 	m.untracked = counter(m, "maestro_untracked_total", "Questions and tools beyond the bound of what is followed at once.", "what")
 	m.spans = counter(m, "maestro_trace_spans_total",
 		"Spans that ended, that the collector took and that it did not take; the others wait or were dropped.", "stage")
 	m.requests = counter(m, "maestro_http_requests_total", "Requests that were answered.", "route", "code")
-	m.durations = keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "maestro_http_request_duration_seconds", Help: "Time to answer a request, streams excepted.",
-		Buckets: []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30},
-	}, []string{"route"}))
+	m.durations = histogram(m, "maestro_http_request_duration_seconds", "Time to answer a request, streams excepted.",
+		[]float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30}, "route")
 	return m
 }
 
@@ -115,12 +101,19 @@ func keep[T prometheus.Collector](m *meters, c T) T {
 	return c
 }
 
+func gauge(m *meters, name, help string, labels ...string) *prometheus.GaugeVec {
+	return keep(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+}
+
 func counter(m *meters, name, help string, labels ...string) *prometheus.CounterVec {
 	return keep(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 }
 
-// addZeros adds the series that have not been counted, so that every series starts
-// at zero.
+func histogram(m *meters, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+}
+
+// addZeros adds the series that have not been counted.
 func (m *meters) addZeros() {
 	for _, role := range roles {
 		for _, transport := range transports {

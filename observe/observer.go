@@ -23,10 +23,9 @@ import (
 type Options struct {
 	Version string // of the program; "unknown"
 
-	// Exporter exports the spans. Nil means the exporter that the OTEL_
-	// variables configure, and no tracing if they name no endpoint. Its methods
-	// must return soon after their context has ended. The observer shuts it
-	// down.
+	// Exporter exports the spans until the observer shuts it down. Nil means the one
+	// that the OTEL_ variables configure, and no tracing if they name no endpoint.
+	// Its methods must return soon after their context has ended.
 	Exporter sdktrace.SpanExporter
 
 	// FlushTimeout is how long Shutdown waits for the exporter; 5 s. Spans not
@@ -50,9 +49,7 @@ type Observer struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
-	// The metrics are registered at the first request for them. Registering them at
-	// the start of the program would take a third of a millisecond.
-	first      sync.Once
+	first      sync.Once // registers the metrics at the first request, because that takes a third of a millisecond
 	collectors []prometheus.Collector
 
 	mu       sync.Mutex
@@ -139,10 +136,9 @@ func (o *Observer) open() (open []*Session, past Totals) {
 	return open, o.past
 }
 
-// Shutdown closes the open sessions and waits until the spans are exported, at
-// most until ctx ends or for Options.FlushTimeout. Its error, also in later
-// calls, says that some spans were not exported in time. Metrics can still be
-// read.
+// Shutdown closes the open sessions and waits until the spans are exported, at most
+// until ctx ends or for Options.FlushTimeout. Its error, also in later calls, says that
+// spans were lost. Metrics can still be read.
 func (o *Observer) Shutdown(ctx context.Context) error {
 	open, _ := o.open()
 	for _, s := range open {

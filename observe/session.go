@@ -30,21 +30,17 @@ const (
 	runUnfinished = "unfinished" // its session was closed first
 )
 
+// What is counted in maestro_untracked_total beyond these bounds of one session.
 const (
-	// maxQuestions and maxTools bound the questions and tools of one session that
-	// are followed at a time. Further ones are counted in maestro_untracked_total.
-	maxQuestions = 1024
-	maxTools     = 1024
-
 	trackedQuestion = "question"
 	trackedTool     = "tool"
+	maxQuestions    = 1024
+	maxTools        = 1024
+)
 
-	// maxName bounds names and codes from an agent in spans, in bytes.
-	maxName = 128
-
-	// maxTraceparent bounds an accepted traceparent, in bytes. The current version
-	// has 55.
-	maxTraceparent = 256
+const (
+	maxName        = 128 // bytes of a name or code from an agent in spans
+	maxTraceparent = 256 // bytes of an accepted traceparent; the current version has 55
 )
 
 // A Session gets the events of one session from the hub. Its methods may be
@@ -53,8 +49,7 @@ const (
 //
 // With tracing on, a prompt has a span, below it its tools, and below them the
 // questions about them. A span that belongs to no prompt of this process is a
-// trace of its own. Spans contain names, types and verdicts. They contain no
-// prompts, arguments, outputs, reasons or texts of errors.
+// trace of its own.
 type Session struct {
 	// Static after Observer.Session.
 	observer *Observer
@@ -184,8 +179,8 @@ func (s *Session) Appended(entries, bytes int, took time.Duration) {
 	s.meters.bytes.Add(float64(bytes))
 }
 
-// Accepted records an admitted command. A prompt may still be refused because
-// another is running; its run begins when agent_start is published.
+// Accepted records an admitted command. The run of a prompt begins when agent_start is
+// published.
 func (s *Session) Accepted(cmd contracts.Command, trace string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +197,11 @@ func (s *Session) Published(ev contracts.Event, at time.Time) {
 	switch ev.(type) {
 	case *contracts.ResponseStart, *contracts.ResponseChunk, *contracts.ToolOutput,
 		*contracts.ToolCall, *contracts.ClientToolRequest, *contracts.ToolStart, *contracts.ServerRequest:
-		s.clearError()
+		if s.erred.Load() { // the run goes on after its error
+			s.mu.Lock()
+			s.setError("")
+			s.mu.Unlock()
+		}
 	}
 	switch e := ev.(type) {
 	case *contracts.ToolCall:
@@ -226,9 +225,8 @@ func (s *Session) Published(ev contracts.Event, at time.Time) {
 	}
 }
 
-// begin handles the start of a run. An agent may also publish agent_start; only
-// the one after a prompt counts. The span is below the caller's if it sent a
-// traceparent.
+// begin handles the start of a run: an agent_start after a prompt. The span is below
+// the caller's if it sent a traceparent.
 func (s *Session) begin(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,23 +245,13 @@ func (s *Session) begin(at time.Time) {
 	s.asked, s.trace = false, ""
 }
 
-// clearError clears the run's error: the run has published something after it.
-func (s *Session) clearError() {
-	if s.erred.Load() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.setError("")
-	}
-}
-
 // setError sets the last error. The caller holds the lock.
 func (s *Session) setError(kind contracts.ErrorType) {
 	s.lastError = kind
 	s.erred.Store(kind != "")
 }
 
-// recordError records an error of the run. An error that answers a client's
-// request is not the run's.
+// recordError records an error, unless it answers a client's request.
 func (s *Session) recordError(e *contracts.ErrorEvent, at time.Time) {
 	if e.RequestID != "" {
 		return
