@@ -10,13 +10,11 @@ import (
 
 // Send makes the server execute a command. It returns the result, or a
 // [*contracts.Error] with the code of the refusal. If the connection is lost before
-// the answer, the client sends the command again with the same id as soon as the
-// server continues the connection, and the server executes it once. If the server
-// does not continue the connection, Send fails with [ErrAnswerLost]. A command that
-// was not sent yet waits for the next connection. If ctx ends, the command may
-// still be executed.
-//
-// At most MaxUnanswered calls are open at a time; further calls wait.
+// the answer and the server continues it, the client sends the command again with the
+// same id, and the server executes it once. If the server does not continue the
+// connection, Send fails with [ErrAnswerLost]. A command that was not sent yet waits
+// for the next connection. If ctx ends, the command may still be executed. At most
+// MaxUnanswered calls are open at a time; further calls wait.
 func (c *Client) Send(ctx context.Context, cmd contracts.Command) (contracts.Result, error) {
 	message, err := contracts.EncodeCommand(cmd)
 	if err != nil {

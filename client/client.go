@@ -23,9 +23,8 @@ import (
 const closeTimeout = 2 * time.Second
 
 // A Client is attached to one session until Close is called or the server ends the
-// connection for good. It owns one goroutine, which reads and reconnects, and while
-// connected a second one, which writes. Its methods may be called from any
-// goroutine, but Next from one at a time.
+// connection for good. Its methods may be called from any goroutine, but Next from one
+// at a time.
 //
 // The caller must keep reading updates. When [WithBuffer] bytes of them are unread,
 // the client stops reading the connection, and the answers that Send and similar

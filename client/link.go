@@ -28,15 +28,14 @@ type link struct {
 	goodbye *contracts.Goodbye
 
 	// silence ends the link after three heartbeat intervals without a frame or a
-	// ping. It is nil during the handshake, which has a timeout of its own, and
-	// stopped while the client waits for its caller.
+	// ping. It is nil during the handshake, and stopped while the client waits for its
+	// caller.
 	silence      *time.Timer
 	silenceLimit time.Duration
 }
 
-// openTimeout is how long the server may take to answer a request for a connection.
-// A server that must open the session first waits up to one minute for its agent to
-// start.
+// openTimeout is how long the server may take to answer a request for a connection. It
+// may have to start an agent first, which takes up to a minute.
 const openTimeout = 90 * time.Second
 
 // attach makes a connection at the client's position and does the handshake. The
@@ -189,8 +188,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// read returns the next text. It has no context of its own, because a context per
-// read costs more than the read, and close unblocks it.
+// read returns the next text. close unblocks it.
 func (s *socket) read() ([]byte, error) {
 	kind, text, err := s.conn.Read(context.Background())
 	if err == nil && kind != websocket.MessageText {

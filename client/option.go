@@ -14,8 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// DefaultBuffer is how many bytes of unread updates the client holds without
-// [WithBuffer].
+// DefaultBuffer is the default of [WithBuffer].
 const DefaultBuffer = 4 << 20
 
 // An Option changes how [Dial] and [DialRaw] attach.
@@ -40,11 +39,10 @@ type config struct {
 	buffer    int
 }
 
-// A Reconnect says how a client reconnects after its connection was lost. The zero
-// value is the default: the first delay is 0.25 s, later ones double up to 10 s,
-// without end. Each delay is shortened by up to half at random, so that the clients
-// of a restarted server do not all return at once. The client waits longer if the
-// server says so (retry_after_ms).
+// A Reconnect says how a client reconnects after its connection was lost: after delays
+// that double, each shortened by up to half at random, so that the clients of a
+// restarted server do not all return at once. The client waits longer if the server
+// says so (retry_after_ms). The zero value is the default.
 type Reconnect struct {
 	First    time.Duration // the first delay; zero means 250 ms
 	Max      time.Duration // the longest delay; zero means 10 s
@@ -57,9 +55,8 @@ func WithToken(token string) Option {
 }
 
 // WithTokenFile sends the content of the file at path, without surrounding space,
-// as the bearer credential. The file is read for each connection, so that the
-// client finds a server that restarted with a new token. If the file cannot be
-// read, the client sends the last token it read.
+// as the bearer credential. The file is read for each connection, because a server may
+// restart with a new token. If it cannot be read, the client sends the last token.
 func WithTokenFile(path string) Option {
 	return func(c *config) { c.token, c.tokenFile = "", path }
 }
@@ -93,24 +90,20 @@ func WithHello(hello contracts.Hello) Option {
 
 // WithCursor continues after the entry at cursor in epoch, both from an earlier
 // [Update]. [Client.State] then lacks the effects of earlier entries, unless the
-// server sends a snapshot.
-//
-// WithCursor, [WithHistory] and [WithTail] choose the starting position. The last
-// one given is used.
+// server sends a snapshot. Of WithCursor, [WithHistory] and [WithTail] the last one
+// given is used.
 func WithCursor(epoch string, cursor uint64) Option {
 	return func(c *config) { c.epoch, c.cursor, c.tail = epoch, &cursor, 0 }
 }
 
 // WithHistory starts at the beginning of the session instead of with a snapshot, if
-// the server still has it. It replaces [WithCursor] and [WithTail].
+// the server still has it.
 func WithHistory() Option { return WithCursor("", 0) }
 
 // WithTail starts with the last n entries of the session, as far as the server
-// still has them. [Client.State] is still the whole state; until Next has returned
-// the earlier entries, it is the state at the time of attaching. [Client.Skipped]
-// returns how many entries were left out. With a ticket, which is valid for one
-// connection, the session starts with a snapshot. WithTail replaces [WithCursor]
-// and [WithHistory].
+// still has them; with a ticket, which is valid for one connection, with a snapshot.
+// Until Next has returned these entries, [Client.State] is the state at the time of
+// attaching. [Client.Skipped] returns how many entries were left out.
 func WithTail(n uint64) Option {
 	return func(c *config) { c.epoch, c.cursor, c.tail = "", nil, n }
 }
@@ -136,8 +129,7 @@ func WithLogger(log *slog.Logger) Option {
 }
 
 // WithBuffer sets how many bytes of received frames may be unread by [Client.Next].
-// At the limit the client stops reading the connection, and the server holds the
-// rest. One update always fits.
+// At the limit the client stops reading the connection. One update always fits.
 func WithBuffer(bytes int) Option {
 	return func(c *config) { c.buffer = bytes }
 }

@@ -29,34 +29,27 @@ func newQueue(bound int) *queue {
 	return &queue{bound: bound, filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
-// push adds an update. It waits while the queue is full, until ctx ends. Only one
-// goroutine pushes.
+// push adds an update. It waits while the queue is full, until ctx ends. A closed queue
+// discards the update. Only one goroutine pushes.
 func (q *queue) push(ctx context.Context, u Update, size int) error {
-	for !q.tryPush(item{u, size}) {
+	for {
+		q.mu.Lock()
+		full := q.end == nil && q.bytes > 0 && q.bytes+size > q.bound
+		if q.end == nil && !full {
+			q.items = append(q.items, item{u, size})
+			q.bytes += size
+		}
+		q.mu.Unlock()
+		if !full {
+			signal(q.filled)
+			return nil
+		}
 		select {
 		case <-q.emptied:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	signal(q.filled)
-	return nil
-}
-
-// tryPush adds an item if there is room, and reports whether it did. A closed queue
-// discards it.
-func (q *queue) tryPush(it item) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.end != nil:
-		return true
-	case q.bytes > 0 && q.bytes+it.size > q.bound:
-		return false
-	}
-	q.items = append(q.items, it)
-	q.bytes += it.size
-	return true
 }
 
 // pop removes and returns the oldest update. It waits for one until ctx ends. It
@@ -64,12 +57,19 @@ func (q *queue) tryPush(it item) bool {
 // at a time pops.
 func (q *queue) pop(ctx context.Context) (Update, error) {
 	for {
-		it, ok, end := q.popItem()
-		switch {
-		case ok:
+		q.mu.Lock()
+		end := q.end
+		if len(q.items) > 0 {
+			it := q.items[0]
+			q.items[0] = item{} // until push replaces the array, it keeps the places of taken items
+			q.items = q.items[1:]
+			q.bytes -= it.size
+			q.mu.Unlock()
 			signal(q.emptied)
 			return it.update, nil
-		case end != nil:
+		}
+		q.mu.Unlock()
+		if end != nil {
 			return Update{}, end
 		}
 		select {
@@ -78,21 +78,6 @@ func (q *queue) pop(ctx context.Context) (Update, error) {
 			return Update{}, context.Cause(ctx)
 		}
 	}
-}
-
-// popItem removes the oldest item. If there is none, end says why no more will
-// come.
-func (q *queue) popItem() (it item, ok bool, end error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.items) == 0 {
-		return item{}, false, q.end
-	}
-	it = q.items[0]
-	q.items[0] = item{} // until push replaces the array, it keeps the places of taken items
-	q.items = q.items[1:]
-	q.bytes -= it.size
-	return it, true, nil
 }
 
 // close refuses further updates. Queued updates can still be taken unless discard

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,8 @@ import (
 
 // TestQueueKeepsOrderAndBound compares the queue with a plain list.
 func TestQueueKeepsOrderAndBound(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is waited for
 	rapid.Check(t, func(rt *rapid.T) {
 		const bound = 100
 		q := newQueue(bound)
@@ -21,7 +24,7 @@ func TestQueueKeepsOrderAndBound(t *testing.T) {
 				it := item{Update{Cursor: next}, rapid.IntRange(1, 150).Draw(rt, "size")}
 				next++
 				fits := bytes == 0 || bytes+it.size <= bound
-				if got := q.tryPush(it); got != fits {
+				if got := q.push(over, it.update, it.size) == nil; got != fits {
 					rt.Fatalf("offer(%d) to %d bytes: got %v, want %v", it.size, bytes, got, fits)
 				}
 				if fits {
@@ -29,13 +32,13 @@ func TestQueueKeepsOrderAndBound(t *testing.T) {
 				}
 				continue
 			}
-			it, ok, _ := q.popItem()
-			if ok != (len(model) > 0) {
-				rt.Fatalf("take from %d: got %v", len(model), ok)
+			u, err := q.pop(over)
+			if (err == nil) != (len(model) > 0) {
+				rt.Fatalf("take from %d: got %v", len(model), err)
 			}
-			if ok {
-				if it.update.Cursor != model[0].update.Cursor {
-					rt.Fatalf("take: got %d, want %d", it.update.Cursor, model[0].update.Cursor)
+			if err == nil {
+				if u.Cursor != model[0].update.Cursor {
+					rt.Fatalf("take: got %d, want %d", u.Cursor, model[0].update.Cursor)
 				}
 				bytes -= model[0].size
 				model = model[1:]

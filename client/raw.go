@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/url"
-	"sync"
 )
 
 // rawBacklog is how many texts may be unread by ReceiveText before the connection
@@ -16,12 +15,11 @@ const rawBacklog = 64
 //
 // SendText and ReceiveText may be called from any goroutine.
 type Raw struct {
-	conn     *socket
-	texts    chan []byte   // closed by the reader, after it set err
-	closing  chan struct{} // closed by Close
-	once     sync.Once
-	finished sync.WaitGroup
-	err      error // why reading ended; set before texts is closed
+	conn  *socket
+	texts chan []byte // closed by the reader, after it set err
+	err   error       // why reading ended; set before texts is closed
+	life  context.Context
+	stop  context.CancelFunc
 }
 
 // DialRaw connects to the WebSocket at base and sends nothing. It uses only the
@@ -43,8 +41,9 @@ func DialRaw(ctx context.Context, base string, query url.Values, opts ...Option)
 	if err != nil {
 		return nil, err
 	}
-	r := &Raw{conn: conn, texts: make(chan []byte, rawBacklog), closing: make(chan struct{})}
-	r.finished.Go(r.read) // ends with the connection, which Close closes
+	r := &Raw{conn: conn, texts: make(chan []byte, rawBacklog)}
+	r.life, r.stop = context.WithCancel(context.Background())
+	go r.read() // ends with the connection, which Close closes
 	return r, nil
 }
 
@@ -53,16 +52,17 @@ func (r *Raw) read() {
 	defer close(r.texts)
 	for {
 		text, err := r.conn.read()
-		if err != nil {
-			r.err = err
-			return
+		if err == nil {
+			select {
+			case r.texts <- text:
+				continue
+			case <-r.life.Done():
+			}
 		}
-		select {
-		case r.texts <- text:
-		case <-r.closing:
+		if r.err = err; r.life.Err() != nil {
 			r.err = ErrClosed
-			return
 		}
+		return
 	}
 }
 
@@ -86,12 +86,12 @@ func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Close ends the connection at once and waits until the reader has ended.
+// Close ends the connection at once and waits until the reader has ended. Texts that
+// were not received are dropped.
 func (r *Raw) Close() error {
-	r.once.Do(func() {
-		close(r.closing)
-		r.conn.close()
-	})
-	r.finished.Wait()
+	r.stop()
+	r.conn.close()
+	for range r.texts { // closed when the reader ends
+	}
 	return nil
 }

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,11 +67,11 @@ func label[T ~string](v T, set []T) string {
 	return other
 }
 
-func newMeters(version string) *meters {
+func newMeters(version, revision string) *meters {
 	m := &meters{}
 	keep(m, prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "maestro_build_info", Help: "Always 1; the labels say what was built.",
-		ConstLabels: prometheus.Labels{"version": version, "revision": revision(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version()},
 	})).Set(1)
 	m.connections = gauge(m, "maestro_connections", "Attached sockets and streams.", "role", "transport")
 	m.refusals = counter(m, "maestro_refusals_total", "What clients were refused, handshakes included.", "code")
@@ -135,17 +134,4 @@ func zeros[T ~string](vec *prometheus.CounterVec, values []T) {
 	for _, v := range values {
 		vec.WithLabelValues(string(v))
 	}
-}
-
-// revision returns the commit that the program was built from, if the build
-// recorded it.
-func revision() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return "unknown"
 }

@@ -21,7 +21,8 @@ import (
 // Options configures an observer. A zero field means the default named beside
 // it.
 type Options struct {
-	Version string // of the program; "unknown"
+	Version  string // of the program; "unknown"
+	Revision string // the commit that the program was built from; "unknown"
 
 	// Exporter exports the spans until the observer shuts it down. Nil means the one
 	// that the OTEL_ variables configure, and no tracing if they name no endpoint.
@@ -60,11 +61,11 @@ type Observer struct {
 // New returns an observer. It fails if the environment configures an unknown
 // exporter. With tracing on, one goroutine runs until Shutdown.
 func New(opts Options) (*Observer, error) {
-	opts.Version = cmp.Or(opts.Version, "unknown")
+	opts.Version, opts.Revision = cmp.Or(opts.Version, "unknown"), cmp.Or(opts.Revision, "unknown")
 	opts.FlushTimeout = cmp.Or(max(opts.FlushTimeout, 0), defaultFlushTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	o := &Observer{
-		meters: newMeters(opts.Version), registry: prometheus.NewRegistry(), log: opts.Log,
+		meters: newMeters(opts.Version, opts.Revision), registry: prometheus.NewRegistry(), log: opts.Log,
 		sessions: map[*Session]struct{}{},
 	}
 	o.collectors = append(o.meters.collectors, computed(o.sessionMetrics))

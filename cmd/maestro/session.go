@@ -50,7 +50,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	observer, err := observe.New(observe.Options{Version: version(), Log: log})
+	observer, err := observe.New(observe.Options{Version: version(), Revision: vcs()["vcs.revision"], Log: log})
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}

@@ -31,18 +31,23 @@ func printVersion(w io.Writer) error {
 	return err
 }
 
-// printBuild prints the version and then one line for each fact about the build.
-// The commit and its date are unknown if the source was not in a repository.
-func printBuild(w io.Writer) error {
-	if err := printVersion(w); err != nil {
-		return err
-	}
+// vcs returns the facts about the commit, none if the source was not in a repository.
+func vcs() map[string]string {
 	vcs := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			vcs[s.Key] = s.Value
 		}
 	}
+	return vcs
+}
+
+// printBuild prints the version and then one line for each fact about the build.
+func printBuild(w io.Writer) error {
+	if err := printVersion(w); err != nil {
+		return err
+	}
+	vcs := vcs()
 	commit := cmp.Or(vcs["vcs.revision"], "unknown")
 	if vcs["vcs.modified"] == "true" {
 		commit += ", modified"
