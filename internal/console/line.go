@@ -56,8 +56,8 @@ type Line struct {
 	purpose string
 	aside   []cell // the line without a purpose, while there is a purpose
 
-	history [][]cell // oldest first
-	kept    int      // bytes of the history's texts; at most maxHistoryBytes
+	history []string // oldest first
+	kept    int      // bytes of the history; at most maxHistoryBytes
 	older   int      // position in the history, from its end; 0 means not in the history
 	newest  []cell   // the line while an older one is shown
 }
@@ -153,8 +153,6 @@ func (l *Line) insert(pressed key) bool {
 	return true
 }
 
-func (l *Line) paste(text string) bool { return l.insert(key{kind: keyPaste, text: text}) }
-
 // folded returns the cell of a long paste.
 func folded(text string) cell {
 	size := fmt.Sprintf("%d characters", utf8.RuneCountInString(text))
@@ -241,23 +239,19 @@ func (l *Line) recall(step int) {
 		l.set(l.newest)
 		return
 	}
-	l.set(slices.Clone(l.history[len(l.history)-to]))
+	l.set(pasted(nil, l.history[len(l.history)-to]))
 	l.older = to
 }
 
 // Remember adds an entered text to the history.
 func (l *Line) Remember(text string) {
-	if text == "" || len(l.history) > 0 && textOf(l.history[len(l.history)-1]) == text {
+	if text == "" || len(text) > MaxLine || len(l.history) > 0 && l.history[len(l.history)-1] == text {
 		return
 	}
-	var typed Line
-	if !typed.paste(text) {
-		return
-	}
-	l.history = append(l.history, typed.cells)
-	l.kept += typed.bytes
+	l.history = append(l.history, text)
+	l.kept += len(text)
 	for len(l.history) > maxHistory || l.kept > maxHistoryBytes {
-		l.kept -= len(textOf(l.history[0]))
+		l.kept -= len(l.history[0])
 		l.history = slices.Delete(l.history, 0, 1)
 	}
 }
@@ -285,19 +279,20 @@ func (l *Line) For(purpose string) (aside bool) {
 // the line that was set aside. If no purpose is set, it becomes the current
 // line unless another text is being typed.
 func (l *Line) Return(text string) {
-	if l.purpose == "" {
-		if l.Empty() {
-			l.paste(text)
-		}
-		return
+	switch {
+	case l.purpose != "":
+		l.aside = pasted(l.aside, text)
+	case len(l.cells) == 0:
+		l.set(pasted(nil, text))
 	}
-	whole := Line{cells: l.aside, at: len(l.aside)}
-	whole.paste(text)
-	l.aside = whole.cells
 }
 
-// Empty reports whether nothing is typed.
-func (l *Line) Empty() bool { return len(l.cells) == 0 }
+// pasted returns cells with a text of at most MaxLine bytes after them.
+func pasted(cells []cell, text string) []cell {
+	l := Line{cells: cells, at: len(cells)}
+	l.insert(key{kind: keyPaste, text: text})
+	return l.cells
+}
 
 func textOf(cells []cell) string {
 	var b strings.Builder

@@ -23,13 +23,10 @@ const (
 
 const unstyled = "\x1b[0m"
 
-// maxWaiting bounds the printed bytes that wait for a Flush; beyond it they are
-// written at once.
-const maxWaiting = 32 << 10
-
-// maxRows bounds the rows of the line being typed. Of a longer line, the rows
-// around the cursor are shown.
-const maxRows = 8
+const (
+	maxWaiting = 32 << 10 // printed bytes that wait for a Flush; beyond it they are written at once
+	maxRows    = 8        // of the line being typed; of a longer one, those around the cursor are shown
+)
 
 // A Prompt is shown before the line being typed. After Enter the state
 // disappears and the mark stays.
@@ -39,12 +36,10 @@ type Prompt struct {
 	Look  Style // of the state, or of the mark if there is no state
 }
 
-// A Screen prints texts. Without a Line it writes them at once. With a Line it
-// is a terminal in raw mode: the Line is shown below the texts, and printed
-// text appears with the next Flush.
-//
-// Text may come in pieces. The last row of a piece is written again with the
-// next piece, so that the Line can be shown below it meanwhile.
+// A Screen prints texts, which may come in pieces. Without a Line it writes them at
+// once. With a Line it is a terminal in raw mode: the Line is shown below the texts,
+// and printed text appears with the next Flush. The last row of a piece is written
+// again with the next piece.
 type Screen struct {
 	out    io.Writer
 	colour bool
@@ -208,9 +203,9 @@ func (s *Screen) add(c rune, verbatim bool) {
 	r.text, r.cells = r.text+string(c), r.cells+cells
 }
 
-// wrap begins the next row, because next does not fit in the open one. It
-// breaks the line after the last space, or before a wide character. Otherwise
-// the terminal breaks the line, and then knows that the rows belong together.
+// wrap begins the next row, because next does not fit in the open one. It breaks the
+// line after the last space, or before a wide character. Otherwise the terminal breaks
+// the line.
 func (s *Screen) wrap(next rune, verbatim bool) {
 	r := &s.row
 	if !r.broken {
@@ -321,9 +316,8 @@ func (s *Screen) Clear() {
 	s.drawn = false
 }
 
-// resize sets the size of the terminal. A narrower terminal has broken its rows
-// again. If the open row may have moved, it is left there and the text
-// continues below.
+// resize sets the size of the terminal. A narrower terminal has broken its rows again.
+// If the open row may have moved, the text continues below it.
 func (s *Screen) resize(width, height int) {
 	if s.width == width && s.height == height {
 		return
@@ -403,9 +397,8 @@ type shownRow struct {
 	cells int
 }
 
-// layout breaks the line being typed into rows that leave the last column free,
-// so that the terminal breaks none of them. It returns the shown rows and the
-// cursor's position.
+// layout breaks the line being typed into rows that leave the last column free, so that
+// the terminal breaks none of them. It returns the shown rows and the cursor's position.
 func (s *Screen) layout() (rows []shownRow, at, column int) {
 	room := max(s.width-1, 1)
 	state, mark, look := cut(s.prompt.State, room/2), cut(s.prompt.Mark, room*2/3), s.prompt.Look
