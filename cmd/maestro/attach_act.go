@@ -19,7 +19,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	if act.verb != verbSay || a.inbox.first() == nil { // answers are in the history only if they are refused
 		a.edit.Remember(line)
 	}
-	if q := a.inbox.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
+	if q := a.inbox.first(); act.verb == "" && a.typed && q != nil && q.takesNothing() {
 		act.verb = verbSay
 	}
 	if err == nil && act.acts() {
@@ -37,22 +37,22 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		}
 	}
 	switch act.verb {
-	case verbNothing:
-	case verbQuit:
+	case "":
+	case "quit":
 		return errLeave
-	case verbHelp:
+	case "help":
 		a.local.Line(console.Plain, a.view.help())
-	case verbShow:
+	case "show":
 		q := a.inbox.first()
 		if q == nil {
 			a.refuse(errors.New("no question is open"))
 			break
 		}
 		a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
-	case verbWho:
+	case "who":
 		st := a.client.State()
 		a.view.who(a.local, &st)
-	case verbHistory:
+	case "history":
 		a.review(ctx, wg)
 	case verbSay:
 		a.say(line, act.text)
@@ -74,9 +74,9 @@ func (a *attachment) refusal(act action) error {
 		return errors.New("you only watch: attach without --view to act")
 	}
 	switch act.verb {
-	case verbAsk, verbTake:
+	case "ask", "take":
 		return nil
-	case verbSay, verbInterrupt:
+	case verbSay, "interrupt":
 		if a.view.controller == "" {
 			return nil // acting takes a free lease
 		}
@@ -133,31 +133,31 @@ func (a *attachment) say(line, text string) {
 func (a *attachment) lease(act action) {
 	var do request
 	switch act.verb {
-	case verbInterrupt:
+	case "interrupt":
 		if !a.typed {
 			a.inbox.end()
 		}
 		do = a.command(&contracts.Interrupt{})
-	case verbTake:
+	case "take":
 		do = a.client.TakeControl
-	case verbRelease:
+	case "release":
 		do = a.client.ReleaseControl
-	case verbAsk:
+	case "ask":
 		do = func(ctx context.Context) (contracts.Result, error) { return a.client.AskControl(ctx, act.text) }
-	case verbGrant, verbDeny:
+	case "grant", "deny":
 		asker, ok := a.inbox.takeAsker(act.number)
 		if !ok {
 			a.refuse(errors.New("no client with that number asks for control"))
 			return
 		}
 		do = func(ctx context.Context) (contracts.Result, error) {
-			if act.verb == verbGrant {
+			if act.verb == "grant" {
 				return a.client.GrantControl(ctx, asker.ConnectionID)
 			}
 			return a.client.DenyControl(ctx, asker.ConnectionID, act.text)
 		}
 	}
-	a.send(order{what: string(act.verb), do: do})
+	a.send(order{what: act.verb, do: do})
 }
 
 // command returns the request that sends cmd. Without a connection it tells the user

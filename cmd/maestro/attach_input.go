@@ -9,40 +9,25 @@ import (
 	"unicode"
 )
 
-// A verb is the kind of a typed line.
-type verb string
+// verbSay is the verb of an answer or a prompt.
+const verbSay = "say"
 
-const (
-	verbNothing   verb = ""
-	verbSay       verb = "say" // an answer or a prompt
-	verbAsk       verb = "ask"
-	verbTake      verb = "take"
-	verbRelease   verb = "release"
-	verbGrant     verb = "grant"
-	verbDeny      verb = "deny"
-	verbInterrupt verb = "interrupt"
-	verbShow      verb = "show"
-	verbWho       verb = "who"
-	verbHistory   verb = "history"
-	verbHelp      verb = "help"
-	verbQuit      verb = "quit"
-)
+// verbs are the commands of attach, without their slashes, and what they take.
+var verbs = map[string]struct{ text, number, watches bool }{
+	"ask": {text: true}, "grant": {number: true}, "deny": {number: true},
+	"take": {}, "release": {}, "interrupt": {},
+	"show": {watches: true}, "who": {watches: true}, "history": {watches: true}, "help": {watches: true}, "quit": {watches: true},
+}
 
 // An action is a parsed line.
 type action struct {
-	verb   verb
+	verb   string // verbSay, one of verbs, or empty for a blank line
 	text   string // a prompt, an answer, or a reason
 	number int    // which asker, from 1
 }
 
 // acts reports whether the action needs more than a viewer.
-func (a action) acts() bool {
-	switch a.verb {
-	case verbNothing, verbShow, verbWho, verbHistory, verbHelp, verbQuit:
-		return false
-	}
-	return true
-}
+func (a action) acts() bool { return a.verb != "" && !verbs[a.verb].watches }
 
 const attachHelp = `  text              a prompt, or the answer to an open question
   //text            a text that begins with a slash; commands that the agent has
@@ -80,19 +65,15 @@ func parseLine(line string, agents []string) (action, error) {
 	}
 	word, rest, _ := strings.Cut(strings.TrimRightFunc(visible[1:], unseen), " ")
 	rest = strings.TrimSpace(rest)
-	a := action{verb: verb(word), text: rest}
-	switch a.verb {
-	case verbAsk:
-		return a, nil
-	case verbGrant, verbDeny:
-		return numbered(a)
-	case verbTake, verbRelease, verbInterrupt, verbShow, verbWho, verbHistory, verbHelp, verbQuit:
-		if rest != "" {
-			return action{}, fmt.Errorf("/%s takes no text after it", word)
-		}
-		return a, nil
-	}
-	if slices.Contains(agents, "/"+word) {
+	takes, known := verbs[word]
+	switch {
+	case known && takes.number:
+		return numbered(action{verb: word, text: rest})
+	case known && rest != "" && !takes.text:
+		return action{}, fmt.Errorf("/%s takes no text after it", word)
+	case known:
+		return action{verb: word, text: rest}, nil
+	case slices.Contains(agents, "/"+word):
 		return action{verb: verbSay, text: visible}, nil
 	}
 	word = oneLine(word, 20)
@@ -112,7 +93,7 @@ func numbered(a action) (action, error) {
 		a.number, a.text = n, strings.TrimSpace(rest)
 	case err == nil:
 		return action{}, errors.New("askers are numbered from 1")
-	case a.verb == verbGrant:
+	case a.verb == "grant":
 		return action{}, errors.New("/grant takes a number")
 	}
 	return a, nil

@@ -406,15 +406,10 @@ func (a *attachment) tooLate() bool {
 }
 
 // announces reports whether an update tells all clients that one of them asks for
-// control while we have it. We get a control frame as well, and show that one, with
-// how to answer.
+// control while we have it. We get a control frame as well, and show that one.
 func (a *attachment) announces(u client.Update) bool {
 	status, ok := u.Event.(*contracts.Status)
-	if !ok || u.Replayed || !a.view.driving() {
-		return false
-	}
-	name, ok := strings.CutSuffix(status.Message, " asks for control")
-	return ok && a.view.attached(name)
+	return ok && !u.Replayed && a.view.driving() && strings.HasSuffix(status.Message, " asks for control")
 }
 
 // catchUp replaces the entries that the client did not ask for by the state: the

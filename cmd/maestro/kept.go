@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -25,12 +26,6 @@ type catalog struct {
 	mu     sync.Mutex
 	scopes map[string][]string // ids of sessions by scope, the one used last first
 	size   int                 // sessions in all scopes
-}
-
-// A keptSession is a session on the disk.
-type keptSession struct {
-	id string
-	at time.Time // when it was last written to
 }
 
 // touch notes that a session was made or used.
@@ -63,7 +58,7 @@ func (c *catalog) full(scope string, most int) (bool, error) {
 
 // list returns the sessions of a scope for which wanted reports true, the one used
 // last first, and at most that many.
-func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]keptSession, error) {
+func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ids, err := c.scope(scope)
@@ -71,7 +66,7 @@ func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]k
 		return nil, err
 	}
 	folder := c.folder(scope)
-	var found []keptSession
+	var found []entry
 	c.scopes[scope] = slices.DeleteFunc(ids, func(id string) (removed bool) {
 		if len(found) == most || !wanted(id) {
 			return false
@@ -81,7 +76,7 @@ func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]k
 			c.size--
 			return true
 		}
-		found = append(found, keptSession{id, at}) // also if its time is unknown
+		found = append(found, entry{contracts.SessionEntry{SessionID: id}, at}) // also if its time is unknown
 		return false
 	})
 	return found, nil
@@ -106,13 +101,9 @@ func (c *catalog) scope(scope string) ([]string, error) {
 	if c.scopes == nil {
 		c.scopes = map[string][]string{}
 	}
-	ids := make([]string, len(found))
-	for i, k := range found {
-		ids[i] = k.id
-	}
-	c.scopes[scope] = ids
+	c.scopes[scope] = found
 	c.size += len(found)
-	return ids, nil
+	return found, nil
 }
 
 func (c *catalog) forget(scope string) {
@@ -120,22 +111,23 @@ func (c *catalog) forget(scope string) {
 	delete(c.scopes, scope)
 }
 
-// readFolder returns the sessions in dir, the one written to last first.
-func readFolder(dir string) ([]keptSession, error) {
+// readFolder returns the ids of the sessions in dir, the one written to last first.
+func readFolder(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var found []keptSession
+	var ids []string
+	written := map[string]time.Time{}
 	for _, e := range entries {
 		name, ok := strings.CutPrefix(e.Name(), sessionPrefix)
 		id, err := url.PathUnescape(name)
 		if !ok || err != nil || !e.IsDir() {
 			continue
 		}
-		at, _ := journal.LastWritten(filepath.Join(dir, e.Name()))
-		found = append(found, keptSession{id, at})
+		ids = append(ids, id)
+		written[id], _ = journal.LastWritten(filepath.Join(dir, e.Name()))
 	}
-	slices.SortFunc(found, func(a, b keptSession) int { return b.at.Compare(a.at) })
-	return found, nil
+	slices.SortFunc(ids, func(a, b string) int { return written[b].Compare(written[a]) })
+	return ids, nil
 }

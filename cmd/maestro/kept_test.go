@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
@@ -40,7 +39,7 @@ func (c *catalog) ids(t *testing.T, scope string, most int) (ids []string) {
 		t.Fatal(err)
 	}
 	for _, k := range found {
-		ids = append(ids, k.id)
+		ids = append(ids, k.SessionID)
 	}
 	return ids
 }
@@ -147,8 +146,8 @@ func BenchmarkCreating(b *testing.B) {
 			sh := serverWith(b, n)
 			sh.list(contracts.Principal{})
 			for b.Loop() {
-				if err := sh.sessions.hasRoom(hub.Key{ID: "none"}, filepath.Join(sh.sessions.dir, "s-none"), true); err != nil {
-					b.Fatal(err)
+				if full, err := sh.sessions.kept.full("", defaultKept); full || err != nil {
+					b.Fatal(full, err)
 				}
 			}
 		})

@@ -137,9 +137,7 @@ func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	if err != nil {
 		v.sessions.log.Error("list sessions", "err", err)
 	}
-	for _, k := range kept {
-		all = append(all, entry{SessionEntry: contracts.SessionEntry{SessionID: k.id}, at: k.at})
-	}
+	all = append(all, kept...)
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Or(b.at.Compare(a.at), strings.Compare(a.SessionID, b.SessionID))
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -173,11 +174,13 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 		return journal.NewMemory(journal.MemoryOptions{}), nil
 	}
 	dir := m.sessionDir(key)
-	if err := m.hasRoom(key, dir, create); err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(dir); !create && errors.Is(err, fs.ErrNotExist) {
-		return nil, hub.ErrUnknownSession
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if !create {
+			return nil, hub.ErrUnknownSession
+		}
+		if full, err := m.kept.full(key.Scope, m.maxKept); err != nil || full {
+			return nil, cmp.Or[error](err, errTooMany)
+		}
 	}
 	if !m.writable() {
 		return nil, errFull // before an agent is started
@@ -193,25 +196,13 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	return store, nil
 }
 
-var errFull = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "sessions cannot be kept: the server's disk is full or cannot be written to"}
+var (
+	errFull    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "sessions cannot be kept: the server's disk is full or cannot be written to"}
+	errTooMany = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions are kept; remove some from the state directory"}
+)
 
 // writable reports whether sessions can be kept.
 func (m *sessions) writable() bool { return m.dir == "" || m.disk.check(m.dir, m.log) == nil }
-
-// hasRoom refuses a new session if the scope has the maximum on the disk.
-func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
-	if _, err := os.Stat(dir); !create || !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	full, err := m.kept.full(key.Scope, m.maxKept)
-	if err != nil {
-		return err
-	}
-	if full {
-		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions are kept; remove some from the state directory"}
-	}
-	return nil
-}
 
 // scopeDir returns the folder of a scope's sessions.
 func (m *sessions) scopeDir(scope string) string {

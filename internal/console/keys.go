@@ -6,53 +6,67 @@ import (
 	"unicode/utf8"
 )
 
-// A key is one key press, some typed characters or one paste.
-type key struct {
-	kind kind
-	text string      // of keyText, keyPaste and keyTooLong
-	edit func(*Line) // of keyEdit
+// A key is what a key press, some typed characters or a paste does to the line. It
+// returns an event, or 0 if there is none.
+type key func(*Line) Event
+
+var (
+	left         = edits(func(l *Line) { l.at = max(l.at-1, 0) })
+	right        = edits(func(l *Line) { l.at = min(l.at+1, len(l.cells)) })
+	wordLeft     = edits(func(l *Line) { l.at = l.word(-1) })
+	wordRight    = edits(func(l *Line) { l.at = l.word(1) })
+	lineStart    = edits(func(l *Line) { l.at = 0 })
+	lineEnd      = edits(func(l *Line) { l.at = len(l.cells) })
+	older        = edits(func(l *Line) { l.recall(1) })
+	newer        = edits(func(l *Line) { l.recall(-1) })
+	backspace    = edits(func(l *Line) { l.remove(l.at-1, l.at) })
+	deleteNext   = edits(func(l *Line) { l.remove(l.at, l.at+1) })
+	deleteWord   = edits(func(l *Line) { l.remove(l.word(-1), l.at) })
+	deleteBefore = edits(func(l *Line) { l.remove(0, l.at) })
+	deleteAfter  = edits(func(l *Line) { l.remove(l.at, len(l.cells)) })
+
+	newline     = types("\n", false)
+	enter       = always(Entered)
+	stop        = always(Stop)
+	clearScreen = always(Clear)
+	interrupt   = ifEmpty(Interrupt, func(l *Line) { l.set(nil) })
+	end         = ifEmpty(End, func(l *Line) { l.remove(l.at, l.at+1) })
+)
+
+func edits(edit func(*Line)) key { return func(l *Line) Event { edit(l); return 0 } }
+
+func always(e Event) key { return func(*Line) Event { return e } }
+
+// ifEmpty returns a key that is an event on an empty line, and otherwise edits it.
+func ifEmpty(e Event, edit func(*Line)) key {
+	return func(l *Line) Event {
+		if len(l.cells) == 0 {
+			return e
+		}
+		edit(l)
+		return 0
+	}
 }
 
-type kind int
-
-const (
-	keyNone    kind = iota // an unknown key
-	keyEdit                // moves the cursor, deletes, or recalls from the history
-	keyText                // characters, in the order typed
-	keyPaste               // a whole paste
-	keyTooLong             // the beginning of a paste that is longer than MaxLine
-	keyEnter
-	keyNewline
-	keyInterrupt
-	keyEnd // Ctrl-D
-	keyStop
-	keyClearScreen
-)
-
-// The keys that edit.
-var (
-	left         = editing(func(l *Line) { l.at = max(l.at-1, 0) })
-	right        = editing(func(l *Line) { l.at = min(l.at+1, len(l.cells)) })
-	wordLeft     = editing(func(l *Line) { l.at = l.word(-1) })
-	wordRight    = editing(func(l *Line) { l.at = l.word(1) })
-	lineStart    = editing(func(l *Line) { l.at = 0 })
-	lineEnd      = editing(func(l *Line) { l.at = len(l.cells) })
-	older        = editing(func(l *Line) { l.recall(1) })
-	newer        = editing(func(l *Line) { l.recall(-1) })
-	backspace    = editing(func(l *Line) { l.remove(l.at-1, l.at) })
-	deleteNext   = editing(func(l *Line) { l.remove(l.at, l.at+1) })
-	deleteWord   = editing(func(l *Line) { l.remove(l.word(-1), l.at) })
-	deleteBefore = editing(func(l *Line) { l.remove(0, l.at) })
-	deleteAfter  = editing(func(l *Line) { l.remove(l.at, len(l.cells)) })
-)
-
-func editing(f func(*Line)) key { return key{kind: keyEdit, edit: f} }
+// types returns a key that inserts a text at the cursor. A paste that is too long is
+// put in the history.
+func types(text string, paste bool) key {
+	return func(l *Line) Event {
+		if l.insert(text, paste) {
+			return 0
+		}
+		if paste {
+			l.Remember(text)
+		}
+		return Refused
+	}
+}
 
 // controls are the keys of control characters, as in a shell.
 var controls = map[byte]key{
-	0x01: lineStart, 0x02: left, 0x03: {kind: keyInterrupt}, 0x04: {kind: keyEnd}, 0x05: lineEnd, 0x06: right,
-	0x08: backspace, 0x0a: {kind: keyEnter}, 0x0b: deleteAfter, 0x0c: {kind: keyClearScreen}, 0x0d: {kind: keyEnter}, 0x0e: newer,
-	0x10: older, 0x15: deleteBefore, 0x17: deleteWord, 0x1a: {kind: keyStop}, 0x7f: backspace,
+	0x01: lineStart, 0x02: left, 0x03: interrupt, 0x04: end, 0x05: lineEnd, 0x06: right,
+	0x08: backspace, 0x0a: enter, 0x0b: deleteAfter, 0x0c: clearScreen, 0x0d: enter, 0x0e: newer,
+	0x10: older, 0x15: deleteBefore, 0x17: deleteWord, 0x1a: stop, 0x7f: backspace,
 }
 
 // sequences are the keys for the sequences that a terminal sends after ESC.
@@ -63,7 +77,7 @@ var sequences = map[string]key{
 	"[1;3D": wordLeft, "[1;5D": wordLeft, "b": wordLeft,
 	"[H": lineStart, "OH": lineStart, "[1~": lineStart, "[7~": lineStart,
 	"[F": lineEnd, "OF": lineEnd, "[4~": lineEnd, "[8~": lineEnd,
-	"[3~": deleteNext, "\x7f": deleteWord, "\x08": deleteWord, "\r": {kind: keyNewline}, "\n": {kind: keyNewline},
+	"[3~": deleteNext, "\x7f": deleteWord, "\x08": deleteWord, "\r": newline, "\n": newline,
 }
 
 // The marks around a paste, and the sequences that switch them on and off.
@@ -95,13 +109,13 @@ func (k *keyboard) feed(input []byte) {
 	k.waiting = append(k.waiting, input...)
 }
 
-// next returns the next key. It returns false until more is fed.
+// next returns the next key, nil for an unknown one. It returns false until more is fed.
 func (k *keyboard) next() (key, bool) {
 	if k.pasting {
 		return k.paste()
 	}
 	if len(k.waiting) == 0 {
-		return key{}, false
+		return nil, false
 	}
 	first := k.waiting[0]
 	if first == 0x1b {
@@ -121,7 +135,7 @@ func (k *keyboard) next() (key, bool) {
 	}
 	text := string(k.waiting[:n])
 	k.drop(n)
-	return key{kind: keyText, text: text}, n > 0
+	return types(text, false), n > 0
 }
 
 // sequence reads an escape sequence.
@@ -133,7 +147,7 @@ func (k *keyboard) sequence() (key, bool) {
 	}
 	n := sequenceLength(k.waiting[1:])
 	if n == 0 {
-		return key{}, false
+		return nil, false
 	}
 	pressed := sequences[string(k.waiting[1:1+n])]
 	k.drop(1 + n)
@@ -189,12 +203,13 @@ func (k *keyboard) paste() (key, bool) {
 	k.pasted = append(k.pasted, k.waiting[:min(n, MaxLine-len(k.pasted))]...)
 	k.drop(n)
 	if end < 0 {
-		return key{}, false
+		return nil, false
 	}
 	k.drop(skip)
-	pasted := key{kind: keyPaste, text: string(k.pasted)}
+	pasted := types(string(k.pasted), true)
 	if k.tooLong {
-		pasted = key{kind: keyTooLong, text: strings.ToValidUTF8(pasted.text, "")} // it may end within a character
+		begin := strings.ToValidUTF8(string(k.pasted), "") // it may end within a character
+		pasted = func(l *Line) Event { l.Remember(begin); return Refused }
 	}
 	k.pasting, k.pasted, k.tooLong = false, nil, false
 	return pasted, true

@@ -70,38 +70,21 @@ func (l *Line) Feed(input []byte) { l.keys.feed(input) }
 // shown; the line is then empty.
 func (l *Line) Next() (event Event, text, shown string, ok bool) {
 	for {
-		pressed, more := l.keys.next()
+		press, more := l.keys.next()
 		if !more {
 			return 0, "", "", false
 		}
-		switch pressed.kind {
-		case keyEdit:
-			pressed.edit(l)
-		case keyEnter:
+		if press == nil {
+			continue
+		}
+		switch event := press(l); event {
+		case 0:
+		case Entered:
 			text, shown = textOf(l.cells), shownOf(l.cells)
 			l.set(nil)
 			return Entered, text, shown, true
-		case keyInterrupt:
-			if len(l.cells) == 0 {
-				return Interrupt, "", "", true
-			}
-			l.set(nil)
-		case keyEnd:
-			if len(l.cells) == 0 {
-				return End, "", "", true
-			}
-			l.remove(l.at, l.at+1)
-		case keyStop:
-			return Stop, "", "", true
-		case keyClearScreen:
-			return Clear, "", "", true
-		case keyText, keyPaste, keyNewline, keyTooLong:
-			if pressed.kind == keyTooLong || !l.insert(pressed) {
-				if pressed.kind == keyPaste || pressed.kind == keyTooLong {
-					l.Remember(pressed.text)
-				}
-				return Refused, "", "", true
-			}
+		default:
+			return event, "", "", true
 		}
 	}
 }
@@ -124,14 +107,10 @@ func (l *Line) word(step int) int {
 	return at
 }
 
-// insert inserts a text, a paste or a newline at the cursor. It returns false if
-// the line would be too long.
-func (l *Line) insert(pressed key) bool {
-	text := strings.ToValidUTF8(pressed.text, "\ufffd")
-	switch pressed.kind {
-	case keyNewline:
-		text = "\n"
-	case keyPaste:
+// insert inserts a text at the cursor. It returns false if the line would be too long.
+func (l *Line) insert(text string, paste bool) bool {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if paste {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	}
 	text = strings.Map(func(r rune) rune {
@@ -143,7 +122,7 @@ func (l *Line) insert(pressed key) bool {
 	if l.bytes+len(text) > MaxLine {
 		return false
 	}
-	if pressed.kind == keyPaste && (strings.Count(text, "\n") > maxShownLines || utf8.RuneCountInString(text) > maxShownPaste) {
+	if paste && (strings.Count(text, "\n") > maxShownLines || utf8.RuneCountInString(text) > maxShownPaste) {
 		l.put(folded(text))
 		return true
 	}
@@ -290,7 +269,7 @@ func (l *Line) Return(text string) {
 // pasted returns cells with a text of at most MaxLine bytes after them.
 func pasted(cells []cell, text string) []cell {
 	l := Line{cells: cells, at: len(cells)}
-	l.insert(key{kind: keyPaste, text: text})
+	l.insert(text, true)
 	return l.cells
 }
 
