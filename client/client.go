@@ -137,7 +137,17 @@ func (c *Client) Next(ctx context.Context) (Update, error) {
 	if err != nil {
 		return Update{}, err
 	}
-	c.applyUpdate(u)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch u.Kind {
+	case KindEvent:
+		if u.Cursor > c.base { // else the state includes it
+			c.state.Apply(u.Event)
+		}
+	case KindSnapshot, KindReset:
+		c.state.Restore(u.Snapshot)
+		c.base = 0
+	}
 	return u, nil
 }
 
@@ -151,21 +161,6 @@ func (c *Client) Updates(ctx context.Context) iter.Seq2[Update, error] {
 				return
 			}
 		}
-	}
-}
-
-// applyUpdate applies an update to the state.
-func (c *Client) applyUpdate(u Update) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch u.Kind {
-	case KindEvent:
-		if u.Cursor > c.base { // else the state includes it
-			c.state.Apply(u.Event)
-		}
-	case KindSnapshot, KindReset:
-		c.state.Restore(u.Snapshot)
-		c.base = 0
 	}
 }
 

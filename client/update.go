@@ -69,7 +69,9 @@ func (c *Client) handleFrame(ctx context.Context, frame contracts.Frame, size in
 		c.calls.answer(f.ID, answer{err: refusal(f)})
 	case *contracts.Goodbye, *contracts.Pong: // the close that follows reports a goodbye
 	case *contracts.LeaseChange:
-		c.setLease(f)
+		c.mu.Lock()
+		c.attached.ControllerLeaseGranted, c.attached.ControllerConnectionID = f.Granted, f.ControllerConnectionID
+		c.mu.Unlock()
 		return c.deliver(ctx, Update{Kind: KindControl, Cursor: c.position.cursor, Control: f}, size)
 	default:
 		return c.deliver(ctx, Update{Kind: KindControl, Cursor: c.position.cursor, Control: f}, size)
@@ -119,14 +121,6 @@ func (c *Client) handleSnapshot(ctx context.Context, u Update, size int) error {
 func (c *Client) deliver(ctx context.Context, u Update, size int) error {
 	u.Epoch = c.position.epoch
 	return c.queue.push(ctx, u, size)
-}
-
-// setLease updates the lease that Attached returns.
-func (c *Client) setLease(f *contracts.LeaseChange) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.attached.ControllerLeaseGranted = f.Granted
-	c.attached.ControllerConnectionID = f.ControllerConnectionID
 }
 
 // refusal returns the error of a ws.error frame.

@@ -58,18 +58,17 @@ type Session struct {
 	common   []attribute.KeyValue // of every span
 	detail   []attribute.KeyValue // of every span below a prompt's
 
-	gauges  atomic.Pointer[Gauges] // nil until Watch
-	running atomic.Bool
-	waiting atomic.Int32 // len(questions)
-	erred   atomic.Bool  // lastError is not empty
+	gauges atomic.Pointer[Gauges] // nil until Watch
+	erred  atomic.Bool            // lastError is not empty
 
 	mu        sync.Mutex
 	questions map[string]question   // open; by request id; at most maxQuestions
 	tools     map[string]trace.Span // of the running tools, by call id; at most maxTools; empty if tracing is off
 	prompt    trace.Span            // of the running prompt, or noSpan
-	asked     bool                  // a prompt was admitted whose run has not begun
-	trace     string                // the traceparent of that prompt
-	lastError contracts.ErrorType   // of the running prompt, unless it has gone on since
+	running   bool
+	asked     bool                // a prompt was admitted whose run has not begun
+	trace     string              // the traceparent of that prompt
+	lastError contracts.ErrorType // of the running prompt, unless it has gone on since
 	closed    bool
 }
 
@@ -118,17 +117,20 @@ func (s *Session) Close() {
 	}
 	clear(s.questions)
 	clear(s.tools)
-	if s.running.Swap(false) {
+	if s.running {
+		s.running = false
 		s.meters.runs.WithLabelValues(runUnfinished).Inc()
 		s.endPrompt(runUnfinished, now)
 	}
 }
 
 func (s *Session) state() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case s.waiting.Load() > 0:
+	case len(s.questions) > 0:
 		return stateWaiting
-	case s.running.Load():
+	case s.running:
 		return stateRunning
 	}
 	return stateIdle
@@ -233,7 +235,7 @@ func (s *Session) begin(at time.Time) {
 	if !s.asked || s.closed {
 		return
 	}
-	s.running.Store(true)
+	s.running = true
 	s.setError("")
 	if s.tracer != nil {
 		ctx := context.Background()
@@ -281,7 +283,7 @@ func (s *Session) RunEnded(at time.Time) {
 	}
 	s.endPrompt(outcome, at)
 	s.setError("")
-	s.running.Store(false)
+	s.running = false
 	s.meters.runs.WithLabelValues(outcome).Inc()
 }
 
@@ -376,7 +378,6 @@ func (s *Session) open(id string, q question) bool {
 		return false
 	}
 	s.questions[id] = q
-	s.waiting.Add(1)
 	s.meters.pending.WithLabelValues(q.kind).Inc()
 	return true
 }
@@ -390,7 +391,6 @@ func (s *Session) resolved(e *contracts.ServerRequestResolved, at time.Time) {
 		return
 	}
 	delete(s.questions, e.RequestID)
-	s.waiting.Add(-1)
 	s.meters.pending.WithLabelValues(q.kind).Dec()
 	verdict := label(e.Resolution, verdicts)
 	if !q.at.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -145,11 +146,12 @@ func (a *attachment) lease(act action) {
 	case "ask":
 		do = func(ctx context.Context) (contracts.Result, error) { return a.client.AskControl(ctx, act.text) }
 	case "grant", "deny":
-		asker, ok := a.inbox.takeAsker(act.number)
-		if !ok {
+		if act.number > len(a.inbox.askers) {
 			a.refuse(errors.New("no client with that number asks for control"))
 			return
 		}
+		asker := a.inbox.askers[act.number-1]
+		a.inbox.askers = slices.Delete(a.inbox.askers, act.number-1, act.number)
 		do = func(ctx context.Context) (contracts.Result, error) {
 			if act.verb == "grant" {
 				return a.client.GrantControl(ctx, asker.ConnectionID)

@@ -239,16 +239,6 @@ func (d *inbox) asked(f contracts.ControlRequest) int {
 	return len(d.askers)
 }
 
-// takeAsker removes and returns the n-th asker.
-func (d *inbox) takeAsker(n int) (contracts.ControlRequest, bool) {
-	if n < 1 || n > len(d.askers) {
-		return contracts.ControlRequest{}, false
-	}
-	f := d.askers[n-1]
-	d.askers = slices.Delete(d.askers, n-1, n)
-	return f, true
-}
-
 // first returns the question to be answered next, or nil.
 func (d *inbox) first() *question {
 	if len(d.questions) == 0 {
