@@ -34,7 +34,7 @@ type acpFlags struct {
 }
 
 // acpCommand returns the command that serves editors as an agent.
-func acpCommand(defaults attachDefaults) *cobra.Command {
+func acpCommand() *cobra.Command {
 	var flags acpFlags
 	cmd := &cobra.Command{
 		Use: "acp [URL]", Short: "Be an agent for editors that speak the Agent Client Protocol", Args: cobra.MaximumNArgs(1),
@@ -45,7 +45,7 @@ Without a URL, this process runs a server for each directory that the editor ope
 loopback port and with the flags of serve. The server ends with the editor. Its sessions
 can be loaded the next time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, servers, err := flags.options(cmd, args, defaults)
+			opts, servers, err := flags.options(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ can be loaded the next time.`,
 	f.BoolVar(&flags.take, "take", false, "take control when attaching, also from another client")
 	f.StringVar(&flags.session, "session", "", "session `ID` that new conversations attach to; default: a new session each time")
 	f.BoolVar(&flags.create, "create", false, "with a URL: create the session of --session if it does not exist; without a URL it is always created")
-	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL: `FILE` with the server's token")
+	f.StringVar(&flags.tokenFile, "token-file", tokenFile(defaultStateRoot()), "with a URL: `FILE` with the server's token")
 	f.StringVar(&flags.name, "name", "", "name that other clients see; default: the name of the editor")
 	groupFlags(cmd)
 	return cmd
@@ -68,7 +68,7 @@ can be loaded the next time.`,
 
 // options returns the options of the editor's server. servers is nil if the command
 // line names another server.
-func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (opts acpserver.Options, servers *localServers, err error) {
+func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Options, servers *localServers, err error) {
 	f.server.listen = "127.0.0.1:0"
 	if f.view && f.take {
 		return opts, nil, usage{errViewerTakes}
@@ -76,7 +76,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	if err := f.server.check(cmd); err != nil {
 		return opts, nil, err
 	}
-	opts = acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
+	opts = acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: version(), Log: f.server.log()}
 	if len(args) == 0 {
 		if cmd.Flags().Changed("token-file") {
 			return opts, nil, usage{errors.New("--token-file needs a URL: without one the token is in --state-dir")}
@@ -96,7 +96,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	if f.create && f.session == "" {
 		return opts, nil, usage{errors.New("--create needs --session")}
 	}
-	token, err := f.token(defaults)
+	token, err := f.token()
 	if err != nil {
 		return opts, nil, err
 	}

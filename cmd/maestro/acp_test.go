@@ -374,7 +374,7 @@ func TestFlagsOfAnotherServerAreWrongUsage(t *testing.T) {
 			t.Errorf("%v: got exit code %d and %q, want %d and an error that names the flag", args, got, out, exitUsage)
 		}
 	}
-	f := acpCommand(attachDefaults{}).Flags()
+	f := acpCommand().Flags()
 	for _, name := range withURL {
 		if f.Lookup(name) == nil {
 			t.Errorf("got no flag --%s, want all that are said to be of use with a URL", name)

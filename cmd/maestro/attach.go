@@ -21,13 +21,6 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// attachDefaults are the defaults of the client commands.
-type attachDefaults struct {
-	URL       string // the server to attach to if none is named
-	TokenFile string // path of its token; the file may not exist
-	Version   string // of this program, sent to the server
-}
-
 // attachFlags are the values of the flags of attach.
 type attachFlags struct {
 	view      bool
@@ -42,7 +35,7 @@ type attachFlags struct {
 
 // attachCommand returns the command that follows a session in a terminal, line
 // by line.
-func attachCommand(defaults attachDefaults) *cobra.Command {
+func attachCommand() *cobra.Command {
 	var flags attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach [SERVER]",
@@ -92,18 +85,14 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			address := defaults.URL
-			if len(args) == 1 {
-				address = args[0]
-			}
-			address, err := flags.address(address)
+			address, err := flags.address(append(args, defaultListen)[0])
 			if err == nil && flags.view && flags.take {
 				err = errViewerTakes
 			}
 			if err != nil {
 				return usage{err}
 			}
-			return runAttach(cmd, address, &flags, defaults)
+			return runAttach(cmd, address, &flags)
 		},
 	}
 	f := cmd.Flags()
@@ -111,7 +100,7 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 	f.BoolVar(&flags.take, "take", false, "take control, also from another client")
 	f.StringVar(&flags.session, "session", "", "session `ID`; default: the server's first session")
 	f.BoolVar(&flags.create, "create", false, "create the session if it does not exist")
-	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "`FILE` with the server's token")
+	f.StringVar(&flags.tokenFile, "token-file", tokenFile(defaultStateRoot()), "`FILE` with the server's token")
 	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and hide earlier events")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
 	f.StringVar(&flags.name, "name", "maestro-attach", "name that other clients see")
@@ -161,12 +150,12 @@ func (f *attachFlags) address(text string) (string, error) {
 
 // token returns the path of the token file. It is empty if the default file does not
 // exist.
-func (f *attachFlags) token(defaults attachDefaults) (string, error) {
+func (f *attachFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return "", nil
 	}
 	err := checkToken(f.tokenFile)
-	if f.tokenFile == defaults.TokenFile && errors.Is(err, fs.ErrNotExist) {
+	if f.tokenFile == tokenFile(defaultStateRoot()) && errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	return f.tokenFile, err
@@ -177,10 +166,10 @@ func (f *attachFlags) token(defaults attachDefaults) (string, error) {
 const shownHistory = 2000
 
 // options returns the options of the client.
-func (f *attachFlags) options(tokenFile string, defaults attachDefaults) []client.Option {
+func (f *attachFlags) options(tokenFile string) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
-		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: defaults.Version},
+		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: version()},
 		Capabilities: &contracts.Capabilities{RawAgentEvents: true, ServerRequests: contracts.RequestTypes()},
 	}
 	takeover := contracts.TakeoverLater
@@ -206,8 +195,8 @@ func (f *attachFlags) options(tokenFile string, defaults attachDefaults) []clien
 
 // runAttach attaches and follows the session until the user leaves or the
 // server ends it.
-func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults attachDefaults) error {
-	token, err := flags.token(defaults)
+func runAttach(cmd *cobra.Command, address string, flags *attachFlags) error {
+	token, err := flags.token()
 	if err != nil {
 		return err
 	}
@@ -219,7 +208,7 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	signal.Notify(signals, leaving()...)
 	signal.Notify(signals, console.Signals...)
 
-	c, err := flags.dial(ctx, cmd.ErrOrStderr(), address, flags.options(token, defaults))
+	c, err := flags.dial(ctx, cmd.ErrOrStderr(), address, flags.options(token))
 	if err != nil {
 		return flags.explain(err, hostOf(address), token)
 	}
@@ -238,8 +227,7 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	a.redial = func(ctx context.Context) (follower, error) {
 		viewer := *flags
 		viewer.view = true
-		past := viewer.options(token, defaults)
-		return client.Dial(ctx, address, append(past, client.WithHistory(), client.WithoutReconnect())...)
+		return client.Dial(ctx, address, append(viewer.options(token), client.WithHistory(), client.WithoutReconnect())...)
 	}
 	a.typed = console.IsTerminal(cmd.InOrStdin())
 	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), hostOf(address), token)

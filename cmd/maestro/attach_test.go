@@ -86,8 +86,8 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 	}
 	in, typist := io.Pipe()
 	var out strings.Builder
-	cmd := attachCommand(attachDefaults{URL: server.URL, TokenFile: token})
-	cmd.SetArgs([]string{"--take", "--name", "ada"})
+	cmd := attachCommand()
+	cmd.SetArgs([]string{server.URL, "--token-file", token, "--take", "--name", "ada"})
 	cmd.SetIn(in)
 	cmd.SetOut(&out)
 	go func() {
@@ -155,8 +155,9 @@ func TestAttachSaysThatItWaitsForTheServer(t *testing.T) {
 	}))
 	defer server.Close()
 	var out strings.Builder
-	cmd := attachCommand(attachDefaults{URL: server.URL})
-	cmd.SetArgs(nil)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	cmd := attachCommand()
+	cmd.SetArgs([]string{server.URL})
 	cmd.SetIn(strings.NewReader("hello\n"))
 	cmd.SetOut(&out)
 	cmd.SetErr(said)
@@ -196,8 +197,8 @@ func TestAttachEndsWhereItsTokenIsRefused(t *testing.T) {
 	in, typist := io.Pipe()
 	defer typist.Close()
 	var out strings.Builder
-	cmd := attachCommand(attachDefaults{URL: server.URL, TokenFile: token})
-	cmd.SetArgs(nil)
+	cmd := attachCommand()
+	cmd.SetArgs([]string{server.URL, "--token-file", token})
 	cmd.SetIn(in)
 	cmd.SetOut(&out)
 	err := cmd.ExecuteContext(t.Context())
@@ -225,7 +226,7 @@ func TestAttachRefusesWhatItCannotUse(t *testing.T) {
 		{[]string{"http://h:1/api/headless/sessions/main"}, `want http://h:1, and --session ID for one of its sessions`},
 		{[]string{"http://a", "http://b"}, "at most 1 arg"},
 	} {
-		cmd := attachCommand(attachDefaults{URL: "http://127.0.0.1:1"})
+		cmd := attachCommand()
 		cmd.SetArgs(test.args)
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(io.Discard)
@@ -251,9 +252,9 @@ func TestServerIsNamedInManyWays(t *testing.T) {
 }
 
 func TestDefaultTokenFileMayBeMissing(t *testing.T) {
-	defaults := attachDefaults{TokenFile: filepath.Join(t.TempDir(), "missing")}
-	flags := attachFlags{tokenFile: defaults.TokenFile}
-	if path, err := flags.token(defaults); path != "" || err != nil {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	flags := attachFlags{tokenFile: tokenFile(defaultStateRoot())}
+	if path, err := flags.token(); path != "" || err != nil {
 		t.Errorf("got %q, %v, want no token and no error", path, err)
 	}
 }

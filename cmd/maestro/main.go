@@ -108,11 +108,9 @@ func rootCommand(args ...string) *cobra.Command {
 		}
 		return cmd.Help()
 	}
-	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
 	commands := map[string]func() *cobra.Command{
 		"serve": serveCommand, "hosted-runner": hostedCommand, "headless": headlessCommand, "conformance": conformanceCommand,
-		"version": versionCommand, "sessions": sessionsCommand,
-		"attach": func() *cobra.Command { return attachCommand(ours) }, "acp": func() *cobra.Command { return acpCommand(ours) },
+		"version": versionCommand, "sessions": sessionsCommand, "attach": attachCommand, "acp": acpCommand,
 	}
 	if len(args) > 0 && commands[args[0]] != nil {
 		commands = map[string]func() *cobra.Command{args[0]: commands[args[0]]}
