@@ -76,30 +76,6 @@ func (e *CloseError) Unwrap() []error {
 	return errs
 }
 
-// A step is the client's action after a connection ended.
-type step int
-
-const (
-	stepStop          step = iota // give up: another attempt would end the same way
-	stepResume                    // continue the connection at the position
-	stepNewConnection             // continue at the position with a new connection
-	stepStartOver                 // start without a position
-)
-
-// step returns the client's next action.
-func (e *CloseError) step() step {
-	if e.Reason == contracts.CodeStaleConnection || e.Reason == contracts.CodeStaleSubscription {
-		return stepNewConnection
-	}
-	switch e.Code {
-	case 1001, 1005, codeLost, 1011, 1012, 1013, 4408, 4429, 4503:
-		return stepResume
-	case 4404:
-		return stepStartOver
-	}
-	return stepStop
-}
-
 // closeError describes the end of a link. err is the error of its read.
 func (l *link) closeError(err error) *CloseError {
 	if _, ok := errors.AsType[*protocolError](err); ok {

@@ -504,7 +504,7 @@ func TestCloseCodes(t *testing.T) {
 		{4503, contracts.CodeRuntimeNotReady, stepResume},
 	} {
 		e := &CloseError{Code: test.code, Reason: test.reason}
-		if got := e.step(); got != test.want {
+		if got := stepAfter(e); got != test.want {
 			t.Errorf("%d %s: got step %d, want %d", test.code, test.reason, got, test.want)
 		}
 	}

@@ -40,7 +40,7 @@ func (c *Client) nextLink(ctx context.Context, why *CloseError, tries *attempts)
 		if c.queue.closed() {
 			return nil, ErrClosed
 		}
-		if !c.prepareRetry(why.step()) {
+		if !c.prepareRetry(why) {
 			return nil, why
 		}
 		delay, ok := tries.next(why.RetryAfter)
@@ -66,20 +66,21 @@ func (c *Client) nextLink(ctx context.Context, why *CloseError, tries *attempts)
 }
 
 // prepareRetry drops the parts of the position that the server no longer knows. It
-// returns false if another attempt would fail too.
-func (c *Client) prepareRetry(s step) bool {
-	switch s {
-	case stepStop:
-		return false
-	case stepNewConnection:
+// returns false if another attempt would end the same way.
+func (c *Client) prepareRetry(why *CloseError) bool {
+	if why.Reason == contracts.CodeStaleConnection || why.Reason == contracts.CodeStaleSubscription {
 		c.position.connection, c.position.token = "", "" // the server may still have the entries
-	case stepStartOver:
-		if c.position == (position{}) {
-			return false
-		}
-		c.position = position{} // the session is gone
+		return true
 	}
-	return true
+	switch why.Code {
+	case 1001, 1005, codeLost, 1011, 1012, 1013, 4408, 4429, 4503:
+		return true
+	case 4404:
+		known := c.position != position{}
+		c.position = position{} // the session is gone
+		return known
+	}
+	return false
 }
 
 // reconnectTakeover returns the takeover for a reconnect: if another connection got
