@@ -84,27 +84,26 @@ func TestBadAddressesAreRefused(t *testing.T) {
 		if _, err := Dial(t.Context(), base); err == nil {
 			t.Errorf("Dial %q: got no error, want one", base)
 		}
-		if _, err := DialRaw(t.Context(), base, nil); err == nil {
-			t.Errorf("DialRaw %q: got no error, want one", base)
-		}
 	}
 }
 
 func TestTicketIsSentOnceAndNeverShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		raw := make(chan *Raw)
+		done := make(chan *Client)
 		go func() {
-			r, err := DialRaw(t.Context(), "ws://fake/?ticket=abc", nil, WithDialer(s.dial))
+			c, err := Dial(t.Context(), "ws://fake/?ticket=abc", WithDialer(s.dial))
 			if err != nil {
 				t.Error(err)
 			}
-			raw <- r
+			done <- c
 		}()
-		if got := s.next().query.Get("ticket"); got != "abc" {
+		p := s.next()
+		if got := p.query.Get("ticket"); got != "abc" {
 			t.Errorf("got ticket %q, want abc", got)
 		}
-		defer (<-raw).Close()
+		followed()(p)
+		defer (<-done).Close(false)
 		s.setDown(true)
 		if _, err := Dial(t.Context(), "ws://fake/?ticket=abc", WithDialer(s.dial)); err == nil || strings.Contains(err.Error(), "abc") {
 			t.Errorf("got %v, want an error without the ticket", err)

@@ -7,6 +7,4 @@
 // answer was lost is never executed twice. The package renders nothing and decides
 // nothing for the user: it asks for, takes or grants a lease only when the caller
 // says so, and a reconnect never takes the lease from another connection.
-//
-// [Raw] is the layer below, for programs that need exact frames.
 package client

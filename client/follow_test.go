@@ -697,7 +697,7 @@ func TestTokenOutlivesItsFile(t *testing.T) {
 		if got := s.next().header.Get("Authorization"); got != "Bearer first" {
 			t.Errorf("got %q, want Bearer first", got)
 		}
-		if _, err := DialRaw(t.Context(), "ws://fake", nil, WithDialer(s.dial), WithTokenFile(path)); !errors.Is(err, os.ErrNotExist) {
+		if _, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithTokenFile(path)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("got %v, want that the first connection needs the file", err)
 		}
 	})

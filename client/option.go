@@ -17,7 +17,7 @@ import (
 // DefaultBuffer is the default of [WithBuffer].
 const DefaultBuffer = 4 << 20
 
-// An Option changes how [Dial] and [DialRaw] attach.
+// An Option changes how [Dial] attaches.
 type Option func(*config)
 
 // config holds the options.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -51,6 +53,9 @@ type loner struct {
 	epoch string
 }
 
+// maxFrame bounds a frame that a loner reads, in bytes.
+const maxFrame = 64 << 20
+
 // errReset ends a loner: the server did not go on from where it was.
 var errReset = errors.New("the server did not resume")
 
@@ -75,21 +80,22 @@ func (l *loner) attach(ctx context.Context) error {
 	if l.epoch != "" {
 		query.Set("epoch", l.epoch)
 	}
-	conn, err := client.DialRaw(ctx, l.base, query)
+	conn, _, err := websocket.Dial(ctx, l.base+"/api/headless/ws?"+query.Encode(), &websocket.DialOptions{Subprotocols: []string{contracts.Subprotocol}})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // always nil
+	defer func() { _ = conn.CloseNow() }() // an error says that it is closed already
+	conn.SetReadLimit(maxFrame)
 	greeting := hello(l.name, contracts.RoleViewer)
 	text, err := contracts.EncodeCommand(&greeting)
 	if err != nil {
 		return err
 	}
-	if err := conn.SendText(text); err != nil {
+	if err := conn.Write(ctx, websocket.MessageText, text); err != nil {
 		return err
 	}
 	for {
-		text, err := conn.ReceiveText(ctx)
+		_, text, err := conn.Read(ctx)
 		if err != nil {
 			return err
 		}
