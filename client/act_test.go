@@ -331,7 +331,7 @@ func TestCloseSaysGoodbye(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newFakeServer(t)
-			c, p := s.connect(followed(), WithBuffer(1))
+			c, p := s.connect(followed(), withBuffer(1))
 			left := make(chan *contracts.Bye, 1)
 			go func() {
 				left <- expect[*contracts.Bye](p)

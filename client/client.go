@@ -26,7 +26,7 @@ const closeTimeout = 2 * time.Second
 // connection for good. Its methods may be called from any goroutine, but Next from one
 // at a time.
 //
-// The caller must keep reading updates. When [WithBuffer] bytes of them are unread,
+// The caller must keep reading updates. When 4 MiB of them are unread, but for one,
 // the client stops reading the connection, and the answers that Send and similar
 // methods wait for are not read either.
 type Client struct {

@@ -637,7 +637,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 func TestSlowCallerHoldsTheServerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		c, p := s.connect(followed(), WithBuffer(1000))
+		c, p := s.connect(followed(), withBuffer(1000))
 		sent := make(chan int, 1)
 		go func() {
 			for i := range 200 {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// DefaultBuffer is the default of [WithBuffer].
-const DefaultBuffer = 4 << 20
+// defaultBuffer is how many bytes of received frames may be unread by [Client.Next].
+const defaultBuffer = 4 << 20
 
 // An Option changes how [Dial] attaches.
 type Option func(*config)
@@ -128,15 +128,9 @@ func WithLogger(log *slog.Logger) Option {
 	return func(c *config) { c.log = log }
 }
 
-// WithBuffer sets how many bytes of received frames may be unread by [Client.Next].
-// At the limit the client stops reading the connection. One update always fits.
-func WithBuffer(bytes int) Option {
-	return func(c *config) { c.buffer = bytes }
-}
-
 // newConfig applies opts to the defaults.
 func newConfig(opts []Option) config {
-	c := config{log: slog.New(slog.DiscardHandler), buffer: DefaultBuffer}
+	c := config{log: slog.New(slog.DiscardHandler), buffer: defaultBuffer}
 	for _, opt := range opts {
 		opt(&c)
 	}

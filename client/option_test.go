@@ -14,7 +14,7 @@ func TestOptionsHaveDefaults(t *testing.T) {
 	if c.hello.Role != contracts.RoleViewer || c.hello.ProtocolVersion != contracts.ProtocolVersion || c.hello.ClientInfo.Name != "maestro-go-client" {
 		t.Errorf("got hello %+v, want a viewer of the current version, named as the library", c.hello)
 	}
-	if c.reconnect.First != 250*time.Millisecond || c.reconnect.Max != 10*time.Second || c.buffer != DefaultBuffer || c.log == nil {
+	if c.reconnect.First != 250*time.Millisecond || c.reconnect.Max != 10*time.Second || c.buffer != defaultBuffer || c.log == nil {
 		t.Errorf("got %+v, want 250 ms to 10 s, the default buffer and a logger", c)
 	}
 	c = newConfig([]Option{WithHello(contracts.Hello{Role: contracts.RoleController, ProtocolVersion: "v", ClientInfo: &contracts.ClientInfo{Name: "n"}}),

@@ -205,6 +205,9 @@ func attached(conn, epoch, resume string) *contracts.Attached {
 	}
 }
 
+// withBuffer sets how many bytes may be unread.
+func withBuffer(bytes int) Option { return func(c *config) { c.buffer = bytes } }
+
 // greetWith reads the handshake of a new connection and answers it.
 func greetWith(frames ...contracts.Frame) func(*peer) {
 	return func(p *peer) {

@@ -57,19 +57,20 @@ type attachment struct {
 	typed  bool            // a human types the lines
 	viewer bool            // lines that act are refused
 
-	skipped  uint64 // entries that the client did not ask for
-	present  bool   // the history before this attachment has been shown
-	sending  int    // orders without an outcome; at most maxSending
-	accepted bool   // the server accepted an order
-	failed   bool   // a line or an order was refused
-	acted    bool   // a line did more than watch
-	ended    bool   // there are no more lines
-	lastStop time.Time
-	gone     *withdrawal // the end of the question at the prompt; nil if the next line is not meant for it
-	intruded time.Time   // when a question came while a line was being typed
-	past     *history    // nil unless it is being shown
-	orders   chan order  // maxSending-buffered; never closed
-	outcomes chan order  // never closed
+	skipped   uint64 // entries that the client did not ask for
+	present   bool   // the history before this attachment has been shown
+	sending   int    // orders without an outcome; at most maxSending
+	accepted  bool   // the server accepted an order
+	failed    bool   // a line or an order was refused
+	acted     bool   // a line did more than watch
+	ended     bool   // there are no more lines
+	lastStop  time.Time
+	gone      time.Time  // when the question at the prompt ended; zero if the next line is not meant for it
+	intruded  time.Time  // when a question came while a line was being typed
+	goneBegun bool       // that question was answered in part
+	past      *history   // nil unless it is being shown
+	orders    chan order // maxSending-buffered; never closed
+	outcomes  chan order // never closed
 }
 
 // An order is a request to the server, and later its outcome.
@@ -379,21 +380,14 @@ func (a *attachment) update(n news) error {
 	return nil
 }
 
-// A withdrawal is the end of the question at the prompt by somebody else. The next
-// line may have been meant for the question.
-type withdrawal struct {
-	begun bool // the question was answered in part
-	at    time.Time
-}
-
-// miss notes that the question at the prompt has ended.
+// miss notes that somebody else ended the question at the prompt.
 func (a *attachment) miss(q *question, u client.Update) {
 	if q == nil || !a.present || u.Replayed || a.inbox.holds(q.id) {
 		return
 	}
 	e, ok := u.Event.(*contracts.ServerRequestResolved)
 	if q.begun() || a.typed && !(ok && e.ResolvedBy == contracts.ResolvedByRuntime) { // a question that ends with its run needs no care: the user sees the end of the run
-		a.gone = &withdrawal{q.begun(), time.Now()}
+		a.gone, a.goneBegun = time.Now(), q.begun()
 	}
 }
 
@@ -401,8 +395,8 @@ func (a *attachment) miss(q *question, u client.Update) {
 // has ended.
 func (a *attachment) tooLate() bool {
 	gone := a.gone
-	a.gone = nil
-	return gone != nil && (gone.begun || time.Since(gone.at) < secondStroke)
+	a.gone = time.Time{}
+	return !gone.IsZero() && (a.goneBegun || time.Since(gone) < secondStroke)
 }
 
 // announces reports whether an update tells all clients that one of them asks for
@@ -447,7 +441,7 @@ func (a *attachment) signal(s os.Signal) error {
 	if slices.Contains(console.Signals, s) {
 		return a.refresh(s)
 	}
-	a.gone = nil // the line typed for the question is dropped
+	a.gone = time.Time{} // the line typed for the question is dropped
 	if s == os.Interrupt && a.past != nil {
 		a.past.stop()
 		return nil

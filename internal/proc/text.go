@@ -19,26 +19,18 @@ func (t *Text) Decode(piece []byte, last bool) string {
 		all = slices.Concat(t.cut, piece)
 		t.cut = nil
 	}
-	if !last {
-		start := cutAt(all)
-		all, t.cut = all[:start], slices.Clone(all[start:])
+	for n := 1; !last && n < utf8.UTFMax && n <= len(all); n++ {
+		start := len(all) - n
+		if !utf8.RuneStart(all[start]) {
+			continue
+		}
+		if !utf8.FullRune(all[start:]) {
+			all, t.cut = all[:start], slices.Clone(all[start:])
+		}
+		break
 	}
 	if utf8.Valid(all) {
 		return string(all)
 	}
 	return string([]rune(string(all)))
-}
-
-// cutAt returns where an incomplete character at the end of b begins, or the
-// length of b.
-func cutAt(b []byte) int {
-	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax+1); i-- {
-		if utf8.RuneStart(b[i]) {
-			if utf8.FullRune(b[i:]) {
-				break
-			}
-			return i
-		}
-	}
-	return len(b)
 }
