@@ -14,33 +14,24 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-const (
-	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	envProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	envTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-	envExporter       = "OTEL_TRACES_EXPORTER"
-	envDisabled       = "OTEL_SDK_DISABLED"
-)
-
 // exporterFromEnv returns the exporter that the environment configures, or nil.
 // Without an endpoint there is none: unlike the OpenTelemetry default, nothing
 // is sent to an endpoint that was not named. The exporters themselves read
 // headers, certificates, compression and timeouts.
 func exporterFromEnv(ctx context.Context) (sdktrace.SpanExporter, error) {
-	name := envEndpoint
-	if os.Getenv(envTracesEndpoint) != "" {
-		name = envTracesEndpoint
+	name := "OTEL_EXPORTER_OTLP_ENDPOINT"
+	if os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" {
+		name = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	}
 	endpoint := os.Getenv(name)
-	kind := os.Getenv(envExporter)
+	kind := os.Getenv("OTEL_TRACES_EXPORTER")
 	switch {
-	case strings.EqualFold(os.Getenv(envDisabled), "true"), kind == "none", endpoint == "":
+	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), kind == "none", endpoint == "":
 		return nil, nil
 	case kind != "" && kind != "otlp":
-		return nil, fmt.Errorf("%s %q is not supported: want otlp or none", envExporter, kind)
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q is not supported: want otlp or none", kind)
 	}
-	switch protocol := cmp.Or(os.Getenv(envTracesProtocol), os.Getenv(envProtocol), "http/protobuf"); protocol {
+	switch protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); protocol {
 	case "grpc":
 		return otlptracegrpc.New(ctx)
 	case "http/protobuf", "http/json":
@@ -49,7 +40,7 @@ func exporterFromEnv(ctx context.Context) (sdktrace.SpanExporter, error) {
 		}
 		return otlptracehttp.New(ctx)
 	default:
-		return nil, fmt.Errorf("%s %q is not supported: want http/protobuf, http/json or grpc", envProtocol, protocol)
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not supported: want http/protobuf, http/json or grpc", protocol)
 	}
 }
 

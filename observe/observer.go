@@ -74,9 +74,6 @@ func New(opts Options) (*Observer, error) {
 	return o, err
 }
 
-// Tracing reports whether spans are exported.
-func (o *Observer) Tracing() bool { return o.tracing != nil }
-
 // Handler returns the handler of /metrics. It exposes numbers of every session;
 // the caller must authorize requests.
 func (o *Observer) Handler() http.Handler {

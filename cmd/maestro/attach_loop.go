@@ -58,7 +58,6 @@ type attachment struct {
 	viewer bool            // lines that act are refused
 
 	skipped   uint64 // entries that the client did not ask for
-	present   bool   // the history before this attachment has been shown
 	sending   int    // orders without an outcome; at most maxSending
 	accepted  bool   // the server accepted an order
 	failed    bool   // a line or an order was refused
@@ -251,7 +250,7 @@ func readInput(ctx context.Context, in io.Reader, raw bool, lines chan<- input) 
 // always read. Lines of a script wait until the history has been shown, the line
 // before has been answered, and its run has ended or asks a question.
 func (a *attachment) takesLines() bool {
-	return a.typed || a.present && a.sending == 0 && (!a.inbox.running() || a.inbox.asks())
+	return a.typed || a.view.present && a.sending == 0 && (!a.inbox.running() || a.inbox.asks())
 }
 
 // exitRunFailed is the exit code of a script whose lines were all accepted, if one
@@ -359,18 +358,15 @@ func (a *attachment) update(n news) error {
 	}
 	number := a.inbox.note(n.update)
 	a.miss(waiting, n.update)
-	could := a.view.mayAnswer()
+	could, present := a.view.mayAnswer(), a.view.present
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
 		a.view.asked(f, number)
 	}
 	if !a.announces(n.update) {
 		a.view.show(n.update)
 	}
-	if a.skipped > 0 && !a.present {
+	if a.skipped > 0 && !present {
 		a.catchUp(n.update)
-	}
-	if _, caughtUp := n.update.Event.(*contracts.HelloOK); caughtUp {
-		a.present = true
 	}
 	if !could && a.view.mayAnswer() {
 		for _, q := range a.inbox.questions {
@@ -382,7 +378,7 @@ func (a *attachment) update(n news) error {
 
 // miss notes that somebody else ended the question at the prompt.
 func (a *attachment) miss(q *question, u client.Update) {
-	if q == nil || !a.present || u.Replayed || a.inbox.holds(q.id) {
+	if q == nil || !a.view.present || u.Replayed || a.inbox.holds(q.id) {
 		return
 	}
 	e, ok := u.Event.(*contracts.ServerRequestResolved)

@@ -29,7 +29,7 @@ func (a *attachment) aim() {
 // next line: the id of the question that it answers, or "" for a prompt.
 func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	p.Mark = "> "
-	q, drives := a.inbox.first(), !a.viewer && (a.view.driving() || a.view.controller == "")
+	q, drives := a.inbox.first(), !a.viewer && a.view.mayAnswer()
 	if q != nil && drives {
 		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
 	}

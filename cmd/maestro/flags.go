@@ -169,14 +169,9 @@ func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, val
 	}
 }
 
-// A variable is an environment variable that stands for a flag.
-type variable struct {
-	name, flag string
-	unit       string // appended to the number for the flag
-}
-
-// variables are the variables of other implementations of the protocol.
-var variables = []variable{
+// variables are the environment variables of other implementations of the protocol that
+// stand for flags, and what is appended to their numbers.
+var variables = []struct{ name, flag, unit string }{
 	{"MAESTRO_HEADLESS_CONNECTION_HEARTBEAT_INTERVAL_MS", "heartbeat-interval", "ms"},
 	{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS", "lease-ttl", "ms"},
 	{"MAESTRO_HEADLESS_SUBSCRIPTION_IDLE_MS", "subscription-ttl", "ms"},

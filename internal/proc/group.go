@@ -27,7 +27,6 @@ const (
 // id of a group that has members, nor soon that of an empty one.
 type Group struct {
 	cmd    *exec.Cmd
-	leader *os.Process // its id is the group's id
 	tree   *tree
 	exited chan struct{} // closed after the leader was waited for
 }
@@ -45,7 +44,7 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	g := &Group{cmd: cmd, leader: cmd.Process, tree: newTree(cmd.Process, mark), exited: make(chan struct{})}
+	g := &Group{cmd: cmd, tree: newTree(cmd.Process, mark), exited: make(chan struct{})}
 	go func() { // ends with the leader
 		_ = cmd.Wait() // its result is in cmd.ProcessState
 		close(g.exited)
@@ -58,7 +57,7 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 }
 
 // ID returns the leader's process id, which is also that of the group.
-func (g *Group) ID() int { return g.leader.Pid }
+func (g *Group) ID() int { return g.cmd.Process.Pid }
 
 // Exited is closed when the leader has ended.
 func (g *Group) Exited() <-chan struct{} { return g.exited }
