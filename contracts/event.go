@@ -227,6 +227,16 @@ type RawAgentEvent struct {
 	Event     json.RawMessage `json:"event"`
 }
 
+// UserMessage returns the prompt of a user, which is in no other event. It returns
+// false if e is another event.
+func (e *RawAgentEvent) UserMessage() (text string, ok bool) {
+	var event struct {
+		Message struct{ Role, Content string } `json:"message"`
+	}
+	ok = e.EventKind == "message_start" && json.Unmarshal(e.Event, &event) == nil && event.Message.Role == "user"
+	return event.Message.Content, ok
+}
+
 // UtilityCommandStarted is a command's first event.
 type UtilityCommandStarted struct {
 	CommandID         string       `json:"command_id"`

@@ -1,7 +1,6 @@
 package acpserver
 
 import (
-	"encoding/json"
 	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -71,7 +70,7 @@ func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 	case "agent_start":
 		a.running = true
 	case "message_start":
-		if text, ok := userMessage(e); ok && !a.echo(text) {
+		if text, ok := e.UserMessage(); ok && !a.echo(text) {
 			a.message("user_message_chunk", text)
 		}
 	case "agent_end":
@@ -82,20 +81,6 @@ func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 		}
 		a.flushFailure()
 	}
-}
-
-// userMessage returns the text of a user's message.
-func userMessage(e *contracts.RawAgentEvent) (string, bool) {
-	var event struct {
-		Message struct {
-			Role    string `json:"role"`
-			Content string `json:"content"`
-		} `json:"message"`
-	}
-	if json.Unmarshal(e.Event, &event) != nil || event.Message.Role != "user" {
-		return "", false
-	}
-	return event.Message.Content, true
 }
 
 func (a *attachment) message(kind, text string) {

@@ -230,7 +230,7 @@ func TestPasteOfAnyLengthIsOnePrompt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e, ok := u.Event.(*contracts.RawAgentEvent); ok {
-			if got, said := userMessage(e); said {
+			if got, said := e.UserMessage(); said {
 				if got != want {
 					t.Errorf("got a prompt of %d bytes, want the %d that were pasted", len(got), len(want))
 				}

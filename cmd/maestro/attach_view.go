@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -372,9 +371,9 @@ func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	v.notice(console.Dim, "%s %s by %s%s", kind, oneLine(verdict, 20), oneLine(string(e.ResolvedBy), 20), more)
 }
 
-// raw prints the prompt of a user, which is in no other event.
+// raw prints the prompt of a user.
 func (v *view) raw(e *contracts.RawAgentEvent) {
-	prompt, ok := userMessage(e)
+	prompt, ok := e.UserMessage()
 	if !ok {
 		return
 	}
@@ -398,32 +397,4 @@ func (v *view) unexpect(prompt string) {
 	if i := slices.Index(v.own, prompt); i >= 0 {
 		v.own = slices.Delete(v.own, i, i+1)
 	}
-}
-
-// userMessage returns the text of a message_start event of a user.
-func userMessage(e *contracts.RawAgentEvent) (string, bool) {
-	var event struct {
-		Message struct {
-			Role    string
-			Content json.RawMessage
-		}
-	}
-	if e.EventKind != "message_start" || json.Unmarshal(e.Event, &event) != nil || event.Message.Role != "user" {
-		return "", false
-	}
-	var text string
-	if json.Unmarshal(event.Message.Content, &text) == nil {
-		return text, true
-	}
-	var blocks []struct{ Type, Text string }
-	if json.Unmarshal(event.Message.Content, &blocks) != nil {
-		return "", false
-	}
-	var parts []string
-	for _, b := range blocks {
-		if b.Type == "text" {
-			parts = append(parts, b.Text)
-		}
-	}
-	return strings.Join(parts, "\n"), true
 }

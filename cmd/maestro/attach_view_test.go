@@ -296,7 +296,7 @@ func TestNoAgentTextReachesTheTerminalRaw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, err := json.Marshal(map[string]any{"message": map[string]any{"role": "user", "content": []map[string]string{{"type": "text", "text": evil}}}})
+	user, err := json.Marshal(map[string]any{"message": map[string]any{"role": "user", "content": evil}})
 	if err != nil {
 		t.Fatal(err)
 	}
