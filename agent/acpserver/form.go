@@ -95,19 +95,6 @@ func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicited, err
 	return got, nil
 }
 
-// questions are the args of a question to the user.
-type questions struct {
-	Questions []struct {
-		Header   string `json:"header"`
-		Question string `json:"question"`
-		Options  []struct {
-			Label       string `json:"label"`
-			Description string `json:"description"`
-		} `json:"options"`
-		MultiSelect bool `json:"multiSelect"`
-	} `json:"questions"`
-}
-
 // A field is a field of a form.
 type field struct {
 	Type        string   `json:"type"`
@@ -130,9 +117,8 @@ type choice struct {
 // input asks the user the agent's questions in a form with a field for each.
 // The answer is text, as from any client.
 func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
-	var all questions
-	_ = json.Unmarshal(r.Args, &all) // args of another form are asked as one question
-	form, message := formOf(&all)
+	all := contracts.UserQuestions(r.Args)
+	form, message := formOf(all)
 	if form == nil {
 		in := inputsOf(r.Args)
 		form, message = map[string]field{"answer": {Type: "string", Title: "Answer"}}, in.title(r.Tool)
@@ -145,17 +131,17 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 	if err != nil {
 		return nil, err
 	}
-	text := "The user did not answer."
+	text := contracts.NoUserAnswer
 	if answer.IsError = got.Action != actionAccept; !answer.IsError {
-		text = textOf(&all, got.Content)
+		text = textOf(all, got.Content)
 	}
 	answer.Content = []contracts.ContentBlock{{Type: "text", Text: text}}
 	return answer, nil
 }
 
 // formOf returns a form for questions, nil if there are none.
-func formOf(all *questions) (form map[string]field, message string) {
-	for i, q := range all.Questions {
+func formOf(all []contracts.UserQuestion) (form map[string]field, message string) {
+	for i, q := range all {
 		f := field{Type: "string", Title: q.Header, Description: q.Question}
 		var choices []choice
 		for _, o := range q.Options {
@@ -181,19 +167,15 @@ func formOf(all *questions) (form map[string]field, message string) {
 func fieldName(i int) string { return "answer" + strconv.Itoa(i+1) }
 
 // textOf returns the text of a completed form.
-func textOf(all *questions, content answers) string {
-	if len(all.Questions) == 0 {
+func textOf(all []contracts.UserQuestion, content answers) string {
+	if len(all) == 0 {
 		return plain(content["answer"])
 	}
-	var lines []string
-	for i, q := range all.Questions {
-		text := plain(content[fieldName(i)])
-		if len(all.Questions) > 1 {
-			text = q.Header + ": " + text
-		}
-		lines = append(lines, text)
+	given := make([]string, len(all))
+	for i := range all {
+		given[i] = plain(content[fieldName(i)])
 	}
-	return strings.Join(lines, "\n")
+	return contracts.UserAnswer(all, given)
 }
 
 // plain returns a value of a form as text.

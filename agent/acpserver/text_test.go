@@ -97,14 +97,10 @@ func TestAnswersSayWhichOptionWasChosen(t *testing.T) {
 }
 
 func TestQuestionsBecomeForms(t *testing.T) {
-	var all questions
-	err := json.Unmarshal([]byte(`{"questions":[
+	all := contracts.UserQuestions(json.RawMessage(`{"questions":[
 		{"header":"Colour","question":"Which colour?","options":[{"label":"red","description":"warm"},{"label":"blue"}]},
-		{"header":"Sizes","question":"Which sizes?","multiSelect":true,"options":[{"label":"S"},{"label":"L"}]}]}`), &all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form, message := formOf(&all)
+		{"header":"Sizes","question":"Which sizes?","multiSelect":true,"options":[{"label":"S"},{"label":"L"}]}]}`))
+	form, message := formOf(all)
 	text, err := json.Marshal(form)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +110,7 @@ func TestQuestionsBecomeForms(t *testing.T) {
 	if string(text) != want || message != "The agent asks:" {
 		t.Errorf("got %s and %q, want %s", text, message, want)
 	}
-	got := textOf(&all, answers{"answer1": json.RawMessage(`"red"`), "answer2": json.RawMessage(`["S","L"]`)})
+	got := textOf(all, answers{"answer1": json.RawMessage(`"red"`), "answer2": json.RawMessage(`["S","L"]`)})
 	if want := "Colour: red\nSizes: S, L"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

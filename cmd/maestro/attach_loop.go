@@ -399,7 +399,11 @@ func (a *attachment) tooLate() bool {
 // control while we have it. We get a control frame as well, and show that one.
 func (a *attachment) announces(u client.Update) bool {
 	status, ok := u.Event.(*contracts.Status)
-	return ok && !u.Replayed && a.view.driving() && strings.HasSuffix(status.Message, " asks for control")
+	if !ok || u.Replayed || !a.view.driving() {
+		return false
+	}
+	name, ok := strings.CutSuffix(status.Message, " asks for control")
+	return ok && a.view.attached(name)
 }
 
 // catchUp replaces the entries that the client did not ask for by the state: the

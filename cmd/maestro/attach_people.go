@@ -160,6 +160,16 @@ func (v *view) people(list []contracts.ConnectionState) {
 	}
 }
 
+// attached reports whether a client of that name is attached.
+func (v *view) attached(name string) bool {
+	for id, other := range v.names {
+		if name == other && other != "" || name == id {
+			return true
+		}
+	}
+	return false
+}
+
 // control prints a control frame.
 func (v *view) control(frame contracts.Frame) {
 	switch f := frame.(type) {

@@ -60,10 +60,10 @@ func (q *question) text(last string, all bool) string {
 func (q *question) body() []string {
 	switch q.kind {
 	case contracts.RequestUserInput:
-		if parts := q.parts(); len(parts) > 0 {
+		if parts := contracts.UserQuestions(q.args); len(parts) > 0 {
 			var shown []string
 			for _, p := range parts {
-				shown = append(shown, p.text()...)
+				shown = append(shown, partText(p)...)
 			}
 			return shown
 		}
@@ -143,7 +143,7 @@ func (q *question) keys(remembers bool) string {
 		}
 		return `accept, decline, cancel, or a JSON object to accept with`
 	case contracts.RequestUserInput:
-		if parts := q.parts(); len(parts) > len(q.given) && len(parts[len(q.given)].Options) > 0 {
+		if parts := contracts.UserQuestions(q.args); len(parts) > len(q.given) && len(parts[len(q.given)].Options) > 0 {
 			if parts[len(q.given)].MultiSelect {
 				return "numbers separated by commas or a text, decline, or cancel"
 			}
@@ -165,7 +165,7 @@ func (q *question) prompt(remembers bool) string {
 	case contracts.RequestToolRetry:
 		return "retry? [r/s/a] "
 	case contracts.RequestUserInput:
-		if parts := q.parts(); len(parts) > 1 && len(q.given) < len(parts) {
+		if parts := contracts.UserQuestions(q.args); len(parts) > 1 && len(q.given) < len(parts) {
 			return fmt.Sprintf("answer %d of %d: ", len(q.given)+1, len(parts))
 		}
 	}
@@ -206,17 +206,17 @@ func (q *question) answer(line string, remembers bool) (*contracts.ServerRequest
 // input reads the answer to the next part. After the last part the answers become one
 // text.
 func (q *question) input(r *contracts.ServerRequestResponse, line string) error {
-	parts := q.parts()
+	parts := contracts.UserQuestions(q.args)
 	if len(parts) == 0 {
 		r.Content = textBlock(line)
 		return nil
 	}
 	if refused := strings.TrimSpace(line); refused == elicit.Decline || refused == elicit.Cancel {
-		r.IsError, r.Content = true, textBlock("The user did not answer.")
+		r.IsError, r.Content = true, textBlock(contracts.NoUserAnswer)
 		q.given = nil
 		return nil
 	}
-	text, err := parts[len(q.given)].choose(line)
+	text, err := choose(parts[len(q.given)], line)
 	if err != nil {
 		return err
 	}
@@ -224,41 +224,13 @@ func (q *question) input(r *contracts.ServerRequestResponse, line string) error 
 	if len(q.given) < len(parts) {
 		return errMore
 	}
-	if len(parts) > 1 {
-		for i, p := range parts {
-			q.given[i] = p.Header + ": " + q.given[i]
-		}
-	}
-	r.Content = textBlock(strings.Join(q.given, "\n"))
+	r.Content = textBlock(contracts.UserAnswer(parts, q.given))
 	q.given = nil
 	return nil
 }
 
-// A part is one question of a request for user input.
-type part struct {
-	Header   string `json:"header"`
-	Question string `json:"question"`
-	Options  []struct {
-		Label       string `json:"label"`
-		Description string `json:"description"`
-	} `json:"options"`
-	MultiSelect bool `json:"multiSelect"`
-}
-
-// parts returns the questions of a request for user input, none if their form is
-// unknown.
-func (q *question) parts() []part {
-	var a struct {
-		Questions []part `json:"questions"`
-	}
-	if json.Unmarshal(q.args, &a) != nil {
-		return nil
-	}
-	return a.Questions
-}
-
-// text returns the question and its options, numbered from 1.
-func (p *part) text() []string {
+// partText returns a question to the user and its options, numbered from 1.
+func partText(p contracts.UserQuestion) []string {
 	shown := hang(inLine(p.Header, 40)+": ", "  ", p.Question)
 	for i, o := range p.Options {
 		shown = append(shown, fmt.Sprintf("  %d. %s%s", i+1, inLine(o.Label, maxArgs), dash(o.Description)))
@@ -268,7 +240,7 @@ func (p *part) text() []string {
 
 // choose returns the answer in a line: the labels of the options whose numbers it
 // lists, or the line itself.
-func (p *part) choose(line string) (string, error) {
+func choose(p contracts.UserQuestion, line string) (string, error) {
 	line = strings.TrimSpace(line)
 	var labels []string
 	for number := range strings.SplitSeq(line, ",") {

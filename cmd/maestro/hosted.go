@@ -86,8 +86,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.secrets = secrets
-	n, err := listen(s, secrets, r.backend(), log)
+	n, err := listen(s, secrets, r.backend(secrets), log)
 	if err == nil {
 		n.accept(log)
 		err = announce(s, n.readiness(r.hub.SessionID()), out)
@@ -99,8 +98,11 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err == nil {
 		err = r.hub.Err() // the control plane starts the next runner, which continues
 	}
-	if ctx.Err() != nil && n != nil {
-		err = r.drainAtSignal()
+	if ctx.Err() != nil && n != nil { // a signal: drain the session, or wait for the running drain
+		var interrupted bool
+		if interrupted, err = r.runner.DrainForShutdown(context.Background()); err == nil && interrupted {
+			err = exit(exitInterrupted)
+		}
 	}
 	r.runner.Close()
 	steps := []func(context.Context) error{r.hub.Suspend}
@@ -146,7 +148,6 @@ type hostedSession struct {
 	hub      *hub.Hub
 	runner   *hosted.Runner
 	sessions *sessions
-	secrets  string // directory of the tokens
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
@@ -178,9 +179,9 @@ func runnerFolder(c hosted.Config) string {
 	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // the prefix keeps . and .. harmless
 }
 
-// backend gives every client the one session. The credential decides what a
-// client may do there.
-func (r *hostedSession) backend() backend {
+// backend gives every client the one session. The credential decides what a client may
+// do there. secrets is the directory of the tokens.
+func (r *hostedSession) backend(secrets string) backend {
 	return backend{
 		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if err := r.runner.CheckSession(want.ID); err != nil {
@@ -200,7 +201,7 @@ func (r *hostedSession) backend() backend {
 			}
 			return list
 		},
-		dir: r.secrets, admit: r.sessions.admit, evict: r.hub.Evict,
+		dir: secrets, admit: r.sessions.admit, evict: r.hub.Evict,
 		ready: func() (ready, draining bool) {
 			id := r.runner.Identity()
 			return id.Ready && r.sessions.writable(), id.Draining
@@ -208,14 +209,4 @@ func (r *hostedSession) backend() backend {
 		runner:   r.runner,
 		observer: r.sessions.observer,
 	}
-}
-
-// drainAtSignal drains the session after a signal, or waits for the running drain. If
-// the session was drained, the exit code is 0.
-func (r *hostedSession) drainAtSignal() error {
-	interrupted, err := r.runner.DrainForShutdown(context.Background())
-	if err == nil && interrupted {
-		return exit(exitInterrupted)
-	}
-	return err
 }
