@@ -119,7 +119,7 @@ var rooms = map[string]room{
 	"bench/drains":       {ours: []string{"contracts"}, others: []string{websocket}},
 	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
 	"bench/journalbench": {ours: []string{"journal"}},
-	"bench/kills":        {ours: []string{"client", "contracts"}},
+	"bench/kills":        {ours: []string{"client", "contracts"}, others: []string{websocket}},
 
 	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid"}},
 }
