@@ -86,8 +86,7 @@ func (s *File) loadHead(first uint64) (*segment, error) {
 	if n := len(s.segs); n > 0 {
 		after = s.segs[n-1].head.first
 	}
-	foreign := head.journal != s.meta.Journal && head.version > 1
-	if ok && (head.first != first || foreign || head.prev >= first || head.prev < after) {
+	if ok && (head.first != first || head.journal != s.meta.Journal || head.prev >= first || head.prev < after) {
 		return nil, corruptAt(seg.path, 0)
 	}
 	seg.head = head
