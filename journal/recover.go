@@ -189,12 +189,11 @@ func (seg *segment) measure(f *os.File, end int64) (stop point, err error) {
 	defer r.release()
 	seg.size, seg.last = headSize, seg.head.prev
 	for err == nil {
-		seg.index.note(r.next, r.off)
 		if _, err = r.scan(); err == nil && !r.more {
 			seg.size, seg.last = r.off, r.next-1
+			seg.index.note(r.next, r.off) // what is written next begins there
 		}
 	}
-	seg.index.cut(seg.size)
 	return point{r.next, r.off}, err
 }
 

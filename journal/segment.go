@@ -186,15 +186,6 @@ func (x *index) note(cursor uint64, off int64) {
 	}
 }
 
-// cut removes the records from off on.
-func (x *index) cut(off int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for n := len(x.points); n > 0 && x.points[n-1].off >= off; n-- {
-		x.points = x.points[:n-1]
-	}
-}
-
 // find returns the last known record at or before cursor, or the first record of
 // the segment, whose cursor is first.
 func (x *index) find(cursor, first uint64) point {
