@@ -274,7 +274,7 @@ func New(opts Options) (*Hub, error) {
 		},
 		work: work{
 			mode:      opts.ApprovalMode,
-			table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
+			table:     serverreq.New(opts.MaxPending),
 			waiters:   map[string]chan contracts.Outcome{},
 			deadlines: map[string]time.Time{},
 		},

@@ -81,7 +81,7 @@ func TestAnswerDecidesHowARequestEnds(t *testing.T) {
 					RequestID: "r", RequestType: tt.kind, CallID: "r",
 					Resolution: tt.verdict, Reason: tt.reason, ResolvedBy: tt.by,
 				},
-				Content: tt.content, IsError: tt.isError, From: "conn_1", Opened: start, At: after(time.Second),
+				Content: tt.content, IsError: tt.isError, From: "conn_1", At: after(time.Second),
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)

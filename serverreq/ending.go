@@ -157,7 +157,7 @@ func (e ending) resolve(row Row, from string, now time.Time) Resolution {
 			Resolution: e.Verdict, Reason: e.Reason, ResolvedBy: e.By,
 		},
 		Content: e.Content, IsError: e.isError,
-		From: from, Opened: row.Opened, At: now,
+		From: from, At: now,
 	}
 	if slices.Contains(contentTypes, req.RequestType) && e.By != contracts.ResolvedByClient {
 		res.Content = []contracts.ContentBlock{{Type: "text", Text: e.Reason}}

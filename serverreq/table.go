@@ -15,16 +15,9 @@ import (
 // retries, and among requests answered with content: a legacy answer names only the
 // call, and the runtime state lists pending requests by call.
 type Table struct {
-	opts   Options
+	limit  int   // of rows; zero means defaultMax
 	rows   []Row // in the order opened
 	recent history
-}
-
-// Options limit a Table.
-type Options struct {
-	// Max is how many requests may be pending. Further ones are refused with the
-	// code overloaded. Zero means 256.
-	Max int
 }
 
 const defaultMax = 256 // pending requests
@@ -47,12 +40,12 @@ type Resolution struct {
 	Content []contracts.ContentBlock
 	IsError bool
 	From    string // connection that answered; empty if none did
-	Opened  time.Time
 	At      time.Time
 }
 
-// New returns an empty table.
-func New(opts Options) *Table { return &Table{opts: opts} }
+// New returns an empty table for at most limit pending requests; zero means 256. It
+// refuses further ones with the code overloaded.
+func New(limit int) *Table { return &Table{limit: limit} }
 
 // Open adds a request that expires at deadline; a zero deadline means never. req
 // must not change afterwards. Open refuses a request without ids, of an unknown
@@ -162,7 +155,7 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 		return refuse(contracts.CodeBadRequest, id, "server request already pending: "+id)
 	case t.findCall(req.CallID, legacyTypes(kind)...) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending for call: "+req.CallID)
-	case len(t.rows) >= cmp.Or(t.opts.Max, defaultMax):
+	case len(t.rows) >= cmp.Or(t.limit, defaultMax):
 		return refuse(contracts.CodeOverloaded, id, "too many pending server requests")
 	}
 	return nil

@@ -62,7 +62,7 @@ func ids(resolutions []serverreq.Resolution) []string {
 }
 
 func TestOpenRefusesWhatCannotBeAnswered(t *testing.T) {
-	table := serverreq.New(serverreq.Options{Max: 3})
+	table := serverreq.New(3)
 	ask(t, table, "r1", approval)
 	ask(t, table, "r2", clientTool)
 	open := func(id, call string, kind contracts.RequestType) error {
@@ -147,7 +147,7 @@ func TestRequestsExpireAtTheirDeadlineByDefaultVerdict(t *testing.T) { // R62
 					RequestID: "r", RequestType: tt.kind, CallID: "r",
 					Resolution: tt.verdict, Reason: tt.reason, ResolvedBy: contracts.ResolvedByPolicy,
 				},
-				Opened: start, At: deadline,
+				At: deadline,
 			}
 			if tt.content { // what the agent gets in place of an answer
 				want.Content, want.IsError = []contracts.ContentBlock{{Type: "text", Text: tt.reason}}, true
