@@ -18,7 +18,7 @@ func (tx *tx) execute(call *call) error {
 	if err := tx.checkCommand(c, call.cmd); err != nil {
 		return err
 	}
-	if op := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
+	if op, _ := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
 		return tx.unsupported(call.cmd)
 	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
