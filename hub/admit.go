@@ -166,19 +166,15 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	tx.noteCommand(cmd, n)
 	tx.publishSnapshot()
 	tx.stopRun(why)
-	tx.stopUtilities(why.utilities)
+	tx.then(func(h *Hub) {
+		h.wg.Go(func() { h.stopUtilities(context.Background(), why.utilities) }) // ends within runTimeout
+	})
 }
 
 // shutdown ends the session.
 func (tx *tx) shutdown(cmd contracts.Command, n note) {
 	tx.beginShutdown(cmd, n)
-	tx.then(func(h *Hub) {
-		go func() { // ends with the session; Close waits for it
-			if err := h.leave(context.Background(), true); err != nil {
-				h.logger.Error("close session", "err", err)
-			}
-		}()
-	})
+	tx.leaveSoon(true)
 }
 
 // beginShutdown cancels the questions, stops the run and refuses further commands.

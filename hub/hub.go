@@ -306,7 +306,7 @@ func New(opts Options) (*Hub, error) {
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
 	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // also when a later process starts with the same manifest
-		h.state.life.status = &restoredStatus{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+		h.state.life.status = from
 	}
 	return h, nil
 }
