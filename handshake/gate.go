@@ -7,7 +7,7 @@ import "github.com/seed-028515a8/maestro/contracts"
 // them those that stop a command or a watch (R82). Require does not check the
 // lease.
 func Require(cmd contracts.Command, t Terms) error {
-	op, id := operation(cmd)
+	op, id := Operation(cmd)
 	if op == "" || t.CanUse(op) {
 		return nil
 	}
@@ -19,9 +19,9 @@ func Require(cmd contracts.Command, t Terms) error {
 	}
 }
 
-// operation returns the operation that cmd needs, or "", and the id by which the
-// client recognizes the refusal.
-func operation(cmd contracts.Command) (op contracts.UtilityOperation, id string) {
+// Operation returns the utility operation that cmd needs, and the id by which the client
+// recognizes the refusal. Stopping a command or a watch needs none.
+func Operation(cmd contracts.Command) (op contracts.UtilityOperation, id string) {
 	switch c := cmd.(type) {
 	case *contracts.UtilityCommandStart:
 		return contracts.OperationCommandExec, c.CommandID
@@ -37,11 +37,4 @@ func operation(cmd contracts.Command) (op contracts.UtilityOperation, id string)
 		return contracts.OperationFileWatch, c.WatchID
 	}
 	return "", ""
-}
-
-// Operation returns the utility operation that cmd needs, or "". Stopping a command
-// or a watch needs none.
-func Operation(cmd contracts.Command) contracts.UtilityOperation {
-	op, _ := operation(cmd)
-	return op
 }

@@ -18,7 +18,7 @@ func (tx *tx) execute(call *call) error {
 	if err := tx.checkCommand(c, call.cmd); err != nil {
 		return err
 	}
-	if op := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
+	if op, _ := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
 		return tx.unsupported(call.cmd)
 	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
@@ -26,26 +26,25 @@ func (tx *tx) execute(call *call) error {
 		tx.claim(c)
 		return nil
 	}
-	n := note{From: c.id, Send: call.key}
 	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
 		return tx.renegotiate(c, cmd)
 	case *contracts.Init:
 		tx.claim(c)
-		tx.configure(cmd, n)
+		tx.configure(cmd)
 		return nil
 	case *contracts.Prompt:
-		return tx.prompt(c, cmd, call.prompt, n)
+		return tx.prompt(c, cmd, call.prompt)
 	case *contracts.Interrupt, *contracts.Cancel:
 		tx.claim(c)
-		tx.interrupt(cmd, n)
+		tx.interrupt(cmd)
 		return nil
 	case *contracts.Shutdown:
 		tx.claim(c)
-		tx.shutdown(cmd, n)
+		tx.shutdown(cmd)
 		return nil
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
-		return tx.answerRequest(c, cmd, n)
+		return tx.answerRequest(c, cmd)
 	}
 	return tx.unsupported(call.cmd)
 }
@@ -121,8 +120,8 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 
 // configure executes init. It publishes a status that names the changed fields, and
 // decides the pending approvals by the new approval mode (R33, R65).
-func (tx *tx) configure(cmd *contracts.Init, n note) {
-	tx.noteCommand(cmd, n)
+func (tx *tx) configure(cmd *contracts.Init) {
+	tx.noteCommand(cmd)
 	tx.publish(&contracts.Status{Message: initialized(cmd)})
 	if cmd.ApprovalMode != "" {
 		tx.work.mode = cmd.ApprovalMode
@@ -154,7 +153,7 @@ func initialized(cmd *contracts.Init) string {
 
 // interrupt stops the run, cancels the open questions and publishes a snapshot
 // (A69). If nothing is active, it publishes nothing (R68).
-func (tx *tx) interrupt(cmd contracts.Command, n note) {
+func (tx *tx) interrupt(cmd contracts.Command) {
 	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.log.events.UtilitiesActive() {
 		return
 	}
@@ -163,35 +162,31 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 		why = stopCancelled
 	}
 	tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
-	tx.noteCommand(cmd, n)
+	tx.noteCommand(cmd)
 	tx.publishSnapshot()
 	tx.stopRun(why)
-	tx.stopUtilities(why.utilities)
-}
-
-// shutdown ends the session.
-func (tx *tx) shutdown(cmd contracts.Command, n note) {
-	tx.beginShutdown(cmd, n)
 	tx.then(func(h *Hub) {
-		go func() { // ends with the session; Close waits for it
-			if err := h.leave(context.Background(), true); err != nil {
-				h.logger.Error("close session", "err", err)
-			}
-		}()
+		h.wg.Go(func() { h.stopUtilities(context.Background(), why.utilities) }) // ends within runTimeout
 	})
 }
 
+// shutdown ends the session.
+func (tx *tx) shutdown(cmd contracts.Command) {
+	tx.beginShutdown(cmd)
+	tx.leaveSoon(true)
+}
+
 // beginShutdown cancels the questions, stops the run and refuses further commands.
-func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
+func (tx *tx) beginShutdown(cmd contracts.Command) {
 	tx.resolve(tx.work.table.CancelAll(stopShutdown.requests, tx.now)...)
-	tx.noteCommand(cmd, n)
+	tx.noteCommand(cmd)
 	tx.life.phase = phaseClosing
 	tx.stopRun(stopShutdown)
 }
 
 // answerRequest ends a pending request with a client's answer. The first valid
 // answer is used (D8).
-func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error {
+func (tx *tx) answerRequest(c *connection, cmd contracts.Command) error {
 	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes {
 		tx.echo(c, response)
 		return nil
@@ -205,9 +200,6 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error 
 		return err
 	}
 	tx.claim(c)
-	if n.Send != nil {
-		tx.note(n)
-	}
 	tx.log.events.ApplyCommand(cmd)
 	tx.resolve(res)
 	return nil

@@ -25,14 +25,6 @@ type Flusher interface {
 	Flush(ctx context.Context) error
 }
 
-// A restoredStatus overrides the readiness in the state of a session that was
-// drained or could not be restored.
-type restoredStatus struct {
-	status    string
-	lastError string // empty: keep the error of the events
-	errorType contracts.ErrorType
-}
-
 // Quiesce stops the session's work for a drain. It refuses new attachments and
 // commands, publishes a status, stops what runs, flushes to disk and freezes the
 // cursor, all within ctx. Heartbeats, disconnects and streams continue.
@@ -51,7 +43,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	)
 	h.update(func(tx *tx) {
 		switch {
-		case tx.life.quiesced != nil && tx.life.status != nil && tx.life.status.status == statusDrained:
+		case tx.life.quiesced != nil && tx.life.status != nil && tx.life.status.LastStatus == statusDrained:
 			q, done = *tx.life.quiesced, true
 		case tx.life.phase >= phaseClosing: // a client has ended the session: nothing to flush
 			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
@@ -184,12 +176,12 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 // drain was interrupted.
 func (h *Hub) Conclude(drained bool) {
 	h.update(func(tx *tx) {
-		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.status != nil && tx.life.status.status == statusDrained {
+		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.status != nil && tx.life.status.LastStatus == statusDrained {
 			return
 		}
-		tx.life.status = &restoredStatus{status: statusInterrupted}
+		tx.life.status = &contracts.Restored{LastStatus: statusInterrupted}
 		if drained {
-			tx.life.status.status = statusDrained
+			tx.life.status.LastStatus = statusDrained
 		}
 		tx.life.frozen = false
 		tx.appendSnapshot(false) // stored, so that a later process on this store sets wasDrained

@@ -274,7 +274,7 @@ func New(opts Options) (*Hub, error) {
 		},
 		work: work{
 			mode:      opts.ApprovalMode,
-			table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
+			table:     serverreq.New(opts.MaxPending),
 			waiters:   map[string]chan contracts.Outcome{},
 			deadlines: map[string]time.Time{},
 		},
@@ -306,7 +306,7 @@ func New(opts Options) (*Hub, error) {
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
 	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // also when a later process starts with the same manifest
-		h.state.life.status = &restoredStatus{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+		h.state.life.status = from
 	}
 	return h, nil
 }
@@ -340,7 +340,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		tx.life.phase = phaseOpen
 		tx.announce()
 		if init := h.opts.Init; init != nil && !h.restored && tx.life.origin == nil {
-			tx.configure(init, note{})
+			tx.configure(init)
 		}
 		h.readyCursor = tx.head()
 	})

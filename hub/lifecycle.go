@@ -22,9 +22,9 @@ type lifecycle struct {
 	endAt     time.Time           // when the streams of a drained session end; zero: not scheduled
 
 	// From an earlier process.
-	origin     *uint64         // cursor at which a session restored from elsewhere began; nil for others
-	status     *restoredStatus // overrides the status in snapshots; nil: the events have it
-	wasDrained bool            // the last snapshot of the previous process said the session was drained
+	origin     *uint64             // cursor at which a session restored from elsewhere began; nil for others
+	status     *contracts.Restored // a snapshot has its status and error and is not ready; nil: the events have them
+	wasDrained bool                // the last snapshot of the previous process said the session was drained
 }
 
 // A phase is a stage of a session's life. The phases are in order of time; a
@@ -118,7 +118,7 @@ const (
 func (h *Hub) Close(ctx context.Context) error {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseOpen {
-			tx.beginShutdown(&contracts.Shutdown{}, note{})
+			tx.beginShutdown(&contracts.Shutdown{})
 		}
 	})
 	return h.leave(ctx, true)
@@ -153,7 +153,7 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 	if r := h.activeRun(); r != nil {
 		wait(runTimeout, r.done, ctx.Done())
 	}
-	h.endUtilities(ctx)
+	h.stopUtilities(ctx, stopShutdown.utilities)
 	h.update(func(tx *tx) {
 		if final && tx.life.phase != phaseEnded && tx.life.phase != phaseStarting {
 			tx.publishSnapshot()
@@ -175,6 +175,17 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 	h.update(func(tx *tx) { tx.life.frozen = true }) // discard entries of goroutines that did not end in time
 	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
+}
+
+// leaveSoon calls leave after the transaction.
+func (tx *tx) leaveSoon(final bool) {
+	tx.then(func(h *Hub) {
+		go func() { // ends with the session; Close waits for it
+			if err := h.leave(context.Background(), final); err != nil {
+				h.logger.Error("end the session", "err", err)
+			}
+		}()
+	})
 }
 
 // within calls end and waits up to closeTimeout for it. If end ignores its context,
@@ -225,27 +236,11 @@ func (h *Hub) awaitClients(ctx context.Context) {
 	}
 }
 
-// endUtilities stops commands and watches while their last events can still be
-// published.
-func (h *Hub) endUtilities(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	if err := h.opts.Utilities.Stop(ctx, stopShutdown.utilities); err != nil {
-		h.logger.Error("stop utilities", "err", err)
-	}
-}
-
 // suspend suspends a session that was not used for IdleTTL. [Directory.Get] opens it
 // again.
 func (tx *tx) suspend() {
 	tx.life.suspended, tx.life.phase = true, phaseDraining
-	tx.then(func(h *Hub) {
-		go func() { // ends with the session
-			if err := h.Suspend(context.Background()); err != nil {
-				h.logger.Error("suspend an idle session", "err", err)
-			}
-		}()
-	})
+	tx.leaveSoon(false)
 }
 
 // idleEnd returns when the session is suspended, unless it is used before: IdleTTL

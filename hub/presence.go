@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/session"
 )
 
 // Up to presenceAtOnce connections, a change of presence is published at once, with
@@ -177,26 +178,13 @@ func (tx *tx) connectionInfo(about string, list bool) *contracts.ConnectionInfo 
 	return info
 }
 
-// connectionStates returns the listed connections: the holder, then controllers,
-// then viewers, each by id.
+// connectionStates returns the listed connections.
 func (tx *tx) connectionStates() []contracts.ConnectionState {
-	holder, _ := tx.clients.lease.Holder()
-	rank := func(c *connection) int {
-		switch {
-		case c.id == holder:
-			return 0
-		case c.role == contracts.RoleController:
-			return 1
-		}
-		return 2
+	list := []contracts.ConnectionState{}
+	for _, c := range tx.clients.presence.listed {
+		list = append(list, tx.connectionState(c))
 	}
-	conns := slices.SortedFunc(slices.Values(tx.clients.presence.listed), func(a, b *connection) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.id, b.id))
-	})
-	list := make([]contracts.ConnectionState, len(conns))
-	for i, c := range conns {
-		list[i] = tx.connectionState(c)
-	}
+	session.SortConnections(list)
 	return list
 }
 

@@ -24,9 +24,9 @@ func (tx *tx) snapshot() *contracts.Snapshot {
 	st.ControllerSubscriptionID = contracts.Null()
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
 	if override := tx.life.status; override != nil {
-		st.IsReady, st.LastStatus = false, &override.status
-		if override.lastError != "" {
-			st.LastError, st.LastErrorType = &override.lastError, override.errorType
+		st.IsReady, st.LastStatus = false, &override.LastStatus
+		if override.LastError != "" {
+			st.LastError, st.LastErrorType = &override.LastError, override.LastErrorType
 		}
 	}
 	if c := tx.clients.preferred(); c != nil {

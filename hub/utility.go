@@ -71,15 +71,12 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	return err
 }
 
-// stopUtilities ends the commands and watches of all clients.
-func (tx *tx) stopUtilities(reason string) {
-	tx.then(func(h *Hub) {
-		h.wg.Go(func() { // ends within utilityTimeout
-			ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
-			defer cancel()
-			if err := h.opts.Utilities.Stop(ctx, reason); err != nil {
-				h.logger.Error("stop utilities", "err", err)
-			}
-		})
-	})
+// stopUtilities ends the commands and watches of all clients while their last events can
+// still be published.
+func (h *Hub) stopUtilities(ctx context.Context, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	if err := h.opts.Utilities.Stop(ctx, reason); err != nil {
+		h.logger.Error("stop utilities", "err", err)
+	}
 }

@@ -173,7 +173,7 @@ func TestOtherVersionsAreNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []byte{0, 3} {
+	for _, version := range []byte{0, 1, 3} {
 		other := slices.Clone(text[:headSize])
 		other[8] = version
 		binary.LittleEndian.PutUint32(other[headSize-4:], crc32.Checksum(other[:headSize-4], castagnoli()))

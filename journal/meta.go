@@ -52,7 +52,7 @@ var errVersion = errors.New("unknown journal format version")
 const (
 	metaName    = "meta.json"
 	lockName    = "lock"
-	metaVersion = 2 // version 1 has no checksum, Journal or Files
+	metaVersion = 2
 	metaMax     = 4 << 10
 )
 
@@ -78,10 +78,6 @@ func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 	m = new(meta)
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
-	}
-	if m.Version == 1 {
-		m.Version, m.Journal = metaVersion, newEpoch()
-		return m, false, nil
 	}
 	if m.Version != metaVersion {
 		return nil, false, fmt.Errorf("%w: %s: %w %d", ErrCorrupt, path, errVersion, m.Version)

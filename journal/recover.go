@@ -86,8 +86,7 @@ func (s *File) loadHead(first uint64) (*segment, error) {
 	if n := len(s.segs); n > 0 {
 		after = s.segs[n-1].head.first
 	}
-	foreign := head.journal != s.meta.Journal && head.version > 1
-	if ok && (head.first != first || foreign || head.prev >= first || head.prev < after) {
+	if ok && (head.first != first || head.journal != s.meta.Journal || head.prev >= first || head.prev < after) {
 		return nil, corruptAt(seg.path, 0)
 	}
 	seg.head = head
@@ -190,12 +189,11 @@ func (seg *segment) measure(f *os.File, end int64) (stop point, err error) {
 	defer r.release()
 	seg.size, seg.last = headSize, seg.head.prev
 	for err == nil {
-		seg.index.note(r.next, r.off)
 		if _, err = r.scan(); err == nil && !r.more {
 			seg.size, seg.last = r.off, r.next-1
+			seg.index.note(r.next, r.off) // what is written next begins there
 		}
 	}
-	seg.index.cut(seg.size)
 	return point{r.next, r.off}, err
 }
 

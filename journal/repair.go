@@ -202,7 +202,7 @@ func copyStart(to, from string, size int64) error {
 }
 
 // replace moves the segments of dir to a new directory in it, and those of fresh to
-// dir. If it is interrupted, the meta file says so.
+// dir. If it is interrupted, the meta file is missing or says so.
 func replace(dir, fresh string) (aside string, err error) {
 	for n := 1; ; n++ {
 		aside = filepath.Join(dir, fmt.Sprintf("damaged-%d", n))
@@ -213,7 +213,7 @@ func replace(dir, fresh string) (aside string, err error) {
 		}
 	}
 	meta := filepath.Join(dir, metaName)
-	if err := moveMetaAside(meta, aside); err != nil {
+	if err := os.Rename(meta, filepath.Join(aside, metaName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	if err := os.WriteFile(meta, []byte("a repair was interrupted"), 0o600); err != nil {
@@ -223,27 +223,6 @@ func replace(dir, fresh string) (aside string, err error) {
 		return "", err
 	}
 	return aside, errors.Join(os.Rename(filepath.Join(fresh, metaName), meta), syncDir(dir))
-}
-
-// moveMetaAside copies the meta file to aside, if there is one. It moves a meta
-// file that is not a regular file.
-func moveMetaAside(path, aside string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	to := filepath.Join(aside, metaName)
-	if !info.Mode().IsRegular() {
-		return os.Rename(path, to)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o600)
 }
 
 func moveSegments(from, to string) error {

@@ -44,7 +44,7 @@ type segmentFile interface {
 //	28  uint64    newest checkpoint of the first batch, or zero
 //	36  uint64    cursor up to which entries were on stable storage
 //	44  int64     time of the first record
-//	52  [33]byte  id of the journal; in version 1 the epoch
+//	52  [33]byte  id of the journal
 //	85  uint32    CRC-32C of everything before it
 type segmentHead struct {
 	first, prev uint64
@@ -52,7 +52,6 @@ type segmentHead struct {
 	synced      uint64
 	time        int64
 	journal     string
-	version     uint32 // format version of the file
 }
 
 const (
@@ -83,12 +82,10 @@ func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 	if string(p[:8]) != segmentMagic || crc32.Checksum(p[:headSize-4], castagnoli()) != sum {
 		return h, false, nil
 	}
-	version := binary.LittleEndian.Uint32(p[8:])
-	if version < 1 || version > segmentVersion {
+	if version := binary.LittleEndian.Uint32(p[8:]); version != segmentVersion {
 		return h, false, fmt.Errorf("%w %d", errVersion, version)
 	}
 	return segmentHead{
-		version:    version,
 		first:      binary.LittleEndian.Uint64(p[12:]),
 		prev:       binary.LittleEndian.Uint64(p[20:]),
 		checkpoint: binary.LittleEndian.Uint64(p[28:]),
@@ -186,15 +183,6 @@ func (x *index) note(cursor uint64, off int64) {
 	defer x.mu.Unlock()
 	if n := len(x.points); n == 0 || off >= x.points[n-1].off+indexStride {
 		x.points = append(x.points, point{cursor, off})
-	}
-}
-
-// cut removes the records from off on.
-func (x *index) cut(off int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for n := len(x.points); n > 0 && x.points[n-1].off >= off; n-- {
-		x.points = x.points[:n-1]
 	}
 }
 

@@ -31,38 +31,37 @@ func TestAnswerDecidesHowARequestEnds(t *testing.T) {
 		by      contracts.Resolver
 		reason  string
 		content []contracts.ContentBlock
-		isError bool
 	}{
 		// R53, R55
-		{"legacy approval", approval, &contracts.ToolResponse{CallID: "r", Approved: true}, "approved", "user", "Approved", nil, false},
-		{"legacy approval with text", approval, &contracts.ToolResponse{CallID: "r", Approved: true, Result: result("go on", "no")}, "approved", "user", "go on", nil, false},
-		{"legacy denial", approval, &contracts.ToolResponse{CallID: "r"}, "denied", "user", "Denied by user", nil, false},
-		{"legacy denial with text", approval, &contracts.ToolResponse{CallID: "r", Result: result("yes", "Not on a Friday")}, "denied", "user", "Not on a Friday", nil, false},
-		{"approval", approval, &response{Approved: &yes}, "approved", "user", "Approved", nil, false},
-		{"approval with text", approval, &response{Approved: &yes, Result: result("go on", ""), Reason: "why"}, "approved", "user", "go on", nil, false},
-		{"approval with a reason", approval, &response{Approved: &yes, Result: result("", "no"), Reason: "why"}, "approved", "user", "why", nil, false},
-		{"denial", approval, &response{Approved: &no}, "denied", "user", "Denied by user", nil, false},
-		{"denial with text", approval, &response{Approved: &no, Result: result("", "stop"), Reason: "why"}, "denied", "user", "stop", nil, false},
-		{"denial with a reason", approval, &response{Approved: &no, Result: result("yes", ""), Reason: "why"}, "denied", "user", "why", nil, false},
-		{"no decision", approval, &response{}, "denied", "user", "Denied by user", nil, false}, // R54
-		{"content does not decide an approval", approval, &response{Approved: &yes, Content: text, IsError: true}, "approved", "user", "Approved", text, false},
+		{"legacy approval", approval, &contracts.ToolResponse{CallID: "r", Approved: true}, "approved", "user", "Approved", nil},
+		{"legacy approval with text", approval, &contracts.ToolResponse{CallID: "r", Approved: true, Result: result("go on", "no")}, "approved", "user", "go on", nil},
+		{"legacy denial", approval, &contracts.ToolResponse{CallID: "r"}, "denied", "user", "Denied by user", nil},
+		{"legacy denial with text", approval, &contracts.ToolResponse{CallID: "r", Result: result("yes", "Not on a Friday")}, "denied", "user", "Not on a Friday", nil},
+		{"approval", approval, &response{Approved: &yes}, "approved", "user", "Approved", nil},
+		{"approval with text", approval, &response{Approved: &yes, Result: result("go on", ""), Reason: "why"}, "approved", "user", "go on", nil},
+		{"approval with a reason", approval, &response{Approved: &yes, Result: result("", "no"), Reason: "why"}, "approved", "user", "why", nil},
+		{"denial", approval, &response{Approved: &no}, "denied", "user", "Denied by user", nil},
+		{"denial with text", approval, &response{Approved: &no, Result: result("", "stop"), Reason: "why"}, "denied", "user", "stop", nil},
+		{"denial with a reason", approval, &response{Approved: &no, Result: result("yes", ""), Reason: "why"}, "denied", "user", "why", nil},
+		{"no decision", approval, &response{}, "denied", "user", "Denied by user", nil}, // R54
+		{"content does not decide an approval", approval, &response{Approved: &yes, Content: text, IsError: true}, "approved", "user", "Approved", text},
 		// R56, R57
-		{"retry", toolRetry, &response{DecisionAction: "retry", Reason: "Network is back"}, "retried", "user", "Network is back", nil, false},
-		{"skip", toolRetry, &response{DecisionAction: "skip"}, "skipped", "user", "", nil, false},
-		{"abort", toolRetry, &response{DecisionAction: "abort", Reason: "enough"}, "aborted", "user", "enough", nil, false},
-		{"no action", toolRetry, &response{Reason: "hm"}, "aborted", "user", "hm", nil, false},
+		{"retry", toolRetry, &response{DecisionAction: "retry", Reason: "Network is back"}, "retried", "user", "Network is back", nil},
+		{"skip", toolRetry, &response{DecisionAction: "skip"}, "skipped", "user", "", nil},
+		{"abort", toolRetry, &response{DecisionAction: "abort", Reason: "enough"}, "aborted", "user", "enough", nil},
+		{"no action", toolRetry, &response{Reason: "hm"}, "aborted", "user", "hm", nil},
 		// R58
-		{"tool done", clientTool, &response{Content: text}, "completed", "client", "", text, false},
-		{"tool failed", clientTool, &response{Content: text, IsError: true, Reason: "ignored"}, "failed", "client", "Client tool result reported an error", text, true},
-		{"legacy tool done", clientTool, &contracts.ClientToolResult{CallID: "r", Content: text}, "completed", "client", "", text, false},
-		{"legacy tool failed", clientTool, &contracts.ClientToolResult{CallID: "r", IsError: true}, "failed", "client", "Client tool result reported an error", nil, true},
-		{"user answered", userInput, &response{Content: text}, "answered", "client", "", text, false},
-		{"user input failed", userInput, &response{IsError: true}, "failed", "client", "User input request reported an error", nil, true},
-		{"legacy user answered", userInput, &contracts.ClientToolResult{CallID: "r", Content: text}, "answered", "client", "", text, false},
-		{"elicited", elicitation, &response{Content: text}, "answered", "client", "", text, false},
-		{"elicitation failed", elicitation, &response{IsError: true}, "failed", "client", "MCP elicitation request reported an error", nil, true},
-		{"legacy elicited", elicitation, &contracts.ClientToolResult{CallID: "r", Content: text}, "answered", "client", "", text, false},
-		{"no content", userInput, &response{}, "answered", "client", "", nil, false},
+		{"tool done", clientTool, &response{Content: text}, "completed", "client", "", text},
+		{"tool failed", clientTool, &response{Content: text, IsError: true, Reason: "ignored"}, "failed", "client", "Client tool result reported an error", text},
+		{"legacy tool done", clientTool, &contracts.ClientToolResult{CallID: "r", Content: text}, "completed", "client", "", text},
+		{"legacy tool failed", clientTool, &contracts.ClientToolResult{CallID: "r", IsError: true}, "failed", "client", "Client tool result reported an error", nil},
+		{"user answered", userInput, &response{Content: text}, "answered", "client", "", text},
+		{"user input failed", userInput, &response{IsError: true}, "failed", "client", "User input request reported an error", nil},
+		{"legacy user answered", userInput, &contracts.ClientToolResult{CallID: "r", Content: text}, "answered", "client", "", text},
+		{"elicited", elicitation, &response{Content: text}, "answered", "client", "", text},
+		{"elicitation failed", elicitation, &response{IsError: true}, "failed", "client", "MCP elicitation request reported an error", nil},
+		{"legacy elicited", elicitation, &contracts.ClientToolResult{CallID: "r", Content: text}, "answered", "client", "", text},
+		{"no content", userInput, &response{}, "answered", "client", "", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,7 +80,7 @@ func TestAnswerDecidesHowARequestEnds(t *testing.T) {
 					RequestID: "r", RequestType: tt.kind, CallID: "r",
 					Resolution: tt.verdict, Reason: tt.reason, ResolvedBy: tt.by,
 				},
-				Content: tt.content, IsError: tt.isError, From: "conn_1", Opened: start, At: after(time.Second),
+				Content: tt.content, From: "conn_1", At: after(time.Second),
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)

@@ -8,16 +8,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An ending is a way for a request to end.
-type ending struct {
-	contracts.Outcome
-	isError bool // of the client's answer
-}
-
 // A kind has the rules of one type of request.
 type kind struct {
 	timeout time.Duration                              // default
-	expired ending                                     // when the deadline has passed (R62)
+	expired contracts.Outcome                          // when the deadline has passed (R62)
 	failed  string                                     // the reason if the client reports an error
 	legal   map[contracts.Resolver][]contracts.Verdict // how it may end, beside cancelled by the runtime (R52)
 }
@@ -70,11 +64,11 @@ var answered = map[contracts.Resolver][]contracts.Verdict{
 	contracts.ResolvedByPolicy: {contracts.VerdictFailed},
 }
 
-func end(verdict contracts.Verdict, by contracts.Resolver, reason string) ending {
-	return ending{Outcome: contracts.Outcome{Verdict: verdict, Reason: reason, By: by}}
+func end(verdict contracts.Verdict, by contracts.Resolver, reason string) contracts.Outcome {
+	return contracts.Outcome{Verdict: verdict, Reason: reason, By: by}
 }
 
-func byPolicy(verdict contracts.Verdict, reason string) ending {
+func byPolicy(verdict contracts.Verdict, reason string) contracts.Outcome {
 	return end(verdict, contracts.ResolvedByPolicy, reason)
 }
 
@@ -93,16 +87,16 @@ func DefaultTimeout(of contracts.RequestType) time.Duration { return kinds[of].t
 func Policy(mode contracts.ApprovalMode) (out contracts.Outcome, decided bool) {
 	switch mode {
 	case contracts.ApprovalAuto:
-		return byPolicy(contracts.VerdictApproved, "Auto-approved by policy").Outcome, true
+		return byPolicy(contracts.VerdictApproved, "Auto-approved by policy"), true
 	case contracts.ApprovalFail:
-		return byPolicy(contracts.VerdictDenied, "Denied by approval policy").Outcome, true
+		return byPolicy(contracts.VerdictDenied, "Denied by approval policy"), true
 	}
 	return contracts.Outcome{}, false
 }
 
 // answerEnding returns the ending of a request by a client's answer (R54 to R58).
 // It ignores the answer's own request type.
-func answerEnding(kind contracts.RequestType, a *contracts.ServerRequestResponse) ending {
+func answerEnding(kind contracts.RequestType, a *contracts.ServerRequestResponse) contracts.Outcome {
 	switch kind {
 	case contracts.RequestApproval:
 		return approvalEnding(a)
@@ -110,7 +104,7 @@ func answerEnding(kind contracts.RequestType, a *contracts.ServerRequestResponse
 		return retryEnding(a)
 	}
 	e := end(contracts.VerdictAnswered, contracts.ResolvedByClient, "")
-	e.Content, e.isError = a.Content, a.IsError
+	e.Content = a.Content
 	if kind == contracts.RequestClientTool {
 		e.Verdict = contracts.VerdictCompleted
 	}
@@ -122,7 +116,7 @@ func answerEnding(kind contracts.RequestType, a *contracts.ServerRequestResponse
 
 // approvalEnding returns the ending of an approval. An answer without a decision
 // denies (R54). The content is for the agent, such as an AnswerNote.
-func approvalEnding(a *contracts.ServerRequestResponse) ending {
+func approvalEnding(a *contracts.ServerRequestResponse) contracts.Outcome {
 	var result contracts.ToolResult
 	if a.Result != nil {
 		result = *a.Result
@@ -137,7 +131,7 @@ func approvalEnding(a *contracts.ServerRequestResponse) ending {
 
 // retryEnding returns the ending of a tool retry. An answer without an action
 // aborts (R56).
-func retryEnding(a *contracts.ServerRequestResponse) ending {
+func retryEnding(a *contracts.ServerRequestResponse) contracts.Outcome {
 	switch a.DecisionAction {
 	case contracts.RetryActionRetry:
 		return end(contracts.VerdictRetried, contracts.ResolvedByUser, a.Reason)
@@ -147,8 +141,8 @@ func retryEnding(a *contracts.ServerRequestResponse) ending {
 	return end(contracts.VerdictAborted, contracts.ResolvedByUser, a.Reason)
 }
 
-// resolve returns the resolution of row with this ending.
-func (e ending) resolve(row Row, from string, now time.Time) Resolution {
+// resolve returns the resolution of row with the ending e.
+func resolve(row Row, e contracts.Outcome, from string, now time.Time) Resolution {
 	req := row.Request
 	res := Resolution{
 		Request: req,
@@ -156,12 +150,10 @@ func (e ending) resolve(row Row, from string, now time.Time) Resolution {
 			RequestID: req.RequestID, RequestType: req.RequestType, CallID: req.CallID,
 			Resolution: e.Verdict, Reason: e.Reason, ResolvedBy: e.By,
 		},
-		Content: e.Content, IsError: e.isError,
-		From: from, Opened: row.Opened, At: now,
+		Content: e.Content, From: from, At: now,
 	}
 	if slices.Contains(contentTypes, req.RequestType) && e.By != contracts.ResolvedByClient {
 		res.Content = []contracts.ContentBlock{{Type: "text", Text: e.Reason}}
-		res.IsError = true
 	}
 	return res
 }

@@ -9,11 +9,8 @@ import (
 
 const maxRemembered = 256 // resolutions; the oldest is dropped
 
-// A history holds the latest resolutions, for answers that come too late.
-type history struct {
-	resolutions []pastResolution // a ring when full
-	next        int              // index of the next resolution
-}
+// A history holds the latest resolutions, oldest first, for answers that come too late.
+type history []pastResolution
 
 // A pastResolution is the kept part of a resolution.
 type pastResolution struct {
@@ -25,17 +22,15 @@ type pastResolution struct {
 func (m *history) add(r *Resolution) {
 	p := pastResolution{event: r.Event, from: r.From, at: r.At}
 	p.event.Reason = "" // not used, and may be long
-	if len(m.resolutions) < maxRemembered {
-		m.resolutions = append(m.resolutions, p)
-	} else {
-		m.resolutions[m.next] = p
+	if len(*m) == maxRemembered {
+		*m = slices.Delete(*m, 0, 1)
 	}
-	m.next = (m.next + 1) % maxRemembered
+	*m = append(*m, p)
 }
 
 // describe returns how the request with the id ended. If no request has that id, it
 // looks for a call with the id and one of kinds. It returns nil if there is none.
-func (m *history) describe(id string, kinds []contracts.RequestType) map[string]string {
+func (m history) describe(id string, kinds []contracts.RequestType) map[string]string {
 	p := m.last(func(e *contracts.ServerRequestResolved) bool { return e.RequestID == id })
 	if p == nil {
 		p = m.last(func(e *contracts.ServerRequestResolved) bool {
@@ -57,11 +52,10 @@ func (m *history) describe(id string, kinds []contracts.RequestType) map[string]
 }
 
 // last returns the latest resolution that matches, or nil.
-func (m *history) last(match func(*contracts.ServerRequestResolved) bool) *pastResolution {
-	for age := range m.resolutions {
-		i := (m.next - 1 - age + 2*maxRemembered) % maxRemembered
-		if match(&m.resolutions[i].event) {
-			return &m.resolutions[i]
+func (m history) last(match func(*contracts.ServerRequestResolved) bool) *pastResolution {
+	for i := range slices.Backward(m) {
+		if match(&m[i].event) {
+			return &m[i]
 		}
 	}
 	return nil

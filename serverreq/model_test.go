@@ -121,7 +121,7 @@ func (m *machine) withdraw(t *rapid.T) {
 
 func (m *machine) restart(t *rapid.T) {
 	rows := m.table.Pending()
-	m.table = serverreq.New(serverreq.Options{Max: 6})
+	m.table = serverreq.New(6)
 	if err := m.table.Restore(rows); err != nil {
 		t.Fatalf("restore: %v", err)
 	}
@@ -149,7 +149,7 @@ func (m *machine) check(t *rapid.T) {
 // once, in a legal way, and what is left is pending.
 func TestEveryRequestEndsExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{table: serverreq.New(serverreq.Options{Max: 6}), now: start}
+		m := &machine{table: serverreq.New(6), now: start}
 		t.Repeat(map[string]func(*rapid.T){
 			"open": m.open, "open more": m.open, "answer": m.answer, "answer again": m.answer,
 			"expire": m.expire, "withdraw": m.withdraw, "restart": m.restart,

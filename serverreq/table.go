@@ -15,16 +15,9 @@ import (
 // retries, and among requests answered with content: a legacy answer names only the
 // call, and the runtime state lists pending requests by call.
 type Table struct {
-	opts   Options
+	limit  int   // of rows; zero means defaultMax
 	rows   []Row // in the order opened
 	recent history
-}
-
-// Options limit a Table.
-type Options struct {
-	// Max is how many requests may be pending. Further ones are refused with the
-	// code overloaded. Zero means 256.
-	Max int
 }
 
 const defaultMax = 256 // pending requests
@@ -41,18 +34,17 @@ type Row struct {
 type Resolution struct {
 	Request *contracts.ServerRequest
 	Event   contracts.ServerRequestResolved
-	// Content and IsError are the result of a client tool, elicitation or user
-	// input. If no client answered it, IsError is true and the only block is the
-	// reason. For an approval, Content is additional content of the answer.
+	// Content is the result of a client tool, elicitation or user input. If no client
+	// answered it, the only block is the reason. For an approval, Content is additional
+	// content of the answer.
 	Content []contracts.ContentBlock
-	IsError bool
 	From    string // connection that answered; empty if none did
-	Opened  time.Time
 	At      time.Time
 }
 
-// New returns an empty table.
-func New(opts Options) *Table { return &Table{opts: opts} }
+// New returns an empty table for at most limit pending requests; zero means 256. It
+// refuses further ones with the code overloaded.
+func New(limit int) *Table { return &Table{limit: limit} }
 
 // Open adds a request that expires at deadline; a zero deadline means never. req
 // must not change afterwards. Open refuses a request without ids, of an unknown
@@ -104,7 +96,7 @@ func (t *Table) Next() (time.Time, bool) {
 func (t *Table) Expire(now time.Time) []Resolution {
 	due := t.removeRows(func(r Row) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
 	slices.SortStableFunc(due, func(a, b Row) int { return a.Deadline.Compare(b.Deadline) })
-	return t.endAll(due, func(of contracts.RequestType) ending { return kinds[of].expired }, now)
+	return t.endAll(due, func(of contracts.RequestType) contracts.Outcome { return kinds[of].expired }, now)
 }
 
 // CancelAll cancels every request, by type in canonical order, and oldest first
@@ -120,7 +112,7 @@ func (t *Table) CancelIf(match func(id string) bool, reason string, now time.Tim
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Compare(slices.Index(class, a.Request.RequestType), slices.Index(class, b.Request.RequestType))
 	})
-	return t.endAll(rows, func(contracts.RequestType) ending {
+	return t.endAll(rows, func(contracts.RequestType) contracts.Outcome {
 		return end(contracts.VerdictCancelled, contracts.ResolvedByRuntime, reason)
 	}, now)
 }
@@ -133,7 +125,7 @@ func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resoluti
 		return nil
 	}
 	rows := t.removeRows(func(r Row) bool { return r.Request.RequestType == contracts.RequestApproval })
-	return t.endAll(rows, func(contracts.RequestType) ending { return ending{Outcome: out} }, now)
+	return t.endAll(rows, func(contracts.RequestType) contracts.Outcome { return out }, now)
 }
 
 // Cancel cancels one request and reports whether it was pending.
@@ -162,7 +154,7 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 		return refuse(contracts.CodeBadRequest, id, "server request already pending: "+id)
 	case t.findCall(req.CallID, legacyTypes(kind)...) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending for call: "+req.CallID)
-	case len(t.rows) >= cmp.Or(t.opts.Max, defaultMax):
+	case len(t.rows) >= cmp.Or(t.limit, defaultMax):
 		return refuse(contracts.CodeOverloaded, id, "too many pending server requests")
 	}
 	return nil
@@ -193,10 +185,10 @@ func (t *Table) removeRows(match func(Row) bool) (removed []Row) {
 }
 
 // endAll resolves removed rows, with the ending that how returns for their type.
-func (t *Table) endAll(rows []Row, how func(contracts.RequestType) ending, now time.Time) []Resolution {
+func (t *Table) endAll(rows []Row, how func(contracts.RequestType) contracts.Outcome, now time.Time) []Resolution {
 	var all []Resolution
 	for _, row := range rows {
-		res := how(row.Request.RequestType).resolve(row, "", now)
+		res := resolve(row, how(row.Request.RequestType), "", now)
 		t.recent.add(&res)
 		all = append(all, res)
 	}
@@ -204,8 +196,8 @@ func (t *Table) endAll(rows []Row, how func(contracts.RequestType) ending, now t
 }
 
 // endOne ends the row at i.
-func (t *Table) endOne(i int, e ending, from string, now time.Time) Resolution {
-	res := e.resolve(t.rows[i], from, now)
+func (t *Table) endOne(i int, e contracts.Outcome, from string, now time.Time) Resolution {
+	res := resolve(t.rows[i], e, from, now)
 	t.rows = slices.Delete(t.rows, i, i+1)
 	t.recent.add(&res)
 	return res

@@ -62,7 +62,7 @@ func ids(resolutions []serverreq.Resolution) []string {
 }
 
 func TestOpenRefusesWhatCannotBeAnswered(t *testing.T) {
-	table := serverreq.New(serverreq.Options{Max: 3})
+	table := serverreq.New(3)
 	ask(t, table, "r1", approval)
 	ask(t, table, "r2", clientTool)
 	open := func(id, call string, kind contracts.RequestType) error {
@@ -147,10 +147,10 @@ func TestRequestsExpireAtTheirDeadlineByDefaultVerdict(t *testing.T) { // R62
 					RequestID: "r", RequestType: tt.kind, CallID: "r",
 					Resolution: tt.verdict, Reason: tt.reason, ResolvedBy: contracts.ResolvedByPolicy,
 				},
-				Opened: start, At: deadline,
+				At: deadline,
 			}
 			if tt.content { // what the agent gets in place of an answer
-				want.Content, want.IsError = []contracts.ContentBlock{{Type: "text", Text: tt.reason}}, true
+				want.Content = []contracts.ContentBlock{{Type: "text", Text: tt.reason}}
 			}
 			if !reflect.DeepEqual(got[0], want) {
 				t.Errorf("resolution: got %+v, want %+v", got[0], want)
@@ -194,7 +194,7 @@ func TestCancelAllGoesByClassThenAge(t *testing.T) { // R66, section 3.4
 			t.Errorf("%s: got %s by %s because %q", r.Request.RequestID, r.Event.Resolution, r.Event.ResolvedBy, r.Event.Reason)
 		}
 		hasContent := slices.Contains([]contracts.RequestType{clientTool, elicitation, userInput}, r.Request.RequestType)
-		if r.IsError != hasContent || (len(r.Content) == 1 && r.Content[0].Text == reason) != hasContent {
+		if (len(r.Content) == 1 && r.Content[0].Text == reason) != hasContent {
 			t.Errorf("%s %s: got content %v, want an error result: %t", r.Request.RequestType, r.Request.RequestID, r.Content, hasContent)
 		}
 	}

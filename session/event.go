@@ -117,22 +117,25 @@ func changeConnection(list []contracts.ConnectionState, e *contracts.ConnectionI
 	for i := range list {
 		list[i].ControllerLeaseGranted = list[i].ConnectionID == e.ControllerConnectionID.Get()
 	}
-	slices.SortStableFunc(list, func(a, b contracts.ConnectionState) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ConnectionID, b.ConnectionID))
-	})
+	SortConnections(list)
 	return list
 }
 
-// rank orders a list of connections: the holder of the lease, other controllers,
-// viewers.
-func rank(c contracts.ConnectionState) int {
-	switch {
-	case c.ControllerLeaseGranted:
-		return 0
-	case c.Role == contracts.RoleController:
-		return 1
+// SortConnections sorts a list of connections: the holder of the lease, other
+// controllers, viewers, each by id.
+func SortConnections(list []contracts.ConnectionState) {
+	rank := func(c contracts.ConnectionState) int {
+		switch {
+		case c.ControllerLeaseGranted:
+			return 0
+		case c.Role == contracts.RoleController:
+			return 1
+		}
+		return 2
 	}
-	return 2
+	slices.SortStableFunc(list, func(a, b contracts.ConnectionState) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ConnectionID, b.ConnectionID))
+	})
 }
 
 func (s *State) chunk(e *contracts.ResponseChunk) {

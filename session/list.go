@@ -16,12 +16,8 @@ func putEntry[T any](list *[]T, e T, same func(T) bool, limit int) {
 	*list = append(*list, e)
 }
 
-// dropEntries removes the entries with the key and reports whether there were any.
-func dropEntries[T any](list *[]T, same func(T) bool) bool {
-	before := len(*list)
-	*list = slices.DeleteFunc(*list, same)
-	return len(*list) < before
-}
+// dropEntries removes the entries with the key.
+func dropEntries[T any](list *[]T, same func(T) bool) { *list = slices.DeleteFunc(*list, same) }
 
 // Keys of the lists.
 
