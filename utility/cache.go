@@ -4,12 +4,13 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/seed-028515a8/maestro/workspace"
 )
 
 const (
@@ -42,18 +43,15 @@ const (
 	maxTouched = 1024
 )
 
-// A listingCache keeps the listing of a directory: the workspace's root, or a
-// directory in a workspace with too many files. Its methods may be called from
-// any goroutine.
+// A listingCache keeps the listing of the workspace. Its methods may be called
+// from any goroutine.
 //
 // One goroutine at a time, the worker, changes the listing. A search starts it
-// when the listing is out of date. For the root, the worker also makes the
-// lookout follow every directory. From then on it checks only the paths that
-// the system reports.
+// when the listing is out of date. The worker also makes the lookout follow
+// every directory. From then on it checks only the paths that the system
+// reports.
 type listingCache struct {
-	// Static.
-	of  *lister
-	dir string // relative to the root
+	of *lister // static
 
 	ctx    context.Context // of the worker; ends with close
 	cancel context.CancelFunc
@@ -77,8 +75,8 @@ type listingCache struct {
 	touched  map[string]struct{} // slash-separated paths that appeared or disappeared; at most maxTouched
 }
 
-func newListingCache(of *lister, dir string) *listingCache {
-	c := &listingCache{of: of, dir: dir, changed: make(chan struct{})}
+func newListingCache(of *lister) *listingCache {
+	c := &listingCache{of: of, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -102,25 +100,8 @@ func (h *lister) list(ctx context.Context, rel string) (f *listing, dir string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
 	defer cancel()
-	if f, err = h.whole.newest(ctx, time.Now()); err == nil && dir != "." && !f.complete {
-		f, err = h.partOf(dir).newest(ctx, time.Now())
-		return f, ".", err
-	}
+	f, err = h.whole.newest(ctx, time.Now())
 	return f, filepath.ToSlash(dir), err
-}
-
-// partOf returns the cache of one directory in a workspace with too many files.
-// Only one such cache is kept at a time.
-func (h *lister) partOf(dir string) *listingCache {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.part == nil || h.part.dir != dir {
-		if old := h.part; old != nil {
-			h.parting.Go(old.close) // ends soon: close cancels the worker
-		}
-		h.part = newListingCache(h, dir)
-	}
-	return h.part
 }
 
 // newest returns the listing for a search that arrived at then.
@@ -312,7 +293,7 @@ func (c *listingCache) update(need need) {
 	readAll := true
 	for range maxRounds {
 		f, err := c.relist()
-		if err != nil || !f.complete || c.dir != "." {
+		if err != nil || !f.complete {
 			break
 		}
 		done, overlooked := c.follow(f, readAll)
@@ -321,7 +302,6 @@ func (c *listingCache) update(need need) {
 		}
 		readAll = overlooked
 	}
-	c.dropMissing()
 }
 
 // applyTouched checks the touched paths. It returns false if all files must be
@@ -348,29 +328,24 @@ func (c *listingCache) applyTouched() bool {
 	return time.Now().Before(c.resting)
 }
 
-// relist lists all files. Its first attempt takes no longer than a search
-// waits. If the time did not suffice, searches get the partial listing and a
-// second attempt has more time.
+// relist lists all files. The first listing may take no longer than searches
+// wait for it; if the time does not suffice, they get a part, and a second
+// attempt has more time.
 func (c *listingCache) relist() (f *listing, err error) {
 	began := time.Now()
 	last := c.beginListing()
 	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
 	defer cancel()
-	if last == nil || last.took < maxSearchTime/2 {
+	if last == nil {
 		short, cancel := context.WithTimeout(ctx, maxSearchTime*3/4)
-		f, err = c.of.relist(short, c.dir)
+		f, err = c.of.relist(short)
 		cancel()
-		if err == nil && f.hurried() {
-			if last == nil {
-				c.set(f, nil, false)
-			}
-			for i := range c.of.backoffs {
-				c.of.backoffs[i].lift()
-			}
+		if err == nil && f.hurried {
+			c.set(f, nil, false)
 		}
 	}
-	if err == nil && (f == nil || f.hurried()) {
-		f, err = c.of.relist(ctx, c.dir)
+	if err == nil && (f == nil || f.hurried) {
+		f, err = c.of.relist(ctx)
 	}
 	c.mu.Lock()
 	if took := time.Since(began); took > c.of.quick {
@@ -378,7 +353,7 @@ func (c *listingCache) relist() (f *listing, err error) {
 	}
 	c.mu.Unlock()
 	switch {
-	case err == nil && (last == nil || last.hurried() || !f.hurried()):
+	case err == nil && (last == nil || last.hurried || !f.hurried):
 		c.set(f, nil, false)
 	case err == nil || c.ctx.Err() != nil:
 		c.markStale(false) // the old listing stays and is marked stale
@@ -387,9 +362,6 @@ func (c *listingCache) relist() (f *listing, err error) {
 	}
 	return f, err
 }
-
-// hurried reports whether the listing is incomplete for lack of time.
-func (f *listing) hurried() bool { return !f.complete && !f.full }
 
 // beginListing prepares a new listing: reports from now on count for it. It
 // returns the listing before.
@@ -418,7 +390,7 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 		info, err := h.ws.Lstat(filepath.FromSlash(name))
 		_, _, known := e.place(name)
 		switch {
-		case err != nil || ofVersionControl(name): // not listed
+		case err != nil || workspace.VersionControl(name): // not listed
 		case info.IsDir():
 			dirs = append(dirs, name)
 		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
@@ -448,12 +420,12 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 			files = append(files, dir+"/"+file)
 		}
 	}
-	for _, file := range h.withoutExcluded(".", files) {
+	for _, file := range h.withoutExcluded(files) {
 		e.show(file)
 	}
 	for _, dir := range dirs {
 		for _, file := range e.goneBelow(dir) {
-			if h.isThere(".", file) {
+			if h.isThere(file) {
 				e.show(file)
 			}
 		}
@@ -462,12 +434,4 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 		return nil
 	}
 	return &f
-}
-
-// within reports whether a path is in dirs, or below one of them.
-func within(path string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
-		rest, ok := strings.CutPrefix(path, dir)
-		return ok && (rest == "" || rest[0] == '/')
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -171,7 +170,7 @@ func TestWhatIsGoneTakesNoListing(t *testing.T) {
 func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
-	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}, false), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
+	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
 	r.whole.set(&old, nil, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
@@ -248,7 +247,7 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		gitInit(t, r.root)
 		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
 		r.age()
-		f, err := r.relist(t.Context(), ".")
+		f, err := r.relist(t.Context())
 		must(t, err)
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
@@ -303,13 +302,6 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 	write(t, filepath.Join(r.root, "new"), "")
 	wantList(t, "then", r.listed("."), "a", "b/c", "new")
 	r.followed()
-}
-
-// A directory of a workspace that is too large is listed by itself.
-func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
-	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
-	r.whole.set(&listing{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, nil, false)
-	wantList(t, "part", r.listed("b"), "c")
 }
 
 // How much clients may watch has nothing to do with how searches find out.
@@ -371,41 +363,27 @@ func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
 	}
 }
 
-// gitThatWaits puts a git before the system's that waits while a file is there,
-// and returns the file.
-func gitThatWaits(t *testing.T) string {
-	t.Helper()
-	real, err := exec.LookPath("git")
-	must(t, err)
-	bin := t.TempDir()
-	wait := filepath.Join(bin, "wait")
-	must(t, os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\nwhile [ -e '"+wait+"' ]; do sleep 0.01; done\nexec '"+real+"' \"$@\"\n"), 0o700))
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	return wait
-}
-
 // A listing that takes long is made behind the searches, which use the one before.
 func TestSlowListingsAreMadeBehindSearches(t *testing.T) {
 	for _, follow := range []int{0, 10} {
-		wait := gitThatWaits(t)
 		r := newRoom(t, Options{Shared: sharedFor(follow)}, map[string]string{"a": ""})
 		r.quick = 0
 		gitInit(t, r.root)
 		r.lists("at first", ".", "a")
 		r.rested()
-		write(t, wait, "")
+		ranking.RLock() // background work waits
 		write(t, filepath.Join(r.root, "b"), "")
 		r.whole.mu.Lock()
 		r.whole.stale, r.whole.resting = true, time.Time{}
 		r.whole.mu.Unlock()
-		for range 20 { // which git keeps waiting, one and all
+		for range 20 {
 			wantList(t, "meanwhile", r.listed("."), "a")
 		}
 		if r.whole.mu.Lock(); !r.whole.busy {
 			t.Error("got nobody at the listing, want somebody")
 		}
 		r.whole.mu.Unlock()
-		must(t, os.Remove(wait))
+		ranking.RUnlock()
 		r.lists("then", ".", "a", "b")
 	}
 }
@@ -436,44 +414,6 @@ func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
 	r.lists("when it is time", ".", "a", "b")
 }
 
-// Nobody waits for ever for a git that hangs.
-func TestGitThatHangsIsEnded(t *testing.T) {
-	hang := gitThatWaits(t)
-	r := newRoom(t, Options{}, map[string]string{"a": ""})
-	gitInit(t, r.root)
-	old := *r.followed()
-	old.asked = old.asked.Add(-2 * maxListingAge)
-	r.whole.set(&old, nil, true)
-	r.followTime = 10 * time.Millisecond
-	write(t, hang, "")
-	wantList(t, "while it hangs", r.listed("."), "a")
-	r.comesToAnEnd("the listing behind it", r.rested)
-	must(t, os.Remove(hang))
-	old.unsure = true
-	r.whole.set(&old, nil, true)
-	write(t, hang, "")
-	r.comesToAnEnd("looking for what is not there", r.whole.dropMissing)
-	must(t, os.Remove(hang))
-	r.followTime = patience
-	write(t, filepath.Join(r.root, "b"), "")
-	r.lists("then", ".", "a", "b")
-}
-
-// comesToAnEnd fails the test if something goes on for ever.
-func (r *room) comesToAnEnd(what string, do func()) {
-	r.t.Helper()
-	done := make(chan struct{})
-	go func() { // ends with what it does, or with the tests
-		defer close(done)
-		do()
-	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		r.t.Fatalf("%s: got no end, want one", what)
-	}
-}
-
 // A journal in the workspace is not searched, and no reason to list anything.
 func TestJournalsAreNotSearched(t *testing.T) {
 	for _, withGit := range []bool{true, false} {
@@ -489,12 +429,6 @@ func TestJournalsAreNotSearched(t *testing.T) {
 		wantList(t, "root", r.listed("."), "a", "state/journalsx")
 		wantList(t, "around", r.listed("state"), "journalsx")
 		wantList(t, "inside", r.listed("state/journals"))
-		for sub, want := range map[string][]string{".": {"a", "state/journalsx"}, "state": {"journalsx"}, "state/journals/one": nil} {
-			f, err := r.relist(t.Context(), filepath.FromSlash(sub))
-			must(t, err)
-			got := f.in(".")
-			wantList(t, sub+" by itself", got, want...)
-		}
 		r.followed()
 		if n := r.fed(); n != 2 {
 			t.Errorf("git %v: got %d directories that are watched, want those without journals", withGit, n)

@@ -35,8 +35,8 @@ type Options struct {
 	Journals []string
 
 	// Shared is the state that the hosts of the process share. Hosts of one
-	// workspace must have the same Journals, EnvPass, Hosted, MaxWatchedDirs and
-	// Log. Nil means a Shared for this host alone.
+	// workspace must have the same Journals, MaxWatchedDirs and Log. Nil means a
+	// Shared for this host alone.
 	Shared *Shared
 
 	MaxCommands    int           // 32 at once; more are refused

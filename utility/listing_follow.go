@@ -2,10 +2,8 @@ package utility
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 )
@@ -17,7 +15,7 @@ const (
 	settleTime = 2 * time.Second
 
 	// maxFollowTime bounds each part of the background work of a search: listing
-	// the workspace, following it, and looking for missing files.
+	// the workspace and following it.
 	maxFollowTime = time.Minute
 
 	// minPause is the first delay after the workspace could not be followed. It
@@ -65,53 +63,10 @@ func (c *listingCache) follow(f *listing, readAll bool) (done, overlooked bool) 
 
 // unfollow stops the system's reports for the listing.
 func (c *listingCache) unfollow() {
-	if c.dir == "." {
-		c.of.lookout.do(context.Background(), c.of.lookout.unfollow)
-	}
+	c.of.lookout.do(context.Background(), c.of.lookout.unfollow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reported = false
-}
-
-// dropMissing removes tracked files that do not exist, once the system reports
-// later removals.
-func (c *listingCache) dropMissing() {
-	c.mu.Lock()
-	f, told := c.current, c.reported
-	c.mu.Unlock()
-	if !told || !f.unsure {
-		return
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
-	defer cancel()
-	gone, err := c.of.gone(ctx)
-	if err != nil {
-		return
-	}
-	e := f.edit()
-	dirs := f.dirs()
-	if !c.of.lookout.do(ctx, func() {
-		// The lookout has opened these directories, and the system reports their
-		// removal.
-		maps.DeleteFunc(dirs, func(dir string, _ struct{}) bool { return c.of.lookout.follows(dir) })
-	}) {
-		return
-	}
-	for dir := range dirs { // if a directory was replaced with a link, git follows it, even out of the workspace
-		if info, err := c.of.ws.Lstat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
-			e.hideBelow(dir)
-		}
-	}
-	for file := range gone {
-		if !c.of.isThere(".", file) { // it may have returned
-			e.hide(file)
-		}
-	}
-	sure := *f
-	sure.index, sure.unsure = e.index, false
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = &sure
 }
 
 // dirs returns the directories that contain files, and all above them up to

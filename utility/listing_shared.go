@@ -35,20 +35,12 @@ func NewShared() *Shared {
 type lister struct {
 	// Static.
 	ws         *workspace.Workspace
-	envPass    []string
-	hosted     bool
 	excluded   []string      // directories whose content is excluded; slash-separated, relative to the root
 	followTime time.Duration // bounds each part of a search's background work
 	quick      time.Duration // see the constant quick
 	limit      int           // bound of the files in a listing
 	lookout    *lookout
-	whole      *listingCache // of the root
-
-	backoffs [questions]gitBackoff // that git would answer
-
-	mu      sync.Mutex
-	part    *listingCache  // of a directory in a workspace with too many files; nil before its first search
-	parting sync.WaitGroup // waits for the close of former parts
+	whole      *listingCache
 
 	hosts int // that use it; guarded by Shared.mu
 }
@@ -61,10 +53,10 @@ func (s *Shared) join(o Options) *lister {
 	l := s.listers[o.Workspace]
 	if l == nil {
 		l = &lister{
-			ws: o.Workspace, envPass: o.EnvPass, hosted: o.Hosted, excluded: excludedIn(o.Workspace.Root(), o.Journals),
+			ws: o.Workspace, excluded: excludedIn(o.Workspace.Root(), o.Journals),
 			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles,
 		}
-		l.whole = newListingCache(l, ".")
+		l.whole = newListingCache(l)
 		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, &s.watched, l.whole, o.Log)
 		s.listers[o.Workspace] = l
 	}
@@ -86,10 +78,6 @@ func (s *Shared) leave(l *lister) {
 		return
 	}
 	l.whole.close()
-	if l.part != nil { // nothing changes it any more
-		l.part.close()
-	}
-	l.parting.Wait()
 	l.lookout.close()
 }
 
@@ -122,29 +110,19 @@ func resolved(path string) string {
 // isExcluded reports whether a path, which is relative to the root and without
 // links, is an excluded directory or below one.
 func (l *lister) isExcluded(path string) bool {
-	return len(l.excluded) > 0 && within(foldCase(filepath.ToSlash(path)), l.excluded)
+	path = foldCase(filepath.ToSlash(path))
+	return slices.ContainsFunc(l.excluded, func(dir string) bool {
+		rest, ok := strings.CutPrefix(path, dir)
+		return ok && (rest == "" || rest[0] == '/')
+	})
 }
 
-// withoutExcluded returns files, which are relative to dir, without those in
-// excluded directories.
-func (l *lister) withoutExcluded(dir string, files []string) []string {
-	if l.isExcluded(dir) {
-		return nil
-	}
-	var below []string // the excluded directories, relative to dir
-	for _, path := range l.excluded {
-		rel, ok := path, true
-		if dir != "." {
-			rel, ok = strings.CutPrefix(path, foldCase(filepath.ToSlash(dir))+"/")
-		}
-		if ok {
-			below = append(below, rel)
-		}
-	}
-	if len(below) == 0 {
+// withoutExcluded returns files without those in excluded directories.
+func (l *lister) withoutExcluded(files []string) []string {
+	if len(l.excluded) == 0 {
 		return files
 	}
-	return slices.DeleteFunc(files, func(file string) bool { return within(foldCase(file), below) })
+	return slices.DeleteFunc(files, l.isExcluded)
 }
 
 // A share is the number of directories that the system may watch for the hosts

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 )
 
 // ownFiles has an entry for each open file of this process. An entry leads to
@@ -141,11 +140,4 @@ func directory(dir *os.File, path string) string {
 		return path
 	}
 	return open
-}
-
-// limitMemory bounds the memory of a process that was just started to
-// maxGitMemory.
-func limitMemory(id int) {
-	limit := unix.Rlimit{Cur: maxGitMemory, Max: maxGitMemory}
-	_ = unix.Prlimit(id, unix.RLIMIT_DATA, &limit, nil) // an error says that it may have ended; its time is bounded anyway
 }

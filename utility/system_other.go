@@ -33,6 +33,3 @@ func maxFollowed() int { return 0 }
 // directory returns path: on other systems a process's directory can be named
 // by its path only.
 func directory(_ *os.File, path string) string { return path }
-
-// limitMemory does nothing: only Linux can bound a running process.
-func limitMemory(int) {}

@@ -37,25 +37,6 @@ func (w *Workspace) branch(dir string) string {
 	return branch
 }
 
-// Repository reports whether dir, relative to the root, lies in the git
-// repository around the root and not in a nested one.
-func (w *Workspace) Repository(dir string) bool {
-	if _, around := w.repositoryAround(); around == "" {
-		return false
-	}
-	at := w.path
-	for name := range strings.SplitSeq(filepath.ToSlash(filepath.Clean(dir)), "/") {
-		if name == "." {
-			continue
-		}
-		at = filepath.Join(at, name)
-		if git, _ := w.gitDir(at); git != "" {
-			return false
-		}
-	}
-	return true
-}
-
 // GitFiles returns the top directory of the repository around the root, and the
 // files in which git stores what is tracked, ignored and configured there.
 // Without a repository top is "", and the files are those that a repository at

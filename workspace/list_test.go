@@ -98,14 +98,6 @@ func TestRepositoriesBelowHaveTheirOwnRules(t *testing.T) {
 	wantFiles(t, w, ".", ".gitignore", "nested/a.log", "nested/sub/a.log", "module/a.log", "bare/b")
 	wantFiles(t, w, "nested/sub", "a.log")
 	wantFiles(t, w, "hidden")
-	for dir, want := range map[string]bool{".": true, "nested": false, "nested/sub": false, "module": false, "none/x": true, "broken": true, "bare": true} {
-		if got := w.Repository(dir); got != want {
-			t.Errorf("%s: got %v, want %v: it is in the repository of the root", dir, got, want)
-		}
-	}
-	if openDir(t, t.TempDir()).Repository(".") {
-		t.Error("got a repository, want none")
-	}
 }
 
 func TestListingIsBounded(t *testing.T) {

@@ -44,10 +44,10 @@ func TestNothingOutsideIsSeenWhileLinksAreSwappedIn(t *testing.T) {
 			"read": func() string {
 				return readAll(w, "swap/secret") + readAll(w, "holder/deep/secret-name") + readAll(w, "file")
 			},
-			"describe":   func() string { return describe(w, "swap/secret") + describe(w, "holder/deep/secret-name") },
-			"attach":     func() string { return attach(w, "swap/secret", "holder/deep/secret-name", "file") },
-			"branch":     func() string { return branchOf(w) },
-			"repository": func() string { return fmt.Sprint(w.Repository("holder/deep")) },
+			"describe": func() string { return describe(w, "swap/secret") + describe(w, "holder/deep/secret-name") },
+			"attach":   func() string { return attach(w, "swap/secret", "holder/deep/secret-name", "file") },
+			"branch":   func() string { return branchOf(w) },
+			"tracked":  func() string { return fmt.Sprint(w.Tracked(t.Context(), nil, 1000)) },
 		} {
 			got := look()
 			if strings.Contains(got, "secret") {
