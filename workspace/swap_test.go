@@ -26,7 +26,7 @@ func TestNothingOutsideIsSeenWhileLinksAreSwappedIn(t *testing.T) {
 	}
 	newRepository(t, filepath.Join(outside, "repo"), "")
 	write(t, filepath.Join(outside, "repo/.git/HEAD"), "ref: refs/heads/secret\n")
-	w := open(t, Options{}, withRepository(map[string]string{
+	w := open(t, withRepository(map[string]string{
 		"swap/own": "own", "holder/deep/own": "own", "file": "own", "sub/visible": "own", "sub/.gitignore": "none\n", ".gitignore": "none\n", "visible": "own",
 	}, "."))
 	stop := swapping(t, w.Root(), map[string]string{

@@ -46,7 +46,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	work, err := workspace.Open(s.workspace, workspace.Options{})
+	work, err := workspace.Open(s.workspace)
 	if err != nil {
 		return nil, err
 	}
