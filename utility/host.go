@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Workspace == nil {
 		return o, errors.New("utility: workspace is required")
 	}
-	orInt(&o.MaxCommands, 32)
-	orInt(&o.MaxWatches, 64)
-	orInt(&o.MaxWatchedDirs, 50_000)
-	if o.MaxReadBytes <= 0 {
-		o.MaxReadBytes = 2 << 20
-	}
+	o.MaxCommands, o.MaxWatches = cmp.Or(o.MaxCommands, 32), cmp.Or(o.MaxWatches, 64)
+	o.MaxWatchedDirs, o.MaxReadBytes = cmp.Or(o.MaxWatchedDirs, 50_000), cmp.Or(o.MaxReadBytes, 2<<20)
 	if o.Shared == nil {
 		o.Shared = NewShared()
 	}
@@ -65,12 +62,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
-}
-
-func orInt(n *int, def int) {
-	if *n <= 0 {
-		*n = def
-	}
 }
 
 // A Host is the utilities of one session. Call Start first; then its methods

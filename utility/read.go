@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -197,7 +198,7 @@ type excerpt struct {
 	left          int // bytes left on the wire
 
 	content strings.Builder
-	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes
+	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes+1
 	size    int    // bytes of the current line so far
 	blank   bool   // the last complete line was empty
 }
@@ -210,7 +211,7 @@ func (x *excerpt) read(text *bufio.Reader) error {
 			return err
 		}
 		if x.shows(x.res.TotalLines + 1) {
-			x.line = append(x.line, part[:min(len(part), maxLineBytes-len(x.line))]...)
+			x.line = append(x.line, part[:min(len(part), maxLineBytes+1-len(x.line))]...)
 		}
 		if x.size += len(part); !more {
 			x.endLine()
@@ -258,16 +259,11 @@ func (x *excerpt) finish() bool {
 }
 
 // showLine returns a line of size bytes as valid text, cut if it is too long.
-// If size is too large, line may be its beginning only.
+// Of a longer line than maxLineBytes, line need not have more than one byte more.
 func showLine(line []byte, size int) string {
-	whole := len(line) == size && size <= maxLineBytes
-	line = line[:min(len(line), maxLineBytes)]
-	if !whole {
-		line = line[:wholeRunes(line)]
-	}
-	text := validText(line)
+	text := validText([]byte(abridge.Head(string(line), maxLineBytes)))
 	room := maxResultBytes - len(`\n`)
-	if whole && wireBytes(text) <= room {
+	if size <= maxLineBytes && wireBytes(text) <= room {
 		return text
 	}
 	mark := fmt.Sprintf("… [line cut, %d bytes]", size)
@@ -279,20 +275,6 @@ func showLine(line []byte, size int) string {
 		}
 	}
 	return text + mark
-}
-
-// wholeRunes returns the length of text without an incomplete character at its
-// end.
-func wholeRunes(text []byte) int {
-	for n := len(text) - 1; n >= max(0, len(text)-utf8.UTFMax); n-- {
-		if utf8.RuneStart(text[n]) {
-			if utf8.FullRune(text[n:]) {
-				break
-			}
-			return n
-		}
-	}
-	return len(text)
 }
 
 // validText returns b as text with U+FFFD for every byte that is not UTF-8.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Bounds on the attachments of one prompt (R43, R45).
@@ -99,7 +101,7 @@ func (w *Workspace) attachment(path string, left int64) (Attachment, int64, erro
 	if size == 0 || bytes.IndexByte(data, 0) >= 0 {
 		return Attachment{}, 0, errUnsupported
 	}
-	a.Text = cut(strings.ToValidUTF8(string(data), string(utf8.RuneError)), maxTextChars)
+	a.Text = abridge.FirstChars(strings.ToValidUTF8(string(data), string(utf8.RuneError)), maxTextChars)
 	return a, size, nil
 }
 
@@ -119,18 +121,4 @@ func mimeType(path string) string {
 		return "application/octet-stream"
 	}
 	return t
-}
-
-// cut returns at most the first n characters of s.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }
