@@ -68,7 +68,6 @@ type listingCache struct {
 	began    time.Time           // when the worker began
 	changed  chan struct{}       // closed and replaced when current changes or the worker ends
 	current  *listing            // the newest listing; nil before the first
-	failed   error               // why there is no listing
 	resting  time.Time           // until then all files are not listed again
 	reported bool                // the system reports changes to current
 	stale    bool                // the changes need a new listing
@@ -100,12 +99,11 @@ func (h *lister) list(ctx context.Context, rel string) (f *listing, dir string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
 	defer cancel()
-	f, err = h.whole.newest(ctx, time.Now())
-	return f, filepath.ToSlash(dir), err
+	return h.whole.newest(ctx, time.Now()), filepath.ToSlash(dir), nil
 }
 
 // newest returns the listing for a search that arrived at then.
-func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, error) {
+func (c *listingCache) newest(ctx context.Context, then time.Time) *listing {
 	c.mu.Lock()
 	if c.idle == nil && !c.closed {
 		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
@@ -119,11 +117,11 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 			if time.Since(f.asked) > max(maxListingAge, ageFactor*f.took) {
 				c.begin(needRelist) // for the searches after this one
 			}
-			return f, nil
+			return f
 		}
 		began, changed := c.begin(need)
 		if changed == nil {
-			return c.outdated(), nil
+			return c.outdated()
 		}
 		var late <-chan time.Time
 		if f != nil && f.took > c.of.quick {
@@ -132,12 +130,9 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 		select {
 		case <-changed:
 		case <-late:
-			return f, nil
+			return f
 		case <-ctx.Done():
-			return c.outdated(), nil
-		}
-		if f, err := c.last(); f == nil && err != nil {
-			return nil, err
+			return c.outdated()
 		}
 	}
 }
@@ -175,7 +170,6 @@ func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{
 	case c.closed, need == needRelist && c.current != nil && time.Now().Before(c.resting):
 		return time.Time{}, nil
 	default:
-		c.failed = nil
 		c.start(func() { c.update(need) }) // ends when the listing is followed, after at most a few followTime, or with close
 	}
 	return c.began, c.changed
@@ -210,7 +204,7 @@ func (c *listingCache) expire() {
 	default:
 		c.start(func() { // ends with the keeper's next job
 			c.unfollow()
-			c.set(nil, nil, false)
+			c.set(nil, false)
 		})
 	}
 }
@@ -231,27 +225,21 @@ func (c *listingCache) close() {
 // incomplete in a small workspace, where a search waits until the listing is up
 // to date.
 func (c *listingCache) outdated() *listing {
-	f, _ := c.last()
-	if f == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
 		return &listing{}
 	}
-	old := *f
-	old.complete = f.complete && f.took > c.of.quick
+	old := *c.current
+	old.complete = old.complete && old.took > c.of.quick
 	return &old
 }
 
-// last returns the newest listing, or why there is none.
-func (c *listingCache) last() (*listing, error) {
+// set makes f the current listing.
+func (c *listingCache) set(f *listing, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.current, c.failed
-}
-
-// set makes f the current listing. Without one, failed says why.
-func (c *listingCache) set(f *listing, failed error, told bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current, c.failed, c.reported = f, failed, told
+	c.current, c.reported = f, told
 	c.wake()
 }
 
@@ -292,8 +280,8 @@ func (c *listingCache) update(need need) {
 	}
 	readAll := true
 	for range maxRounds {
-		f, err := c.relist()
-		if err != nil || !f.complete {
+		f := c.relist()
+		if !f.complete {
 			break
 		}
 		done, overlooked := c.follow(f, readAll)
@@ -318,7 +306,7 @@ func (c *listingCache) applyTouched() bool {
 		defer cancel()
 		if now := c.patch(ctx, f, touched); now != nil {
 			now.asOf = asOf
-			c.set(now, nil, true)
+			c.set(now, true)
 			return true
 		}
 	}
@@ -331,45 +319,35 @@ func (c *listingCache) applyTouched() bool {
 // relist lists all files. The first listing may take no longer than searches
 // wait for it; if the time does not suffice, they get a part, and a second
 // attempt has more time.
-func (c *listingCache) relist() (f *listing, err error) {
+func (c *listingCache) relist() (f *listing) {
 	began := time.Now()
-	last := c.beginListing()
+	c.mu.Lock()
+	c.stale, c.touched = false, nil // reports from now on count for the new listing
+	last := c.current
+	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
 	defer cancel()
 	if last == nil {
 		short, cancel := context.WithTimeout(ctx, maxSearchTime*3/4)
-		f, err = c.of.relist(short)
-		cancel()
-		if err == nil && f.hurried {
-			c.set(f, nil, false)
+		defer cancel()
+		if f = c.of.relist(short); f.hurried {
+			c.set(f, false)
 		}
 	}
-	if err == nil && (f == nil || f.hurried) {
-		f, err = c.of.relist(ctx)
+	if f == nil || f.hurried {
+		f = c.of.relist(ctx)
 	}
-	c.mu.Lock()
 	if took := time.Since(began); took > c.of.quick {
+		c.mu.Lock()
 		c.resting = time.Now().Add(restFactor * took)
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
-	switch {
-	case err == nil && (last == nil || last.hurried || !f.hurried):
-		c.set(f, nil, false)
-	case err == nil || c.ctx.Err() != nil:
-		c.markStale(false) // the old listing stays and is marked stale
-	default:
-		c.set(nil, err, false)
+	if last == nil || last.hurried || !f.hurried {
+		c.set(f, false)
+	} else {
+		c.markStale(false)
 	}
-	return f, err
-}
-
-// beginListing prepares a new listing: reports from now on count for it. It
-// returns the listing before.
-func (c *listingCache) beginListing() (last *listing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stale, c.touched = false, nil
-	return c.current
+	return f
 }
 
 // patch returns the listing with a few touched paths checked, or nil if all

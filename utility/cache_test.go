@@ -171,7 +171,7 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
 	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
-	r.whole.set(&old, nil, true)
+	r.whole.set(&old, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
 	wantList(t, "then", r.listed("."), "a")
@@ -247,8 +247,7 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		gitInit(t, r.root)
 		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
 		r.age()
-		f, err := r.relist(t.Context())
-		must(t, err)
+		f := r.relist(t.Context())
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
 		}
@@ -277,8 +276,8 @@ func TestListingThatIsCutShortKeepsTheOneBefore(t *testing.T) {
 	write(t, filepath.Join(r.root, ".gitignore"), "a\n")
 	r.whole.markStale(false)
 	r.followTime = 0
-	if f, err := r.whole.relist(); err != nil || f.complete {
-		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
+	if f := r.whole.relist(); f.complete {
+		t.Error("got a complete listing, want one that was cut short")
 	}
 	if f, _ := r.told(); f != known || r.needs() != needRelist {
 		t.Error("got another listing, want the one before, to be made true")
@@ -352,14 +351,14 @@ func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
 	f, _ := r.told()
 	old := *f
 	old.asked, old.asOf = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
-	r.whole.set(&old, nil, false)
-	if got, err := r.whole.newest(t.Context(), old.asked.Add(-time.Second)); err != nil || got != &old {
-		t.Errorf("got another listing, %v; want the one that was asked for meanwhile", err)
+	r.whole.set(&old, false)
+	if got := r.whole.newest(t.Context(), old.asked.Add(-time.Second)); got != &old {
+		t.Error("got another listing; want the one that was asked for meanwhile")
 	}
 	r.rested() // it is old, too
-	r.whole.set(&old, nil, false)
-	if got, err := r.whole.newest(t.Context(), old.asked.Add(time.Second)); err != nil || got == &old {
-		t.Errorf("got the listing of before, %v; want another", err)
+	r.whole.set(&old, false)
+	if got := r.whole.newest(t.Context(), old.asked.Add(time.Second)); got == &old {
+		t.Error("got the listing of before; want another")
 	}
 }
 

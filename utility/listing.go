@@ -23,20 +23,17 @@ type listing struct {
 
 // relist lists the files that the workspace's rules do not ignore, and those
 // that git tracks nevertheless.
-func (h *lister) relist(ctx context.Context) (*listing, error) {
+func (h *lister) relist(ctx context.Context) *listing {
 	f := &listing{asked: time.Now(), dependencies: h.dependencies()}
 	f.asOf = f.asked
-	own, err := h.ws.List(ctx, ".", h.limit)
-	if err != nil {
-		return nil, err
-	}
+	own, _ := h.ws.List(ctx, ".", h.limit) // without the root there are no files
 	slices.Sort(own.Files)
 	files := append(own.Files, h.ws.Tracked(ctx, own.Files, h.limit+1-len(own.Files))...)
 	f.hurried = ctx.Err() != nil
 	f.complete = own.Complete && !f.hurried && len(files) <= h.limit
 	f.index = newIndex(h.withoutExcluded(files[:min(len(files), h.limit)]))
 	f.took = time.Since(f.asked)
-	return f, nil
+	return f
 }
 
 // isThere reports whether a file, slash-separated and relative to the root,
