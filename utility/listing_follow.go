@@ -100,29 +100,30 @@ func (h *lister) followDirs(ctx context.Context, f *listing, dirs []string, know
 		var unknown []string
 		for batch := range slices.Chunk(dirs, followBatch) {
 			giveWay()
+			var found []string
+			var failed error
+			anyLate := false
 			done := h.lookout.do(ctx, func() {
 				for _, dir := range batch {
-					if !readAll && h.lookout.follows(dir) {
-						continue
-					}
-					var below []string
-					var late bool
-					if below, late, err = h.lookout.follow(dir, f.asked); err != nil {
-						return
-					}
-					missed = missed || late
-					for _, dir := range below {
-						if _, is := known[dir]; !is && !h.isExcluded(dir) {
-							unknown = append(unknown, dir)
-						}
+					if failed == nil && (readAll || !h.lookout.follows(dir)) {
+						var below []string
+						var late bool
+						below, late, failed = h.lookout.follow(dir, f.asked)
+						found, anyLate = append(found, below...), anyLate || late
 					}
 				}
 			})
 			if !done {
-				return missed, context.Cause(ctx)
+				return false, context.Cause(ctx)
 			}
-			if err != nil {
-				return missed, err
+			if failed != nil {
+				return false, failed
+			}
+			missed = missed || anyLate
+			for _, dir := range found {
+				if _, is := known[dir]; !is && !h.isExcluded(dir) {
+					unknown = append(unknown, dir)
+				}
 			}
 		}
 		dirs, _ = h.ws.Listed(ctx, unknown, true) // directories that may be ignored count

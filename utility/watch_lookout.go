@@ -109,17 +109,22 @@ func (l *lookout) close() {
 }
 
 // do runs job on the keeper and waits for it. It returns false if ctx ended
-// before the job began, or the lookout is closed.
+// meanwhile, when the job may be running, or the lookout is closed.
 func (l *lookout) do(ctx context.Context, job func()) bool {
 	done := make(chan struct{})
 	select {
 	case l.jobs <- func() { defer close(done); job() }:
-		<-done
+	case <-ctx.Done():
+		return false
+	case <-l.ctx.Done():
+		return false
+	}
+	select {
+	case <-done:
 		return true
 	case <-ctx.Done():
-	case <-l.ctx.Done():
+		return false
 	}
-	return false
 }
 
 // keep is the keeper's goroutine.
