@@ -209,7 +209,7 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	want(0, true)
 	r.followed()
 	want(0, false)
-	r.lookout.put(nil)
+	r.ofTree(func(l *lookout) { l.stale = true })
 	r.settled(func() bool { return c.stale })
 	r.lists("then", ".", "a")
 }

@@ -293,7 +293,7 @@ func TestFaultOfWhatIsGoneIsNoWarning(t *testing.T) {
 	faults <- syscall.EIO
 	close(events)
 	close(faults)
-	l.take(&source{events: events, faults: faults})
+	l.take(&source{events: events, faults: faults}, nil)
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, syscall.EIO.Error()) {
 		t.Errorf("got %q, want the other fault alone", got)
 	}

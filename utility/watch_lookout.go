@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -74,16 +75,13 @@ type lookout struct {
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
-	jobs   chan func()   // unbuffered; the keeper's jobs; never closed
-	more   chan struct{} // 1-buffered; a token means that there are reports; never closed
+	jobs   chan func() // unbuffered; the keeper's jobs; never closed
 	keeper sync.WaitGroup
-
-	mu      sync.Mutex
-	reports []fsnotify.Event // at most maxReports
-	lost    bool             // some reports were dropped
+	lost   atomic.Bool // some reports were dropped
 
 	// Owned by the keeper.
-	source    *source // nil while nothing is watched, or the system refuses it
+	source    *source             // nil while nothing is watched, or the system refuses it
+	reports   chan fsnotify.Event // from the taker; never closed; nil without a source
 	taker     sync.WaitGroup
 	tree      dirTree
 	audiences map[string]*audience // by their names
@@ -95,7 +93,7 @@ type lookout struct {
 func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *listingCache, log *slog.Logger) *lookout {
 	l := &lookout{
 		ws: ws, limit: limit, budget: budget, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
-		jobs: make(chan func()), more: make(chan struct{}, 1), tree: newDirTree(), audiences: make(map[string]*audience),
+		jobs: make(chan func()), tree: newDirTree(), audiences: make(map[string]*audience),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.keeper.Go(l.keep) // ends with close
@@ -138,8 +136,8 @@ func (l *lookout) keep() {
 			return
 		case job := <-l.jobs:
 			job()
-		case <-l.more:
-			l.look()
+		case report := <-l.reports:
+			l.look(report)
 		case <-timer.C:
 		}
 		now := time.Now()
@@ -174,8 +172,9 @@ func (l *lookout) openSource() {
 		}
 		return // directories are polled
 	}
-	l.source = s
-	l.taker.Go(func() { l.take(s) }) // ends with the source
+	reports := make(chan fsnotify.Event, maxReports)
+	l.source, l.reports = s, reports
+	l.taker.Go(func() { l.take(s, reports) }) // ends with the source
 }
 
 // closeSource closes the source, and drops its reports and watched directories.
@@ -185,8 +184,8 @@ func (l *lookout) closeSource() {
 	}
 	l.source.close()
 	l.taker.Wait()
-	l.source = nil
-	l.taken()
+	l.source, l.reports = nil, nil
+	l.lost.Store(false)
 	for _, at := range l.tree.keys {
 		at.key = ""
 	}
@@ -195,60 +194,43 @@ func (l *lookout) closeSource() {
 }
 
 // take is the taker's goroutine.
-func (l *lookout) take(s *source) {
+func (l *lookout) take(s *source, reports chan<- fsnotify.Event) {
 	for events, faults := s.events, s.faults; events != nil || faults != nil; {
+		var report fsnotify.Event // an empty one only wakes the keeper
 		select {
 		case ev, ok := <-events:
 			if !ok {
 				events = nil
-			} else if ev.Name != "" && ev.Op != fsnotify.Chmod {
-				l.put(&ev)
+			}
+			if report = ev; ev.Name == "" || ev.Op == fsnotify.Chmod {
+				continue
 			}
 		case err, ok := <-faults:
-			switch {
-			case !ok:
+			if !ok {
 				faults = nil
-			case errors.Is(err, fsnotify.ErrEventOverflow):
-				l.put(nil)
-			case errors.Is(err, syscall.EINVAL): // fsnotify could not unwatch a renamed directory, because the system has done so already
-			default:
+			} else if errors.Is(err, fsnotify.ErrEventOverflow) {
+				l.lost.Store(true)
+				break
+			} else if !errors.Is(err, syscall.EINVAL) { // fsnotify could not unwatch a renamed directory, because the system has done so already
 				l.log.Warn("cannot watch files", slog.Any("err", err))
 			}
+			continue
+		}
+		select {
+		case reports <- report:
+		default:
+			l.lost.Store(true)
 		}
 	}
 }
 
-// put queues a report for the keeper; nil says that some were lost.
-func (l *lookout) put(ev *fsnotify.Event) {
-	l.mu.Lock()
-	if ev != nil && len(l.reports) < maxReports {
-		l.reports = append(l.reports, *ev)
-	} else {
-		l.lost = true
+// look processes a report and those that wait behind it.
+func (l *lookout) look(report fsnotify.Event) {
+	l.handle(report)
+	for range len(l.reports) {
+		l.handle(<-l.reports)
 	}
-	l.mu.Unlock()
-	select {
-	case l.more <- struct{}{}:
-	default: // the keeper looks again anyway
-	}
-}
-
-// taken returns the reports since the last call, and whether some were lost.
-func (l *lookout) taken() ([]fsnotify.Event, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	reports, lost := l.reports, l.lost
-	l.reports, l.lost = nil, false
-	return reports, lost
-}
-
-// look processes the reports.
-func (l *lookout) look() {
-	reports, lost := l.taken()
-	for _, ev := range reports {
-		l.handle(ev)
-	}
-	if lost {
+	if l.lost.Swap(false) {
 		l.stale = true
 		l.listings.markStale(false)
 	}
