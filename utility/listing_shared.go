@@ -24,10 +24,9 @@ type Shared struct {
 // NewShared returns a Shared for the options of hosts. It holds nothing open
 // once all these hosts are closed.
 func NewShared() *Shared {
-	return &Shared{
-		watched: share{most: maxWatched(), forListings: maxFollowed()},
-		listers: make(map[*workspace.Workspace]*lister),
-	}
+	s := &Shared{listers: make(map[*workspace.Workspace]*lister)}
+	s.watched.most, s.watched.forListings = watchLimits()
+	return s
 }
 
 // A lister knows a workspace: the listing of its files for searches, and its
