@@ -58,12 +58,10 @@ func (r *room) fed() int {
 	return n
 }
 
-// sharedFor returns what hosts share whose listings may follow so many
-// directories.
-func sharedFor(followed int) *Shared {
-	s := NewShared()
-	s.watched.forListings = followed
-	return s
+// allow sets how many directories the system watches, and how many of them for
+// listings.
+func (r *room) allow(most, followed int) {
+	r.ofTree(func(l *lookout) { l.most, l.forListings = most, followed })
 }
 
 func TestSearchesFollowChanges(t *testing.T) {
@@ -179,7 +177,8 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 
 // Where the system tells of too few directories, searches list every time.
 func TestSearchesFollowChangesUntold(t *testing.T) {
-	r := newRoom(t, Options{Shared: sharedFor(2)}, map[string]string{"a": "", "b/b": "", "c/c": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/b": "", "c/c": ""})
+	r.allow(10, 2)
 	r.listed(".")
 	if n := r.fed(); n > 0 || r.whole.pause == 0 {
 		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.whole.pause)
@@ -314,8 +313,8 @@ func TestFewWatchesLeaveSearchesAsTheyAre(t *testing.T) {
 
 // What the system has too little of now it may have later.
 func TestFollowingIsTriedAgain(t *testing.T) {
-	shared := sharedFor(1)
-	r := newRoom(t, Options{Shared: shared}, map[string]string{"a": "", "b/b": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/b": ""})
+	r.allow(10, 1)
 	again := func(told bool, pause time.Duration) {
 		t.Helper()
 		r.whole.markStale(false)
@@ -333,9 +332,7 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 		again(false, pause) // it is not time
 		r.whole.again = time.Now()
 	}
-	shared.watched.mu.Lock()
-	shared.watched.forListings = 2
-	shared.watched.mu.Unlock()
+	r.allow(10, 2)
 	again(true, 0)
 	if n := r.fed(); n != 2 {
 		t.Errorf("got %d directories that are watched, want 2", n)
@@ -345,7 +342,8 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 // A listing may take longer than it is used. It is true for those who came before
 // it was asked for.
 func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
-	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	r.allow(10, 0)
 	r.listed(".")
 	r.rested()
 	f, _ := r.told()
@@ -365,7 +363,8 @@ func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
 // A listing that takes long is made behind the searches, which use the one before.
 func TestSlowListingsAreMadeBehindSearches(t *testing.T) {
 	for _, follow := range []int{0, 10} {
-		r := newRoom(t, Options{Shared: sharedFor(follow)}, map[string]string{"a": ""})
+		r := newRoom(t, Options{}, map[string]string{"a": ""})
+		r.allow(10, follow)
 		r.quick = 0
 		gitInit(t, r.root)
 		r.lists("at first", ".", "a")
@@ -389,7 +388,8 @@ func TestSlowListingsAreMadeBehindSearches(t *testing.T) {
 
 // A listing that takes long is not made again at once.
 func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
-	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	r.allow(10, 0)
 	r.quick = 0
 	f, _, err := r.list(t.Context(), ".")
 	must(t, err)

@@ -35,9 +35,9 @@ type Options struct {
 	// about a change there would itself be the next change there.
 	Journals []string
 
-	// Shared is the state that the hosts of the process share. Hosts of one
-	// workspace must have the same Journals, MaxWatchedDirs and Log. Nil means a
-	// Shared for this host alone.
+	// Shared is what the hosts of a workspace share. They must have the same
+	// Workspace, Journals, MaxWatchedDirs and Log. Nil means a Shared for this
+	// host alone.
 	Shared *Shared
 
 	MaxCommands    int           // 32 at once; more are refused
@@ -56,7 +56,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxCommands, o.MaxWatches = cmp.Or(o.MaxCommands, 32), cmp.Or(o.MaxWatches, 64)
 	o.MaxWatchedDirs, o.MaxReadBytes = cmp.Or(o.MaxWatchedDirs, 50_000), cmp.Or(o.MaxReadBytes, 2<<20)
 	if o.Shared == nil {
-		o.Shared = NewShared()
+		o.Shared = new(Shared)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -296,7 +296,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.cancel(errClosed)
 	}
 	h.work.Wait()
-	h.leaving.Do(func() { h.opts.Shared.leave(h.lister) })
+	h.leaving.Do(func() { h.opts.Shared.leave() })
 	h.cancel(errClosed)
 	return err
 }

@@ -10,23 +10,13 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A Shared is the state that the hosts of a process share: the number of
-// directories that the system watches, which the system limits per user and not
-// per session, and the lister of each workspace. It may be used by hosts from
-// any goroutine.
+// A Shared is what the hosts of a workspace share: the listing of its files for
+// searches, and its watched directories. The zero value is ready for use, by
+// hosts from any goroutine.
 type Shared struct {
-	watched share
-
-	mu      sync.Mutex
-	listers map[*workspace.Workspace]*lister // those that hosts use
-}
-
-// NewShared returns a Shared for the options of hosts. It holds nothing open
-// once all these hosts are closed.
-func NewShared() *Shared {
-	s := &Shared{listers: make(map[*workspace.Workspace]*lister)}
-	s.watched.most, s.watched.forListings = watchLimits()
-	return s
+	mu     sync.Mutex
+	lister *lister // nil without hosts
+	hosts  int
 }
 
 // A lister knows a workspace: the listing of its files for searches, and its
@@ -40,44 +30,39 @@ type lister struct {
 	limit      int           // bound of the files in a listing
 	lookout    *lookout
 	whole      *listingCache
-
-	hosts int // that use it; guarded by Shared.mu
 }
 
-// join returns the lister of the workspace. If several hosts use it, the
-// options of the first count.
+// join returns the lister for one more host. The options of the first host count.
 func (s *Shared) join(o Options) *lister {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.listers[o.Workspace]
-	if l == nil {
-		l = &lister{
+	if s.hosts++; s.lister == nil {
+		l := &lister{
 			ws: o.Workspace, excluded: excludedIn(o.Workspace.Root(), o.Journals),
 			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles,
 		}
 		l.whole = newListingCache(l)
-		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, &s.watched, l.whole, o.Log)
-		s.listers[o.Workspace] = l
+		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, l.whole, o.Log)
+		s.lister = l
 	}
-	l.hosts++
-	return l
+	return s.lister
 }
 
 // leave closes the lister after its last host has left, and waits for that. The
 // caller must have no running search or watch.
-func (s *Shared) leave(l *lister) {
+func (s *Shared) leave() {
 	s.mu.Lock()
-	l.hosts--
-	last := l.hosts == 0
-	if last {
-		delete(s.listers, l.ws)
+	l := s.lister
+	if s.hosts--; s.hosts > 0 {
+		l = nil
+	} else {
+		s.lister = nil
 	}
 	s.mu.Unlock()
-	if !last {
-		return
+	if l != nil {
+		l.whole.close()
+		l.lookout.close()
 	}
-	l.whole.close()
-	l.lookout.close()
 }
 
 // excludedIn returns those of dirs, which are absolute, that are in the
@@ -122,33 +107,4 @@ func (l *lister) withoutExcluded(files []string) []string {
 		return files
 	}
 	return slices.DeleteFunc(files, l.isExcluded)
-}
-
-// A share is the number of directories that the system may watch for the hosts
-// of this process. Its methods may be called from any goroutine.
-type share struct {
-	most        int
-	forListings int // bound of taken up to which a directory without client watches may take one
-
-	mu    sync.Mutex // locked while others are held, never the reverse
-	taken int
-}
-
-// take takes one, for a client's watch or for a listing only. It returns false
-// if none is left.
-func (s *share) take(forWatch bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taken >= s.most || !forWatch && s.taken >= s.forListings {
-		return false
-	}
-	s.taken++
-	return true
-}
-
-// give returns n.
-func (s *share) give(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken -= n
 }

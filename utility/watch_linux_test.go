@@ -286,7 +286,7 @@ func TestPathsToOpenFilesAreNewAndLeadThere(t *testing.T) {
 func TestFaultOfWhatIsGoneIsNoWarning(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	l := newLookout(nil, 1, &share{}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	l := newLookout(nil, 1, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	defer l.close()
 	events, faults := make(chan fsnotify.Event), make(chan error, 2)
 	faults <- syscall.EINVAL
@@ -324,7 +324,7 @@ func TestWhatIsWrittenToWhatIsGoneIsNotTold(t *testing.T) {
 func TestSessionsOfAWorkspaceShareItsWatches(t *testing.T) {
 	t.Parallel()
 	const sessions = 20
-	first := newRoom(t, Options{Shared: NewShared()}, map[string]string{"a/b/f": "", "c/f": "", ".gitignore": "", "node_modules/m/f": ""})
+	first := newRoom(t, Options{}, map[string]string{"a/b/f": "", "c/f": "", ".gitignore": "", "node_modules/m/f": ""})
 	gitInit(t, first.root)
 	rooms := []*room{first}
 	for range sessions - 1 {

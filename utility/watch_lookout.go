@@ -65,9 +65,8 @@ type source struct {
 type lookout struct {
 	// Static after the first watch.
 	ws       *workspace.Workspace
-	limit    int    // bounds the directories with watches
-	budget   *share // bounds the directories that the system watches; each of tree.keys is taken from it
-	names    int    // bounds the known names in all directories
+	limit    int // bounds the directories with watches
+	names    int // bounds the known names in all directories
 	listings *listingCache
 	pollGap  time.Duration
 	log      *slog.Logger
@@ -80,21 +79,24 @@ type lookout struct {
 	lost   atomic.Bool // some reports were dropped
 
 	// Owned by the keeper.
-	source    *source             // nil while nothing is watched, or the system refuses it
-	reports   chan fsnotify.Event // from the taker; never closed; nil without a source
-	taker     sync.WaitGroup
-	tree      dirTree
-	audiences map[string]*audience // by their names
-	stale     bool                 // reports were lost, and the tree has not been compared since
-	syncAt    time.Time            // when the tree may be compared; doing so all the time would take all the time
-	pollAt    time.Time
+	most        int                 // bounds the directories that the system watches
+	forListings int                 // likewise, for directories without watches
+	source      *source             // nil while nothing is watched, or the system refuses it
+	reports     chan fsnotify.Event // from the taker; never closed; nil without a source
+	taker       sync.WaitGroup
+	tree        dirTree
+	audiences   map[string]*audience // by their names
+	stale       bool                 // reports were lost, and the tree has not been compared since
+	syncAt      time.Time            // when the tree may be compared; doing so all the time would take all the time
+	pollAt      time.Time
 }
 
-func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *listingCache, log *slog.Logger) *lookout {
+func newLookout(ws *workspace.Workspace, limit int, listings *listingCache, log *slog.Logger) *lookout {
 	l := &lookout{
-		ws: ws, limit: limit, budget: budget, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
+		ws: ws, limit: limit, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
 		jobs: make(chan func()), tree: newDirTree(), audiences: make(map[string]*audience),
 	}
+	l.most, l.forListings = watchLimits()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.keeper.Go(l.keep) // ends with close
 	return l
@@ -189,7 +191,6 @@ func (l *lookout) closeSource() {
 	for _, at := range l.tree.keys {
 		at.key = ""
 	}
-	l.budget.give(len(l.tree.keys))
 	clear(l.tree.keys)
 }
 

@@ -56,7 +56,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	}
 	s.setPolicy()
 	s.session.Memory = hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory})
-	m := &sessions{settings: s, work: work, shared: utility.NewShared(), servers: servers, observer: observer, log: log}
+	m := &sessions{settings: s, work: work, shared: new(utility.Shared), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
