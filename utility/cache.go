@@ -398,8 +398,10 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 			files = append(files, dir+"/"+file)
 		}
 	}
-	for _, file := range h.withoutExcluded(files) {
-		e.show(file)
+	for _, file := range files {
+		if !h.isExcluded(file) {
+			e.show(file)
+		}
 	}
 	for _, dir := range dirs {
 		for _, file := range e.goneBelow(dir) {

@@ -421,7 +421,7 @@ func TestJournalsAreNotSearched(t *testing.T) {
 		write(t, filepath.Join(journals, "one/000.jsonl"), "")
 		write(t, filepath.Join(dir, "state/journalsx"), "")
 		write(t, filepath.Join(dir, "a"), "")
-		r := roomAt(t, Options{Journals: []string{t.TempDir(), journals}}, dir)
+		r := roomAt(t, Options{Journals: journals}, dir)
 		if withGit {
 			gitInit(t, r.root)
 		}

@@ -30,10 +30,10 @@ type Options struct {
 	// needed.
 	Hosted bool
 
-	// Journals are absolute paths of directories with journals of sessions. Such
-	// directories in the workspace are neither watched nor searched: an event
-	// about a change there would itself be the next change there.
-	Journals []string
+	// Journals is the absolute path of the directory with the journals of
+	// sessions, if there is one. In the workspace it is neither watched nor
+	// searched: an event about a change there would itself be the next change.
+	Journals string
 
 	// Shared is what the hosts of a workspace share. They must have the same
 	// Workspace, Journals, MaxWatchedDirs and Log. Nil means a Shared for this

@@ -31,7 +31,7 @@ func (h *lister) relist(ctx context.Context) *listing {
 	files := append(own.Files, h.ws.Tracked(ctx, own.Files, h.limit+1-len(own.Files))...)
 	f.hurried = ctx.Err() != nil
 	f.complete = own.Complete && !f.hurried && len(files) <= h.limit
-	f.index = newIndex(h.withoutExcluded(files[:min(len(files), h.limit)]))
+	f.index = newIndex(slices.DeleteFunc(files[:min(len(files), h.limit)], h.isExcluded))
 	f.took = time.Since(f.asked)
 	return f
 }

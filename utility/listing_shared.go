@@ -2,7 +2,6 @@ package utility
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ type Shared struct {
 type lister struct {
 	// Static.
 	ws         *workspace.Workspace
-	excluded   []string      // directories whose content is excluded; slash-separated, relative to the root
+	excluded   string        // directory whose content is excluded, slash-separated and relative to the root; "" if there is none
 	followTime time.Duration // bounds each part of a search's background work
 	quick      time.Duration // see the constant quick
 	limit      int           // bound of the files in a listing
@@ -65,17 +64,14 @@ func (s *Shared) leave() {
 	}
 }
 
-// excludedIn returns those of dirs, which are absolute, that are in the
-// workspace. A directory that contains the workspace cannot be excluded.
-func excludedIn(root string, dirs []string) []string {
-	var apart []string
-	for _, dir := range dirs {
-		rel, err := filepath.Rel(root, resolved(dir))
-		if err == nil && filepath.IsLocal(rel) && rel != "." {
-			apart = append(apart, foldCase(filepath.ToSlash(rel)))
-		}
+// excludedIn returns dir, which is absolute, relative to the workspace if it is
+// in it, else "". A directory that contains the workspace cannot be excluded.
+func excludedIn(root, dir string) string {
+	rel, err := filepath.Rel(root, resolved(dir))
+	if dir == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return ""
 	}
-	return apart
+	return foldCase(filepath.ToSlash(rel))
 }
 
 // resolved returns an absolute path with the symbolic links in its existing
@@ -92,19 +88,8 @@ func resolved(path string) string {
 }
 
 // isExcluded reports whether a path, which is relative to the root and without
-// links, is an excluded directory or below one.
+// links, is the excluded directory or below it.
 func (l *lister) isExcluded(path string) bool {
-	path = foldCase(filepath.ToSlash(path))
-	return slices.ContainsFunc(l.excluded, func(dir string) bool {
-		rest, ok := strings.CutPrefix(path, dir)
-		return ok && (rest == "" || rest[0] == '/')
-	})
-}
-
-// withoutExcluded returns files without those in excluded directories.
-func (l *lister) withoutExcluded(files []string) []string {
-	if len(l.excluded) == 0 {
-		return files
-	}
-	return slices.DeleteFunc(files, l.isExcluded)
+	rest, ok := strings.CutPrefix(foldCase(filepath.ToSlash(path)), l.excluded)
+	return ok && l.excluded != "" && (rest == "" || rest[0] == '/')
 }

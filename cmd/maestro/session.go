@@ -119,10 +119,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, errors.Join(err, store.Close())
 	}
 	use := m.tools
-	use.Workspace, use.Shared, use.EnvPass, use.Log = m.work, m.shared, run.EnvPass, m.log
-	if m.dir != "" {
-		use.Journals = []string{m.dir}
-	}
+	use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Log = m.work, m.shared, m.dir, run.EnvPass, m.log
 	tools, err := utility.New(use)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
