@@ -129,12 +129,10 @@ func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTermi
 // writeCommand serves utility_command_stdin. It does not wait until the command
 // has read.
 func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) error {
-	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	c, err := h.running(owner, cmd.CommandID)
 	switch {
 	case err != nil:
 		return err
-	case c == nil:
-		return notFound(cmd.CommandID)
 	case c.stdin == nil:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command stdin is not enabled: "+cmd.CommandID)
 	}
@@ -143,12 +141,10 @@ func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) er
 
 // resizeCommand serves utility_command_resize.
 func (h *Host) resizeCommand(ctx context.Context, owner string, cmd *contracts.UtilityCommandResize) error {
-	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	c, err := h.running(owner, cmd.CommandID)
 	switch {
 	case err != nil:
 		return err
-	case c == nil:
-		return notFound(cmd.CommandID)
 	case c.spec.size == nil:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command resize is only supported for PTY commands: "+cmd.CommandID)
 	}
@@ -157,6 +153,15 @@ func (h *Host) resizeCommand(ctx context.Context, owner string, cmd *contracts.U
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, text)
 	}
 	return c.resize(ctx, size)
+}
+
+// running returns a command that owner owns.
+func (h *Host) running(owner, id string) (*command, error) {
+	c, err := owned(h, &h.commands, owner, id, "command")
+	if err == nil && c == nil {
+		err = notFound(id)
+	}
+	return c, err
 }
 
 func notFound(id string) error {

@@ -187,17 +187,6 @@ func (x *index) below(dir string) []span {
 	return spans
 }
 
-// paths calls each with the path of every existing file.
-func (x *index) paths(each func(path string)) {
-	for _, b := range x.blocks {
-		for i := range b.files {
-			if !b.sieves[i].gone {
-				each(b.files[i].path)
-			}
-		}
-	}
-}
-
 // goneBelow returns the files below a directory that do not exist.
 func (x *index) goneBelow(dir string) (gone []string) {
 	for _, s := range x.below(dir) {

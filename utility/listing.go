@@ -80,8 +80,8 @@ func allUnchanged(marks []fileState) bool {
 // besides those below the root: the root itself, the ignore files above it, and
 // git's own files.
 func (h *lister) dependencies() []fileState {
-	top, files, shared := h.ws.GitFiles()
-	files = slices.Concat([]string{h.ws.Root()}, files, shared)
+	top, files := h.ws.GitFiles()
+	files = append(files, h.ws.Root())
 	for at := h.ws.Root(); top != "" && at != top; {
 		at = filepath.Dir(at)
 		files = append(files, filepath.Join(at, ".gitignore"))

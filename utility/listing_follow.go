@@ -74,18 +74,20 @@ func (c *listingCache) unfollow() {
 func (f *listing) dirs() map[string]struct{} {
 	dirs := map[string]struct{}{".": {}}
 	last := ""
-	f.paths(func(file string) {
-		dir := path.Dir(file)
-		if dir == last {
-			return // most files are in the same directory as the one before
-		}
-		last = dir
-		for has := false; !has; dir = path.Dir(dir) {
-			if _, has = dirs[dir]; !has {
-				dirs[dir] = struct{}{}
+	for _, b := range f.blocks {
+		for i, file := range b.files {
+			dir := path.Dir(file.path)
+			if dir == last || b.sieves[i].gone {
+				continue // most files are in the same directory as the one before
+			}
+			last = dir
+			for has := false; !has; dir = path.Dir(dir) {
+				if _, has = dirs[dir]; !has {
+					dirs[dir] = struct{}{}
+				}
 			}
 		}
-	})
+	}
 	return dirs
 }
 
