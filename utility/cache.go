@@ -43,15 +43,21 @@ const (
 	maxTouched = 1024
 )
 
-// A listingCache keeps the listing of the workspace. Its methods may be called
-// from any goroutine.
+// A lister keeps the listing of a workspace. Its methods may be called from any
+// goroutine.
 //
 // One goroutine at a time, the worker, changes the listing. A search starts it
 // when the listing is out of date. The worker also makes the lookout follow
 // every directory. From then on it checks only the paths that the system
 // reports.
-type listingCache struct {
-	of *lister // static
+type lister struct {
+	// Static.
+	ws         *workspace.Workspace
+	excluded   string        // directory whose content is excluded, slash-separated and relative to the root; "" if there is none
+	followTime time.Duration // bounds each part of a search's background work
+	quick      time.Duration // see the constant quick
+	limit      int           // bound of the files in a listing
+	lookout    *lookout
 
 	ctx    context.Context // of the worker; ends with close
 	cancel context.CancelFunc
@@ -74,12 +80,6 @@ type listingCache struct {
 	touched  map[string]struct{} // slash-separated paths that appeared or disappeared; at most maxTouched
 }
 
-func newListingCache(of *lister) *listingCache {
-	c := &listingCache{of: of, changed: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return c
-}
-
 // A need is what a listing needs to be up to date.
 type need int
 
@@ -93,17 +93,17 @@ const (
 // the listing is up to date, except for changes that the system has not
 // reported yet. If the system does not report changes, the listing is at most
 // maxUntold old. For large workspaces see [quick].
-func (h *lister) list(ctx context.Context, rel string) (f *listing, dir string, err error) {
-	if dir, err = h.ws.Real(rel); err != nil {
+func (c *lister) list(ctx context.Context, rel string) (f *listing, dir string, err error) {
+	if dir, err = c.ws.Real(rel); err != nil {
 		return nil, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
 	defer cancel()
-	return h.whole.newest(ctx, time.Now()), filepath.ToSlash(dir), nil
+	return c.newest(ctx, time.Now()), filepath.ToSlash(dir), nil
 }
 
 // newest returns the listing for a search that arrived at then.
-func (c *listingCache) newest(ctx context.Context, then time.Time) *listing {
+func (c *lister) newest(ctx context.Context, then time.Time) *listing {
 	c.mu.Lock()
 	if c.idle == nil && !c.closed {
 		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
@@ -124,7 +124,7 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) *listing {
 			return c.outdated()
 		}
 		var late <-chan time.Time
-		if f != nil && f.took > c.of.quick {
+		if f != nil && f.took > c.quick {
 			late = time.After(time.Until(began.Add(slowWait)))
 		}
 		select {
@@ -140,7 +140,7 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) *listing {
 // state returns the listing and what it needs for a search that arrived at
 // then. A listing begun after then is up to date, even if listing took longer
 // than its age bound.
-func (c *listingCache) state(then time.Time) (*listing, need) {
+func (c *lister) state(then time.Time) (*listing, need) {
 	c.mu.Lock()
 	f, told, stale, touched, resting := c.current, c.reported, c.stale, len(c.touched) > 0, time.Now().Before(c.resting)
 	c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *listingCache) state(then time.Time) (*listing, need) {
 // begin starts a worker unless one runs or it is too early for need. It returns
 // when the worker began and a channel that is closed at its next change; nil if
 // there is no worker.
-func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{}) {
+func (c *lister) begin(need need) (began time.Time, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -176,7 +176,7 @@ func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{
 }
 
 // start starts a worker. The caller holds c.mu, and no worker runs.
-func (c *listingCache) start(job func()) {
+func (c *lister) start(job func()) {
 	c.busy, c.began = true, time.Now()
 	c.work.Go(func() {
 		job()
@@ -188,13 +188,13 @@ func (c *listingCache) start(job func()) {
 }
 
 // wake wakes the waiting searches. The caller holds c.mu.
-func (c *listingCache) wake() {
+func (c *lister) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
 // expire drops an unused listing and stops following its directories.
-func (c *listingCache) expire() {
+func (c *lister) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -210,7 +210,7 @@ func (c *listingCache) expire() {
 }
 
 // close ends the worker and waits for it. No search may follow.
-func (c *listingCache) close() {
+func (c *lister) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.cancel()
@@ -224,19 +224,19 @@ func (c *listingCache) close() {
 // outdated returns the newest listing, which may be out of date. It counts as
 // incomplete in a small workspace, where a search waits until the listing is up
 // to date.
-func (c *listingCache) outdated() *listing {
+func (c *lister) outdated() *listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == nil {
 		return &listing{}
 	}
 	old := *c.current
-	old.complete = old.complete && old.took > c.of.quick
+	old.complete = old.complete && old.took > c.quick
 	return &old
 }
 
 // set makes f the current listing.
-func (c *listingCache) set(f *listing, told bool) {
+func (c *lister) set(f *listing, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current, c.reported = f, told
@@ -245,7 +245,7 @@ func (c *listingCache) set(f *listing, told bool) {
 
 // touch records a report of the system about a path, which is slash-separated
 // and relative to the root. The lookout calls it.
-func (c *listingCache) touch(path string, op fsnotify.Op) {
+func (c *lister) touch(path string, op fsnotify.Op) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,7 +266,7 @@ func (c *listingCache) touch(path string, op fsnotify.Op) {
 
 // markStale records that reports were lost. If deaf is set, later changes are
 // not reported either.
-func (c *listingCache) markStale(deaf bool) {
+func (c *lister) markStale(deaf bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale, c.touched, c.reported = true, nil, c.reported && !deaf
@@ -274,7 +274,7 @@ func (c *listingCache) markStale(deaf bool) {
 
 // update is the worker. It brings the listing up to date and follows its
 // directories.
-func (c *listingCache) update(need need) {
+func (c *lister) update(need need) {
 	if need == needPatch && c.applyTouched() {
 		return
 	}
@@ -294,7 +294,7 @@ func (c *listingCache) update(need need) {
 
 // applyTouched checks the touched paths. It returns false if all files must be
 // listed and it is not too early for that.
-func (c *listingCache) applyTouched() bool {
+func (c *lister) applyTouched() bool {
 	asOf := time.Now()
 	c.mu.Lock()
 	f, touched := c.current, c.touched
@@ -319,25 +319,25 @@ func (c *listingCache) applyTouched() bool {
 // relist lists all files. The first listing may take no longer than searches
 // wait for it; if the time does not suffice, they get a part, and a second
 // attempt has more time.
-func (c *listingCache) relist() (f *listing) {
+func (c *lister) relist() (f *listing) {
 	began := time.Now()
 	c.mu.Lock()
 	c.stale, c.touched = false, nil // reports from now on count for the new listing
 	last := c.current
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
+	ctx, cancel := context.WithTimeout(c.ctx, c.followTime)
 	defer cancel()
 	if last == nil {
 		short, cancel := context.WithTimeout(ctx, maxSearchTime*3/4)
 		defer cancel()
-		if f = c.of.relist(short); f.hurried {
+		if f = c.listAll(short); f.hurried {
 			c.set(f, false)
 		}
 	}
 	if f == nil || f.hurried {
-		f = c.of.relist(ctx)
+		f = c.listAll(ctx)
 	}
-	if took := time.Since(began); took > c.of.quick {
+	if took := time.Since(began); took > c.quick {
 		c.mu.Lock()
 		c.resting = time.Now().Add(restFactor * took)
 		c.mu.Unlock()
@@ -351,21 +351,18 @@ func (c *listingCache) relist() (f *listing) {
 }
 
 // patch returns the listing with a few touched paths checked, or nil if all
-// files must be listed.
-//
-// The workspace's own ignore rules decide about new files, because starting git
-// takes longer. A file that was listed before is listed again: if it is
-// ignored, it is tracked.
-func (c *listingCache) patch(ctx context.Context, old *listing, touched map[string]struct{}) *listing {
-	h, f, e := c.of, *old, old.edit()
+// files must be listed. Ignore rules decide about new files. A file that was
+// listed before is listed again: if it is ignored, it is tracked.
+func (c *lister) patch(ctx context.Context, old *listing, touched map[string]struct{}) *listing {
+	f, e := *old, old.edit()
 	var dirs, files, unknown []string // those that exist now
 	for name := range touched {
-		if h.isExcluded(name) {
+		if c.isExcluded(name) {
 			continue
 		}
 		e.hide(name)
 		e.hideBelow(name)
-		info, err := h.ws.Lstat(filepath.FromSlash(name))
+		info, err := c.ws.Lstat(filepath.FromSlash(name))
 		_, _, known := e.place(name)
 		switch {
 		case err != nil || workspace.VersionControl(name): // not listed
@@ -378,19 +375,19 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 			unknown = append(unknown, name)
 		}
 	}
-	listed, ok := h.ws.Listed(ctx, unknown, false)
-	into, sure := h.ws.Listed(ctx, dirs, true)
+	listed, ok := c.ws.Listed(ctx, unknown, false)
+	into, sure := c.ws.Listed(ctx, dirs, true)
 	if !ok || !sure {
 		return nil
 	}
 	files = append(files, listed...)
 	// Directories are followed before their files are listed, so that no change
 	// is missed.
-	if _, err := h.followDirs(ctx, old, into, nil, true); err != nil {
+	if _, err := c.followDirs(ctx, old, into, nil, true); err != nil {
 		return nil
 	}
 	for _, dir := range into {
-		own, err := h.ws.List(ctx, filepath.FromSlash(dir), h.limit)
+		own, err := c.ws.List(ctx, filepath.FromSlash(dir), c.limit)
 		if err != nil || !own.Complete {
 			return nil
 		}
@@ -399,18 +396,18 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 		}
 	}
 	for _, file := range files {
-		if !h.isExcluded(file) {
+		if !c.isExcluded(file) {
 			e.show(file)
 		}
 	}
 	for _, dir := range dirs {
 		for _, file := range e.goneBelow(dir) {
-			if h.isThere(file) {
+			if info, err := c.ws.Lstat(filepath.FromSlash(file)); err == nil && !info.IsDir() {
 				e.show(file)
 			}
 		}
 	}
-	if f.index = e.index; f.count > h.limit {
+	if f.index = e.index; f.count > c.limit {
 		return nil
 	}
 	return &f

@@ -14,18 +14,18 @@ import (
 )
 
 // rested waits until nobody is at the listing.
-func (r *room) rested() { r.whole.work.Wait() }
+func (r *room) rested() { r.lister.work.Wait() }
 
 // told returns the newest listing, and whether its changes are told.
 func (r *room) told() (*listing, bool) {
-	r.whole.mu.Lock()
-	defer r.whole.mu.Unlock()
-	return r.whole.current, r.whole.reported
+	r.lister.mu.Lock()
+	defer r.lister.mu.Unlock()
+	return r.lister.current, r.lister.reported
 }
 
 // needs returns what it takes to make the listing true.
 func (r *room) needs() need {
-	_, need := r.whole.state(time.Now())
+	_, need := r.lister.state(time.Now())
 	return need
 }
 
@@ -169,7 +169,7 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
 	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
-	r.whole.set(&old, true)
+	r.lister.set(&old, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
 	wantList(t, "then", r.listed("."), "a")
@@ -180,8 +180,8 @@ func TestSearchesFollowChangesUntold(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": "", "b/b": "", "c/c": ""})
 	r.allow(10, 2)
 	r.listed(".")
-	if n := r.fed(); n > 0 || r.whole.pause == 0 {
-		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.whole.pause)
+	if n := r.fed(); n > 0 || r.lister.pause == 0 {
+		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.lister.pause)
 	}
 	write(t, filepath.Join(r.root, "b/new"), "")
 	r.lists("after a change", ".", "a", "b/b", "b/new", "c/c")
@@ -191,7 +191,7 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	gitInit(t, r.root)
 	r.followed()
-	c := r.whole
+	c := r.lister
 	want := func(touched int, stale bool) {
 		t.Helper()
 		c.mu.Lock()
@@ -217,9 +217,9 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 func (r *room) settled(known func() bool) {
 	r.t.Helper()
 	for began := time.Now(); ; runtime.Gosched() {
-		r.whole.mu.Lock()
+		r.lister.mu.Lock()
 		is := known()
-		r.whole.mu.Unlock()
+		r.lister.mu.Unlock()
 		if is {
 			return
 		}
@@ -246,11 +246,11 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		gitInit(t, r.root)
 		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
 		r.age()
-		f := r.relist(t.Context())
+		f := r.listAll(t.Context())
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
 		}
-		if done, _ := r.whole.follow(f, true); done == tt.missed {
+		if done, _ := r.lister.follow(f, true); done == tt.missed {
 			t.Errorf("%s: got missed %v, want %v", tt.what, !done, tt.missed)
 		}
 	}
@@ -273,9 +273,9 @@ func TestListingThatIsCutShortKeepsTheOneBefore(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	known := r.followed()
 	write(t, filepath.Join(r.root, ".gitignore"), "a\n")
-	r.whole.markStale(false)
+	r.lister.markStale(false)
 	r.followTime = 0
-	if f := r.whole.relist(); f.complete {
+	if f := r.lister.relist(); f.complete {
 		t.Error("got a complete listing, want one that was cut short")
 	}
 	if f, _ := r.told(); f != known || r.needs() != needRelist {
@@ -292,7 +292,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 		t.Errorf("got %d directories that are watched, want 2", n)
 	}
 	r.rested() // a busy listing is not expired
-	r.whole.expire()
+	r.lister.expire()
 	r.rested()
 	if n := r.fed(); n != 0 {
 		t.Errorf("got %d directories that are watched, want none", n)
@@ -317,20 +317,20 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 	r.allow(10, 1)
 	again := func(told bool, pause time.Duration) {
 		t.Helper()
-		r.whole.markStale(false)
+		r.lister.markStale(false)
 		r.listed(".")
 		r.rested()
-		if _, is := r.told(); is != told || r.whole.pause != pause {
-			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.whole.pause, told, pause)
+		if _, is := r.told(); is != told || r.lister.pause != pause {
+			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.lister.pause, told, pause)
 		}
 	}
 	for _, pause := range []time.Duration{minPause, 2 * minPause} {
 		again(false, pause)
-		if wait := time.Until(r.whole.again); wait > pause || wait < pause/2 {
+		if wait := time.Until(r.lister.again); wait > pause || wait < pause/2 {
 			t.Errorf("got it put off for %v, want %v", wait, pause)
 		}
 		again(false, pause) // it is not time
-		r.whole.again = time.Now()
+		r.lister.again = time.Now()
 	}
 	r.allow(10, 2)
 	again(true, 0)
@@ -349,13 +349,13 @@ func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
 	f, _ := r.told()
 	old := *f
 	old.asked, old.asOf = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
-	r.whole.set(&old, false)
-	if got := r.whole.newest(t.Context(), old.asked.Add(-time.Second)); got != &old {
+	r.lister.set(&old, false)
+	if got := r.lister.newest(t.Context(), old.asked.Add(-time.Second)); got != &old {
 		t.Error("got another listing; want the one that was asked for meanwhile")
 	}
 	r.rested() // it is old, too
-	r.whole.set(&old, false)
-	if got := r.whole.newest(t.Context(), old.asked.Add(time.Second)); got == &old {
+	r.lister.set(&old, false)
+	if got := r.lister.newest(t.Context(), old.asked.Add(time.Second)); got == &old {
 		t.Error("got the listing of before; want another")
 	}
 }
@@ -371,16 +371,16 @@ func TestSlowListingsAreMadeBehindSearches(t *testing.T) {
 		r.rested()
 		ranking.RLock() // background work waits
 		write(t, filepath.Join(r.root, "b"), "")
-		r.whole.mu.Lock()
-		r.whole.stale, r.whole.resting = true, time.Time{}
-		r.whole.mu.Unlock()
+		r.lister.mu.Lock()
+		r.lister.stale, r.lister.resting = true, time.Time{}
+		r.lister.mu.Unlock()
 		for range 20 {
 			wantList(t, "meanwhile", r.listed("."), "a")
 		}
-		if r.whole.mu.Lock(); !r.whole.busy {
+		if r.lister.mu.Lock(); !r.lister.busy {
 			t.Error("got nobody at the listing, want somebody")
 		}
-		r.whole.mu.Unlock()
+		r.lister.mu.Unlock()
 		ranking.RUnlock()
 		r.lists("then", ".", "a", "b")
 	}
@@ -394,7 +394,7 @@ func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
 	f, _, err := r.list(t.Context(), ".")
 	must(t, err)
 	r.rested()
-	c := r.whole
+	c := r.lister
 	c.mu.Lock()
 	if rest := c.resting.Sub(f.asked); rest < restFactor*f.took {
 		t.Errorf("got a rest of %v after %v, want %d times that", rest, f.took, restFactor)
@@ -466,9 +466,9 @@ func TestNewFilesAreFoundWhileAListingRests(t *testing.T) {
 	r.quick = 0
 	gitInit(t, r.root)
 	kept := r.followed()
-	r.whole.mu.Lock()
-	r.whole.resting = time.Now().Add(time.Hour)
-	r.whole.mu.Unlock()
+	r.lister.mu.Lock()
+	r.lister.resting = time.Now().Add(time.Hour)
+	r.lister.mu.Unlock()
 	git(t, r.root, "add", "a") // which changes git's index
 	write(t, filepath.Join(r.root, "b"), "")
 	r.lists("then", ".", "a", "b")

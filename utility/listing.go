@@ -21,9 +21,9 @@ type listing struct {
 	dependencies []fileState // the files that it depends on, and their states
 }
 
-// relist lists the files that the workspace's rules do not ignore, and those
+// listAll lists the files that the workspace's rules do not ignore, and those
 // that git tracks nevertheless.
-func (h *lister) relist(ctx context.Context) *listing {
+func (h *lister) listAll(ctx context.Context) *listing {
 	f := &listing{asked: time.Now(), dependencies: h.dependencies()}
 	f.asOf = f.asked
 	own, _ := h.ws.List(ctx, ".", h.limit) // without the root there are no files
@@ -34,13 +34,6 @@ func (h *lister) relist(ctx context.Context) *listing {
 	f.index = newIndex(slices.DeleteFunc(files[:min(len(files), h.limit)], h.isExcluded))
 	f.took = time.Since(f.asked)
 	return f
-}
-
-// isThere reports whether a file, slash-separated and relative to the root,
-// exists.
-func (h *lister) isThere(file string) bool {
-	info, err := h.ws.Lstat(filepath.FromSlash(file))
-	return err == nil && !info.IsDir()
 }
 
 // A fileState is the state of a file that a listing depends on. The file is not

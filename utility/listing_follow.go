@@ -35,18 +35,18 @@ const (
 // also reads directories that are followed already, to find those without
 // files. done is false if a change came before the reports began; overlooked
 // says that a reported directory may not be followed.
-func (c *listingCache) follow(f *listing, readAll bool) (done, overlooked bool) {
+func (c *lister) follow(f *listing, readAll bool) (done, overlooked bool) {
 	if time.Now().Before(c.again) {
 		return true, false
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
+	ctx, cancel := context.WithTimeout(c.ctx, c.followTime)
 	defer cancel()
 	known := f.dirs()
 	all := make([]string, 0, len(known))
 	for dir := range known {
 		all = append(all, dir)
 	}
-	missed, err := c.of.followDirs(ctx, f, all, known, readAll)
+	missed, err := c.followDirs(ctx, f, all, known, readAll)
 	if err != nil { // the system's limit is reached, or the time is over
 		// Other programs share that limit and may release some of it.
 		c.pause = min(max(minPause, 2*c.pause), maxIdle)
@@ -62,8 +62,8 @@ func (c *listingCache) follow(f *listing, readAll bool) (done, overlooked bool) 
 }
 
 // unfollow stops the system's reports for the listing.
-func (c *listingCache) unfollow() {
-	c.of.lookout.do(context.Background(), c.of.lookout.unfollow)
+func (c *lister) unfollow() {
+	c.lookout.do(context.Background(), c.lookout.unfollow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reported = false

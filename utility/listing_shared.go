@@ -1,12 +1,10 @@
 package utility
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/seed-028515a8/maestro/workspace"
 )
 
 // A Shared is what the hosts of a workspace share: the listing of its files for
@@ -18,19 +16,6 @@ type Shared struct {
 	hosts  int
 }
 
-// A lister knows a workspace: the listing of its files for searches, and its
-// watched directories. Its methods may be called from any goroutine.
-type lister struct {
-	// Static.
-	ws         *workspace.Workspace
-	excluded   string        // directory whose content is excluded, slash-separated and relative to the root; "" if there is none
-	followTime time.Duration // bounds each part of a search's background work
-	quick      time.Duration // see the constant quick
-	limit      int           // bound of the files in a listing
-	lookout    *lookout
-	whole      *listingCache
-}
-
 // join returns the lister for one more host. The options of the first host count.
 func (s *Shared) join(o Options) *lister {
 	s.mu.Lock()
@@ -38,10 +23,10 @@ func (s *Shared) join(o Options) *lister {
 	if s.hosts++; s.lister == nil {
 		l := &lister{
 			ws: o.Workspace, excluded: excludedIn(o.Workspace.Root(), o.Journals),
-			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles,
+			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles, changed: make(chan struct{}),
 		}
-		l.whole = newListingCache(l)
-		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, l.whole, o.Log)
+		l.ctx, l.cancel = context.WithCancel(context.Background())
+		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, l, o.Log)
 		s.lister = l
 	}
 	return s.lister
@@ -59,7 +44,7 @@ func (s *Shared) leave() {
 	}
 	s.mu.Unlock()
 	if l != nil {
-		l.whole.close()
+		l.close()
 		l.lookout.close()
 	}
 }

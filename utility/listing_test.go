@@ -239,10 +239,10 @@ func TestWorkspaceThatIsTooLargeIsListedNowAndThen(t *testing.T) {
 			t.Errorf("git %v: got %d files, complete %v; want three and no more", withGit, f.count, f.complete)
 		}
 		r.rested()
-		r.whole.mu.Lock()
-		r.whole.resting = time.Now().Add(time.Hour)
-		r.whole.mu.Unlock()
-		r.whole.markStale(false)
+		r.lister.mu.Lock()
+		r.lister.resting = time.Now().Add(time.Hour)
+		r.lister.mu.Unlock()
+		r.lister.markStale(false)
 		for range 3 {
 			if again, _, err := r.list(t.Context(), "."); err != nil || !again.asked.Equal(f.asked) {
 				t.Errorf("git %v: got another listing, %v; want the one before until it is time", withGit, err)

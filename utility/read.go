@@ -153,7 +153,7 @@ func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f 
 	ctx, cancel := context.WithTimeout(ctx, maxReadTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })() // an error says that reads of this file do not block
-	in := &io.LimitedReader{R: untilEnd{ctx, f}, N: limit + 1}
+	in := &io.LimitedReader{R: f, N: limit + 1}
 	text := bufio.NewReaderSize(in, readBuffer)
 	start, _ := text.Peek(sniffBytes) // a later read returns an error again
 	if bytes.IndexByte(start, 0) >= 0 {
@@ -174,19 +174,6 @@ func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f 
 		return tooLarge(cmd.ReadID, x.res.Path, limit+1, limit)
 	}
 	return nil
-}
-
-// An untilEnd reads until ctx ends.
-type untilEnd struct {
-	ctx context.Context
-	in  io.Reader
-}
-
-func (r untilEnd) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.in.Read(b)
 }
 
 const byteOrderMark = "\uFEFF"

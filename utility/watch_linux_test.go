@@ -363,7 +363,7 @@ func TestSessionsOfAWorkspaceShareItsWatches(t *testing.T) {
 	first.lists("after another", ".", ".gitignore", "a/b/f", "a/b/new", "a/b/newer", "c/f", "node_modules/m/f")
 	first.watchAll("again")
 	first.rested() // a busy listing is not expired
-	first.whole.expire()
+	first.lister.expire()
 	first.rested()
 	each("watched again", 1, shown...)
 	each("watched again", 0, own...)

@@ -67,7 +67,7 @@ type lookout struct {
 	ws       *workspace.Workspace
 	limit    int // bounds the directories with watches
 	names    int // bounds the known names in all directories
-	listings *listingCache
+	listings *lister
 	pollGap  time.Duration
 	log      *slog.Logger
 	open     func() (*source, error)
@@ -91,7 +91,7 @@ type lookout struct {
 	pollAt      time.Time
 }
 
-func newLookout(ws *workspace.Workspace, limit int, listings *listingCache, log *slog.Logger) *lookout {
+func newLookout(ws *workspace.Workspace, limit int, listings *lister, log *slog.Logger) *lookout {
 	l := &lookout{
 		ws: ws, limit: limit, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
 		jobs: make(chan func()), tree: newDirTree(), audiences: make(map[string]*audience),

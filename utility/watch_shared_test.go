@@ -118,8 +118,8 @@ func TestWatchesGoBeforeListings(t *testing.T) {
 		t.Errorf("got %q watched, want all", got)
 	}
 	r.rested()
-	r.whole.again = time.Time{}
-	r.whole.markStale(false)
+	r.lister.again = time.Time{}
+	r.lister.markStale(false)
 	r.followed()
 	if n := r.fed(); n != 3 {
 		t.Errorf("got %d directories followed, want those that are watched anyhow", n)
