@@ -173,9 +173,8 @@ type call struct {
 	done   chan struct{} // closed when Do is about to return
 
 	// Guarded by Host.mu.
-	disowned bool     // the owner's connection has ended
-	stopped  string   // the reason to end at once what the call starts; "" if there is none
-	took     *ownedID // the command or watch that the call started
+	stopped string   // the reason to end at once what the call starts; "" if there is none
+	took    *ownedID // the command or watch that the call started
 }
 
 // The causes with which a call is canceled.
@@ -221,7 +220,6 @@ func (h *Host) Disown(owner string) {
 	defer h.mu.Unlock()
 	for c := range h.calls {
 		if c.owner == owner {
-			c.disowned = true
 			c.cancel(errDisowned)
 		}
 	}

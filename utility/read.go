@@ -58,13 +58,8 @@ func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*c
 	if err != nil {
 		return nil, err
 	}
-	x := excerpt{res: res, offset: 1, limit: defaultReadLines, left: maxResultBytes}
-	if cmd.Offset != nil {
-		x.offset = max(1, *cmd.Offset)
-	}
-	if cmd.Limit != nil {
-		x.limit = min(max(1, *cmd.Limit), maxReadLines)
-	}
+	limit := min(max(1, given(cmd.Limit, defaultReadLines)), maxReadLines)
+	x := excerpt{res: res, offset: max(1, given(cmd.Offset, 1)), limit: limit, left: maxResultBytes}
 	f, err := h.openText(cmd, rel, res.Path)
 	if err != nil {
 		return nil, err
@@ -83,10 +78,7 @@ func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*c
 // readPath fills in the paths of the result and returns the file's path below
 // the root.
 func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFileReadResult) (string, error) {
-	base := "."
-	if cmd.Cwd != nil {
-		base = *cmd.Cwd
-	}
+	base := given(cmd.Cwd, ".")
 	cwd, err := h.ws.Rel(base)
 	if err != nil {
 		return "", outside(cmd.ReadID, h.ws.Abs(base))

@@ -36,18 +36,12 @@ func (h *Host) search(ctx context.Context, cmd *contracts.UtilityFileSearch) err
 		return refuse(contracts.CodeBadRequest, cmd.SearchID, "Search query is too long")
 	}
 	if res.Query != "" {
-		if err := h.find(ctx, res, rel, searchLimit(cmd)); err != nil {
+		limit := min(max(1, given(cmd.Limit, defaultSearchLimit)), maxSearchLimit)
+		if err := h.find(ctx, res, rel, int(limit)); err != nil {
 			return err
 		}
 	}
 	return h.publish(ctx, res)
-}
-
-func searchLimit(cmd *contracts.UtilityFileSearch) int {
-	if cmd.Limit == nil {
-		return defaultSearchLimit
-	}
-	return int(min(max(1, *cmd.Limit), maxSearchLimit))
 }
 
 // find fills in the results.

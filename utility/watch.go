@@ -15,8 +15,8 @@ import (
 const noSuchRoot = "Utility file watch root directory does not exist: "
 
 const (
-	defaultDebounce = 100 * time.Millisecond
-	maxDebounce     = time.Minute
+	defaultDebounce = 100    // milliseconds
+	maxDebounce     = 60_000 // likewise
 
 	// Bounds of the include and of the exclude patterns; the second one for
 	// their length on the wire.
@@ -121,10 +121,7 @@ func (w *watch) late(call context.Context, err error) error {
 }
 
 func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*watch, error) {
-	root := "."
-	if cmd.RootDir != nil {
-		root = *cmd.RootDir
-	}
+	root := given(cmd.RootDir, ".")
 	rel, info, err := h.locate(root)
 	real := rel
 	if err == nil {
@@ -140,14 +137,12 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 	case excessive(cmd.IncludePatterns) || excessive(cmd.ExcludePatterns):
 		return nil, refuse(contracts.CodeBadRequest, cmd.WatchID, "Utility file watch has too many patterns")
 	}
+	debounce := min(max(0, given(cmd.DebounceMS, defaultDebounce)), maxDebounce)
 	w := &watch{
 		ownedID: ownedID{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
-		host:    h, cmd: cmd, root: h.ws.At(rel), debounce: defaultDebounce,
+		host:    h, cmd: cmd, root: h.ws.At(rel), debounce: time.Duration(debounce) * time.Millisecond,
 		audience: newAudience(h.lister, real, cmd.IncludePatterns, cmd.ExcludePatterns),
 		changes:  make(chan noted, maxNoted), notices: make(chan limitNotice, numNotices),
-	}
-	if cmd.DebounceMS != nil {
-		w.debounce = time.Duration(min(max(0, *cmd.DebounceMS), int64(maxDebounce/time.Millisecond))) * time.Millisecond
 	}
 	w.pending = newPending(w.debounce)
 	w.ctx, w.cancel = context.WithCancel(h.ctx)

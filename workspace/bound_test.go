@@ -86,7 +86,7 @@ func TestRulesAreBounded(t *testing.T) {
 			t.Errorf("%s: got %s, want .gitignore late x", name, got)
 		}
 	}
-	b := new(budget)
+	b := &budget{ctx: t.Context()}
 	for i := range maxRules {
 		if !b.rule(i % maxFileRules) {
 			t.Fatalf("got no rule %d, want %d of all files", i, maxRules)
@@ -100,7 +100,7 @@ func TestRulesAreBounded(t *testing.T) {
 // What globs are compiled to is kept once for all of a listing, and not beyond
 // its bound.
 func TestGlobsAreCompiledOnceAndWithinTheirBound(t *testing.T) {
-	b := new(budget)
+	b := &budget{ctx: t.Context()}
 	var made int
 	for i := range maxCompiled / compiledCost {
 		r, ok := parseRule(fmt.Sprintf("*%d*?*", i), false)

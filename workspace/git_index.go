@@ -35,7 +35,7 @@ func (w *Workspace) Tracked(ctx context.Context, listed []string, limit int) (tr
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
-	sha256 := (&walk{w: w, ctx: ctx}).visit().configure(top, git).sha256
+	sha256 := (&walk{w: w, ctx: ctx, budget: budget{ctx: ctx}}).visit().configure(top, git).sha256
 	plain := make(map[string]bool) // directories, and whether their paths are without links
 	for file := range indexFiles(bufio.NewReaderSize(f, maxIndexPath), sha256) {
 		if ctx.Err() != nil || len(tracked) >= limit {

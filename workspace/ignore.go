@@ -188,7 +188,7 @@ const (
 // A budget counts what the rules of a listing cost. The zero value is unused.
 // Its methods may be called from any goroutine.
 type budget struct {
-	ctx context.Context // of the listing; nil if it never ends
+	ctx context.Context // of the listing
 
 	mu       sync.Mutex
 	rules    int                             // read so far
@@ -196,9 +196,6 @@ type budget struct {
 	compiled map[string]*gitignore.GitIgnore // by text
 	over     bool                            // a rule or an expression was left out
 }
-
-// ended reports whether the listing has ended.
-func (b *budget) ended() bool { return b.ctx != nil && b.ctx.Err() != nil }
 
 // rule counts one more rule of a file that has already so many. It reports
 // false if the file or the listing has reached its limit.
