@@ -59,9 +59,7 @@ type source struct {
 // the source's. The taker queues the system's reports and never waits. The
 // keeper owns the tree: it processes the reports, and adds and removes watches.
 // It waits for watches that are slow to take changes. If reports are lost
-// meanwhile, it compares the tree with the directories. A session takes changes
-// as fast as its journal is written. Only a session with a client on standard
-// streams may take longer, and that is the only session of its process.
+// meanwhile, it compares the tree with the directories.
 type lookout struct {
 	// Static after the first watch.
 	ws       *workspace.Workspace

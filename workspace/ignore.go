@@ -8,14 +8,11 @@ import (
 	gitignore "github.com/sabhiram/go-gitignore"
 )
 
-// The library go-gitignore is used only to compile one glob to one regular
-// expression. On its own it differs from git in about half of random cases: it
-// does not anchor a pattern with a slash in the middle, it takes "?" literally,
-// it does not negate "[!a]", it lets the special characters of regular
-// expressions through, and it loses a negation between nested files. So
+// The library go-gitignore only compiles one glob to one regular expression,
+// because on its own it differs from git in about half of random cases (ADR 17).
 // parseRule reads comments, escapes, negation, the slash at the end and
-// anchoring itself, and gives the library one pattern that it cannot misread.
-// This package decides order and nesting.
+// anchoring, and gives the library one pattern that it cannot misread. This
+// package decides order and nesting.
 
 // A rule is one line of an ignore file.
 type rule struct {
