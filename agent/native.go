@@ -63,7 +63,7 @@ func newNative(name string, o Options) (Agent, error) {
 	for _, d := range rules.Doubts(names) {
 		o.Log.Warn("a rule may match nothing", slog.String("rule", d.Rule), slog.String("why", d.Why))
 	}
-	work, err := workspace.Open(o.Dir, workspace.Options{})
+	work, err := workspace.Open(o.Dir)
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,9 @@ import (
 // A gate is where one goroutine at a time waits until a terminal is readable,
 // or writable. Its methods may be called from any goroutine.
 //
-// The terminal is not registered with Go's runtime poller. The poller would get
-// an event for every 4 KiB, even without a waiting goroutine, and a thread
-// would wake for each; for a program with much output that costs more than all
-// else. Instead the poller watches an epoll instance, which reports once per
-// request.
+// The terminal is not registered with Go's runtime poller, in which a thread
+// would wake for every 4 KiB of output. Instead the poller watches an epoll
+// instance, which reports once per request (ADR 25).
 type gate struct {
 	file *os.File // the epoll instance
 	conn syscall.RawConn

@@ -3,7 +3,6 @@ package pty
 import (
 	"errors"
 	"io"
-	"os/exec"
 	"time"
 
 	"github.com/seed-028515a8/maestro/internal/proc"
@@ -28,16 +27,6 @@ const mostUnread = 128 << 10
 type Terminal struct {
 	device // Write, SetReadDeadline, SetWriteDeadline and Close
 	group  *proc.Group
-}
-
-// Start starts cmd on a terminal, which becomes its standard files. The owner must
-// stop the group and close the terminal.
-func Start(cmd *exec.Cmd, size Size) (*Terminal, error) {
-	t := &Terminal{}
-	if err := t.start(cmd, size); err != nil {
-		return nil, err
-	}
-	return t, nil
 }
 
 // Group returns the group of the program.

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// A device is never used: start fails, so no other method is called.
-type device struct{}
+// Start fails.
+func Start(*exec.Cmd, Size) (*Terminal, error) { return nil, ErrUnsupported }
 
-func (t *Terminal) start(*exec.Cmd, Size) error { return ErrUnsupported }
+// A device is never used.
+type device struct{}
 
 // Resize fails.
 func (t *Terminal) Resize(Size) (Size, error) { return Size{}, ErrUnsupported }

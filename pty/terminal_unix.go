@@ -34,11 +34,13 @@ type device struct {
 	poll  [1]unix.PollFd
 }
 
-// start opens a terminal and starts cmd on it.
-func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
+// Start starts cmd on a terminal, which becomes its standard files. The owner must
+// stop the group and close the terminal.
+func Start(cmd *exec.Cmd, size Size) (*Terminal, error) {
+	t := &Terminal{}
 	theirs, err := t.device.open()
 	if err != nil {
-		return errors.Join(fmt.Errorf("open terminal: %w", err), t.Close())
+		return nil, errors.Join(fmt.Errorf("open terminal: %w", err), t.Close())
 	}
 	defer theirs.Close()
 	if err = t.setSize(size); err == nil {
@@ -47,9 +49,9 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 		t.group, err = proc.Start(cmd)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("start on terminal: %w", err), t.Close())
+		return nil, errors.Join(fmt.Errorf("start on terminal: %w", err), t.Close())
 	}
-	return nil
+	return t, nil
 }
 
 // open opens both ends and returns the program's. The library registers its

@@ -4,12 +4,13 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/seed-028515a8/maestro/workspace"
 )
 
 const (
@@ -42,18 +43,21 @@ const (
 	maxTouched = 1024
 )
 
-// A listingCache keeps the listing of a directory: the workspace's root, or a
-// directory in a workspace with too many files. Its methods may be called from
-// any goroutine.
+// A lister keeps the listing of a workspace. Its methods may be called from any
+// goroutine.
 //
 // One goroutine at a time, the worker, changes the listing. A search starts it
-// when the listing is out of date. For the root, the worker also makes the
-// lookout follow every directory. From then on it checks only the paths that
-// the system reports.
-type listingCache struct {
+// when the listing is out of date. The worker also makes the lookout follow
+// every directory. From then on it checks only the paths that the system
+// reports.
+type lister struct {
 	// Static.
-	of  *lister
-	dir string // relative to the root
+	ws         *workspace.Workspace
+	excluded   string        // directory whose content is excluded, slash-separated and relative to the root; "" if there is none
+	followTime time.Duration // bounds each part of a search's background work
+	quick      time.Duration // see the constant quick
+	limit      int           // bound of the files in a listing
+	lookout    *lookout
 
 	ctx    context.Context // of the worker; ends with close
 	cancel context.CancelFunc
@@ -70,17 +74,10 @@ type listingCache struct {
 	began    time.Time           // when the worker began
 	changed  chan struct{}       // closed and replaced when current changes or the worker ends
 	current  *listing            // the newest listing; nil before the first
-	failed   error               // why there is no listing
 	resting  time.Time           // until then all files are not listed again
 	reported bool                // the system reports changes to current
 	stale    bool                // the changes need a new listing
 	touched  map[string]struct{} // slash-separated paths that appeared or disappeared; at most maxTouched
-}
-
-func newListingCache(of *lister, dir string) *listingCache {
-	c := &listingCache{of: of, dir: dir, changed: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return c
 }
 
 // A need is what a listing needs to be up to date.
@@ -96,35 +93,17 @@ const (
 // the listing is up to date, except for changes that the system has not
 // reported yet. If the system does not report changes, the listing is at most
 // maxUntold old. For large workspaces see [quick].
-func (h *lister) list(ctx context.Context, rel string) (f *listing, dir string, err error) {
-	if dir, err = h.ws.Real(rel); err != nil {
+func (c *lister) list(ctx context.Context, rel string) (f *listing, dir string, err error) {
+	if dir, err = c.ws.Real(rel); err != nil {
 		return nil, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
 	defer cancel()
-	if f, err = h.whole.newest(ctx, time.Now()); err == nil && dir != "." && !f.complete {
-		f, err = h.partOf(dir).newest(ctx, time.Now())
-		return f, ".", err
-	}
-	return f, filepath.ToSlash(dir), err
-}
-
-// partOf returns the cache of one directory in a workspace with too many files.
-// Only one such cache is kept at a time.
-func (h *lister) partOf(dir string) *listingCache {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.part == nil || h.part.dir != dir {
-		if old := h.part; old != nil {
-			h.parting.Go(old.close) // ends soon: close cancels the worker
-		}
-		h.part = newListingCache(h, dir)
-	}
-	return h.part
+	return c.newest(ctx, time.Now()), filepath.ToSlash(dir), nil
 }
 
 // newest returns the listing for a search that arrived at then.
-func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, error) {
+func (c *lister) newest(ctx context.Context, then time.Time) *listing {
 	c.mu.Lock()
 	if c.idle == nil && !c.closed {
 		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
@@ -138,25 +117,22 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 			if time.Since(f.asked) > max(maxListingAge, ageFactor*f.took) {
 				c.begin(needRelist) // for the searches after this one
 			}
-			return f, nil
+			return f
 		}
 		began, changed := c.begin(need)
 		if changed == nil {
-			return c.outdated(), nil
+			return c.outdated()
 		}
 		var late <-chan time.Time
-		if f != nil && f.took > c.of.quick {
+		if f != nil && f.took > c.quick {
 			late = time.After(time.Until(began.Add(slowWait)))
 		}
 		select {
 		case <-changed:
 		case <-late:
-			return f, nil
+			return f
 		case <-ctx.Done():
-			return c.outdated(), nil
-		}
-		if f, err := c.last(); f == nil && err != nil {
-			return nil, err
+			return c.outdated()
 		}
 	}
 }
@@ -164,7 +140,7 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 // state returns the listing and what it needs for a search that arrived at
 // then. A listing begun after then is up to date, even if listing took longer
 // than its age bound.
-func (c *listingCache) state(then time.Time) (*listing, need) {
+func (c *lister) state(then time.Time) (*listing, need) {
 	c.mu.Lock()
 	f, told, stale, touched, resting := c.current, c.reported, c.stale, len(c.touched) > 0, time.Now().Before(c.resting)
 	c.mu.Unlock()
@@ -186,7 +162,7 @@ func (c *listingCache) state(then time.Time) (*listing, need) {
 // begin starts a worker unless one runs or it is too early for need. It returns
 // when the worker began and a channel that is closed at its next change; nil if
 // there is no worker.
-func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{}) {
+func (c *lister) begin(need need) (began time.Time, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -194,14 +170,13 @@ func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{
 	case c.closed, need == needRelist && c.current != nil && time.Now().Before(c.resting):
 		return time.Time{}, nil
 	default:
-		c.failed = nil
 		c.start(func() { c.update(need) }) // ends when the listing is followed, after at most a few followTime, or with close
 	}
 	return c.began, c.changed
 }
 
 // start starts a worker. The caller holds c.mu, and no worker runs.
-func (c *listingCache) start(job func()) {
+func (c *lister) start(job func()) {
 	c.busy, c.began = true, time.Now()
 	c.work.Go(func() {
 		job()
@@ -213,13 +188,13 @@ func (c *listingCache) start(job func()) {
 }
 
 // wake wakes the waiting searches. The caller holds c.mu.
-func (c *listingCache) wake() {
+func (c *lister) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
 // expire drops an unused listing and stops following its directories.
-func (c *listingCache) expire() {
+func (c *lister) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -229,13 +204,13 @@ func (c *listingCache) expire() {
 	default:
 		c.start(func() { // ends with the keeper's next job
 			c.unfollow()
-			c.set(nil, nil, false)
+			c.set(nil, false)
 		})
 	}
 }
 
 // close ends the worker and waits for it. No search may follow.
-func (c *listingCache) close() {
+func (c *lister) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.cancel()
@@ -249,34 +224,28 @@ func (c *listingCache) close() {
 // outdated returns the newest listing, which may be out of date. It counts as
 // incomplete in a small workspace, where a search waits until the listing is up
 // to date.
-func (c *listingCache) outdated() *listing {
-	f, _ := c.last()
-	if f == nil {
+func (c *lister) outdated() *listing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
 		return &listing{}
 	}
-	old := *f
-	old.complete = f.complete && f.took > c.of.quick
+	old := *c.current
+	old.complete = old.complete && old.took > c.quick
 	return &old
 }
 
-// last returns the newest listing, or why there is none.
-func (c *listingCache) last() (*listing, error) {
+// set makes f the current listing.
+func (c *lister) set(f *listing, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.current, c.failed
-}
-
-// set makes f the current listing. Without one, failed says why.
-func (c *listingCache) set(f *listing, failed error, told bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current, c.failed, c.reported = f, failed, told
+	c.current, c.reported = f, told
 	c.wake()
 }
 
 // touch records a report of the system about a path, which is slash-separated
 // and relative to the root. The lookout calls it.
-func (c *listingCache) touch(path string, op fsnotify.Op) {
+func (c *lister) touch(path string, op fsnotify.Op) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +266,7 @@ func (c *listingCache) touch(path string, op fsnotify.Op) {
 
 // markStale records that reports were lost. If deaf is set, later changes are
 // not reported either.
-func (c *listingCache) markStale(deaf bool) {
+func (c *lister) markStale(deaf bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale, c.touched, c.reported = true, nil, c.reported && !deaf
@@ -305,14 +274,14 @@ func (c *listingCache) markStale(deaf bool) {
 
 // update is the worker. It brings the listing up to date and follows its
 // directories.
-func (c *listingCache) update(need need) {
+func (c *lister) update(need need) {
 	if need == needPatch && c.applyTouched() {
 		return
 	}
 	readAll := true
 	for range maxRounds {
-		f, err := c.relist()
-		if err != nil || !f.complete || c.dir != "." {
+		f := c.relist()
+		if !f.complete {
 			break
 		}
 		done, overlooked := c.follow(f, readAll)
@@ -321,12 +290,11 @@ func (c *listingCache) update(need need) {
 		}
 		readAll = overlooked
 	}
-	c.dropMissing()
 }
 
 // applyTouched checks the touched paths. It returns false if all files must be
 // listed and it is not too early for that.
-func (c *listingCache) applyTouched() bool {
+func (c *lister) applyTouched() bool {
 	asOf := time.Now()
 	c.mu.Lock()
 	f, touched := c.current, c.touched
@@ -338,7 +306,7 @@ func (c *listingCache) applyTouched() bool {
 		defer cancel()
 		if now := c.patch(ctx, f, touched); now != nil {
 			now.asOf = asOf
-			c.set(now, nil, true)
+			c.set(now, true)
 			return true
 		}
 	}
@@ -348,77 +316,56 @@ func (c *listingCache) applyTouched() bool {
 	return time.Now().Before(c.resting)
 }
 
-// relist lists all files. Its first attempt takes no longer than a search
-// waits. If the time did not suffice, searches get the partial listing and a
-// second attempt has more time.
-func (c *listingCache) relist() (f *listing, err error) {
+// relist lists all files. The first listing may take no longer than searches
+// wait for it; if the time does not suffice, they get a part, and a second
+// attempt has more time.
+func (c *lister) relist() (f *listing) {
 	began := time.Now()
-	last := c.beginListing()
-	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
+	c.mu.Lock()
+	c.stale, c.touched = false, nil // reports from now on count for the new listing
+	last := c.current
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.ctx, c.followTime)
 	defer cancel()
-	if last == nil || last.took < maxSearchTime/2 {
+	if last == nil {
 		short, cancel := context.WithTimeout(ctx, maxSearchTime*3/4)
-		f, err = c.of.relist(short, c.dir)
-		cancel()
-		if err == nil && f.hurried() {
-			if last == nil {
-				c.set(f, nil, false)
-			}
-			for i := range c.of.backoffs {
-				c.of.backoffs[i].lift()
-			}
+		defer cancel()
+		if f = c.listAll(short); f.hurried {
+			c.set(f, false)
 		}
 	}
-	if err == nil && (f == nil || f.hurried()) {
-		f, err = c.of.relist(ctx, c.dir)
+	if f == nil || f.hurried {
+		f = c.listAll(ctx)
 	}
-	c.mu.Lock()
-	if took := time.Since(began); took > c.of.quick {
+	if took := time.Since(began); took > c.quick {
+		c.mu.Lock()
 		c.resting = time.Now().Add(restFactor * took)
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
-	switch {
-	case err == nil && (last == nil || last.hurried() || !f.hurried()):
-		c.set(f, nil, false)
-	case err == nil || c.ctx.Err() != nil:
-		c.markStale(false) // the old listing stays and is marked stale
-	default:
-		c.set(nil, err, false)
+	if last == nil || last.hurried || !f.hurried {
+		c.set(f, false)
+	} else {
+		c.markStale(false)
 	}
-	return f, err
-}
-
-// hurried reports whether the listing is incomplete for lack of time.
-func (f *listing) hurried() bool { return !f.complete && !f.full }
-
-// beginListing prepares a new listing: reports from now on count for it. It
-// returns the listing before.
-func (c *listingCache) beginListing() (last *listing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stale, c.touched = false, nil
-	return c.current
+	return f
 }
 
 // patch returns the listing with a few touched paths checked, or nil if all
-// files must be listed.
-//
-// The workspace's own ignore rules decide about new files, because starting git
-// takes longer. A file that was listed before is listed again: if it is
-// ignored, it is tracked.
-func (c *listingCache) patch(ctx context.Context, old *listing, touched map[string]struct{}) *listing {
-	h, f, e := c.of, *old, old.edit()
+// files must be listed. Ignore rules decide about new files. A file that was
+// listed before is listed again: if it is ignored, it is tracked.
+func (c *lister) patch(ctx context.Context, old *listing, touched map[string]struct{}) *listing {
+	f, e := *old, old.edit()
 	var dirs, files, unknown []string // those that exist now
 	for name := range touched {
-		if h.isExcluded(name) {
+		if c.isExcluded(name) {
 			continue
 		}
 		e.hide(name)
 		e.hideBelow(name)
-		info, err := h.ws.Lstat(filepath.FromSlash(name))
+		info, err := c.ws.Lstat(filepath.FromSlash(name))
 		_, _, known := e.place(name)
 		switch {
-		case err != nil || ofVersionControl(name): // not listed
+		case err != nil || workspace.VersionControl(name): // not listed
 		case info.IsDir():
 			dirs = append(dirs, name)
 		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
@@ -428,19 +375,19 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 			unknown = append(unknown, name)
 		}
 	}
-	listed, ok := h.ws.Listed(ctx, unknown, false)
-	into, sure := h.ws.Listed(ctx, dirs, true)
+	listed, ok := c.ws.Listed(ctx, unknown, false)
+	into, sure := c.ws.Listed(ctx, dirs, true)
 	if !ok || !sure {
 		return nil
 	}
 	files = append(files, listed...)
 	// Directories are followed before their files are listed, so that no change
 	// is missed.
-	if _, err := h.followDirs(ctx, old, into, nil, true); err != nil {
+	if _, err := c.followDirs(ctx, old, into, nil, true); err != nil {
 		return nil
 	}
 	for _, dir := range into {
-		own, err := h.ws.List(ctx, filepath.FromSlash(dir), h.limit)
+		own, err := c.ws.List(ctx, filepath.FromSlash(dir), c.limit)
 		if err != nil || !own.Complete {
 			return nil
 		}
@@ -448,26 +395,20 @@ func (c *listingCache) patch(ctx context.Context, old *listing, touched map[stri
 			files = append(files, dir+"/"+file)
 		}
 	}
-	for _, file := range h.withoutExcluded(".", files) {
-		e.show(file)
+	for _, file := range files {
+		if !c.isExcluded(file) {
+			e.show(file)
+		}
 	}
 	for _, dir := range dirs {
 		for _, file := range e.goneBelow(dir) {
-			if h.isThere(".", file) {
+			if info, err := c.ws.Lstat(filepath.FromSlash(file)); err == nil && !info.IsDir() {
 				e.show(file)
 			}
 		}
 	}
-	if f.index = e.index; f.count > h.limit {
+	if f.index = e.index; f.count > c.limit {
 		return nil
 	}
 	return &f
-}
-
-// within reports whether a path is in dirs, or below one of them.
-func within(path string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
-		rest, ok := strings.CutPrefix(path, dir)
-		return ok && (rest == "" || rest[0] == '/')
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,18 +14,18 @@ import (
 )
 
 // rested waits until nobody is at the listing.
-func (r *room) rested() { r.whole.work.Wait() }
+func (r *room) rested() { r.lister.work.Wait() }
 
 // told returns the newest listing, and whether its changes are told.
 func (r *room) told() (*listing, bool) {
-	r.whole.mu.Lock()
-	defer r.whole.mu.Unlock()
-	return r.whole.current, r.whole.reported
+	r.lister.mu.Lock()
+	defer r.lister.mu.Unlock()
+	return r.lister.current, r.lister.reported
 }
 
 // needs returns what it takes to make the listing true.
 func (r *room) needs() need {
-	_, need := r.whole.state(time.Now())
+	_, need := r.lister.state(time.Now())
 	return need
 }
 
@@ -59,12 +58,10 @@ func (r *room) fed() int {
 	return n
 }
 
-// sharedFor returns what hosts share whose listings may follow so many
-// directories.
-func sharedFor(followed int) *Shared {
-	s := NewShared()
-	s.watched.forListings = followed
-	return s
+// allow sets how many directories the system watches, and how many of them for
+// listings.
+func (r *room) allow(most, followed int) {
+	r.ofTree(func(l *lookout) { l.most, l.forListings = most, followed })
 }
 
 func TestSearchesFollowChanges(t *testing.T) {
@@ -171,8 +168,8 @@ func TestWhatIsGoneTakesNoListing(t *testing.T) {
 func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
-	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}, false), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
-	r.whole.set(&old, nil, true)
+	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
+	r.lister.set(&old, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
 	wantList(t, "then", r.listed("."), "a")
@@ -180,10 +177,11 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 
 // Where the system tells of too few directories, searches list every time.
 func TestSearchesFollowChangesUntold(t *testing.T) {
-	r := newRoom(t, Options{Shared: sharedFor(2)}, map[string]string{"a": "", "b/b": "", "c/c": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/b": "", "c/c": ""})
+	r.allow(10, 2)
 	r.listed(".")
-	if n := r.fed(); n > 0 || r.whole.pause == 0 {
-		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.whole.pause)
+	if n := r.fed(); n > 0 || r.lister.pause == 0 {
+		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.lister.pause)
 	}
 	write(t, filepath.Join(r.root, "b/new"), "")
 	r.lists("after a change", ".", "a", "b/b", "b/new", "c/c")
@@ -193,7 +191,7 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	gitInit(t, r.root)
 	r.followed()
-	c := r.whole
+	c := r.lister
 	want := func(touched int, stale bool) {
 		t.Helper()
 		c.mu.Lock()
@@ -210,7 +208,7 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	want(0, true)
 	r.followed()
 	want(0, false)
-	r.lookout.put(nil)
+	r.ofTree(func(l *lookout) { l.stale = true })
 	r.settled(func() bool { return c.stale })
 	r.lists("then", ".", "a")
 }
@@ -219,9 +217,9 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 func (r *room) settled(known func() bool) {
 	r.t.Helper()
 	for began := time.Now(); ; runtime.Gosched() {
-		r.whole.mu.Lock()
+		r.lister.mu.Lock()
 		is := known()
-		r.whole.mu.Unlock()
+		r.lister.mu.Unlock()
 		if is {
 			return
 		}
@@ -248,12 +246,11 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		gitInit(t, r.root)
 		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
 		r.age()
-		f, err := r.relist(t.Context(), ".")
-		must(t, err)
+		f := r.listAll(t.Context())
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
 		}
-		if done, _ := r.whole.follow(f, true); done == tt.missed {
+		if done, _ := r.lister.follow(f, true); done == tt.missed {
 			t.Errorf("%s: got missed %v, want %v", tt.what, !done, tt.missed)
 		}
 	}
@@ -276,10 +273,10 @@ func TestListingThatIsCutShortKeepsTheOneBefore(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	known := r.followed()
 	write(t, filepath.Join(r.root, ".gitignore"), "a\n")
-	r.whole.markStale(false)
+	r.lister.markStale(false)
 	r.followTime = 0
-	if f, err := r.whole.relist(); err != nil || f.complete {
-		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
+	if f := r.lister.relist(); f.complete {
+		t.Error("got a complete listing, want one that was cut short")
 	}
 	if f, _ := r.told(); f != known || r.needs() != needRelist {
 		t.Error("got another listing, want the one before, to be made true")
@@ -295,7 +292,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 		t.Errorf("got %d directories that are watched, want 2", n)
 	}
 	r.rested() // a busy listing is not expired
-	r.whole.expire()
+	r.lister.expire()
 	r.rested()
 	if n := r.fed(); n != 0 {
 		t.Errorf("got %d directories that are watched, want none", n)
@@ -303,13 +300,6 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 	write(t, filepath.Join(r.root, "new"), "")
 	wantList(t, "then", r.listed("."), "a", "b/c", "new")
 	r.followed()
-}
-
-// A directory of a workspace that is too large is listed by itself.
-func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
-	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
-	r.whole.set(&listing{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, nil, false)
-	wantList(t, "part", r.listed("b"), "c")
 }
 
 // How much clients may watch has nothing to do with how searches find out.
@@ -323,28 +313,26 @@ func TestFewWatchesLeaveSearchesAsTheyAre(t *testing.T) {
 
 // What the system has too little of now it may have later.
 func TestFollowingIsTriedAgain(t *testing.T) {
-	shared := sharedFor(1)
-	r := newRoom(t, Options{Shared: shared}, map[string]string{"a": "", "b/b": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/b": ""})
+	r.allow(10, 1)
 	again := func(told bool, pause time.Duration) {
 		t.Helper()
-		r.whole.markStale(false)
+		r.lister.markStale(false)
 		r.listed(".")
 		r.rested()
-		if _, is := r.told(); is != told || r.whole.pause != pause {
-			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.whole.pause, told, pause)
+		if _, is := r.told(); is != told || r.lister.pause != pause {
+			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.lister.pause, told, pause)
 		}
 	}
 	for _, pause := range []time.Duration{minPause, 2 * minPause} {
 		again(false, pause)
-		if wait := time.Until(r.whole.again); wait > pause || wait < pause/2 {
+		if wait := time.Until(r.lister.again); wait > pause || wait < pause/2 {
 			t.Errorf("got it put off for %v, want %v", wait, pause)
 		}
 		again(false, pause) // it is not time
-		r.whole.again = time.Now()
+		r.lister.again = time.Now()
 	}
-	shared.watched.mu.Lock()
-	shared.watched.forListings = 2
-	shared.watched.mu.Unlock()
+	r.allow(10, 2)
 	again(true, 0)
 	if n := r.fed(); n != 2 {
 		t.Errorf("got %d directories that are watched, want 2", n)
@@ -354,70 +342,59 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 // A listing may take longer than it is used. It is true for those who came before
 // it was asked for.
 func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
-	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	r.allow(10, 0)
 	r.listed(".")
 	r.rested()
 	f, _ := r.told()
 	old := *f
 	old.asked, old.asOf = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
-	r.whole.set(&old, nil, false)
-	if got, err := r.whole.newest(t.Context(), old.asked.Add(-time.Second)); err != nil || got != &old {
-		t.Errorf("got another listing, %v; want the one that was asked for meanwhile", err)
+	r.lister.set(&old, false)
+	if got := r.lister.newest(t.Context(), old.asked.Add(-time.Second)); got != &old {
+		t.Error("got another listing; want the one that was asked for meanwhile")
 	}
 	r.rested() // it is old, too
-	r.whole.set(&old, nil, false)
-	if got, err := r.whole.newest(t.Context(), old.asked.Add(time.Second)); err != nil || got == &old {
-		t.Errorf("got the listing of before, %v; want another", err)
+	r.lister.set(&old, false)
+	if got := r.lister.newest(t.Context(), old.asked.Add(time.Second)); got == &old {
+		t.Error("got the listing of before; want another")
 	}
-}
-
-// gitThatWaits puts a git before the system's that waits while a file is there,
-// and returns the file.
-func gitThatWaits(t *testing.T) string {
-	t.Helper()
-	real, err := exec.LookPath("git")
-	must(t, err)
-	bin := t.TempDir()
-	wait := filepath.Join(bin, "wait")
-	must(t, os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\nwhile [ -e '"+wait+"' ]; do sleep 0.01; done\nexec '"+real+"' \"$@\"\n"), 0o700))
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	return wait
 }
 
 // A listing that takes long is made behind the searches, which use the one before.
 func TestSlowListingsAreMadeBehindSearches(t *testing.T) {
 	for _, follow := range []int{0, 10} {
-		wait := gitThatWaits(t)
-		r := newRoom(t, Options{Shared: sharedFor(follow)}, map[string]string{"a": ""})
+		r := newRoom(t, Options{}, map[string]string{"a": ""})
+		r.allow(10, follow)
 		r.quick = 0
 		gitInit(t, r.root)
 		r.lists("at first", ".", "a")
 		r.rested()
-		write(t, wait, "")
+		ranking.RLock() // background work waits
 		write(t, filepath.Join(r.root, "b"), "")
-		r.whole.mu.Lock()
-		r.whole.stale, r.whole.resting = true, time.Time{}
-		r.whole.mu.Unlock()
-		for range 20 { // which git keeps waiting, one and all
+		r.lister.mu.Lock()
+		r.lister.stale, r.lister.resting = true, time.Time{}
+		r.lister.mu.Unlock()
+		for range 20 {
 			wantList(t, "meanwhile", r.listed("."), "a")
 		}
-		if r.whole.mu.Lock(); !r.whole.busy {
+		if r.lister.mu.Lock(); !r.lister.busy {
 			t.Error("got nobody at the listing, want somebody")
 		}
-		r.whole.mu.Unlock()
-		must(t, os.Remove(wait))
+		r.lister.mu.Unlock()
+		ranking.RUnlock()
 		r.lists("then", ".", "a", "b")
 	}
 }
 
 // A listing that takes long is not made again at once.
 func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
-	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	r.allow(10, 0)
 	r.quick = 0
 	f, _, err := r.list(t.Context(), ".")
 	must(t, err)
 	r.rested()
-	c := r.whole
+	c := r.lister
 	c.mu.Lock()
 	if rest := c.resting.Sub(f.asked); rest < restFactor*f.took {
 		t.Errorf("got a rest of %v after %v, want %d times that", rest, f.took, restFactor)
@@ -436,44 +413,6 @@ func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
 	r.lists("when it is time", ".", "a", "b")
 }
 
-// Nobody waits for ever for a git that hangs.
-func TestGitThatHangsIsEnded(t *testing.T) {
-	hang := gitThatWaits(t)
-	r := newRoom(t, Options{}, map[string]string{"a": ""})
-	gitInit(t, r.root)
-	old := *r.followed()
-	old.asked = old.asked.Add(-2 * maxListingAge)
-	r.whole.set(&old, nil, true)
-	r.followTime = 10 * time.Millisecond
-	write(t, hang, "")
-	wantList(t, "while it hangs", r.listed("."), "a")
-	r.comesToAnEnd("the listing behind it", r.rested)
-	must(t, os.Remove(hang))
-	old.unsure = true
-	r.whole.set(&old, nil, true)
-	write(t, hang, "")
-	r.comesToAnEnd("looking for what is not there", r.whole.dropMissing)
-	must(t, os.Remove(hang))
-	r.followTime = patience
-	write(t, filepath.Join(r.root, "b"), "")
-	r.lists("then", ".", "a", "b")
-}
-
-// comesToAnEnd fails the test if something goes on for ever.
-func (r *room) comesToAnEnd(what string, do func()) {
-	r.t.Helper()
-	done := make(chan struct{})
-	go func() { // ends with what it does, or with the tests
-		defer close(done)
-		do()
-	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		r.t.Fatalf("%s: got no end, want one", what)
-	}
-}
-
 // A journal in the workspace is not searched, and no reason to list anything.
 func TestJournalsAreNotSearched(t *testing.T) {
 	for _, withGit := range []bool{true, false} {
@@ -482,19 +421,13 @@ func TestJournalsAreNotSearched(t *testing.T) {
 		write(t, filepath.Join(journals, "one/000.jsonl"), "")
 		write(t, filepath.Join(dir, "state/journalsx"), "")
 		write(t, filepath.Join(dir, "a"), "")
-		r := roomAt(t, Options{Journals: []string{t.TempDir(), journals}}, dir)
+		r := roomAt(t, Options{Journals: journals}, dir)
 		if withGit {
 			gitInit(t, r.root)
 		}
 		wantList(t, "root", r.listed("."), "a", "state/journalsx")
 		wantList(t, "around", r.listed("state"), "journalsx")
 		wantList(t, "inside", r.listed("state/journals"))
-		for sub, want := range map[string][]string{".": {"a", "state/journalsx"}, "state": {"journalsx"}, "state/journals/one": nil} {
-			f, err := r.relist(t.Context(), filepath.FromSlash(sub))
-			must(t, err)
-			got := f.in(".")
-			wantList(t, sub+" by itself", got, want...)
-		}
 		r.followed()
 		if n := r.fed(); n != 2 {
 			t.Errorf("git %v: got %d directories that are watched, want those without journals", withGit, n)
@@ -533,9 +466,9 @@ func TestNewFilesAreFoundWhileAListingRests(t *testing.T) {
 	r.quick = 0
 	gitInit(t, r.root)
 	kept := r.followed()
-	r.whole.mu.Lock()
-	r.whole.resting = time.Now().Add(time.Hour)
-	r.whole.mu.Unlock()
+	r.lister.mu.Lock()
+	r.lister.resting = time.Now().Add(time.Hour)
+	r.lister.mu.Unlock()
 	git(t, r.root, "add", "a") // which changes git's index
 	write(t, filepath.Join(r.root, "b"), "")
 	r.lists("then", ".", "a", "b")

@@ -42,8 +42,6 @@ type command struct {
 	resizing sync.Mutex    // held while a resize is published; locked before all others
 	term     *pty.Terminal // guarded by resizing; nil without a terminal, and after the command has ended
 
-	announced chan error // 1-buffered; the result of publishing the first event
-
 	living    context.Context // ends when no process is left
 	endLiving context.CancelFunc
 	asked     context.Context // ends when the command is asked to end, or with living
@@ -74,7 +72,6 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 	run := &command{
 		ownedID: ownedID{id: cmd.CommandID, owner: c.owner, gone: make(chan struct{})},
 		host:    h, spec: spec,
-		announced: make(chan error, 1),
 	}
 	run.living, run.endLiving = context.WithCancel(h.ctx)
 	run.asked, run.ask = context.WithCancel(run.living)
@@ -86,14 +83,32 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		run.endLiving()
 		return err
 	}
-	go run.run() // ends with the command, which Disown, Stop and Close end; Host.work counts it
-	select {
-	case err := <-run.announced:
-		return err
-	case <-c.ctx.Done():
-		run.end(ending{reason: "Utility command could not be started in time", force: true})
-		return context.Cause(c.ctx)
+	group, outputs, failed := run.launch()
+	if failed != nil && spec.size != nil { // without a terminal no event is published
+		run.drop()
+		return noTerminal(run.id, failed)
 	}
+	started := spec.started(c.owner)
+	if failed == nil {
+		started.PID = int64(group.ID())
+	}
+	if err := h.publish(c.ctx, started); err != nil {
+		if failed == nil {
+			group.Stop(0, nil)
+			closeOutputs(outputs)
+			run.stdin.close()
+		}
+		run.drop()
+		return err
+	}
+	go run.run(group, outputs, failed) // ends with the command, which Disown, Stop and Close end; Host.work counts it
+	return nil
+}
+
+// drop frees the id of a command of which no event was published.
+func (c *command) drop() {
+	c.endLiving()
+	unregister(c.host, &c.host.commands, c, nil)
 }
 
 // terminateCommand serves utility_command_terminate. It does not wait for the
@@ -114,12 +129,10 @@ func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTermi
 // writeCommand serves utility_command_stdin. It does not wait until the command
 // has read.
 func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) error {
-	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	c, err := h.running(owner, cmd.CommandID)
 	switch {
 	case err != nil:
 		return err
-	case c == nil:
-		return notFound(cmd.CommandID)
 	case c.stdin == nil:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command stdin is not enabled: "+cmd.CommandID)
 	}
@@ -128,12 +141,10 @@ func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) er
 
 // resizeCommand serves utility_command_resize.
 func (h *Host) resizeCommand(ctx context.Context, owner string, cmd *contracts.UtilityCommandResize) error {
-	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	c, err := h.running(owner, cmd.CommandID)
 	switch {
 	case err != nil:
 		return err
-	case c == nil:
-		return notFound(cmd.CommandID)
 	case c.spec.size == nil:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command resize is only supported for PTY commands: "+cmd.CommandID)
 	}
@@ -142,6 +153,15 @@ func (h *Host) resizeCommand(ctx context.Context, owner string, cmd *contracts.U
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, text)
 	}
 	return c.resize(ctx, size)
+}
+
+// running returns a command that owner owns.
+func (h *Host) running(owner, id string) (*command, error) {
+	c, err := owned(h, &h.commands, owner, id, "command")
+	if err == nil && c == nil {
+		err = notFound(id)
+	}
+	return c, err
 }
 
 func notFound(id string) error {
@@ -192,37 +212,13 @@ func (c *command) end(e ending) {
 	}
 }
 
-// run is the command's goroutine: it starts the processes, publishes the first
-// event, supervises the processes and publishes the last event.
-func (c *command) run() {
+// run is the command's goroutine: it supervises the processes, unless they
+// failed to start, and publishes the last event.
+func (c *command) run(group *proc.Group, outputs []*output, failed error) {
 	defer c.endLiving()
-	c.resizing.Lock() // until the first event is published
-	group, outputs, err := c.launch()
-	if err != nil && c.spec.size != nil { // without a terminal no event is published
-		c.resizing.Unlock()
-		unregister(c.host, &c.host.commands, c, nil)
-		c.announced <- noTerminal(c.id, err)
-		return
-	}
-	started := c.spec.started(c.owner)
-	if err == nil {
-		started.PID = int64(group.ID())
-	}
-	shown := c.host.publish(c.host.ctx, started)
-	c.resizing.Unlock()
-	if shown != nil {
-		c.leaveTerminal()
-		if err == nil {
-			c.abandon(group, outputs)
-		}
-		unregister(c.host, &c.host.commands, c, nil)
-		c.announced <- shown
-		return
-	}
-	c.announced <- nil
 	last := &contracts.UtilityCommandExited{CommandID: c.id}
-	if err != nil {
-		last.Reason = err.Error()
+	if failed != nil {
+		last.Reason = failed.Error()
 	} else {
 		c.supervise(group, outputs)
 		c.describe(last, group)
@@ -307,13 +303,6 @@ func closeOutputs(outputs []*output) {
 	for _, o := range outputs {
 		_ = o.from.Close() // it is only read
 	}
-}
-
-// abandon ends processes whose start was not published.
-func (c *command) abandon(group *proc.Group, outputs []*output) {
-	group.Stop(0, nil)
-	closeOutputs(outputs)
-	c.stdin.close()
 }
 
 // supervise waits for the processes and their output. When it returns, no

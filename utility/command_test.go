@@ -517,26 +517,22 @@ func TestOutputEndsWithItsWriters(t *testing.T) {
 func TestCallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, Options{}, nil)
-	blocked := make(chan struct{})
-	release := make(chan struct{})
-	r.before = func(ctx context.Context, ev contracts.Event) error {
-		if _, ok := ev.(*contracts.UtilityCommandStarted); ok {
-			close(blocked)
-			<-release
-		}
-		return nil
-	}
+	running, ended := r.witness("witness")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	impatient := errors.New("impatient")
-	go func() { // ends when publishing blocks
-		<-blocked
+	r.before = func(ctx context.Context, ev contracts.Event) error {
+		<-running
 		cancel(impatient)
-	}()
-	if err := r.Do(ctx, "alice", &contracts.UtilityCommandStart{CommandID: "c", Command: "exec sleep 1000"}); !errors.Is(err, impatient) {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	if err := r.Do(ctx, "alice", &contracts.UtilityCommandStart{CommandID: "c", Command: "exec 3>witness; echo >&3; exec sleep 1000"}); !errors.Is(err, impatient) {
 		t.Errorf("got %v, want %v", err, impatient)
 	}
-	close(release)
-	wantEnd(t, r.exited("c"), -1, "SIGKILL", "Utility command could not be started in time") // as the client was told
+	r.happens("the end of the command", ended)
+	if n := r.count(); n > 0 {
+		t.Errorf("got %s, want no event", r.history())
+	}
 }
 
 // reluctant makes owners read nothing until the returned function is called.

@@ -96,28 +96,18 @@ func newFilter(include, exclude []string) filter {
 
 // prunes reports whether nothing at or below the path is reported, so that its
 // directory need not be watched.
-func (f filter) prunes(rel string) bool {
-	names := strings.Split(foldCase(rel), "/")
-	for _, g := range f.exclude {
-		if g.around(names) {
-			return true
-		}
-	}
-	return false
+func (f filter) prunes(rel string) bool { return f.prunesNames(strings.Split(foldCase(rel), "/")) }
+
+func (f filter) prunesNames(names []string) bool {
+	return slices.ContainsFunc(f.exclude, func(g glob) bool { return g.around(names) })
 }
 
 // admits reports whether changes of the path are reported.
 func (f filter) admits(rel string) bool {
 	names := strings.Split(foldCase(rel), "/")
-	for _, g := range f.exclude {
-		if g.match(names) || g.around(names) {
-			return false
-		}
+	matches := func(g glob) bool { return g.match(names) }
+	if f.prunesNames(names) || slices.ContainsFunc(f.exclude, matches) {
+		return false
 	}
-	for _, g := range f.include {
-		if g.match(names) {
-			return true
-		}
-	}
-	return len(f.include) == 0
+	return len(f.include) == 0 || slices.ContainsFunc(f.include, matches)
 }

@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,14 +30,14 @@ type Options struct {
 	// needed.
 	Hosted bool
 
-	// Journals are absolute paths of directories with journals of sessions. Such
-	// directories in the workspace are neither watched nor searched: an event
-	// about a change there would itself be the next change there.
-	Journals []string
+	// Journals is the absolute path of the directory with the journals of
+	// sessions, if there is one. In the workspace it is neither watched nor
+	// searched: an event about a change there would itself be the next change.
+	Journals string
 
-	// Shared is the state that the hosts of the process share. Hosts of one
-	// workspace must have the same Journals, EnvPass, Hosted, MaxWatchedDirs and
-	// Log. Nil means a Shared for this host alone.
+	// Shared is what the hosts of a workspace share. They must have the same
+	// Workspace, Journals, MaxWatchedDirs and Log. Nil means a Shared for this
+	// host alone.
 	Shared *Shared
 
 	MaxCommands    int           // 32 at once; more are refused
@@ -52,25 +53,15 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Workspace == nil {
 		return o, errors.New("utility: workspace is required")
 	}
-	orInt(&o.MaxCommands, 32)
-	orInt(&o.MaxWatches, 64)
-	orInt(&o.MaxWatchedDirs, 50_000)
-	if o.MaxReadBytes <= 0 {
-		o.MaxReadBytes = 2 << 20
-	}
+	o.MaxCommands, o.MaxWatches = cmp.Or(o.MaxCommands, 32), cmp.Or(o.MaxWatches, 64)
+	o.MaxWatchedDirs, o.MaxReadBytes = cmp.Or(o.MaxWatchedDirs, 50_000), cmp.Or(o.MaxReadBytes, 2<<20)
 	if o.Shared == nil {
-		o.Shared = NewShared()
+		o.Shared = new(Shared)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
-}
-
-func orInt(n *int, def int) {
-	if *n <= 0 {
-		*n = def
-	}
 }
 
 // A Host is the utilities of one session. Call Start first; then its methods
@@ -182,9 +173,8 @@ type call struct {
 	done   chan struct{} // closed when Do is about to return
 
 	// Guarded by Host.mu.
-	disowned bool     // the owner's connection has ended
-	stopped  string   // the reason to end at once what the call starts; "" if there is none
-	took     *ownedID // the command or watch that the call started
+	stopped string   // the reason to end at once what the call starts; "" if there is none
+	took    *ownedID // the command or watch that the call started
 }
 
 // The causes with which a call is canceled.
@@ -230,7 +220,6 @@ func (h *Host) Disown(owner string) {
 	defer h.mu.Unlock()
 	for c := range h.calls {
 		if c.owner == owner {
-			c.disowned = true
 			c.cancel(errDisowned)
 		}
 	}
@@ -305,7 +294,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.cancel(errClosed)
 	}
 	h.work.Wait()
-	h.leaving.Do(func() { h.opts.Shared.leave(h.lister) })
+	h.leaving.Do(func() { h.opts.Shared.leave() })
 	h.cancel(errClosed)
 	return err
 }

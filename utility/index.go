@@ -106,8 +106,7 @@ func newSieve(path, lower string) sieve {
 }
 
 // newIndex returns the index of the files in paths. It sorts paths if needed.
-// packed says that the paths already share a few pieces of memory.
-func newIndex(paths []string, packed bool) index {
+func newIndex(paths []string) index {
 	if !slices.IsSorted(paths) {
 		slices.Sort(paths)
 	}
@@ -116,7 +115,7 @@ func newIndex(paths []string, packed bool) index {
 	inParts(len(x.blocks), len(paths), func(from, to int) {
 		giveWay()
 		for b := from; b < to; b++ {
-			x.blocks[b] = newBlock(paths[b*blockFiles:min((b+1)*blockFiles, len(paths))], packed)
+			x.blocks[b] = newBlock(paths[b*blockFiles : min((b+1)*blockFiles, len(paths))])
 		}
 	})
 	return x
@@ -126,28 +125,22 @@ func newIndex(paths []string, packed bool) index {
 // may have more bytes.
 func tooLong(path string) bool { return len(path) > maxPathSize/utf8.UTFMax }
 
-// newBlock returns a block of files. It packs their text into one piece of
+// newBlock returns a block of files. It packs their lower-case text into one piece of
 // memory, which makes searches twice as fast because the next path is in the
 // processor's cache.
-func newBlock(paths []string, packed bool) *block {
+func newBlock(paths []string) *block {
 	b := &block{sieves: make([]sieve, len(paths)), files: make([]candidate, len(paths))}
 	var text strings.Builder
 	for i, path := range paths {
 		lower := strings.ToLower(path)
-		if lower != path || !packed {
-			text.WriteString(lower)
-		}
+		text.WriteString(lower)
 		b.files[i], b.sieves[i] = candidate{path, lower}, newSieve(path, lower)
 	}
 	rest := text.String()
 	for i := range b.files {
 		f := &b.files[i]
 		same := f.lower == f.path
-		if same && packed {
-			continue
-		}
-		f.lower, rest = rest[:len(f.lower)], rest[len(f.lower):]
-		if same {
+		if f.lower, rest = rest[:len(f.lower)], rest[len(f.lower):]; same {
 			f.path = f.lower
 		}
 	}
@@ -192,17 +185,6 @@ func (x *index) below(dir string) []span {
 		}
 	}
 	return spans
-}
-
-// paths calls each with the path of every existing file.
-func (x *index) paths(each func(path string)) {
-	for _, b := range x.blocks {
-		for i := range b.files {
-			if !b.sieves[i].gone {
-				each(b.files[i].path)
-			}
-		}
-	}
 }
 
 // goneBelow returns the files below a directory that do not exist.
@@ -272,10 +254,10 @@ func (e *edit) show(path string) {
 		}
 		return
 	case len(e.blocks) == 0:
-		b := newBlock([]string{path}, true)
+		b := newBlock([]string{path})
 		e.blocks, e.own[b] = append(e.blocks, b), true
 	default:
-		b, one := e.change(at), newBlock([]string{path}, true)
+		b, one := e.change(at), newBlock([]string{path})
 		b.sieves, b.files = slices.Insert(b.sieves, i, one.sieves[0]), slices.Insert(b.files, i, one.files[0])
 		if len(b.files) >= 2*blockFiles {
 			rest := &block{slices.Clone(b.sieves[blockFiles:]), slices.Clone(b.files[blockFiles:])}

@@ -43,7 +43,7 @@ func TestEditsOfAnIndexAreThoseOfASet(t *testing.T) {
 		for _, path := range begin {
 			there[path] = true
 		}
-		x := newIndex(slices.Clone(begin), false)
+		x := newIndex(slices.Clone(begin))
 		for round := range 60 {
 			before, files := x, slices.Sorted(maps.Keys(there))
 			e := x.edit()
@@ -103,7 +103,7 @@ func TestSearchOfADirectoryIsOfItsFiles(t *testing.T) {
 		for _, p := range paths {
 			all, own = append(all, dir+"/"+p, p, dir+"-/"+p), append(own, p)
 		}
-		x, alone := newIndex(all, true), newIndex(own, false)
+		x, alone := newIndex(all), newIndex(own)
 		for _, text := range []string{"a", "ab", "É", "x/b", "b a", "☃", "1-~", paths[0], dir, dir + "/a"} {
 			q := newQuery(text)
 			for _, limit := range []int{1, 50, 30_000} {
@@ -120,7 +120,7 @@ func TestSearchOfADirectoryIsOfItsFiles(t *testing.T) {
 
 // What is gone is not found, and what has come back is.
 func TestFilesThatComeBackAreFound(t *testing.T) {
-	x := newIndex([]string{"a", "d/a", "d/b"}, false)
+	x := newIndex([]string{"a", "d/a", "d/b"})
 	found := func(x index) []string {
 		q := newQuery("a")
 		matches, _ := q.rank(&x, ".", 10)
@@ -147,7 +147,7 @@ func TestFilesThatComeBackAreFound(t *testing.T) {
 
 func TestPathsThatAreTooLongAreLeftOut(t *testing.T) {
 	long := strings.Repeat("x", maxPathSize)
-	x := newIndex([]string{"a", long}, false)
+	x := newIndex([]string{"a", long})
 	e := x.edit()
 	e.show(long)
 	if got := allIn(&e.index); !slices.Equal(got, []string{"a"}) {

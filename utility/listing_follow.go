@@ -2,10 +2,8 @@ package utility
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 )
@@ -17,7 +15,7 @@ const (
 	settleTime = 2 * time.Second
 
 	// maxFollowTime bounds each part of the background work of a search: listing
-	// the workspace, following it, and looking for missing files.
+	// the workspace and following it.
 	maxFollowTime = time.Minute
 
 	// minPause is the first delay after the workspace could not be followed. It
@@ -37,18 +35,18 @@ const (
 // also reads directories that are followed already, to find those without
 // files. done is false if a change came before the reports began; overlooked
 // says that a reported directory may not be followed.
-func (c *listingCache) follow(f *listing, readAll bool) (done, overlooked bool) {
+func (c *lister) follow(f *listing, readAll bool) (done, overlooked bool) {
 	if time.Now().Before(c.again) {
 		return true, false
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
+	ctx, cancel := context.WithTimeout(c.ctx, c.followTime)
 	defer cancel()
 	known := f.dirs()
 	all := make([]string, 0, len(known))
 	for dir := range known {
 		all = append(all, dir)
 	}
-	missed, err := c.of.followDirs(ctx, f, all, known, readAll)
+	missed, err := c.followDirs(ctx, f, all, known, readAll)
 	if err != nil { // the system's limit is reached, or the time is over
 		// Other programs share that limit and may release some of it.
 		c.pause = min(max(minPause, 2*c.pause), maxIdle)
@@ -64,54 +62,11 @@ func (c *listingCache) follow(f *listing, readAll bool) (done, overlooked bool) 
 }
 
 // unfollow stops the system's reports for the listing.
-func (c *listingCache) unfollow() {
-	if c.dir == "." {
-		c.of.lookout.do(context.Background(), c.of.lookout.unfollow)
-	}
+func (c *lister) unfollow() {
+	c.lookout.do(context.Background(), c.lookout.unfollow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reported = false
-}
-
-// dropMissing removes tracked files that do not exist, once the system reports
-// later removals.
-func (c *listingCache) dropMissing() {
-	c.mu.Lock()
-	f, told := c.current, c.reported
-	c.mu.Unlock()
-	if !told || !f.unsure {
-		return
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
-	defer cancel()
-	gone, err := c.of.gone(ctx)
-	if err != nil {
-		return
-	}
-	e := f.edit()
-	dirs := f.dirs()
-	if !c.of.lookout.do(ctx, func() {
-		// The lookout has opened these directories, and the system reports their
-		// removal.
-		maps.DeleteFunc(dirs, func(dir string, _ struct{}) bool { return c.of.lookout.follows(dir) })
-	}) {
-		return
-	}
-	for dir := range dirs { // if a directory was replaced with a link, git follows it, even out of the workspace
-		if info, err := c.of.ws.Lstat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
-			e.hideBelow(dir)
-		}
-	}
-	for file := range gone {
-		if !c.of.isThere(".", file) { // it may have returned
-			e.hide(file)
-		}
-	}
-	sure := *f
-	sure.index, sure.unsure = e.index, false
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = &sure
 }
 
 // dirs returns the directories that contain files, and all above them up to
@@ -119,18 +74,20 @@ func (c *listingCache) dropMissing() {
 func (f *listing) dirs() map[string]struct{} {
 	dirs := map[string]struct{}{".": {}}
 	last := ""
-	f.paths(func(file string) {
-		dir := path.Dir(file)
-		if dir == last {
-			return // most files are in the same directory as the one before
-		}
-		last = dir
-		for has := false; !has; dir = path.Dir(dir) {
-			if _, has = dirs[dir]; !has {
-				dirs[dir] = struct{}{}
+	for _, b := range f.blocks {
+		for i, file := range b.files {
+			dir := path.Dir(file.path)
+			if dir == last || b.sieves[i].gone {
+				continue // most files are in the same directory as the one before
+			}
+			last = dir
+			for has := false; !has; dir = path.Dir(dir) {
+				if _, has = dirs[dir]; !has {
+					dirs[dir] = struct{}{}
+				}
 			}
 		}
-	})
+	}
 	return dirs
 }
 
@@ -145,29 +102,30 @@ func (h *lister) followDirs(ctx context.Context, f *listing, dirs []string, know
 		var unknown []string
 		for batch := range slices.Chunk(dirs, followBatch) {
 			giveWay()
+			var found []string
+			var failed error
+			anyLate := false
 			done := h.lookout.do(ctx, func() {
 				for _, dir := range batch {
-					if !readAll && h.lookout.follows(dir) {
-						continue
-					}
-					var below []string
-					var late bool
-					if below, late, err = h.lookout.follow(dir, f.asked); err != nil {
-						return
-					}
-					missed = missed || late
-					for _, dir := range below {
-						if _, is := known[dir]; !is && !h.isExcluded(dir) {
-							unknown = append(unknown, dir)
-						}
+					if failed == nil && (readAll || !h.lookout.follows(dir)) {
+						var below []string
+						var late bool
+						below, late, failed = h.lookout.follow(dir, f.asked)
+						found, anyLate = append(found, below...), anyLate || late
 					}
 				}
 			})
 			if !done {
-				return missed, context.Cause(ctx)
+				return false, context.Cause(ctx)
 			}
-			if err != nil {
-				return missed, err
+			if failed != nil {
+				return false, failed
+			}
+			missed = missed || anyLate
+			for _, dir := range found {
+				if _, is := known[dir]; !is && !h.isExcluded(dir) {
+					unknown = append(unknown, dir)
+				}
 			}
 		}
 		dirs, _ = h.ws.Listed(ctx, unknown, true) // directories that may be ignored count

@@ -1,17 +1,13 @@
 package utility
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -42,7 +38,7 @@ func (r *room) listed(dir string) []string {
 	if !f.complete {
 		r.t.Error("got a listing that is not complete, want all")
 	}
-	return slices.DeleteFunc(f.in(below), func(file string) bool { return f.unsure && !r.isThere(filepath.FromSlash(dir), file) })
+	return f.in(below)
 }
 
 // in returns the files below a directory, in their order.
@@ -108,8 +104,8 @@ func unset(t *testing.T, name string) {
 	must(t, os.Unsetenv(name))
 }
 
-// What git goes by the workspace goes by, too: both list the same files.
-func TestGitAndTheWorkspaceHaveTheSameSettings(t *testing.T) {
+// A search goes by the settings by which git goes.
+func TestSearchesAndGitHaveTheSameSettings(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	at := func(name string) string { return filepath.Join(home, name) }
@@ -128,31 +124,17 @@ func TestGitAndTheWorkspaceHaveTheSameSettings(t *testing.T) {
 		"system":           {map[string]string{"GIT_CONFIG_SYSTEM": at("config"), "GIT_CONFIG_NOSYSTEM": "0"}, "named"},
 		"not the system's": {map[string]string{"GIT_CONFIG_SYSTEM": at("config"), "GIT_CONFIG_NOSYSTEM": "1"}, "default"},
 	} {
-		for _, hosted := range []bool{true, false} {
-			for _, withGit := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s, hosted %v, git %v", name, hosted, withGit), func(t *testing.T) {
-					t.Setenv("XDG_CONFIG_HOME", "")
-					t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-					t.Setenv("GIT_DIR", "/nowhere")
-					for key, value := range tt.env {
-						t.Setenv(key, value)
-					}
-					r := newRoom(t, Options{Hosted: hosted}, map[string]string{"default": "", "xdg": "", "named": "", "kept": ""})
-					unset(t, "GIT_DIR")
-					gitInit(t, r.root)
-					t.Setenv("GIT_DIR", "/nowhere")
-					if !withGit {
-						t.Setenv("PATH", t.TempDir())
-					}
-					f, err := r.relist(t.Context(), ".")
-					must(t, err)
-					if f.unsure != withGit {
-						t.Errorf("got a listing by git %v, want %v", f.unsure, withGit)
-					}
-					wantList(t, "root", r.listed("."), slices.DeleteFunc(slices.Clone(all), func(file string) bool { return file == tt.ignored })...)
-				})
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("XDG_CONFIG_HOME", "")
+			t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+			for key, value := range tt.env {
+				t.Setenv(key, value)
 			}
-		}
+			r := newRoom(t, Options{}, map[string]string{"default": "", "xdg": "", "named": "", "kept": ""})
+			gitInit(t, r.root)
+			t.Setenv("GIT_DIR", "/nowhere")
+			wantList(t, "root", r.listed("."), slices.DeleteFunc(slices.Clone(all), func(file string) bool { return file == tt.ignored })...)
+		})
 	}
 }
 
@@ -243,51 +225,7 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 	}
 }
 
-// heard has g take what git writes, in pieces.
-func heard(t *testing.T, g *gitListing, out string) {
-	t.Helper()
-	in := bufio.NewScanner(iotest.OneByteReader(strings.NewReader(out)))
-	in.Split(untilNUL)
-	for !g.full && in.Scan() {
-		g.take(in.Bytes())
-	}
-	must(t, in.Err())
-}
-
-func TestGitOutputIsRead(t *testing.T) {
-	r := newRoom(t, Options{}, nil)
-	g := r.newGitListing("d")
-	heard(t, g, strings.ReplaceAll("? d/new|? d/nested/|H 100644 1 0\td/a|M 100644 1 1\td/c|M 100644 1 2\td/c|H 160000 1 0\td/sub|S 100644 1 0\td/sparse|? d/.svn/x|H 100644 1 0	../x|H 100644 1 0	/x|H 100644 1 0	d/../../x|? d/cut", "|", "\x00"))
-	wantList(t, "files", slices.Sorted(slices.Values(g.files)), "new", "a", "c")
-	wantList(t, "nested", slices.Sorted(slices.Values(g.nested)), "nested", "sub")
-}
-
-func TestListingsAreBounded(t *testing.T) {
-	const limit = 1000
-	r := newRoom(t, Options{}, nil)
-	r.limit = limit
-	var out strings.Builder
-	for i := range limit + 1 {
-		fmt.Fprintf(&out, "? %d\x00", i)
-	}
-	g := r.newGitListing(".")
-	if heard(t, g, out.String()); len(g.files) != limit || !g.full {
-		t.Errorf("got %d, full %v; want %d and more left out", len(g.files), g.full, limit)
-	}
-	half := r.newGitListing(".")
-	half.files = []string{"a", "b"}
-	if half.join(g); len(half.files) != limit || !half.full {
-		t.Errorf("got %d, full %v; want %d and more left out", len(half.files), half.full, limit)
-	}
-	long := r.newGitListing(".")
-	long.size = maxListingBytes
-	if heard(t, long, "? a\x00? b\x00"); len(long.files) != 1 || !long.full {
-		t.Errorf("got %d, full %v; want no more than there is room for", len(long.files), long.full)
-	}
-}
-
-// A workspace with more files than may be listed is not listed for every search,
-// and each directory in it by itself.
+// A workspace with more files than may be listed is not listed for every search.
 func TestWorkspaceThatIsTooLargeIsListedNowAndThen(t *testing.T) {
 	for _, withGit := range []bool{true, false} {
 		r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": "", "b/d": "", "e/f": ""})
@@ -297,25 +235,18 @@ func TestWorkspaceThatIsTooLargeIsListedNowAndThen(t *testing.T) {
 		}
 		f, _, err := r.list(t.Context(), ".")
 		must(t, err)
-		if f.complete || !f.full || f.count != 3 {
+		if f.complete || f.hurried || f.count != 3 {
 			t.Errorf("git %v: got %d files, complete %v; want three and no more", withGit, f.count, f.complete)
 		}
 		r.rested()
-		r.whole.mu.Lock()
-		r.whole.resting = time.Now().Add(time.Hour)
-		r.whole.mu.Unlock()
-		r.whole.markStale(false)
+		r.lister.mu.Lock()
+		r.lister.resting = time.Now().Add(time.Hour)
+		r.lister.mu.Unlock()
+		r.lister.markStale(false)
 		for range 3 {
 			if again, _, err := r.list(t.Context(), "."); err != nil || !again.asked.Equal(f.asked) {
 				t.Errorf("git %v: got another listing, %v; want the one before until it is time", withGit, err)
 			}
 		}
-		wantList(t, "a part", r.listed("b"), "c", "d")
-		part := r.part
-		wantList(t, "the same part", r.listed("b"), "c", "d")
-		if r.part != part {
-			t.Errorf("git %v: got the part listed anew, want what is known", withGit)
-		}
-		wantList(t, "another part", r.listed("e"), "f")
 	}
 }

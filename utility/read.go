@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -57,13 +58,8 @@ func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*c
 	if err != nil {
 		return nil, err
 	}
-	x := excerpt{res: res, offset: 1, limit: defaultReadLines, left: maxResultBytes}
-	if cmd.Offset != nil {
-		x.offset = max(1, *cmd.Offset)
-	}
-	if cmd.Limit != nil {
-		x.limit = min(max(1, *cmd.Limit), maxReadLines)
-	}
+	limit := min(max(1, given(cmd.Limit, defaultReadLines)), maxReadLines)
+	x := excerpt{res: res, offset: max(1, given(cmd.Offset, 1)), limit: limit, left: maxResultBytes}
 	f, err := h.openText(cmd, rel, res.Path)
 	if err != nil {
 		return nil, err
@@ -82,10 +78,7 @@ func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*c
 // readPath fills in the paths of the result and returns the file's path below
 // the root.
 func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFileReadResult) (string, error) {
-	base := "."
-	if cmd.Cwd != nil {
-		base = *cmd.Cwd
-	}
+	base := given(cmd.Cwd, ".")
 	cwd, err := h.ws.Rel(base)
 	if err != nil {
 		return "", outside(cmd.ReadID, h.ws.Abs(base))
@@ -152,7 +145,7 @@ func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f 
 	ctx, cancel := context.WithTimeout(ctx, maxReadTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })() // an error says that reads of this file do not block
-	in := &io.LimitedReader{R: untilEnd{ctx, f}, N: limit + 1}
+	in := &io.LimitedReader{R: f, N: limit + 1}
 	text := bufio.NewReaderSize(in, readBuffer)
 	start, _ := text.Peek(sniffBytes) // a later read returns an error again
 	if bytes.IndexByte(start, 0) >= 0 {
@@ -175,19 +168,6 @@ func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f 
 	return nil
 }
 
-// An untilEnd reads until ctx ends.
-type untilEnd struct {
-	ctx context.Context
-	in  io.Reader
-}
-
-func (r untilEnd) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.in.Read(b)
-}
-
 const byteOrderMark = "\uFEFF"
 
 // An excerpt is the shown lines of a file: at most limit lines from offset on.
@@ -197,7 +177,7 @@ type excerpt struct {
 	left          int // bytes left on the wire
 
 	content strings.Builder
-	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes
+	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes+1
 	size    int    // bytes of the current line so far
 	blank   bool   // the last complete line was empty
 }
@@ -210,7 +190,7 @@ func (x *excerpt) read(text *bufio.Reader) error {
 			return err
 		}
 		if x.shows(x.res.TotalLines + 1) {
-			x.line = append(x.line, part[:min(len(part), maxLineBytes-len(x.line))]...)
+			x.line = append(x.line, part[:min(len(part), maxLineBytes+1-len(x.line))]...)
 		}
 		if x.size += len(part); !more {
 			x.endLine()
@@ -258,16 +238,11 @@ func (x *excerpt) finish() bool {
 }
 
 // showLine returns a line of size bytes as valid text, cut if it is too long.
-// If size is too large, line may be its beginning only.
+// Of a longer line than maxLineBytes, line need not have more than one byte more.
 func showLine(line []byte, size int) string {
-	whole := len(line) == size && size <= maxLineBytes
-	line = line[:min(len(line), maxLineBytes)]
-	if !whole {
-		line = line[:wholeRunes(line)]
-	}
-	text := validText(line)
+	text := validText([]byte(abridge.Head(string(line), maxLineBytes)))
 	room := maxResultBytes - len(`\n`)
-	if whole && wireBytes(text) <= room {
+	if size <= maxLineBytes && wireBytes(text) <= room {
 		return text
 	}
 	mark := fmt.Sprintf("… [line cut, %d bytes]", size)
@@ -279,20 +254,6 @@ func showLine(line []byte, size int) string {
 		}
 	}
 	return text + mark
-}
-
-// wholeRunes returns the length of text without an incomplete character at its
-// end.
-func wholeRunes(text []byte) int {
-	for n := len(text) - 1; n >= max(0, len(text)-utf8.UTFMax); n-- {
-		if utf8.RuneStart(text[n]) {
-			if utf8.FullRune(text[n:]) {
-				break
-			}
-			return n
-		}
-	}
-	return len(text)
 }
 
 // validText returns b as text with U+FFFD for every byte that is not UTF-8.

@@ -67,7 +67,7 @@ func roomAt(t testing.TB, o Options, dir string) *room {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(dir)
 	must(t, err)
-	o.Workspace, err = workspace.Open(root, workspace.Options{})
+	o.Workspace, err = workspace.Open(root)
 	must(t, err)
 	t.Cleanup(func() { must(t, o.Workspace.Close()) })
 	return roomOf(t, o, root)

@@ -2,7 +2,6 @@ package utility
 
 import (
 	"cmp"
-	"container/heap"
 	"runtime"
 	"slices"
 	"strings"
@@ -187,28 +186,19 @@ func (a hit) compare(b hit) int {
 	return cmp.Or(cmp.Compare(a.chars, b.chars), strings.Compare(a.path, b.path))
 }
 
-// A topHits is a heap of the best hits, the worst first.
+// A topHits is the best hits, best first.
 type topHits []hit
-
-func (b topHits) Len() int           { return len(b) }
-func (b topHits) Less(i, j int) bool { return b[i].compare(b[j]) > 0 }
-func (b topHits) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b *topHits) Push(h any)        { *b = append(*b, h.(hit)) }
-func (b *topHits) Pop() any {
-	last := (*b)[len(*b)-1]
-	*b = (*b)[:len(*b)-1]
-	return last
-}
 
 // take adds h if it is among the best limit hits.
 func (b *topHits) take(h hit, limit int) {
-	switch {
-	case len(*b) < limit:
-		heap.Push(b, h)
-	case h.compare((*b)[0]) < 0:
-		(*b)[0] = h
-		heap.Fix(b, 0)
+	if len(*b) == limit {
+		if h.compare((*b)[limit-1]) >= 0 {
+			return
+		}
+		*b = (*b)[:limit-1]
 	}
+	at, _ := slices.BinarySearchFunc(*b, h, hit.compare)
+	*b = slices.Insert(*b, at, h)
 }
 
 // floor returns the score that a further hit must exceed when limit hits are
@@ -217,7 +207,7 @@ func (b topHits) floor(matched, limit int) int {
 	if matched <= limit {
 		return 0
 	}
-	return b[0].score - 1 // of two equal scores the shorter path is better
+	return b[len(b)-1].score - 1 // of two equal scores the shorter path is better
 }
 
 // ranking is read-locked while a search ranks files, in any workspace, because
@@ -259,7 +249,6 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 			kept.take(h, limit)
 		}
 	})
-	slices.SortFunc(kept, hit.compare)
 	for _, h := range kept {
 		matches = append(matches, contracts.FileMatch{Path: h.path, Score: int64(h.score)})
 	}

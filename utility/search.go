@@ -3,7 +3,6 @@ package utility
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,12 +16,10 @@ const (
 	maxSearchLimit     = 500
 	maxQueryChars      = 4096
 
-	// maxSearchFiles and maxListingBytes (of their paths) bound a listing, and
-	// maxSearchTime bounds how long a search waits for it. Beyond a bound, the
-	// results are truncated.
-	maxSearchFiles  = 1_000_000
-	maxListingBytes = 128 << 20
-	maxSearchTime   = 2 * time.Second
+	// maxSearchFiles bounds a listing, and maxSearchTime bounds how long a search
+	// waits for it. Beyond a bound, the results are truncated.
+	maxSearchFiles = 1_000_000
+	maxSearchTime  = 2 * time.Second
 )
 
 // search serves utility_file_search.
@@ -39,18 +36,12 @@ func (h *Host) search(ctx context.Context, cmd *contracts.UtilityFileSearch) err
 		return refuse(contracts.CodeBadRequest, cmd.SearchID, "Search query is too long")
 	}
 	if res.Query != "" {
-		if err := h.find(ctx, res, rel, searchLimit(cmd)); err != nil {
+		limit := min(max(1, given(cmd.Limit, defaultSearchLimit)), maxSearchLimit)
+		if err := h.find(ctx, res, rel, int(limit)); err != nil {
 			return err
 		}
 	}
 	return h.publish(ctx, res)
-}
-
-func searchLimit(cmd *contracts.UtilityFileSearch) int {
-	if cmd.Limit == nil {
-		return defaultSearchLimit
-	}
-	return int(min(max(1, *cmd.Limit), maxSearchLimit))
 }
 
 // find fills in the results.
@@ -70,7 +61,8 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	case err != nil:
 		return refuse(contracts.CodeNotFound, res.SearchID, "Working directory not found: "+res.Cwd)
 	}
-	matches, more := h.best(res.Query, rel, listing, dir, limit)
+	q := newQuery(res.Query)
+	matches, more := q.rank(&listing.index, dir, limit)
 	left := maxResultBytes
 	for _, m := range matches {
 		m.Path = validText([]byte(m.Path)) // a file name may be any bytes
@@ -82,21 +74,4 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	}
 	res.Truncated = more || !listing.complete
 	return nil
-}
-
-// best returns the best matches among the existing files of a listing below
-// dir, at most limit, and whether there are more. at is the workspace path of
-// dir.
-func (h *Host) best(text, at string, f *listing, dir string, limit int) (matches []contracts.FileMatch, more bool) {
-	q := newQuery(text)
-	if !f.unsure {
-		return q.rank(&f.index, dir, limit)
-	}
-	for window := limit + 1; ; window *= 4 {
-		matches, more := q.rank(&f.index, dir, window)
-		matches = slices.DeleteFunc(matches, func(m contracts.FileMatch) bool { return !h.isThere(at, m.Path) })
-		if len(matches) > limit || !more {
-			return matches[:min(limit, len(matches))], len(matches) > limit
-		}
-	}
 }

@@ -51,7 +51,7 @@ func TestScores(t *testing.T) {
 }
 
 func scored(text, path string) int {
-	q, b := newQuery(text), newBlock([]string{path}, false)
+	q, b := newQuery(text), newBlock([]string{path})
 	return q.score(&b.sieves[0], &b.files[0], cut{}, 0)
 }
 
@@ -138,7 +138,7 @@ func TestSearchIsTheTable(t *testing.T) {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	rng.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
-	files := newIndex(slices.Clone(paths), false)
+	files := newIndex(slices.Clone(paths))
 	lengths := make(map[string]int)
 	for _, p := range paths {
 		lengths[p] = len([]rune(p))
@@ -165,7 +165,7 @@ func TestSearchIsTheTable(t *testing.T) {
 
 func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
 	q := newQuery("é")
-	x := newIndex([]string{"b/é", "é/a/xé", "a/é", "B/é"}, false)
+	x := newIndex([]string{"b/é", "é/a/xé", "a/é", "B/é"})
 	got, _ := q.rank(&x, ".", 10)
 	var paths []string
 	for _, m := range got {
@@ -177,7 +177,7 @@ func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
 	// However many are as good as the worst that is kept.
 	for _, text := range []string{"ab", "cb"} {
 		q := newQuery(text)
-		x := newIndex([]string{"xc/a-b", "yc/a-b", "wc/a-b"}, false)
+		x := newIndex([]string{"xc/a-b", "yc/a-b", "wc/a-b"})
 		got, more := q.rank(&x, ".", 1)
 		if len(got) != 1 || got[0].Path != "wc/a-b" || !more {
 			t.Errorf("%q: got %v, more %v; want the first by its path and more", text, got, more)
@@ -245,7 +245,7 @@ func TestSearchAnswersWithTheBestFiles(t *testing.T) {
 	}
 }
 
-// Git lists what it tracks whether or not it is there.
+// Git tracks files whether or not they are there.
 func TestFilesThatAreGoneAreNotFound(t *testing.T) {
 	files := map[string]string{"sub/needle-and-more": "", "sub/needle-and-much-more": ""}
 	for i := range 30 {
@@ -272,8 +272,8 @@ func TestFilesThatAreGoneAreNotFound(t *testing.T) {
 				t.Errorf("%s: at most %d in %s: got %q, truncated %v; want %q", at, tt.limit, tt.cwd, got, res.Truncated, tt.want)
 			}
 		}
-		if f := r.followed(); f.unsure || len(f.in(".")) != 2 {
-			t.Errorf("got %q, unsure %v; want those that are there once changes are told", f.in("."), f.unsure)
+		if f := r.followed(); len(f.in(".")) != 2 {
+			t.Errorf("got %q, want those that are there", f.in("."))
 		}
 	}
 }

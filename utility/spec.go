@@ -108,10 +108,7 @@ func onTerminal(env []string, asked map[string]string) []string {
 // workingDir returns a directory that a client names, relative to the root and
 // absolute. The operation with the id is refused if there is none.
 func (h *Host) workingDir(id string, named *string) (rel, abs string, err error) {
-	cwd := "."
-	if named != nil {
-		cwd = *named
-	}
+	cwd := given(named, ".")
 	rel, info, err := h.locate(cwd)
 	switch {
 	case errors.Is(err, workspace.ErrOutside):
@@ -120,6 +117,14 @@ func (h *Host) workingDir(id string, named *string) (rel, abs string, err error)
 		return "", "", refuse(contracts.CodeNotFound, id, "Working directory not found: "+cwd)
 	}
 	return rel, h.ws.At(rel), nil
+}
+
+// given returns what a client gave, or def if it gave nothing.
+func given[T any](value *T, def T) T {
+	if value == nil {
+		return def
+	}
+	return *value
 }
 
 // locate returns a client's path relative to the root, and its file info.

@@ -26,16 +26,20 @@ const endOfTransmission = "\x04"
 type stdin struct {
 	to    io.WriteCloser // set by open, before the first event
 	typed bool           // a terminal, whose input does not end
-	more  chan struct{}  // 1-buffered; a token means that there is work; never closed
 
 	mu     sync.Mutex
+	more   *sync.Cond // of mu: unread, eof or broken has changed
 	unread []string
 	size   int  // bytes and piece costs of unread, including the piece being written; see maxUnread
 	eof    bool // no more input follows
 	broken bool // the command does not read any more
 }
 
-func newStdin(typed bool) *stdin { return &stdin{typed: typed, more: make(chan struct{}, 1)} }
+func newStdin(typed bool) *stdin {
+	s := &stdin{typed: typed}
+	s.more = sync.NewCond(&s.mu)
+	return s
+}
 
 // open makes a pipe and returns the command's end.
 func (s *stdin) open() (*os.File, error) {
@@ -84,44 +88,28 @@ func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 		s.size += len(content) + pieceCost
 	}
 	s.eof = s.eof || eof
-	s.wake()
+	s.more.Signal()
 	return nil
-}
-
-func (s *stdin) wake() {
-	select {
-	case s.more <- struct{}{}:
-	default: // run looks again anyway
-	}
 }
 
 // run writes the queued input until its end or close.
 func (s *stdin) run() {
 	defer s.close()
-	for {
-		text, ok := s.next()
-		switch {
-		case !ok:
-			return
-		case text == "":
-			<-s.more
-			continue
-		}
+	for text, ok := s.next(); ok; text, ok = s.next() {
 		_, err := io.WriteString(s.to, text)
 		s.wrote(len(text), err)
 	}
 }
 
-// next returns the next piece to write, or "" if there is none yet. It returns
-// false if none will follow.
+// next waits for the next piece to write. It returns false if none will follow.
 func (s *stdin) next() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.broken:
+	for len(s.unread) == 0 && !s.eof && !s.broken {
+		s.more.Wait()
+	}
+	if s.broken || len(s.unread) == 0 {
 		return "", false
-	case len(s.unread) == 0:
-		return "", !s.eof
 	}
 	text := s.unread[0]
 	s.unread = s.unread[1:]
@@ -147,5 +135,5 @@ func (s *stdin) close() {
 	if s.to != nil {
 		_ = s.to.Close() // an error leaves nothing to do
 	}
-	s.wake()
+	s.more.Signal()
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 )
 
 // ownFiles has an entry for each open file of this process. An entry leads to
@@ -105,31 +104,18 @@ func above(dir *os.File) (fs.FileInfo, bool) {
 	return info, err == nil
 }
 
-// maxWatched is the number of directories that the process may watch: half of
-// the user's limit. The user has other programs, and the system needs about 1
-// KiB for each.
-func maxWatched() int {
-	if n, ok := maxUserWatches(); ok {
-		return n / 2
-	}
-	return math.MaxInt
-}
-
-// maxFollowed is the number of watched directories up to which directories may
-// be watched for listings alone, so that some are left for watches. It is zero
+// watchLimits returns the number of directories that the process may watch:
+// half of the user's limit, because the user has other programs, and the system
+// needs about 1 KiB for each. For listings alone it watches further directories
+// up to three eighths of the limit, so that some are left for watches, or none
 // if the system does not tell its limit.
-func maxFollowed() int {
-	n, _ := maxUserWatches()
-	return n / 8 * 3
-}
-
-func maxUserWatches() (n int, ok bool) {
+func watchLimits() (most, forListings int) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
-	if err != nil {
-		return 0, false
+	n, wrong := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || wrong != nil {
+		return math.MaxInt, 0
 	}
-	n, err = strconv.Atoi(strings.TrimSpace(string(text)))
-	return n, err == nil
+	return n / 2, n / 8 * 3
 }
 
 // directory returns a path to an open directory for starting a process in it.
@@ -141,11 +127,4 @@ func directory(dir *os.File, path string) string {
 		return path
 	}
 	return open
-}
-
-// limitMemory bounds the memory of a process that was just started to
-// maxGitMemory.
-func limitMemory(id int) {
-	limit := unix.Rlimit{Cur: maxGitMemory, Max: maxGitMemory}
-	_ = unix.Prlimit(id, unix.RLIMIT_DATA, &limit, nil) // an error says that it may have ended; its time is bounded anyway
 }

@@ -23,16 +23,11 @@ func openSource() (*source, error) {
 // directory.
 func above(*os.File) (fs.FileInfo, bool) { return nil, false }
 
-// maxWatched is unbounded: other systems have no such limit.
-func maxWatched() int { return math.MaxInt }
-
-// maxFollowed is zero: other systems may watch each file instead of each
-// directory, so listings do not follow.
-func maxFollowed() int { return 0 }
+// watchLimits returns no bound for watches, because other systems have no such
+// limit, and zero for listings, because other systems may watch each file
+// instead of each directory.
+func watchLimits() (most, forListings int) { return math.MaxInt, 0 }
 
 // directory returns path: on other systems a process's directory can be named
 // by its path only.
 func directory(_ *os.File, path string) string { return path }
-
-// limitMemory does nothing: only Linux can bound a running process.
-func limitMemory(int) {}

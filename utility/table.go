@@ -62,8 +62,10 @@ func tryRegister[T entry](h *Host, c *call, t *table[T], e T) (<-chan struct{}, 
 	defer h.mu.Unlock()
 	id := e.held().id
 	switch old, exists := t.entries[id]; {
-	case h.closed || c.disowned:
+	case h.closed:
 		return nil, unavailable()
+	case c.ctx.Err() != nil: // the connection may have ended
+		return nil, context.Cause(c.ctx)
 	case exists && old.held().leaving:
 		return old.held().gone, nil
 	case exists:

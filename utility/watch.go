@@ -15,8 +15,8 @@ import (
 const noSuchRoot = "Utility file watch root directory does not exist: "
 
 const (
-	defaultDebounce = 100 * time.Millisecond
-	maxDebounce     = time.Minute
+	defaultDebounce = 100    // milliseconds
+	maxDebounce     = 60_000 // likewise
 
 	// Bounds of the include and of the exclude patterns; the second one for
 	// their length on the wire.
@@ -43,13 +43,11 @@ type watch struct {
 	ctx    context.Context // ends when the watch is to stop
 	cancel context.CancelFunc
 
-	announced chan error       // 1-buffered; the result of the start
-	changes   chan noted       // from the keeper, which waits for room; never closed
-	notices   chan limitNotice // has room for one of each kind; never closed
+	changes chan noted       // from the keeper, which waits for room; never closed
+	notices chan limitNotice // has room for one of each kind; never closed
 
 	mu     sync.Mutex
 	reason string
-	shown  bool // the started event is being published, or was
 
 	// Owned by the keeper of the lookout.
 	audience *audience // shared with equal watches once the watch has joined
@@ -97,57 +95,33 @@ func (h *Host) startWatch(c *call, cmd *contracts.UtilityFileWatchStart) error {
 		w.cancel()
 		return w.late(c.ctx, err)
 	}
-	go w.run(c.ctx) // ends with the watch, which Disown, Stop and Close end; Host.work counts it
-	select {
-	case err = <-w.announced:
-	case <-c.ctx.Done():
-		if w.giveUp() {
-			return w.late(c.ctx, context.Cause(c.ctx))
+	if err := w.start(c.ctx); err != nil {
+		silent := c.ctx.Err() == nil && w.ctx.Err() != nil // it was stopped, and nobody else heard of it (R100)
+		h.mu.Lock()
+		w.leaving = true
+		h.mu.Unlock()
+		go w.leave(nil) // ends with the keeper's next job; Host.work counts it
+		if silent {
+			return nil
 		}
-		err = <-w.announced // comes soon: publishing ends with the call
+		return w.late(c.ctx, err)
 	}
-	return w.late(c.ctx, err)
+	go w.run() // ends with the watch, which Disown, Stop and Close end; Host.work counts it
+	return nil
 }
 
 // late returns a timeout refusal if the watch did not start within its call,
 // else err.
 func (w *watch) late(call context.Context, err error) error {
 	var refusal *contracts.Error
-	if err == nil || errors.As(err, &refusal) || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
+	if errors.As(err, &refusal) || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
 		return err
 	}
 	return refuse(contracts.CodeTimeout, w.id, "Utility file watch could not be started in time: "+w.root)
 }
 
-// giveUp ends the watch without events and frees its id. It returns false if
-// the started event is being published, or was.
-func (w *watch) giveUp() bool {
-	w.host.mu.Lock()
-	defer w.host.mu.Unlock()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.shown {
-		return false
-	}
-	w.leaving = true
-	w.cancel()
-	return true
-}
-
-// begin reports whether the started event may be published. If it returns true,
-// a stopped event will follow.
-func (w *watch) begin() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.shown = w.ctx.Err() == nil
-	return w.shown
-}
-
 func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*watch, error) {
-	root := "."
-	if cmd.RootDir != nil {
-		root = *cmd.RootDir
-	}
+	root := given(cmd.RootDir, ".")
 	rel, info, err := h.locate(root)
 	real := rel
 	if err == nil {
@@ -163,14 +137,12 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 	case excessive(cmd.IncludePatterns) || excessive(cmd.ExcludePatterns):
 		return nil, refuse(contracts.CodeBadRequest, cmd.WatchID, "Utility file watch has too many patterns")
 	}
+	debounce := min(max(0, given(cmd.DebounceMS, defaultDebounce)), maxDebounce)
 	w := &watch{
 		ownedID: ownedID{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
-		host:    h, cmd: cmd, root: h.ws.At(rel), debounce: defaultDebounce,
-		audience:  newAudience(h.lister, real, cmd.IncludePatterns, cmd.ExcludePatterns),
-		announced: make(chan error, 1), changes: make(chan noted, maxNoted), notices: make(chan limitNotice, numNotices),
-	}
-	if cmd.DebounceMS != nil {
-		w.debounce = time.Duration(min(max(0, *cmd.DebounceMS), int64(maxDebounce/time.Millisecond))) * time.Millisecond
+		host:    h, cmd: cmd, root: h.ws.At(rel), debounce: time.Duration(debounce) * time.Millisecond,
+		audience: newAudience(h.lister, real, cmd.IncludePatterns, cmd.ExcludePatterns),
+		changes:  make(chan noted, maxNoted), notices: make(chan limitNotice, numNotices),
 	}
 	w.pending = newPending(w.debounce)
 	w.ctx, w.cancel = context.WithCancel(h.ctx)
@@ -215,23 +187,13 @@ func (w *watch) end(reason string) {
 	}
 }
 
-// run is the watch's goroutine. call bounds its start.
-func (w *watch) run(call context.Context) {
-	err := w.start(call)
-	if err == nil {
-		w.announced <- nil
-		w.follow()
-		w.mu.Lock()
-		last := &contracts.UtilityFileWatchStopped{WatchID: w.id, Reason: w.reason}
-		w.mu.Unlock()
-		w.leave(last)
-		return
-	}
-	if w.ctx.Err() != nil {
-		err = nil // nobody else heard of the watch (R100)
-	}
-	w.leave(nil)
-	w.announced <- err
+// run is the watch's goroutine.
+func (w *watch) run() {
+	w.follow()
+	w.mu.Lock()
+	last := &contracts.UtilityFileWatchStopped{WatchID: w.id, Reason: w.reason}
+	w.mu.Unlock()
+	w.leave(last)
 }
 
 func (w *watch) leave(last contracts.Event) {
@@ -240,22 +202,24 @@ func (w *watch) leave(last contracts.Event) {
 	unregister(w.host, &w.host.watches, w, last)
 }
 
-// start watches the tree and publishes the started event.
+// start watches the tree and publishes the started event, as long as the call
+// goes on.
 func (w *watch) start(call context.Context) error {
 	found, noRoom := false, false
+	calling := context.AfterFunc(call, w.cancel)
 	w.host.lookout.do(w.ctx, func() {
 		found = w.host.lookout.join(w)
 		noRoom, w.live = w.audience.said[tooManyDirs], true
 	})
 	switch {
+	case !calling():
+		return context.Cause(call)
 	case w.ctx.Err() != nil:
 		return w.ctx.Err()
 	case !found && noRoom:
 		return refuse(contracts.CodeOverloaded, w.id, tooManyDirs.text(w.root))
 	case !found:
 		return refuse(contracts.CodeNotFound, w.id, noSuchRoot+w.root)
-	case !w.begin():
-		return w.ctx.Err()
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()

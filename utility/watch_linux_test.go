@@ -286,14 +286,14 @@ func TestPathsToOpenFilesAreNewAndLeadThere(t *testing.T) {
 func TestFaultOfWhatIsGoneIsNoWarning(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	l := newLookout(nil, 1, &share{}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	l := newLookout(nil, 1, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	defer l.close()
 	events, faults := make(chan fsnotify.Event), make(chan error, 2)
 	faults <- syscall.EINVAL
 	faults <- syscall.EIO
 	close(events)
 	close(faults)
-	l.take(&source{events: events, faults: faults})
+	l.take(&source{events: events, faults: faults}, nil)
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, syscall.EIO.Error()) {
 		t.Errorf("got %q, want the other fault alone", got)
 	}
@@ -324,7 +324,7 @@ func TestWhatIsWrittenToWhatIsGoneIsNotTold(t *testing.T) {
 func TestSessionsOfAWorkspaceShareItsWatches(t *testing.T) {
 	t.Parallel()
 	const sessions = 20
-	first := newRoom(t, Options{Shared: NewShared()}, map[string]string{"a/b/f": "", "c/f": "", ".gitignore": "", "node_modules/m/f": ""})
+	first := newRoom(t, Options{}, map[string]string{"a/b/f": "", "c/f": "", ".gitignore": "", "node_modules/m/f": ""})
 	gitInit(t, first.root)
 	rooms := []*room{first}
 	for range sessions - 1 {
@@ -363,7 +363,7 @@ func TestSessionsOfAWorkspaceShareItsWatches(t *testing.T) {
 	first.lists("after another", ".", ".gitignore", "a/b/f", "a/b/new", "a/b/newer", "c/f", "node_modules/m/f")
 	first.watchAll("again")
 	first.rested() // a busy listing is not expired
-	first.whole.expire()
+	first.lister.expire()
 	first.rested()
 	each("watched again", 1, shown...)
 	each("watched again", 0, own...)

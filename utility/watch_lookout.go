@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -58,45 +59,42 @@ type source struct {
 // the source's. The taker queues the system's reports and never waits. The
 // keeper owns the tree: it processes the reports, and adds and removes watches.
 // It waits for watches that are slow to take changes. If reports are lost
-// meanwhile, it compares the tree with the directories. A session takes changes
-// as fast as its journal is written. Only a session with a client on standard
-// streams may take longer, and that is the only session of its process.
+// meanwhile, it compares the tree with the directories.
 type lookout struct {
 	// Static after the first watch.
 	ws       *workspace.Workspace
-	limit    int    // bounds the directories with watches
-	budget   *share // bounds the directories that the system watches; each of tree.keys is taken from it
-	names    int    // bounds the known names in all directories
-	listings *listingCache
+	limit    int // bounds the directories with watches
+	names    int // bounds the known names in all directories
+	listings *lister
 	pollGap  time.Duration
 	log      *slog.Logger
 	open     func() (*source, error)
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
-	jobs   chan func()   // unbuffered; the keeper's jobs; never closed
-	more   chan struct{} // 1-buffered; a token means that there are reports; never closed
+	jobs   chan func() // unbuffered; the keeper's jobs; never closed
 	keeper sync.WaitGroup
-
-	mu      sync.Mutex
-	reports []fsnotify.Event // at most maxReports
-	lost    bool             // some reports were dropped
+	lost   atomic.Bool // some reports were dropped
 
 	// Owned by the keeper.
-	source    *source // nil while nothing is watched, or the system refuses it
-	taker     sync.WaitGroup
-	tree      dirTree
-	audiences map[string]*audience // by their names
-	stale     bool                 // reports were lost, and the tree has not been compared since
-	syncAt    time.Time            // when the tree may be compared; doing so all the time would take all the time
-	pollAt    time.Time
+	most        int                 // bounds the directories that the system watches
+	forListings int                 // likewise, for directories without watches
+	source      *source             // nil while nothing is watched, or the system refuses it
+	reports     chan fsnotify.Event // from the taker; never closed; nil without a source
+	taker       sync.WaitGroup
+	tree        dirTree
+	audiences   map[string]*audience // by their names
+	stale       bool                 // reports were lost, and the tree has not been compared since
+	syncAt      time.Time            // when the tree may be compared; doing so all the time would take all the time
+	pollAt      time.Time
 }
 
-func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *listingCache, log *slog.Logger) *lookout {
+func newLookout(ws *workspace.Workspace, limit int, listings *lister, log *slog.Logger) *lookout {
 	l := &lookout{
-		ws: ws, limit: limit, budget: budget, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
-		jobs: make(chan func()), more: make(chan struct{}, 1), tree: newDirTree(), audiences: make(map[string]*audience),
+		ws: ws, limit: limit, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
+		jobs: make(chan func()), tree: newDirTree(), audiences: make(map[string]*audience),
 	}
+	l.most, l.forListings = watchLimits()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.keeper.Go(l.keep) // ends with close
 	return l
@@ -109,17 +107,22 @@ func (l *lookout) close() {
 }
 
 // do runs job on the keeper and waits for it. It returns false if ctx ended
-// before the job began, or the lookout is closed.
+// meanwhile, when the job may be running, or the lookout is closed.
 func (l *lookout) do(ctx context.Context, job func()) bool {
 	done := make(chan struct{})
 	select {
 	case l.jobs <- func() { defer close(done); job() }:
-		<-done
+	case <-ctx.Done():
+		return false
+	case <-l.ctx.Done():
+		return false
+	}
+	select {
+	case <-done:
 		return true
 	case <-ctx.Done():
-	case <-l.ctx.Done():
+		return false
 	}
-	return false
 }
 
 // keep is the keeper's goroutine.
@@ -133,8 +136,8 @@ func (l *lookout) keep() {
 			return
 		case job := <-l.jobs:
 			job()
-		case <-l.more:
-			l.look()
+		case report := <-l.reports:
+			l.look(report)
 		case <-timer.C:
 		}
 		now := time.Now()
@@ -169,8 +172,9 @@ func (l *lookout) openSource() {
 		}
 		return // directories are polled
 	}
-	l.source = s
-	l.taker.Go(func() { l.take(s) }) // ends with the source
+	reports := make(chan fsnotify.Event, maxReports)
+	l.source, l.reports = s, reports
+	l.taker.Go(func() { l.take(s, reports) }) // ends with the source
 }
 
 // closeSource closes the source, and drops its reports and watched directories.
@@ -180,70 +184,52 @@ func (l *lookout) closeSource() {
 	}
 	l.source.close()
 	l.taker.Wait()
-	l.source = nil
-	l.taken()
+	l.source, l.reports = nil, nil
+	l.lost.Store(false)
 	for _, at := range l.tree.keys {
 		at.key = ""
 	}
-	l.budget.give(len(l.tree.keys))
 	clear(l.tree.keys)
 }
 
 // take is the taker's goroutine.
-func (l *lookout) take(s *source) {
+func (l *lookout) take(s *source, reports chan<- fsnotify.Event) {
 	for events, faults := s.events, s.faults; events != nil || faults != nil; {
+		var report fsnotify.Event // an empty one only wakes the keeper
 		select {
 		case ev, ok := <-events:
 			if !ok {
 				events = nil
-			} else if ev.Name != "" && ev.Op != fsnotify.Chmod {
-				l.put(&ev)
+			}
+			if report = ev; ev.Name == "" || ev.Op == fsnotify.Chmod {
+				continue
 			}
 		case err, ok := <-faults:
-			switch {
-			case !ok:
+			if !ok {
 				faults = nil
-			case errors.Is(err, fsnotify.ErrEventOverflow):
-				l.put(nil)
-			case errors.Is(err, syscall.EINVAL): // fsnotify could not unwatch a renamed directory, because the system has done so already
-			default:
+			} else if errors.Is(err, fsnotify.ErrEventOverflow) {
+				l.lost.Store(true)
+				break
+			} else if !errors.Is(err, syscall.EINVAL) { // fsnotify could not unwatch a renamed directory, because the system has done so already
 				l.log.Warn("cannot watch files", slog.Any("err", err))
 			}
+			continue
+		}
+		select {
+		case reports <- report:
+		default:
+			l.lost.Store(true)
 		}
 	}
 }
 
-// put queues a report for the keeper; nil says that some were lost.
-func (l *lookout) put(ev *fsnotify.Event) {
-	l.mu.Lock()
-	if ev != nil && len(l.reports) < maxReports {
-		l.reports = append(l.reports, *ev)
-	} else {
-		l.lost = true
+// look processes a report and those that wait behind it.
+func (l *lookout) look(report fsnotify.Event) {
+	l.handle(report)
+	for range len(l.reports) {
+		l.handle(<-l.reports)
 	}
-	l.mu.Unlock()
-	select {
-	case l.more <- struct{}{}:
-	default: // the keeper looks again anyway
-	}
-}
-
-// taken returns the reports since the last call, and whether some were lost.
-func (l *lookout) taken() ([]fsnotify.Event, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	reports, lost := l.reports, l.lost
-	l.reports, l.lost = nil, false
-	return reports, lost
-}
-
-// look processes the reports.
-func (l *lookout) look() {
-	reports, lost := l.taken()
-	for _, ev := range reports {
-		l.handle(ev)
-	}
-	if lost {
+	if l.lost.Swap(false) {
 		l.stale = true
 		l.listings.markStale(false)
 	}

@@ -353,14 +353,14 @@ func (l *lookout) vacate(id identity, parent *node) bool {
 // refuses; a directory with watches is then polled.
 func (l *lookout) attach(at *node, f *os.File) bool {
 	delete(l.tree.polled, at)
-	if l.source != nil && !l.tree.full && l.budget.take(at.claimed) {
+	watched := len(l.tree.keys)
+	if l.source != nil && !l.tree.full && watched < l.most && (at.claimed || watched < l.forListings) {
 		key, err := l.source.add(f, l.ws.At(at.path))
 		if err == nil {
 			at.key = key
 			l.tree.keys[key] = at
 			return true
 		}
-		l.budget.give(1)
 		l.tree.full = !absent(err)
 	}
 	if at.claimed {
@@ -381,7 +381,6 @@ func (l *lookout) pollInstead(at *node) {
 func (l *lookout) unwatch(at *node) {
 	if at.key != "" {
 		l.source.remove(at.key)
-		l.budget.give(1)
 		delete(l.tree.keys, at.key)
 		at.key = ""
 	}

@@ -107,20 +107,19 @@ func TestWatchRootThatIsBackIsWatched(t *testing.T) {
 // that clients watch as long as there is any.
 func TestWatchesGoBeforeListings(t *testing.T) {
 	t.Parallel()
-	shared := sharedFor(2)
-	shared.watched.most = 3
-	r := newRoom(t, Options{Shared: shared}, map[string]string{"a": "", "b/c/d": ""})
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c/d": ""})
+	r.allow(3, 2)
 	r.listed(".")
-	if n := r.fed(); n != 0 || shared.watched.taken != 0 {
-		t.Errorf("got %d directories followed, %d taken; want none where there is no room for all", n, shared.watched.taken)
+	if n := r.fed(); n != 0 || len(r.watched()) != 0 {
+		t.Errorf("got %d directories followed, %q watched; want none where there is no room for all", n, r.watched())
 	}
 	r.watchAll("w")
 	if got := r.watched(); len(got) != 3 {
 		t.Errorf("got %q watched, want all", got)
 	}
 	r.rested()
-	r.whole.again = time.Time{}
-	r.whole.markStale(false)
+	r.lister.again = time.Time{}
+	r.lister.markStale(false)
 	r.followed()
 	if n := r.fed(); n != 3 {
 		t.Errorf("got %d directories followed, want those that are watched anyhow", n)
@@ -137,15 +136,12 @@ func TestWatchesGoBeforeListings(t *testing.T) {
 // to watch it, for whatever reason.
 func TestSearchDoesNotHideChangesFromWatches(t *testing.T) {
 	t.Parallel()
-	shared := sharedFor(0)
-	shared.watched.most = 0
-	r := newRoom(t, Options{Shared: shared}, map[string]string{"a/f": ""})
+	r := newRoom(t, Options{}, map[string]string{"a/f": ""})
+	r.allow(0, 0)
 	r.ofTree(func(l *lookout) { l.pollGap = time.Hour })
 	from := r.watchAll("w")
 	write(t, filepath.Join(r.root, "a/new"), "")
-	shared.watched.mu.Lock()
-	shared.watched.most, shared.watched.forListings = 10, 10
-	shared.watched.mu.Unlock()
+	r.allow(10, 10)
 	r.followed()
 	r.change(from, contracts.FileCreated, "a/new")
 	if got := r.watched(); len(got) != 2 {

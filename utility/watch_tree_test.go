@@ -84,9 +84,6 @@ func (r *room) sound() {
 			r.t.Errorf("got %d names, %d claimed, %d keys, %d ids, %d polled; want %d, %d, %d, at most %d, %d", l.tree.names, l.tree.claimed,
 				len(l.tree.keys), len(l.tree.ids), len(l.tree.polled), names, claimed, keys, len(nodes), polled)
 		}
-		if l.budget.taken != keys {
-			r.t.Errorf("got %d taken of the share, want %d", l.budget.taken, keys)
-		}
 	})
 }
 
@@ -399,7 +396,7 @@ func TestLargeDirectoriesArePolled(t *testing.T) {
 	}
 	r := newRoom(t, Options{}, files)
 	r.age()
-	r.ofTree(func(l *lookout) { l.budget, l.pollGap = &share{}, time.Millisecond })
+	r.ofTree(func(l *lookout) { l.most, l.pollGap = 0, time.Millisecond })
 	f := newFold(r, "w")
 	from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
 	path := func(i int) string { return filepath.Join(r.root, "many", fmt.Sprintf("f%d", i)) }
@@ -480,7 +477,7 @@ func TestDirectoriesThatLieTooDeepAreLeftOut(t *testing.T) {
 func TestSystemLimitIsSaidAndPolledFor(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]func(l *lookout){
-		"budget": func(l *lookout) { l.budget = &share{most: 3} },
+		"budget": func(l *lookout) { l.most = 3 },
 		"watches": func(l *lookout) {
 			open := l.open
 			l.open = func() (*source, error) {
@@ -552,10 +549,10 @@ func TestSystemLimitIsSaidAndPolledFor(t *testing.T) {
 func TestPolledDirectoriesAreWatchedOnceTheyCan(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, Options{}, map[string]string{"a/b/c/f": "", "z/f": ""})
-	r.ofTree(func(l *lookout) { l.budget, l.pollGap = &share{most: 5}, time.Millisecond })
+	r.ofTree(func(l *lookout) { l.most, l.pollGap = 5, time.Millisecond })
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "a", RootDir: ptr("a"), DebounceMS: ptr(int64(0))})
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "z", RootDir: ptr("z"), DebounceMS: ptr(int64(0))})
-	r.ofTree(func(l *lookout) { l.budget.most = 4 })
+	r.ofTree(func(l *lookout) { l.most = 4 })
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "all", DebounceMS: ptr(int64(0))})
 	r.do(&contracts.UtilityFileWatchStop{WatchID: "all"})
 	r.do(&contracts.UtilityFileWatchStop{WatchID: "a"})

@@ -9,14 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Bounds on the attachments of one prompt (R43, R45).
 const (
-	maxAttachments         = 20
-	maxAttachmentTotal     = 32 << 20
-	defaultAttachmentBytes = 10 << 20
-	defaultTextChars       = 200_000
+	maxAttachments     = 20
+	maxAttachmentTotal = 32 << 20
+	maxAttachmentBytes = 10 << 20
+	maxTextChars       = 200_000
 )
 
 // An Attachment is a file that came with a prompt, checked and read. Exactly
@@ -24,7 +26,7 @@ const (
 type Attachment struct {
 	Path     string // as the client gave it
 	MimeType string // application/octet-stream if unknown
-	Text     string // a text document, valid UTF-8, cut at Options.MaxTextChars
+	Text     string // a text document, valid UTF-8, cut at 200,000 characters
 	Data     []byte // an image
 }
 
@@ -35,8 +37,8 @@ var imageTypes = map[string]string{
 	".gif": "image/gif", ".tiff": "image/tiff", ".avif": "image/avif", ".heif": "image/heif",
 }
 
-// Attachments reads the files that a prompt names: at most 20 files and 32 MiB
-// in all. It returns the files that it could read, and for each other file one
+// Attachments reads the files that a prompt names: at most 20 files of 10 MiB,
+// and 32 MiB in all. It returns the files that it could read, and for each other file one
 // message for the client.
 func (w *Workspace) Attachments(paths []string) ([]Attachment, []string) {
 	var loaded []Attachment
@@ -77,12 +79,12 @@ func (w *Workspace) attachment(path string, left int64) (Attachment, int64, erro
 	if err != nil {
 		return Attachment{}, 0, errNotReadable
 	}
-	limit := min(left, w.opts.MaxAttachmentBytes)
+	limit := min(left, maxAttachmentBytes)
 	data, info, err := w.ReadFile(rel, limit)
 	switch {
 	case errors.Is(err, ErrNotRegular):
 		return Attachment{}, 0, errUnsupported
-	case errors.Is(err, ErrTooLarge) && left < info.Size() && info.Size() <= w.opts.MaxAttachmentBytes:
+	case errors.Is(err, ErrTooLarge) && left < info.Size() && info.Size() <= maxAttachmentBytes:
 		return Attachment{}, 0, errTotal
 	case errors.Is(err, ErrTooLarge):
 		return Attachment{}, 0, tooLarge(max(info.Size(), limit+1)) // it may have grown
@@ -99,7 +101,7 @@ func (w *Workspace) attachment(path string, left int64) (Attachment, int64, erro
 	if size == 0 || bytes.IndexByte(data, 0) >= 0 {
 		return Attachment{}, 0, errUnsupported
 	}
-	a.Text = cut(strings.ToValidUTF8(string(data), string(utf8.RuneError)), w.opts.MaxTextChars)
+	a.Text = abridge.FirstChars(strings.ToValidUTF8(string(data), string(utf8.RuneError)), maxTextChars)
 	return a, size, nil
 }
 
@@ -119,18 +121,4 @@ func mimeType(path string) string {
 		return "application/octet-stream"
 	}
 	return t
-}
-
-// cut returns at most the first n characters of s.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }

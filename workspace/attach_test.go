@@ -11,7 +11,7 @@ import (
 )
 
 func TestAttachmentsAreReadByKind(t *testing.T) {
-	w := open(t, Options{}, map[string]string{
+	w := open(t, map[string]string{
 		"notes.txt": "héllo", "page.html": "<p>", "blob": "plain", "bad.txt": "a\xffb",
 		"pic.PNG": "\x89PNG\x00", "empty.jpg": "", "sub/x.heif": "h",
 	})
@@ -36,7 +36,7 @@ func TestHomeIsExpanded(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	write(t, filepath.Join(home, "project", "a.txt"), "a")
-	w, err := Open(filepath.Join(home, "project"), Options{})
+	w, err := Open(filepath.Join(home, "project"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +51,15 @@ func TestHomeIsExpanded(t *testing.T) {
 }
 
 func TestUnusableAttachmentsAreToldInTestedTexts(t *testing.T) {
-	w := open(t, Options{MaxAttachmentBytes: 3 << 20}, map[string]string{
-		"dir/file": "x", "empty.txt": "", "nul.txt": "a\x00b", "big.txt": strings.Repeat("x", 3<<20+1), "ok.txt": "fine",
+	w := open(t, map[string]string{
+		"dir/file": "x", "empty.txt": "", "nul.txt": "a\x00b", "big.txt": strings.Repeat("x", 10<<20+1), "ok.txt": "fine",
 	})
 	for path, want := range map[string]string{
 		"missing.txt": "Attachment not readable: missing.txt",
 		"dir":         "Unsupported attachment (not image/text): dir",
 		"empty.txt":   "Unsupported attachment (not image/text): empty.txt",
 		"nul.txt":     "Unsupported attachment (not image/text): nul.txt",
-		"big.txt":     "Attachment too large (3MB): big.txt",
+		"big.txt":     "Attachment too large (10MB): big.txt",
 		"":            "Unsupported attachment (not image/text): ",
 	} {
 		loaded, failed := w.Attachments([]string{path, "ok.txt"})
@@ -75,7 +75,7 @@ func TestUnusableAttachmentsAreToldInTestedTexts(t *testing.T) {
 func TestNoAttachmentLeavesTheRoot(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.txt")
 	write(t, outside, "secret")
-	w := open(t, Options{}, map[string]string{"a/in.txt": "in"})
+	w := open(t, map[string]string{"a/in.txt": "in"})
 	for name, target := range map[string]string{"file": outside, "dir": filepath.Dir(outside), "up": "../..", "absolute": filepath.Join(w.Root(), "a/in.txt")} {
 		if err := os.Symlink(target, filepath.Join(w.Root(), name)); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAttachmentsAreCounted(t *testing.T) {
 		paths = append(paths, fmt.Sprintf("f%d.txt", i))
 		files[paths[i]] = "x"
 	}
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	loaded, failed := w.Attachments(paths[:20])
 	if len(loaded) != 20 || len(failed) > 0 {
 		t.Errorf("20 files: got %d and %q, want all", len(loaded), failed)
@@ -115,7 +115,7 @@ func TestAttachmentsAreCounted(t *testing.T) {
 }
 
 func TestAttachmentsTogetherAreBounded(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"small.txt": "x"})
+	w := open(t, map[string]string{"small.txt": "x"})
 	var paths []string
 	for i := range 4 { // of 10 MiB each: sparse, so that they cost nothing
 		name := fmt.Sprintf("%d.png", i)
@@ -133,14 +133,15 @@ func TestAttachmentsTogetherAreBounded(t *testing.T) {
 }
 
 func TestTextIsCutAtACharacter(t *testing.T) {
-	w := open(t, Options{MaxTextChars: 3}, map[string]string{"long.txt": "äöüß", "short.txt": "äöü"})
+	text := strings.Repeat("ä", maxTextChars)
+	w := open(t, map[string]string{"long.txt": text + "ß", "short.txt": text})
 	loaded, failed := w.Attachments([]string{"long.txt", "short.txt"})
 	if len(failed) > 0 || len(loaded) != 2 {
 		t.Fatalf("got %+v, %q; want both", loaded, failed)
 	}
 	for _, a := range loaded {
-		if a.Text != "äöü" {
-			t.Errorf("%s: got %q, want äöü", a.Path, a.Text)
+		if a.Text != text {
+			t.Errorf("%s: got %d bytes, want %d", a.Path, len(a.Text), len(text))
 		}
 	}
 }

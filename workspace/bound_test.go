@@ -15,7 +15,7 @@ func TestIncludesAreBounded(t *testing.T) {
 	quietGit(t)
 	const bomb = "[include]\n" + "path = config\n"
 	config := "[core]\nignoreCase = true\n" + bomb + strings.Repeat("path = config\n", 20)
-	w := open(t, Options{}, withRepository(map[string]string{
+	w := open(t, withRepository(map[string]string{
 		".git/config": config, "sub/.git/config": config, ".gitignore": "X\n", "sub/.gitignore": "X\n", "x": "", "sub/x": "", "a": "", "sub/a": "",
 	}, ".", "sub"))
 	done := make(chan struct{})
@@ -41,7 +41,7 @@ func TestConfigurationIsReadWithinItsBounds(t *testing.T) {
 		"files": {map[string]string{".git/config": "[include]\n" + strings.Repeat("path = one\n", 1000), ".git/one": "[a]\nb\n"}, maxConfigFiles + 1},
 		"bytes": {map[string]string{".git/config": "[include]\n" + strings.Repeat("path = one\n", 100), ".git/one": long}, maxConfigBytes>>19 + 4},
 	} {
-		w := open(t, Options{}, withRepository(c.files, "."))
+		w := open(t, withRepository(c.files, "."))
 		v := (&walk{w: w, ctx: t.Context(), limit: 10}).visit()
 		got := v.configure(w.Root(), filepath.Join(w.Root(), ".git"))
 		if got.files > c.most || got.files < 5 {
@@ -76,7 +76,7 @@ func TestRulesAreBounded(t *testing.T) {
 		"globs":     {".gitignore": globs.String()},
 	} {
 		files["early"], files["late"], files["x"] = "", "", ""
-		w := open(t, Options{}, files)
+		w := open(t, files)
 		listing, err := w.List(t.Context(), ".", 1000)
 		must(t, err)
 		if listing.Complete {
@@ -86,7 +86,7 @@ func TestRulesAreBounded(t *testing.T) {
 			t.Errorf("%s: got %s, want .gitignore late x", name, got)
 		}
 	}
-	b := new(budget)
+	b := &budget{ctx: t.Context()}
 	for i := range maxRules {
 		if !b.rule(i % maxFileRules) {
 			t.Fatalf("got no rule %d, want %d of all files", i, maxRules)
@@ -100,7 +100,7 @@ func TestRulesAreBounded(t *testing.T) {
 // What globs are compiled to is kept once for all of a listing, and not beyond
 // its bound.
 func TestGlobsAreCompiledOnceAndWithinTheirBound(t *testing.T) {
-	b := new(budget)
+	b := &budget{ctx: t.Context()}
 	var made int
 	for i := range maxCompiled / compiledCost {
 		r, ok := parseRule(fmt.Sprintf("*%d*?*", i), false)

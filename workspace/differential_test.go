@@ -110,7 +110,7 @@ func TestSetsHaveTheBytesThatTheyHaveForGit(t *testing.T) {
 		}
 		want := checkIgnore(t, root, paths)
 		for i, c := range all {
-			levels := map[string]*level{"": {fold: fold, budget: new(budget)}}
+			levels := map[string]*level{"": {fold: fold, budget: &budget{ctx: t.Context()}}}
 			for _, p := range c.paths {
 				if got := c.ignored(t, root, p, levels); got != (want[p] != "") {
 					t.Errorf("%s, fold %v: got %q ignored %v, want %v", sets[i], fold, p, got, !got)
@@ -134,7 +134,7 @@ func compareCases(t *testing.T, n, count int) {
 	}
 	want := checkIgnore(t, root, paths)
 	for _, c := range all {
-		levels := map[string]*level{"": {fold: fold, budget: new(budget)}}
+		levels := map[string]*level{"": {fold: fold, budget: &budget{ctx: t.Context()}}}
 		for _, p := range c.paths {
 			if got := c.ignored(t, root, p, levels); got != (want[p] != "" && want[p][0] != '!') {
 				t.Errorf("-seed %d, repository %d (%s, fold %v), %q: got ignored %v, git says %q; with %q", *seed, n, g.name, fold, p, got, want[p], c.ignore)

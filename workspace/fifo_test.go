@@ -11,7 +11,7 @@ import (
 )
 
 func TestPipeIsNoAttachmentAndDoesNotBlock(t *testing.T) {
-	w := open(t, Options{}, nil)
+	w := open(t, nil)
 	if err := syscall.Mkfifo(filepath.Join(w.Root(), "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestPipeIsNoAttachmentAndDoesNotBlock(t *testing.T) {
 // A pipe that takes the place of a file or directory does not stop anybody.
 func TestPipesAreNotWaitedFor(t *testing.T) {
 	quietGit(t)
-	w := open(t, Options{}, withRepository(map[string]string{"a": ""}, "."))
+	w := open(t, withRepository(map[string]string{"a": ""}, "."))
 	for _, name := range []string{"pipe", ".gitignore", ".git/info/exclude", ".git/config"} {
 		name = filepath.Join(w.Root(), name)
 		must(t, os.MkdirAll(filepath.Dir(name), 0o700))

@@ -37,44 +37,24 @@ func (w *Workspace) branch(dir string) string {
 	return branch
 }
 
-// Repository reports whether dir, relative to the root, lies in the git
-// repository around the root and not in a nested one.
-func (w *Workspace) Repository(dir string) bool {
-	if _, around := w.repositoryAround(); around == "" {
-		return false
-	}
-	at := w.path
-	for name := range strings.SplitSeq(filepath.ToSlash(filepath.Clean(dir)), "/") {
-		if name == "." {
-			continue
-		}
-		at = filepath.Join(at, name)
-		if git, _ := w.gitDir(at); git != "" {
-			return false
-		}
-	}
-	return true
-}
-
 // GitFiles returns the top directory of the repository around the root, and the
-// files in which git stores what is tracked, ignored and configured there.
-// Without a repository top is "", and the files are those that a repository at
-// the root would have. shared has the user's and the system's files of that kind.
-// All paths are absolute, unless the environment names others.
-func (w *Workspace) GitFiles() (top string, files, shared []string) {
+// files in which git, its user and the system store what is tracked, ignored and
+// configured there. Without a repository top is "", and the files are those that
+// a repository at the root would have. All paths are absolute, unless the
+// environment names others.
+func (w *Workspace) GitFiles() (top string, files []string) {
 	top, dir := w.repositoryAround()
 	if dir == "" {
 		dir = filepath.Join(w.path, ".git")
 	}
 	common := w.commonDir(dir)
-	shared = configFiles()
+	files = configFiles()
 	if _, own := userConfig(); own != "" {
-		shared = append(shared, filepath.Join(own, "ignore"))
+		files = append(files, filepath.Join(own, "ignore"))
 	}
-	return top, []string{
+	return top, append(files,
 		filepath.Join(dir, "HEAD"), filepath.Join(dir, "index"), filepath.Join(dir, "config.worktree"),
-		filepath.Join(dir, "commondir"), filepath.Join(common, "info", "exclude"), filepath.Join(common, "config"),
-	}, shared
+		filepath.Join(dir, "commondir"), filepath.Join(common, "info", "exclude"), filepath.Join(common, "config"))
 }
 
 // repositoryAround returns the top and the git directory of the innermost

@@ -18,6 +18,7 @@ const (
 type gitConfig struct {
 	excludes   string // core.excludesFile: an absolute path, or "" without a file
 	ignoreCase bool   // core.ignoreCase
+	sha256     bool   // extensions.objectFormat
 
 	v           *visit
 	top, dir    string // of the repository, absolute; "" without a repository
@@ -114,6 +115,8 @@ func (c *gitConfig) store(e configEntry, path string, depth int) {
 			c.excludes = c.path(e.value, c.top)
 		case "core.ignorecase":
 			c.setTruth(&c.ignoreCase, e)
+		case "extensions.objectformat":
+			c.sha256 = e.value == "sha256"
 		case "extensions.worktreeconfig":
 			c.setTruth(&c.perWorktree, e)
 		case "include.path":

@@ -1,9 +1,9 @@
 package workspace
 
 import (
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // A configEntry is one value in a git configuration file.
@@ -46,11 +46,9 @@ type configText struct {
 
 // The headings of sections, and the names of values, that git accepts.
 var (
-	sectionHeading = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^\[([-.A-Za-z0-9]+)(?:[ \t]*"((?:[^"\\\n]|\\[^\n])*)")?\]`)
-	})
-	headingEscape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\(.)`) })
-	valueName     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]*`) })
+	sectionHeading = lazyregexp.New(`^\[([-.A-Za-z0-9]+)(?:[ \t]*"((?:[^"\\\n]|\\[^\n])*)")?\]`)
+	headingEscape  = lazyregexp.New(`\\(.)`)
+	valueName      = lazyregexp.New(`^[A-Za-z][-A-Za-z0-9]*`)
 )
 
 // section reads the heading of a section.

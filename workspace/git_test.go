@@ -18,7 +18,7 @@ func TestGitBranchIsReadFromHead(t *testing.T) {
 		{"ref: refs/heads/\n", ""},
 		{"", ""},
 	} {
-		w := open(t, Options{}, withRepository(map[string]string{".git/HEAD": tt.head}, "."))
+		w := open(t, withRepository(map[string]string{".git/HEAD": tt.head}, "."))
 		wantBranch(t, w, tt.want)
 	}
 }
@@ -49,7 +49,7 @@ func TestGitBranchIsThatOfTheRepositoryAround(t *testing.T) {
 
 func openDir(t *testing.T, dir string) *Workspace {
 	t.Helper()
-	w, err := Open(dir, Options{})
+	w, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestGitBranchOfLinkedWorktree(t *testing.T) {
 func TestGitBranchBehindALinkOutIsNotTold(t *testing.T) {
 	outside := t.TempDir()
 	newRepository(t, outside, "")
-	w := open(t, Options{}, nil)
+	w := open(t, nil)
 	must(t, os.Symlink(filepath.Join(outside, ".git"), filepath.Join(w.Root(), ".git")))
 	wantBranch(t, w, "")
 }
@@ -85,12 +85,12 @@ func TestGitBranchWithoutRepository(t *testing.T) {
 		"nogit":  "",
 		".git/x": "no HEAD", ".git/HEAD": "ref: refs/heads/main",
 	} {
-		wantBranch(t, open(t, Options{}, map[string]string{name: content}), "")
+		wantBranch(t, open(t, map[string]string{name: content}), "")
 	}
 }
 
 func TestGitBranchFollowsTheHead(t *testing.T) {
-	w := open(t, Options{}, withRepository(map[string]string{".git/HEAD": "ref: refs/heads/one\n"}, "."))
+	w := open(t, withRepository(map[string]string{".git/HEAD": "ref: refs/heads/one\n"}, "."))
 	wantBranch(t, w, "one")
 	write(t, filepath.Join(w.Root(), ".git", "HEAD"), "ref: refs/heads/two\n")
 	wantBranch(t, w, "two")
@@ -101,6 +101,6 @@ func TestGitBranchFollowsTheHead(t *testing.T) {
 }
 
 func TestHugeHeadIsNotRead(t *testing.T) {
-	w := open(t, Options{}, withRepository(map[string]string{".git/HEAD": strings.Repeat("x", 2*maxGitFile) + "\nref: refs/heads/main\n"}, "."))
+	w := open(t, withRepository(map[string]string{".git/HEAD": strings.Repeat("x", 2*maxGitFile) + "\nref: refs/heads/main\n"}, "."))
 	wantBranch(t, w, "")
 }

@@ -8,14 +8,11 @@ import (
 	gitignore "github.com/sabhiram/go-gitignore"
 )
 
-// The library go-gitignore is used only to compile one glob to one regular
-// expression. On its own it differs from git in about half of random cases: it
-// does not anchor a pattern with a slash in the middle, it takes "?" literally,
-// it does not negate "[!a]", it lets the special characters of regular
-// expressions through, and it loses a negation between nested files. So
+// The library go-gitignore only compiles one glob to one regular expression,
+// because on its own it differs from git in about half of random cases (ADR 17).
 // parseRule reads comments, escapes, negation, the slash at the end and
-// anchoring itself, and gives the library one pattern that it cannot misread.
-// This package decides order and nesting.
+// anchoring, and gives the library one pattern that it cannot misread. This
+// package decides order and nesting.
 
 // A rule is one line of an ignore file.
 type rule struct {
@@ -188,7 +185,7 @@ const (
 // A budget counts what the rules of a listing cost. The zero value is unused.
 // Its methods may be called from any goroutine.
 type budget struct {
-	ctx context.Context // of the listing; nil if it never ends
+	ctx context.Context // of the listing
 
 	mu       sync.Mutex
 	rules    int                             // read so far
@@ -196,9 +193,6 @@ type budget struct {
 	compiled map[string]*gitignore.GitIgnore // by text
 	over     bool                            // a rule or an expression was left out
 }
-
-// ended reports whether the listing has ended.
-func (b *budget) ended() bool { return b.ctx != nil && b.ctx.Err() != nil }
 
 // rule counts one more rule of a file that has already so many. It reports
 // false if the file or the listing has reached its limit.

@@ -76,7 +76,7 @@ func translate(pattern string, anchored, anywhere, fold bool) (*translation, boo
 // the caller passes s in lower case. When the budget is used up, a glob matches
 // nothing.
 func (g *glob) matches(b *budget, s string) bool {
-	if len(s) < g.least || !strings.HasPrefix(s, g.fixed) || !strings.Contains(s, g.inner) || b.ended() {
+	if len(s) < g.least || !strings.HasPrefix(s, g.fixed) || !strings.Contains(s, g.inner) || b.ctx.Err() != nil {
 		return false
 	}
 	compiled := g.compiled.Load() // the rest may take long

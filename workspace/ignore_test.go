@@ -128,7 +128,7 @@ func FuzzParseRule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		for _, fold := range []bool{false, true} {
 			if r, ok := parseRule(line, fold); ok {
-				r.matches(new(budget), "b", "a/b", false)
+				r.matches(&budget{ctx: t.Context()}, "b", "a/b", false)
 			}
 		}
 	})

@@ -27,9 +27,16 @@ const (
 // files are not the user's.
 var versionControl = []string{".git", ".hg", ".svn", ".bzr", ".jj"}
 
-// VersionControl reports whether a directory of this name holds the files of a
-// version-control system.
-func VersionControl(name string) bool { return slices.Contains(versionControl, name) }
+// VersionControl reports whether a slash-separated path is, or leads into, a
+// directory with the files of a version-control system.
+func VersionControl(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if slices.Contains(versionControl, name) {
+			return true
+		}
+	}
+	return false
+}
 
 // A Listing is the files below a directory.
 type Listing struct {
@@ -39,9 +46,9 @@ type Listing struct {
 
 // List returns at most limit files below dir, relative to the root, with at
 // most 128 MiB of paths. It lists the files that git would list as tracked, or
-// as untracked and not ignored, as far as that is known without git. Only git
-// knows that an ignored file is tracked, so List leaves such a file out. Files
-// in nested repositories are listed by the rules of those.
+// as untracked and not ignored, but leaves out an ignored file that is tracked;
+// see [Workspace.Tracked]. Files in nested repositories are listed by the rules
+// of those.
 // Symbolic links are listed but not followed. Nearer files come before deeper
 // ones. What cannot be read is left out. When ctx ends, the listing has the
 // files found so far. A file may have 20,000 rules, and all files together
@@ -214,6 +221,7 @@ func (wk *walk) visitAll(folders []folder) []*visit {
 			if i >= len(folders) {
 				return
 			}
+			runtime.Gosched() // a listing may run in the background of a search
 			visits[i] = wk.visit()
 			if visits[i].cut = enough; !enough {
 				visits[i].read(folders[i], buf)

@@ -29,7 +29,7 @@ func wantFiles(t *testing.T, w *Workspace, dir string, want ...string) {
 
 func TestListingLeavesOutWhatIsNotTheUsers(t *testing.T) {
 	quietGit(t)
-	w := open(t, Options{}, map[string]string{
+	w := open(t, map[string]string{
 		".hidden/f": "", "a/.svn/x": "", ".hg/x": "", "a/b/.git/x": "", "sub/deep/f": "", "node_modules/m/f": "", "x.log": "",
 	})
 	must(t, os.Symlink("sub", filepath.Join(w.Root(), "link")))
@@ -58,7 +58,7 @@ func TestRulesOfTheUserAndTheRepositoryHold(t *testing.T) {
 	files := withRepository(map[string]string{".git/info/exclude": "*.mine\n", ".gitignore": "*.log\n!keep.log\n",
 		"a.log": "", "keep.log": "", "a.mine": "", "a.user": "", "sub/.gitignore": "!*.log\n!*.user\n", "sub/a.log": "", "sub/a.user": "", "sub/a.mine": ""}, ".")
 	write(t, filepath.Join(home, ".config/git/ignore"), "*.user\n")
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	want := []string{".gitignore", "keep.log", "sub/.gitignore", "sub/a.log", "sub/a.user"}
 	wantFiles(t, w, ".", want...)
 	wantFiles(t, w, "sub", ".gitignore", "a.log", "a.user")
@@ -94,18 +94,10 @@ func TestRepositoriesBelowHaveTheirOwnRules(t *testing.T) {
 	for name, text := range withRepository(map[string]string{}, ".") {
 		files[strings.Replace(name, ".git", ".git/modules/module", 1)] = text
 	}
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	wantFiles(t, w, ".", ".gitignore", "nested/a.log", "nested/sub/a.log", "module/a.log", "bare/b")
 	wantFiles(t, w, "nested/sub", "a.log")
 	wantFiles(t, w, "hidden")
-	for dir, want := range map[string]bool{".": true, "nested": false, "nested/sub": false, "module": false, "none/x": true, "broken": true, "bare": true} {
-		if got := w.Repository(dir); got != want {
-			t.Errorf("%s: got %v, want %v: it is in the repository of the root", dir, got, want)
-		}
-	}
-	if openDir(t, t.TempDir()).Repository(".") {
-		t.Error("got a repository, want none")
-	}
 }
 
 func TestListingIsBounded(t *testing.T) {
@@ -115,7 +107,7 @@ func TestListingIsBounded(t *testing.T) {
 		files[fmt.Sprintf("near%02d", i)] = ""
 		files[fmt.Sprintf("deep/f%02d", i)] = ""
 	}
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	for limit, complete := range map[int]bool{41: true, 40: false, 25: false, 1: false} {
 		listing, err := w.List(t.Context(), ".", limit)
 		if err != nil || listing.Complete != complete || len(listing.Files) != limit {
@@ -140,7 +132,7 @@ func TestListingIsTheSameEveryTime(t *testing.T) {
 	for i := range 2 * walkBatch {
 		files[fmt.Sprintf("d%d/f", i)], files[fmt.Sprintf("d%d/e/f", i)], files[fmt.Sprintf("d%d/no", i)] = "", "", ""
 	}
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	all, err := w.List(t.Context(), ".", 10_000)
 	if must(t, err); len(all.Files) != 4*walkBatch+1 || !all.Complete {
 		t.Fatalf("got %d files, complete %v; want all", len(all.Files), all.Complete)
@@ -162,7 +154,7 @@ func TestManyIgnoredFilesAreNotTakenForAll(t *testing.T) {
 	for i := range 2 * moreEntries {
 		files[fmt.Sprintf("no%d", i)] = ""
 	}
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	for limit, complete := range map[int]bool{5000: true, 2: false} {
 		listing, err := w.List(t.Context(), ".", limit)
 		if must(t, err); listing.Complete != complete {
@@ -185,7 +177,7 @@ func TestHostileRulesAreBounded(t *testing.T) {
 	for i := range 2000 {
 		files[fmt.Sprintf("%0200d", i)] = ""
 	}
-	w := open(t, Options{}, files)
+	w := open(t, files)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	listing, err := w.List(ctx, ".", 10_000)
@@ -199,7 +191,7 @@ func TestHostileRulesAreBounded(t *testing.T) {
 
 func TestLinkedIgnoreFilesDoNotCount(t *testing.T) {
 	quietGit(t)
-	w := open(t, Options{}, map[string]string{"rules": "f\n", "f": ""})
+	w := open(t, map[string]string{"rules": "f\n", "f": ""})
 	must(t, os.Symlink("rules", filepath.Join(w.Root(), ".gitignore")))
 	wantFiles(t, w, ".", ".gitignore", "f", "rules")
 }

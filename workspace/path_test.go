@@ -39,7 +39,7 @@ func TestPathsAreReadFromTheRoot(t *testing.T) {
 func TestNothingBehindALinkOutIsSeen(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "d/secret"), "s")
-	w := open(t, Options{}, map[string]string{"a/f": "in"})
+	w := open(t, map[string]string{"a/f": "in"})
 	for name, target := range map[string]string{
 		"out": outside, "up": "../..", "file": filepath.Join(outside, "d/secret"), "back": w.Root(), "in": "a", "chain": "in/f", "loop": "loop", "a/top": "..",
 	} {

@@ -26,7 +26,7 @@ func TestNothingOutsideIsSeenWhileLinksAreSwappedIn(t *testing.T) {
 	}
 	newRepository(t, filepath.Join(outside, "repo"), "")
 	write(t, filepath.Join(outside, "repo/.git/HEAD"), "ref: refs/heads/secret\n")
-	w := open(t, Options{}, withRepository(map[string]string{
+	w := open(t, withRepository(map[string]string{
 		"swap/own": "own", "holder/deep/own": "own", "file": "own", "sub/visible": "own", "sub/.gitignore": "none\n", ".gitignore": "none\n", "visible": "own",
 	}, "."))
 	stop := swapping(t, w.Root(), map[string]string{
@@ -44,10 +44,10 @@ func TestNothingOutsideIsSeenWhileLinksAreSwappedIn(t *testing.T) {
 			"read": func() string {
 				return readAll(w, "swap/secret") + readAll(w, "holder/deep/secret-name") + readAll(w, "file")
 			},
-			"describe":   func() string { return describe(w, "swap/secret") + describe(w, "holder/deep/secret-name") },
-			"attach":     func() string { return attach(w, "swap/secret", "holder/deep/secret-name", "file") },
-			"branch":     func() string { return branchOf(w) },
-			"repository": func() string { return fmt.Sprint(w.Repository("holder/deep")) },
+			"describe": func() string { return describe(w, "swap/secret") + describe(w, "holder/deep/secret-name") },
+			"attach":   func() string { return attach(w, "swap/secret", "holder/deep/secret-name", "file") },
+			"branch":   func() string { return branchOf(w) },
+			"tracked":  func() string { return fmt.Sprint(w.Tracked(t.Context(), nil, 1000)) },
 		} {
 			got := look()
 			if strings.Contains(got, "secret") {

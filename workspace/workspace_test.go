@@ -12,13 +12,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open returns a workspace in a new directory that holds files, named by their
 // slash-separated paths.
-func open(t *testing.T, opts Options, files map[string]string) *Workspace {
+func open(t *testing.T, files map[string]string) *Workspace {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
 		write(t, filepath.Join(dir, filepath.FromSlash(name)), content)
 	}
-	w, err := Open(dir, opts)
+	w, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRootIsAbsoluteWithLinksResolved(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Open(link, Options{})
+	w, err := Open(link)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestRootMustBeADirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "x")
 	for _, root := range []string{file, file + "-missing"} {
-		if w, err := Open(root, Options{}); err == nil {
+		if w, err := Open(root); err == nil {
 			w.Close()
 			t.Errorf("open %s: got no error, want one", root)
 		}

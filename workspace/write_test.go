@@ -35,7 +35,7 @@ func allNames(t *testing.T, dir string) []string {
 }
 
 func TestFilesAreMadeWithTheirDirectories(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"a/in": "old"})
+	w := open(t, map[string]string{"a/in": "old"})
 	must(t, os.Symlink("a", filepath.Join(w.Root(), "link")))
 	must(t, w.CreateFile("one", []byte("1")))
 	must(t, w.CreateFile("b/c/two", []byte("2")))
@@ -52,7 +52,7 @@ func TestFilesAreMadeWithTheirDirectories(t *testing.T) {
 }
 
 func TestCreatedFileTakesNobodysPlace(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"taken": "old", "dir/x": ""})
+	w := open(t, map[string]string{"taken": "old", "dir/x": ""})
 	must(t, os.Symlink("taken", filepath.Join(w.Root(), "link")))
 	for name, want := range map[string]error{"taken": fs.ErrExist, "link": fs.ErrExist, "dir": ErrNotRegular, ".": ErrNotRegular} {
 		if err := w.CreateFile(name, []byte("new")); !errors.Is(err, want) {
@@ -64,7 +64,7 @@ func TestCreatedFileTakesNobodysPlace(t *testing.T) {
 
 // Of many that create the same file one does, and what it wrote is there.
 func TestOneOfManyCreates(t *testing.T) {
-	w := open(t, Options{}, nil)
+	w := open(t, nil)
 	for round := range 50 {
 		name := fmt.Sprintf("dir/%d", round)
 		var all sync.WaitGroup
@@ -94,7 +94,7 @@ func TestOneOfManyCreates(t *testing.T) {
 }
 
 func TestOnlyWhatWasReadIsReplaced(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"same": "old", "other": "old", "gone": "old", "renamed": "old", "rewritten": "old"})
+	w := open(t, map[string]string{"same": "old", "other": "old", "gone": "old", "renamed": "old", "rewritten": "old"})
 	infos := map[string]fs.FileInfo{}
 	for _, name := range []string{"same", "other", "gone", "renamed", "rewritten"} {
 		data, info, err := w.ReadFile(name, 3)
@@ -128,7 +128,7 @@ func TestOnlyWhatWasReadIsReplaced(t *testing.T) {
 }
 
 func TestRefusedWriteMakesNoDirectory(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"a/b/file": "old"})
+	w := open(t, map[string]string{"a/b/file": "old"})
 	_, was, err := w.ReadFile("a/b/file", 10)
 	must(t, err)
 	must(t, os.RemoveAll(filepath.Join(w.Root(), "a")))
@@ -142,7 +142,7 @@ func TestRefusedWriteMakesNoDirectory(t *testing.T) {
 
 // What somebody does while a file is being written counts.
 func TestFileThatAppearsMeanwhileIsLeftAlone(t *testing.T) {
-	w := open(t, Options{}, nil)
+	w := open(t, nil)
 	looks := 0
 	err := w.write("file", []byte("mine"), func(found fs.FileInfo) error {
 		if looks++; looks == 2 { // the last one before the file takes its place
@@ -163,7 +163,7 @@ func TestFileThatAppearsMeanwhileIsLeftAlone(t *testing.T) {
 }
 
 func TestFileThatChangesMeanwhileIsLeftAlone(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"file": "old"})
+	w := open(t, map[string]string{"file": "old"})
 	_, was, err := w.ReadFile("file", 10)
 	must(t, err)
 	looks := 0
@@ -187,7 +187,7 @@ func TestFileThatChangesMeanwhileIsLeftAlone(t *testing.T) {
 }
 
 func TestModeIsKept(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"script": "old", "closed": "old"})
+	w := open(t, map[string]string{"script": "old", "closed": "old"})
 	path := filepath.Join(w.Root(), "script")
 	for _, mode := range []fs.FileMode{0o755, 0o600, 0o664, 0o222} {
 		must(t, os.Chmod(path, mode))
@@ -207,7 +207,7 @@ func TestModeIsKept(t *testing.T) {
 }
 
 func TestFileIsWrittenThroughALinkInside(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"a/file": "old"})
+	w := open(t, map[string]string{"a/file": "old"})
 	for name, target := range map[string]string{"link": "a/file", "a/up": "../a/file", "dangling": "a/new", "first": "second", "second": "a/far", "loop": "loop"} {
 		must(t, os.Symlink(target, filepath.Join(w.Root(), name)))
 	}
@@ -227,7 +227,7 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "secret"), "secret")
 	before := allNames(t, outside)
-	w := open(t, Options{}, map[string]string{"in": "in"})
+	w := open(t, map[string]string{"in": "in"})
 	for name, target := range map[string]string{
 		"dir": outside, "file": filepath.Join(outside, "secret"), "new": filepath.Join(outside, "new"),
 		"up": "..", "upfile": "../made", "absolute": filepath.Join(w.Root(), "in"),
@@ -258,7 +258,7 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 }
 
 func TestReadFileIsBounded(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"file": "12345", "dir/x": ""})
+	w := open(t, map[string]string{"file": "12345", "dir/x": ""})
 	must(t, os.Symlink("file", filepath.Join(w.Root(), "link")))
 	if data, _, err := w.ReadFileNoFollow("link", 5); !errors.Is(err, ErrNotRegular) {
 		t.Errorf("got %q, %v for a link; want %v", data, err, ErrNotRegular)
@@ -278,7 +278,7 @@ func TestReadFileIsBounded(t *testing.T) {
 
 // A file that somebody reads all the time is always a whole one.
 func TestWrittenFileIsAlwaysComplete(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"file": strings.Repeat("0", 1<<16)})
+	w := open(t, map[string]string{"file": strings.Repeat("0", 1<<16)})
 	var stopped atomic.Bool
 	done := make(chan int)
 	go func() { // ends when stopped is set
@@ -309,7 +309,7 @@ func TestNothingOutsideIsWrittenWhileLinksAreSwappedIn(t *testing.T) {
 		write(t, filepath.Join(outside, name), "secret")
 	}
 	before := allNames(t, outside)
-	w := open(t, Options{}, map[string]string{"swap/own": "own", "holder/deep/own": "own", "file": "own"})
+	w := open(t, map[string]string{"swap/own": "own", "holder/deep/own": "own", "file": "own"})
 	stop := relinking(t, w.Root(), map[string]string{
 		"swap": outside, "holder/deep": filepath.Join(outside, "deep"), "file": filepath.Join(outside, "secret"),
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPipesAndDevicesAreNeitherReadNorReplaced(t *testing.T) {
-	w := open(t, Options{}, nil)
+	w := open(t, nil)
 	must(t, syscall.Mkfifo(filepath.Join(w.Root(), "pipe"), 0o600))
 	must(t, os.Symlink("pipe", filepath.Join(w.Root(), "link")))
 	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -40,7 +40,7 @@ func TestPipesAndDevicesAreNeitherReadNorReplaced(t *testing.T) {
 
 // A process that may gives the file back to whom it belongs.
 func TestOwnerIsKept(t *testing.T) {
-	w := open(t, Options{}, map[string]string{"file": "old"})
+	w := open(t, map[string]string{"file": "old"})
 	path := filepath.Join(w.Root(), "file")
 	want := [2]int{os.Getuid(), os.Getgid()}
 	if os.Getuid() == 0 {

@@ -132,7 +132,7 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 		return contracts.AgentInfo{}, fmt.Errorf("find workspace %q: %w", a.opts.Dir, err)
 	}
 	a.opts.Dir = dir
-	if a.files, err = workspace.Open(dir, workspace.Options{}); err != nil {
+	if a.files, err = workspace.Open(dir); err != nil {
 		return contracts.AgentInfo{}, err
 	}
 	a.host = host

@@ -24,7 +24,7 @@ func hear(t *testing.T, lines string) (host *hosttest.Host) {
 	synctest.Test(t, func(t *testing.T) { // calls that are held back are not waited for
 		a := New([]string{"program"}, Options{Shell: "true"})
 		host = hosttest.New(t)
-		files, err := workspace.Open(t.TempDir(), workspace.Options{})
+		files, err := workspace.Open(t.TempDir())
 		hosttest.Must(t, err)
 		a.host, a.files = host, files
 		a.life, a.stop = context.WithCancelCause(t.Context())

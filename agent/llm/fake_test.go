@@ -264,7 +264,7 @@ func (s *session) finish() {
 // at opens a workspace until the test ends.
 func at(t testing.TB, dir string) *workspace.Workspace {
 	t.Helper()
-	work, err := workspace.Open(dir, workspace.Options{})
+	work, err := workspace.Open(dir)
 	hosttest.Must(t, err)
 	t.Cleanup(func() { hosttest.Must(t, work.Close()) })
 	return work

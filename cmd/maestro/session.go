@@ -47,7 +47,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	work, err := workspace.Open(s.workspace, workspace.Options{})
+	work, err := workspace.Open(s.workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	}
 	s.setPolicy()
 	s.session.Memory = hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory})
-	m := &sessions{settings: s, work: work, shared: utility.NewShared(), servers: servers, observer: observer, log: log}
+	m := &sessions{settings: s, work: work, shared: new(utility.Shared), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
@@ -120,10 +120,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, errors.Join(err, store.Close())
 	}
 	use := m.tools
-	use.Workspace, use.Shared, use.EnvPass, use.Log = m.work, m.shared, run.EnvPass, m.log
-	if m.dir != "" {
-		use.Journals = []string{m.dir}
-	}
+	use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Log = m.work, m.shared, m.dir, run.EnvPass, m.log
 	tools, err := utility.New(use)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())

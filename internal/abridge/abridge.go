@@ -34,7 +34,7 @@ func Bytes(text string, limit int) string {
 // Chars returns the first characters of a text, at most limit of them, with … after
 // them if the text goes on.
 func Chars(text string, limit int) string {
-	if short := firstChars(text, limit); short != text {
+	if short := FirstChars(text, limit); short != text {
 		return short + mark
 	}
 	return text
@@ -44,13 +44,14 @@ func Chars(text string, limit int) string {
 // them if the text goes on.
 func Line(text string, limit int) string {
 	first, _, more := strings.Cut(text, "\n")
-	if short := firstChars(first, limit); more || short != first {
+	if short := FirstChars(first, limit); more || short != first {
 		return short + mark
 	}
 	return first
 }
 
-func firstChars(text string, limit int) string {
+// FirstChars returns the first characters of a text, at most limit of them.
+func FirstChars(text string, limit int) string {
 	for i := range text {
 		if limit == 0 {
 			return text[:i]

@@ -104,7 +104,7 @@ var rooms = map[string]room{
 	"transport/ws":                      {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{websocket}},
 	"utility":                           {ours: []string{"contracts", "internal/proc", "pty", "workspace", "internal/abridge"}, others: []string{fsnotify, system}},
 	"pty":                               {ours: []string{"internal/proc"}, others: []string{creack, system}},
-	"workspace":                         {others: []string{gitignore}},
+	"workspace":                         {ours: []string{"internal/abridge", "internal/lazyregexp"}, others: []string{gitignore}},
 
 	// The other side of the wire.
 	"client":            {ours: []string{"contracts", "session", "internal/sleep"}, others: []string{websocket}},

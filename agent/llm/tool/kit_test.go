@@ -30,7 +30,7 @@ func on(t testing.TB, files map[string]string) bench {
 	for name, text := range files {
 		put(t, filepath.Join(dir, name), text)
 	}
-	w, err := workspace.Open(dir, workspace.Options{})
+	w, err := workspace.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { must(t, w.Close()) })
 	return bench{New(Options{Workspace: w}), t}
