@@ -172,10 +172,9 @@ func (c *Conn) read() ([]byte, error) {
 	return *c.frame, nil
 }
 
-// fill reads a whole message into c.frame. The scanner has already checked the
-// length that a header announces.
+// fill reads a whole message into c.frame. The library bounds its length.
 func (c *Conn) fill(r io.Reader) (err error) {
-	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.most)
 	switch {
 	case err != nil:
 		return err
@@ -207,7 +206,7 @@ func (c *Conn) explain(err error) error {
 	switch {
 	case c.tap.isClosing():
 		return net.ErrClosed
-	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
+	case errors.Is(err, websocket.ErrMessageTooBig), errors.Is(err, errFlood):
 		c.closeWith(contracts.CodePayloadTooLarge.CloseCode(), contracts.CodePayloadTooLarge)
 	case timedOut(c.tap.readErr):
 		c.closeWith(contracts.CodeTimeout.CloseCode(), contracts.CodeTimeout)
