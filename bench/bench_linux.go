@@ -16,10 +16,9 @@ import (
 
 // A bench is one run of the program. It is used by the main goroutine alone.
 type bench struct {
-	plan     plan
-	designs  *regexp.Regexp // contenders that take part, and parts of growth
-	profiles string         // where our server writes profiles of itself; empty: it does not
-	report   report
+	plan    plan
+	designs *regexp.Regexp // contenders that take part, and parts of growth
+	report  report
 
 	voids []error // why results are missing from the report
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -97,11 +96,7 @@ func (b *bench) contenders(messages int) []contender {
 
 // start runs a contender's program for as long as the trial lasts.
 func (t *trial) start(c contender) *server {
-	args := c.args
-	if t.profiles != "" && c.program == hubContender.program {
-		args = append(slices.Clone(args), "-profile", t.profiles)
-	}
-	s := must(launchControlled(t.ctx, c.dialect, t.built[c.program], args...))
+	s := must(launchControlled(t.ctx, c.dialect, t.built[c.program], c.args...))
 	t.atEnd(s.stop)
 	return s
 }
