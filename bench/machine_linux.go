@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"fmt"
 	"os"
@@ -119,17 +120,9 @@ func fileSystem(dir string) string {
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return "an unknown file system"
 	}
-	switch stat.Type {
-	case unix.EXT4_SUPER_MAGIC:
-		return "ext4"
-	case unix.XFS_SUPER_MAGIC:
-		return "xfs"
-	case unix.BTRFS_SUPER_MAGIC:
-		return "btrfs"
-	case unix.OVERLAYFS_SUPER_MAGIC:
-		return "overlayfs"
-	case unix.TMPFS_MAGIC:
-		return "tmpfs, which is memory"
+	names := map[int64]string{
+		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
+		unix.OVERLAYFS_SUPER_MAGIC: "overlayfs", unix.TMPFS_MAGIC: "tmpfs, which is memory",
 	}
-	return fmt.Sprintf("a file system of type %#x", stat.Type)
+	return cmp.Or(names[int64(stat.Type)], fmt.Sprintf("a file system of type %#x", stat.Type))
 }

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// alive reports whether a process of the group that pid leads still runs. Those
-// that have ended and that nobody has waited for do not count: in a container
-// that can take its time.
+// alive reports whether a process of the group that pid leads still runs, on Linux
+// alone. Those that have ended and that nobody has waited for do not count: in a
+// container that can take its time.
 func alive(pid int) bool {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
