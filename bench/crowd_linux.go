@@ -28,9 +28,6 @@ type crowd struct {
 	buf     []byte
 	target  uint64 // what await waits for
 	behind  int    // viewers whose stream has not reached target
-
-	// glance, if set, is called about every pollInterval while waiting.
-	glance func()
 }
 
 type viewer struct {
@@ -105,7 +102,7 @@ func (c *crowd) await(ctx context.Context, target uint64) error {
 			c.behind++
 		}
 	}
-	last, glanced := time.Now(), time.Now()
+	last := time.Now()
 	for c.behind > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,15 +111,10 @@ func (c *crowd) await(ctx context.Context, target uint64) error {
 		if err != nil {
 			return err
 		}
-		now := time.UnixMicro(c.now)
 		if read {
-			last = now
-		} else if now = time.Now(); now.Sub(last) > patience {
+			last = time.UnixMicro(c.now)
+		} else if time.Since(last) > patience {
 			return fmt.Errorf("%d of %d viewers lack messages and nothing came for %v", c.behind, len(c.viewers), patience)
-		}
-		if c.glance != nil && now.Sub(glanced) > pollInterval*time.Millisecond {
-			c.glance()
-			glanced = now
 		}
 	}
 	return nil

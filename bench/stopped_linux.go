@@ -31,7 +31,6 @@ type stopped struct {
 	cursor  uint64 // of the last frame read
 	next    uint64 // number of the message that must come next
 	text    []byte // read and not yet checked: less than a message
-	frames  int
 	resumes int
 }
 
@@ -138,7 +137,6 @@ func (v *stopped) apply(e envelope) error {
 	if e.Message == nil || e.Message.Type != "response_chunk" {
 		return nil
 	}
-	v.frames++
 	v.text = append(v.text, e.Message.Content...)
 	for {
 		n, sent, ok := control.ParseMark(v.text)
