@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,7 +80,11 @@ func (c *crowd) attach(ctx context.Context, addr string, d dialect, count int) e
 }
 
 func (c *crowd) add(addr string, d dialect) (*viewer, error) {
-	fd, rest, err := dial(addr, d)
+	conn, rest, err := dial(addr, d)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := detach(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +97,18 @@ func (c *crowd) add(addr string, d dialect) (*viewer, error) {
 		return nil, err
 	}
 	return v, unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+}
+
+// detach returns a copy of a connection's socket that the runtime does not know, and
+// closes the connection.
+func detach(conn *net.TCPConn) (fd int, err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	file, err := conn.File()
+	if err != nil {
+		return -1, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // await reads until every viewer has had all messages below target.
@@ -170,6 +187,20 @@ func (c *crowd) read(v *viewer) error {
 			return fmt.Errorf("answer a ping: %w", err)
 		}
 		v.reply = v.reply[:0]
+	}
+	return nil
+}
+
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
 	}
 	return nil
 }
