@@ -10,7 +10,6 @@ import (
 const (
 	nameHub         = "maestro hub"
 	nameHubEvents   = "maestro hub, SSE"
-	nameProduct     = "maestro serve"
 	nameNaive       = "coder/websocket"
 	nameNaiveEvents = "net/http SSE, a flush per event"
 	nameRaw64       = "raw TCP, 64 a write"
@@ -57,15 +56,6 @@ var eventsContender = contender{
 	nameHubEvents,
 	"the same program with its HTTP transport: a stream of server-sent events for each viewer",
 	"hubserver", nil, streamDialect("bench"), 0,
-}
-
-// productContender is the whole program as it is shipped. It is started and
-// driven by runProduct.
-var productContender = contender{
-	name: nameProduct,
-	about: "the built program with a script for an agent, all its checks and its journal on disk; a controller prompts for the run and " +
-		"is one viewer more",
-	program: "maestro",
 }
 
 // contenders are the servers that take part in fan-out, ours first.

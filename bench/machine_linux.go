@@ -49,7 +49,7 @@ func (b *bench) addContenders() {
 			"server's result."},
 		head: []string{"server", "set up as"},
 	}
-	for _, c := range append(b.contenders(0), productContender) {
+	for _, c := range b.contenders(0) {
 		t.add(c.name, c.about)
 	}
 	b.report.tables = append(b.report.tables, t)
