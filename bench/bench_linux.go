@@ -53,13 +53,12 @@ var measurements = []measurement{
 // programs that are measured, by name: the folder of their module and their
 // package in it.
 var programs = map[string]struct{ module, pkg string }{
-	"maestro":      {".", "./cmd/maestro"},
-	"hubserver":    {"bench", "./hubserver"},
-	"journalbench": {"bench", "./journalbench"},
-	"acpagent":     {"bench", "./acpagent"},
-	"empty":        {"bench", "./empty"},
-	"replayer":     {"bench", "./replayer"},
-	"peers":        {"bench", "./peers"},
+	"maestro":   {".", "./cmd/maestro"},
+	"hubserver": {"bench", "./hubserver"},
+	"acpagent":  {"bench", "./acpagent"},
+	"empty":     {"bench", "./empty"},
+	"replayer":  {"bench", "./replayer"},
+	"peers":     {"bench", "./peers"},
 }
 
 func (b *bench) logf(format string, args ...any) { log.Printf(format, args...) }
