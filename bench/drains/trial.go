@@ -247,7 +247,8 @@ func (t *trial) compare(ctx context.Context) error {
 		if !errors.Is(v.ended, io.EOF) {
 			t.fault("%s: the stream ended with %v", v.name, v.ended)
 		}
-		if v.last == nil || v.last.Cursor != t.final || v.cursor != t.final || v.last.State.IsReady || v.last.State.LastStatus == nil || *v.last.State.LastStatus != "Drained" {
+		if v.last == nil || v.last.Cursor != t.final || v.cursor != t.final || v.last.State.IsReady ||
+			v.last.State.LastStatus == nil || *v.last.State.LastStatus != "Drained" {
 			t.fault("%s was last shown %+v at %d, want the drained state at %d", v.name, v.last, v.cursor, t.final)
 		}
 		if v.backed {

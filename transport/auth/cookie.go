@@ -24,7 +24,8 @@ const (
 // for, with [Authenticator.Logout], and with the process. With authentication
 // off, Login needs no ticket and sets no cookie.
 func (g *Authenticator) Login() http.Handler {
-	return httperr.Methods{"GET": func(w http.ResponseWriter, r *http.Request) { // a HEAD, such as of a link preview, would use up the ticket
+	// A HEAD, such as of a link preview, would use up the ticket.
+	return httperr.Methods{"GET": func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		next, err := g.login(w, r)
