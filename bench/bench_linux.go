@@ -16,10 +16,9 @@ import (
 
 // A bench is one run of the program. It is used by the main goroutine alone.
 type bench struct {
-	plan     plan
-	designs  *regexp.Regexp // contenders that take part, and parts of growth
-	profiles string         // where our server writes profiles of itself; empty: it does not
-	report   report
+	plan    plan
+	designs *regexp.Regexp // contenders that take part, and parts of growth
+	report  report
 
 	voids []error // why results are missing from the report
 
@@ -54,13 +53,12 @@ var measurements = []measurement{
 // programs that are measured, by name: the folder of their module and their
 // package in it.
 var programs = map[string]struct{ module, pkg string }{
-	"maestro":      {".", "./cmd/maestro"},
-	"hubserver":    {"bench", "./hubserver"},
-	"journalbench": {"bench", "./journalbench"},
-	"acpagent":     {"bench", "./acpagent"},
-	"empty":        {"bench", "./empty"},
-	"replayer":     {"bench", "./replayer"},
-	"peers":        {"bench", "./peers"},
+	"maestro":   {".", "./cmd/maestro"},
+	"hubserver": {"bench", "./hubserver"},
+	"acpagent":  {"bench", "./acpagent"},
+	"empty":     {"bench", "./empty"},
+	"replayer":  {"bench", "./replayer"},
+	"peers":     {"bench", "./peers"},
 }
 
 func (b *bench) logf(format string, args ...any) { log.Printf(format, args...) }

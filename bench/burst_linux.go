@@ -4,22 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // bursts measures fan-out as fast as possible, once for every planned size.
 func (t *trial) bursts() {
 	for i, p := range t.plan.bursts {
 		contenders := t.contenders(p.messages + warmUp)
-		if t.designs.MatchString(nameProduct) {
-			contenders = slices.Insert(contenders, min(2, len(contenders)), productContender)
-		}
-		run := func(t *trial, c contender) fanout {
-			if c.name == nameProduct {
-				return t.runProduct(p.viewers, p.messages)
-			}
-			return t.runFanout(c, p.viewers, p.messages, 0)
-		}
+		run := func(t *trial, c contender) fanout { return t.runFanout(c, p.viewers, p.messages, 0) }
 		if i == 0 && len(contenders) > 0 {
 			t.heat(contenders[0], run)
 		}
@@ -46,7 +37,6 @@ func (t *trial) reportBurst(p burstPlan, res *results[fanout], judged bool) {
 		res.over("x "+nameNaive, spread, fanoutCPU, nameNaive), res.over("x raw TCP 64", spread, fanoutCPU, nameRaw64),
 		res.each("server ns", middle, fanoutCPU), res.each("viewers ns", middle, fanoutClient),
 		res.over("deliveries/s x "+nameNaive, middle, rate, nameNaive),
-		res.each("writes", middle, func(f fanout) float64 { return f.writes }),
 		res.each("allocs", middle, func(f fanout) float64 { return f.allocs }),
 		res.each("frames", middle, fanoutFrames), res.each("bytes", middle, func(f fanout) float64 { return f.bytes })))
 	if !judged {

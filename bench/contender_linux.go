@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -11,7 +10,6 @@ import (
 const (
 	nameHub         = "maestro hub"
 	nameHubEvents   = "maestro hub, SSE"
-	nameProduct     = "maestro serve"
 	nameNaive       = "coder/websocket"
 	nameNaiveEvents = "net/http SSE, a flush per event"
 	nameRaw64       = "raw TCP, 64 a write"
@@ -60,15 +58,6 @@ var eventsContender = contender{
 	"hubserver", nil, streamDialect("bench"), 0,
 }
 
-// productContender is the whole program as it is shipped. It is started and
-// driven by runProduct.
-var productContender = contender{
-	name: nameProduct,
-	about: "the built program with a script for an agent, all its checks and its journal on disk; a controller prompts for the run and " +
-		"is one viewer more",
-	program: "maestro",
-}
-
 // contenders are the servers that take part in fan-out, ours first.
 func (b *bench) contenders(messages int) []contender {
 	peer := func(name, design string, d dialect, about string) contender {
@@ -97,11 +86,7 @@ func (b *bench) contenders(messages int) []contender {
 
 // start runs a contender's program for as long as the trial lasts.
 func (t *trial) start(c contender) *server {
-	args := c.args
-	if t.profiles != "" && c.program == hubContender.program {
-		args = append(slices.Clone(args), "-profile", t.profiles)
-	}
-	s := must(launchControlled(t.ctx, c.dialect, t.built[c.program], args...))
+	s := must(launchControlled(t.ctx, c.dialect, t.built[c.program], c.args...))
 	t.atEnd(s.stop)
 	return s
 }

@@ -77,18 +77,3 @@ func threadTime() (time.Duration, error) {
 	}
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano()), nil
 }
-
-// writeCalls is the number of write system calls that a process has made.
-func writeCalls(pid int) (int64, error) {
-	path := fmt.Sprintf("/proc/%d/io", pid)
-	io, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	for line := range bytes.Lines(io) {
-		if rest, ok := bytes.CutPrefix(line, []byte("syscw: ")); ok {
-			return strconv.ParseInt(string(bytes.TrimSpace(rest)), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s: no syscw", path)
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,9 +29,6 @@ type crowd struct {
 	buf     []byte
 	target  uint64 // what await waits for
 	behind  int    // viewers whose stream has not reached target
-
-	// glance, if set, is called about every pollInterval while waiting.
-	glance func()
 }
 
 type viewer struct {
@@ -82,7 +80,11 @@ func (c *crowd) attach(ctx context.Context, addr string, d dialect, count int) e
 }
 
 func (c *crowd) add(addr string, d dialect) (*viewer, error) {
-	fd, rest, err := dial(addr, d)
+	conn, rest, err := dial(addr, d)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := detach(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +99,18 @@ func (c *crowd) add(addr string, d dialect) (*viewer, error) {
 	return v, unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
+// detach returns a copy of a connection's socket that the runtime does not know, and
+// closes the connection.
+func detach(conn *net.TCPConn) (fd int, err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	file, err := conn.File()
+	if err != nil {
+		return -1, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+}
+
 // await reads until every viewer has had all messages below target.
 func (c *crowd) await(ctx context.Context, target uint64) error {
 	c.target, c.behind, c.next = target, 0, target
@@ -105,7 +119,7 @@ func (c *crowd) await(ctx context.Context, target uint64) error {
 			c.behind++
 		}
 	}
-	last, glanced := time.Now(), time.Now()
+	last := time.Now()
 	for c.behind > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,15 +128,10 @@ func (c *crowd) await(ctx context.Context, target uint64) error {
 		if err != nil {
 			return err
 		}
-		now := time.UnixMicro(c.now)
 		if read {
-			last = now
-		} else if now = time.Now(); now.Sub(last) > patience {
+			last = time.UnixMicro(c.now)
+		} else if time.Since(last) > patience {
 			return fmt.Errorf("%d of %d viewers lack messages and nothing came for %v", c.behind, len(c.viewers), patience)
-		}
-		if c.glance != nil && now.Sub(glanced) > pollInterval*time.Millisecond {
-			c.glance()
-			glanced = now
 		}
 	}
 	return nil
@@ -178,6 +187,20 @@ func (c *crowd) read(v *viewer) error {
 			return fmt.Errorf("answer a ping: %w", err)
 		}
 		v.reply = v.reply[:0]
+	}
+	return nil
+}
+
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
 	}
 	return nil
 }

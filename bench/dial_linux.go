@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"syscall"
@@ -38,32 +39,43 @@ var (
 	}
 )
 
-// dial attaches a viewer at addr (IPv4:port) over a blocking socket. It returns
-// the socket and what was read beyond the header of the answer.
-func dial(addr string, d dialect) (fd int, rest []byte, err error) {
-	fd, err = connect(addr, d.buffer)
-	if err != nil || d.path == "" {
-		return fd, nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, unix.Close(fd))
+// dial attaches a viewer at addr (IPv4:port). It returns the connection and what was
+// read beyond the header of the answer.
+func dial(addr string, d dialect) (conn *net.TCPConn, rest []byte, err error) {
+	dialer := net.Dialer{Timeout: attachTimeout, KeepAlive: -1}
+	if d.buffer > 0 { // before connecting: it decides what window is offered
+		dialer.Control = func(_, _ string, c syscall.RawConn) error {
+			failed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, d.buffer) })
+			return errors.Join(failed, err)
 		}
-	}()
-	if d.events {
-		rest, err = openEvents(fd, addr, d)
-	} else {
-		rest, err = upgrade(fd, addr, d)
 	}
-	return fd, rest, err
+	dialed, err := dialer.Dial("tcp4", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn = dialed.(*net.TCPConn)
+	if d.path == "" {
+		return conn, nil, nil
+	}
+	if err = conn.SetDeadline(time.Now().Add(attachTimeout)); err == nil {
+		if d.events {
+			rest, err = openEvents(conn, addr, d)
+		} else {
+			rest, err = upgrade(conn, addr, d)
+		}
+	}
+	if err = errors.Join(err, conn.SetDeadline(time.Time{})); err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, rest, nil
 }
 
 // upgrade makes a WebSocket of a connection and says hello, if that is due.
-func upgrade(fd int, addr string, d dialect) (rest []byte, err error) {
-	if err := writeAll(fd, upgradeRequest(addr, d)); err != nil {
+func upgrade(conn net.Conn, addr string, d dialect) (rest []byte, err error) {
+	if _, err := conn.Write(upgradeRequest(addr, d)); err != nil {
 		return nil, fmt.Errorf("send upgrade: %w", err)
 	}
-	got, end, err := readUntil(fd, nil, "\r\n\r\n")
+	got, end, err := readUntil(conn, nil, "\r\n\r\n")
 	if err != nil {
 		return nil, fmt.Errorf("read upgrade: %w", err)
 	}
@@ -74,10 +86,10 @@ func upgrade(fd int, addr string, d dialect) (rest []byte, err error) {
 	if d.opening == "" {
 		return rest, nil
 	}
-	if err := writeAll(fd, appendMasked(nil, d.opcode, []byte(d.opening))); err != nil {
+	if _, err := conn.Write(appendMasked(nil, d.opcode, []byte(d.opening))); err != nil {
 		return nil, fmt.Errorf("send opening frame: %w", err)
 	}
-	rest, _, err = readUntil(fd, rest, d.answer)
+	rest, _, err = readUntil(conn, rest, d.answer)
 	if err != nil {
 		return nil, fmt.Errorf("read answer %q: %w", d.answer, err)
 	}
@@ -93,80 +105,26 @@ func upgradeRequest(addr string, d dialect) []byte {
 	return append(b, '\r', '\n')
 }
 
-// connect opens a TCP connection whose reads and writes block, and time out.
-func connect(addr string, buffer int) (fd int, err error) {
-	dialer := net.Dialer{Timeout: attachTimeout, KeepAlive: -1}
-	if buffer > 0 { // before connecting: it decides what window is offered
-		dialer.Control = func(_, _ string, c syscall.RawConn) error {
-			failed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, buffer) })
-			return errors.Join(failed, err)
-		}
-	}
-	conn, err := dialer.Dial("tcp4", addr)
-	if err != nil {
-		return -1, err
-	}
-	defer func() { _ = conn.Close() }() // a copy of the socket stays
-	file, err := conn.(*net.TCPConn).File()
-	if err != nil {
-		return -1, err
-	}
-	defer func() { _ = file.Close() }()
-	if fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		return -1, err
-	}
-	limit := unix.NsecToTimeval(attachTimeout.Nanoseconds())
-	if err := errors.Join(
-		unix.SetNonblock(fd, false), // the runtime has made it non-blocking
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
-	); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	return fd, nil
-}
-
 // readUntil reads on after got until that contains mark, and returns all of it
 // and where the mark's first occurrence ends.
-func readUntil(fd int, got []byte, mark string) (all []byte, end int, err error) {
+func readUntil(conn net.Conn, got []byte, mark string) (all []byte, end int, err error) {
 	for {
 		if i := bytes.Index(got, []byte(mark)); i >= 0 {
 			return got, i + len(mark), nil
 		}
-		if got, err = readMore(fd, got); err != nil {
+		if got, err = readMore(conn, got); err != nil {
 			return nil, 0, err
 		}
 	}
 }
 
 // readMore appends what one read returns to got.
-func readMore(fd int, got []byte) ([]byte, error) {
+func readMore(conn net.Conn, got []byte) ([]byte, error) {
 	const most = 16 << 10
 	got = slices.Grow(got, most)
-	for {
-		n, err := unix.Read(fd, got[len(got):len(got)+most])
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return nil, err
-		case n == 0:
-			return nil, fmt.Errorf("connection closed after %q", got)
-		default:
-			return got[:len(got)+n], nil
-		}
+	n, err := conn.Read(got[len(got) : len(got)+most])
+	if err == io.EOF {
+		err = fmt.Errorf("connection closed after %q", got)
 	}
-}
-
-func writeAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.Write(fd, b)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
+	return got[:len(got)+n], err
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,12 +13,12 @@ import (
 // openEvents asks for a stream of events and reads the header of the answer and,
 // if the dialect has an answer, the whole event with that in it. It returns what
 // was read beyond the header.
-func openEvents(fd int, addr string, d dialect) (rest []byte, err error) {
+func openEvents(conn net.Conn, addr string, d dialect) (rest []byte, err error) {
 	request := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", d.path, addr)
-	if err := writeAll(fd, request); err != nil {
+	if _, err := conn.Write(request); err != nil {
 		return nil, fmt.Errorf("ask for events: %w", err)
 	}
-	got, end, err := readUntil(fd, nil, "\r\n\r\n")
+	got, end, err := readUntil(conn, nil, "\r\n\r\n")
 	if err != nil {
 		return nil, fmt.Errorf("read the header of the events: %w", err)
 	}
@@ -32,7 +33,7 @@ func openEvents(fd int, addr string, d dialect) (rest []byte, err error) {
 		if holdsEvent(body, d.answer) {
 			return rest, nil
 		}
-		if rest, err = readMore(fd, rest); err != nil {
+		if rest, err = readMore(conn, rest); err != nil {
 			return nil, fmt.Errorf("read answer %q: %w", d.answer, err)
 		}
 	}

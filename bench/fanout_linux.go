@@ -22,7 +22,6 @@ type fanout struct {
 	messages float64 // messages published per second
 	frames   float64 // per delivery; below one if the server merges
 	bytes    float64 // per delivery, as received
-	writes   float64 // server's write calls per delivery
 	allocs   float64 // server, per delivery
 
 	p50, p99, p999 float64 // milliseconds from sending to reading; paced runs only
@@ -30,7 +29,7 @@ type fanout struct {
 
 // String is the line for the log.
 func (f fanout) String() string {
-	s := fmt.Sprintf("%.0f ns and %.3f writes per delivery, %.2f cores, viewers %.0f ns", f.cpu, f.writes, f.cores, f.client)
+	s := fmt.Sprintf("%.0f ns per delivery, %.2f cores, viewers %.0f ns", f.cpu, f.cores, f.client)
 	if f.p99 > 0 {
 		s += fmt.Sprintf(", p50 %.2f ms, p99 %.2f ms", f.p50, f.p99)
 	}
@@ -80,40 +79,22 @@ func (st stage) publish(o control.Order) control.Report {
 	return must(st.report())
 }
 
-// A reading is what has been used so far.
-type reading struct {
-	server, client time.Duration // processor time
-	writes         int64         // the server's write calls
-}
+// A reading is the processor time that has been used so far.
+type reading struct{ server, client time.Duration }
 
-func (st stage) meter() reading {
-	return reading{must(cpuTime(st.pid)), must(threadTime()), must(writeCalls(st.pid))}
-}
+func (st stage) meter() reading { return reading{must(cpuTime(st.pid)), must(threadTime())} }
 
 // runFanout measures one contender once; a rate of zero is a burst.
 func (t *trial) runFanout(c contender, viewers, messages, rate int) fanout {
 	st := t.setUp(c, viewers)
 	before := must(st.ask(control.OpStatus))
-	var rep control.Report
-	f := st.measure(messages, rate > 0, func() int64 {
-		rep = st.publish(control.Order{Count: messages, Rate: rate})
-		return rep.Began
-	})
-	f.messages = float64(messages) / (float64(rep.Ended-rep.Began) / 1e9)
-	f.allocs = float64(rep.Mallocs-before.Mallocs) / float64(st.deliveries)
-	return f
-}
-
-// measure takes what publish costs. publish has messages sent to all viewers,
-// waits until they have them and returns when it began, in unix nanoseconds.
-func (st stage) measure(messages int, timed bool, publish func() (began int64)) fanout {
-	want := int64(len(st.viewers)) * int64(messages)
-	st.tally = tally{timed: timed}
-	if timed {
+	want := int64(viewers) * int64(messages)
+	st.tally = tally{timed: rate > 0}
+	if rate > 0 {
 		st.ages = make([]int32, 0, want)
 	}
 	start := st.meter()
-	began := publish()
+	rep := st.publish(control.Order{Count: messages, Rate: rate})
 	ended := time.Now().UnixNano()
 	check(pause(st.ctx, settle/2)) // what a server still does for the last message belongs to the run
 	used := st.meter()
@@ -121,17 +102,18 @@ func (st stage) measure(messages int, timed bool, publish func() (began int64)) 
 		check(fmt.Errorf("got %d deliveries, want %d", st.deliveries, want))
 	}
 	slices.Sort(st.ages)
-	n, seconds := float64(want), float64(ended-began)/1e9
+	n, seconds := float64(want), float64(ended-rep.Began)/1e9
 	return fanout{
-		cpu:    float64(used.server-start.server) / n,
-		client: float64(used.client-start.client) / n,
-		cores:  (used.server - start.server).Seconds() / seconds,
-		rate:   n / seconds,
-		frames: float64(st.frames) / n,
-		bytes:  float64(st.bytes) / n,
-		writes: float64(used.writes-start.writes) / n,
-		p50:    float64(quantile(st.ages, 0.5)) / 1000,
-		p99:    float64(quantile(st.ages, 0.99)) / 1000,
-		p999:   float64(quantile(st.ages, 0.999)) / 1000,
+		cpu:      float64(used.server-start.server) / n,
+		client:   float64(used.client-start.client) / n,
+		cores:    (used.server - start.server).Seconds() / seconds,
+		rate:     n / seconds,
+		messages: float64(messages) / (float64(rep.Ended-rep.Began) / 1e9),
+		frames:   float64(st.frames) / n,
+		bytes:    float64(st.bytes) / n,
+		allocs:   float64(rep.Mallocs-before.Mallocs) / n,
+		p50:      float64(quantile(st.ages, 0.5)) / 1000,
+		p99:      float64(quantile(st.ages, 0.99)) / 1000,
+		p999:     float64(quantile(st.ages, 0.999)) / 1000,
 	}
 }

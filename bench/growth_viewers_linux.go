@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -91,10 +89,10 @@ var presenceGrowth = growth{
 		before := must(diskBytes(journals))
 		st.tally = tally{}
 		for range p.changes / 2 {
-			fd, _, err := dial(st.addr, streamDialect(st.session))
+			conn, _, err := dial(st.addr, streamDialect(st.session))
 			check(err)
 			st.awaitChange()
-			check(unix.Close(fd))
+			check(conn.Close())
 			st.awaitChange()
 		}
 		changes := float64(p.changes / 2 * 2)

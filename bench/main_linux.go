@@ -32,7 +32,6 @@ func run() error {
 	only := flag.String("only", "", "regular expression: which measurements to take")
 	designs := flag.String("designs", "", "regular expression: which servers to compare in fan-out, and which parts of growth to measure")
 	write := flag.String("write", "", "also write the report to this file")
-	profiles := flag.String("profile", "", "folder for profiles of our own server, which make it slower")
 	limit := flag.Duration("timeout", 45*time.Minute, "give up after this time")
 	flag.Parse()
 	if flag.NArg() > 0 || *reps < 1 {
@@ -49,10 +48,7 @@ func run() error {
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
 
-	b := &bench{plan: fullPlan(*reps), designs: designsRE, profiles: *profiles}
-	if *quick {
-		b.plan = quickPlan()
-	}
+	b := &bench{plan: newPlan(*reps, *quick), designs: designsRE}
 	if err := b.run(ctx, onlyRE); err != nil {
 		return err
 	}

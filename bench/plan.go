@@ -96,71 +96,51 @@ type growthPlan struct {
 // A burstPlan is one size of the fan-out as fast as possible.
 type burstPlan struct{ viewers, messages int }
 
-func fullPlan(reps int) plan {
-	p := plan{reps: reps, bursts: []burstPlan{{1000, 2000}, {100, 20_000}}}
-	p.paced.viewers = 1000
+// newPlan returns the sizes of a full run, or of a quick one: it shows that everything
+// runs, and its numbers mean little.
+func newPlan(reps int, quick bool) plan {
+	p := plan{quick: quick, reps: reps, bursts: []burstPlan{{1000, 2000}, {100, 20_000}}}
+	n := func(full, small int) int { return pick(quick, full, small) }
+	d := func(full, small time.Duration) time.Duration { return pick(quick, full, small) }
 	p.paced.rates = []int{300, 400, 500, 600, 800, 1000, 1300}
-	p.paced.probe, p.paced.length = 3*time.Second, 5*time.Second
-	p.publish.followers = []int{1, 10_000}
-	p.publish.messages, p.publish.rate = 40, 8
-	p.memory.viewers = 2000
-	p.terminal.lines, p.terminal.clients = 8_000_000, []int{1, 4}
-	p.output.bytes, p.output.rate = 1<<30, 40e6
-	p.acp.messages, p.acp.rate = 2000, 400
-	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 200, 100, 1000
-	p.stall.viewers, p.stall.stopped = 1000, 100
-	p.stall.flood, p.stall.rate = 20_000, 100
-	p.stall.timeout, p.stall.length = contracts.DefaultWriteTimeout, contracts.DefaultWriteTimeout+2*time.Second
-	p.search.files, p.search.typed, p.search.queries, p.search.created = 100_000, 20, 300, 20
-	p.start.runs = 20
-	p.journal.rate, p.journal.length, p.journal.saturated = 500, 3*time.Second, 500_000
+	p.attach.counts = []int{10, 100, 1000, 2000}
+	if quick {
+		p.reps, p.bursts = 1, []burstPlan{{100, 1000}, {10, 2000}}
+		p.paced.rates, p.attach.counts = []int{200}, []int{10, 50}
+	}
+	p.paced.viewers, p.paced.probe, p.paced.length = n(1000, 50), d(3*time.Second, time.Second/4), d(5*time.Second, time.Second)
+	p.publish.followers, p.publish.messages, p.publish.rate = []int{1, n(10_000, 200)}, n(40, 10), n(8, 20)
+	p.memory.viewers = n(2000, 200)
+	p.terminal.lines, p.terminal.clients = n(8_000_000, 100_000), []int{1, 4}
+	p.output.bytes, p.output.rate = int64(n(1<<30, 32<<20)), n(40e6, 20e6)
+	p.acp.messages, p.acp.rate = n(2000, 100), 400
+	p.attach.least, p.attach.base, p.attach.judged = n(200, 20), n(100, 10), n(1000, 50)
+	p.stall.viewers, p.stall.stopped, p.stall.flood, p.stall.rate = n(1000, 50), n(100, 5), 20_000, n(100, 500)
+	p.stall.timeout = d(contracts.DefaultWriteTimeout, time.Second)
+	p.stall.length = p.stall.timeout + d(2*time.Second, time.Second)
+	p.search.files, p.search.typed, p.search.queries, p.search.created = n(100_000, 2000), n(20, 5), n(300, 20), n(20, 3)
+	p.start.runs = n(20, 3)
+	p.journal.rate, p.journal.length, p.journal.saturated = 500, d(3*time.Second, time.Second/2), n(500_000, 20_000)
 	g := &p.growth
-	g.watch.files, g.watch.sessions, g.watch.idle = 100_000, 20, 2*time.Second
-	g.search.files, g.search.queries = 500_000, 120
-	g.back.base, g.back.viewers = 1000, 6000
-	g.presence.viewers, g.presence.changes = 100, 8
-	g.response.viewers = 1000
-	g.questions.size, g.questions.events = 200<<10, 50_000
-	g.state.viewers, g.state.question, g.state.every, g.state.hold = 100, 200<<10, 30*time.Millisecond, 3*time.Second
-	g.history.sessions, g.history.events = 300, 20_000
-	g.replay.events, g.replay.replays, g.replay.prompts = 500_000, 16, 300
-	g.list.sessions, g.list.times = 10_000, 20
-	g.post.connections, g.post.times = 64, 2000
-	g.prompt, g.retain = 240<<10, 50_000_000
+	g.watch.files, g.watch.sessions, g.watch.idle = n(100_000, 2000), 20, d(2*time.Second, time.Second/2)
+	g.search.files, g.search.queries = n(500_000, 3000), n(120, 10)
+	g.back.base, g.back.viewers = n(1000, 50), n(6000, 200)
+	g.presence.viewers, g.presence.changes = n(100, 20), n(8, 2)
+	g.response.viewers = n(1000, 50)
+	g.questions.size, g.questions.events = n(200<<10, 20<<10), n(50_000, 5000)
+	g.state.viewers, g.state.question = n(100, 10), n(200<<10, 20<<10)
+	g.state.every, g.state.hold = d(30*time.Millisecond, 10*time.Millisecond), d(3*time.Second, time.Second/2)
+	g.history.sessions, g.history.events = n(300, 20), 20_000
+	g.replay.events, g.replay.replays, g.replay.prompts = n(500_000, 20_000), n(16, 4), n(300, 30)
+	g.list.sessions, g.list.times = n(10_000, 200), n(20, 5)
+	g.post.connections, g.post.times = 64, n(2000, 100)
+	g.prompt, g.retain = 240<<10, n(50_000_000, 5_000_000)
 	return p
 }
 
-// quickPlan shows that everything runs; its numbers mean little.
-func quickPlan() plan {
-	p := plan{quick: true, reps: 1, bursts: []burstPlan{{100, 1000}, {10, 2000}}}
-	p.paced.viewers = 50
-	p.paced.rates = []int{200}
-	p.paced.probe, p.paced.length = time.Second/4, time.Second
-	p.publish.followers = []int{1, 200}
-	p.publish.messages, p.publish.rate = 10, 20
-	p.memory.viewers = 200
-	p.terminal.lines, p.terminal.clients = 100_000, []int{1, 4}
-	p.output.bytes, p.output.rate = 32<<20, 20e6
-	p.acp.messages, p.acp.rate = 100, 400
-	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 50}, 20, 10, 50
-	p.stall.viewers, p.stall.stopped = 50, 5
-	p.stall.flood, p.stall.rate = 20_000, 500
-	p.stall.timeout, p.stall.length = time.Second, 2*time.Second
-	p.search.files, p.search.typed, p.search.queries, p.search.created = 2000, 5, 20, 3
-	p.start.runs = 3
-	p.journal.rate, p.journal.length, p.journal.saturated = 500, time.Second/2, 20_000
-	g := &p.growth
-	g.watch.files, g.watch.sessions, g.watch.idle = 2000, 20, time.Second/2
-	g.search.files, g.search.queries = 3000, 10
-	g.back.base, g.back.viewers = 50, 200
-	g.presence.viewers, g.presence.changes = 20, 2
-	g.response.viewers = 50
-	g.questions.size, g.questions.events = 20<<10, 5000
-	g.state.viewers, g.state.question, g.state.every, g.state.hold = 10, 20<<10, 10*time.Millisecond, time.Second/2
-	g.history.sessions, g.history.events = 20, 20_000
-	g.replay.events, g.replay.replays, g.replay.prompts = 20_000, 4, 30
-	g.list.sessions, g.list.times = 200, 5
-	g.post.connections, g.post.times = 64, 100
-	g.prompt, g.retain = 240<<10, 5_000_000
-	return p
+func pick[T any](quick bool, full, small T) T {
+	if quick {
+		return small
+	}
+	return full
 }

@@ -56,9 +56,6 @@ func TestServerObeysAndEndsWithItsInput(t *testing.T) {
 	if cpu, err := cpuTime(s.pid); err != nil || cpu <= 0 {
 		t.Errorf("processor time of a server: got %v, %v; want more than 0", cpu, err)
 	}
-	if calls, err := writeCalls(s.pid); err != nil || calls < 3 {
-		t.Errorf("write calls of a server that greeted and reported twice: got %d, %v; want at least 3", calls, err)
-	}
 	if err := s.stop(); err != nil {
 		t.Errorf("stop: got %v, want nil", err)
 	}

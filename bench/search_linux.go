@@ -19,12 +19,11 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Those who list or search files.
+// Those who list files, and how git does.
 const (
 	nameSearch = "maestro headless, first search"
 	nameGit    = "git ls-files"
-	nameFd     = "fd"
-	nameFzf    = "rg and fzf"
+	gitLine    = "git ls-files -co --exclude-standard -z"
 )
 
 // searchQueries are what is looked for once the files are known.
@@ -58,47 +57,15 @@ func (f hunt) String() string {
 func (t *trial) search() {
 	tree := t.tempDir(t.bin)
 	check(growTree(t.ctx, tree, t.plan.search.files))
-	contenders := []contender{{name: nameSearch, program: "maestro"}}
-	commands, absent := listers()
-	for _, name := range []string{nameGit, nameFd, nameFzf} {
-		if commands[name] != "" {
-			contenders = append(contenders, contender{name: name, about: commands[name]})
-		}
-	}
+	contenders := []contender{{name: nameSearch, program: "maestro"}, {name: nameGit, about: gitLine}}
 	res := rounds(t, contenders, func(t *trial, c contender) hunt {
-		if c.about != "" {
-			return must(runLister(t.ctx, tree, c.about, t.plan.search.files))
+		if c.name == nameGit {
+			return must(runLister(t.ctx, tree, t.plan.search.files))
 		}
 		return t.runSearch(tree)
 	})
-	t.reportListing(res, contenders, absent)
+	t.reportListing(res)
 	t.reportSearch(res)
-}
-
-// listers returns the shell lines of the peers, and the programs that are not
-// there.
-func listers() (commands map[string]string, absent []string) {
-	look := func(names ...string) string {
-		for _, name := range names {
-			if _, err := exec.LookPath(name); err == nil {
-				return name
-			}
-		}
-		absent = append(absent, names[0])
-		return ""
-	}
-	commands = make(map[string]string)
-	if git := look("git"); git != "" {
-		commands[nameGit] = git + " ls-files -co --exclude-standard -z"
-	}
-	if fd := look("fd", "fdfind"); fd != "" { // Debian has another fd
-		commands[nameFd] = fd + " --hidden --exclude .git --type file --print0"
-	}
-	rg, fzf := look("rg"), look("fzf")
-	if rg != "" && fzf != "" {
-		commands[nameFzf] = rg + " --files --hidden --glob '!.git' --null | " + fzf + " --read0 --print0 --scheme path --filter main"
-	}
-	return commands, absent
 }
 
 // growTree makes a repository of files in about a tenth as many directories. Most
@@ -145,14 +112,14 @@ func runIn(ctx context.Context, dir, line string) error {
 	return nil
 }
 
-// runLister times a peer. One that lists must list as many files as there are.
-func runLister(ctx context.Context, tree, line string, files int) (f hunt, err error) {
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+// runLister times git, which must list as many files as there are.
+func runLister(ctx context.Context, tree string, files int) (f hunt, err error) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", gitLine)
 	cmd.Dir = tree
 	began := time.Now()
 	out, err := cmd.Output()
 	f.first = ms(time.Since(began))
-	if n := bytes.Count(out, []byte{0}); err == nil && n != files && !strings.Contains(line, "--filter") {
+	if n := bytes.Count(out, []byte{0}); err == nil && n != files {
 		err = fmt.Errorf("it lists %d files, want %d", n, files)
 	}
 	return f, err
@@ -259,22 +226,14 @@ func (q *searcher) until(name string, results int, do func() error) (took float6
 	return 0
 }
 
-func (t *trial) reportListing(res *results[hunt], contenders []contender, absent []string) {
+func (t *trial) reportListing(res *results[hunt]) {
 	figure := func(f hunt) float64 { return f.first }
 	first := func(name string) series { return res.of(name, figure) }
-	tab := res.table("File search: from nothing to a result",
+	t.report.show(res.table("File search: from nothing to a result",
 		fmt.Sprintf("A repository on %s with %d files to find, one in ten of them not tracked, in about a tenth as many "+
 			"directories. The page cache is warm. Ours is the first search of a new process, from the request on standard input to the "+
-			"result; the others are timed from their start to their end. %s searches its whole list for \"main\".",
-			fileSystem(t.bin), t.plan.search.files, nameFzf),
-		"what", res.each("ms", spread, figure), res.over("x git", spread, figure, nameGit),
-		column{"command", func(name string) string {
-			return contenders[slices.IndexFunc(contenders, func(c contender) bool { return c.name == name })].about
-		}})
-	if len(absent) > 0 {
-		tab.notes = append(tab.notes, "Not on this machine, so not beside it: "+strings.Join(absent, ", ")+".")
-	}
-	t.report.show(tab)
+			"result; `%s` is timed from its start to its end.", fileSystem(t.bin), t.plan.search.files, gitLine),
+		"what", res.each("ms", spread, figure), res.over("x git", spread, figure, nameGit)))
 	t.report.judge(target{
 		what:  fmt.Sprintf("first search of %d files", t.plan.search.files),
 		limit: 2, unit: "x", versus: nameGit, got: first(nameSearch).over(first(nameGit)), void: res.void(nameSearch),

@@ -14,16 +14,14 @@ import (
 type stall struct {
 	p50, p99 float64 // milliseconds, of the viewers that read
 	growth   float64 // of what the server keeps resident after garbage collection, MB
-	peak     float64 // of the server's resident set over that before, MB
 	cpu      float64 // server, nanoseconds per delivery to those that read
 	complete float64 // share of the stopped viewers that later had the complete text
 	resumes  float64 // reconnections per stopped viewer
-	merged   float64 // messages per frame that a stopped viewer read
 }
 
 // String is the line for the log.
 func (s stall) String() string {
-	line := fmt.Sprintf("p99 %.1f ms, resident +%.1f MB, peak +%.1f MB", s.p99, s.growth, s.peak)
+	line := fmt.Sprintf("p99 %.1f ms, resident +%.1f MB", s.p99, s.growth)
 	if s.complete > 0 {
 		line += fmt.Sprintf(", %.0f %% complete after %.1f reconnections", s.complete*100, s.resumes)
 	}
@@ -44,9 +42,6 @@ func (t *trial) stalls() {
 	growth := func(s stall) float64 { return s.growth }
 	complete := func(s stall) float64 { return s.complete }
 	lacking := func(s stall) float64 { return float64(p.stopped) - math.Round(s.complete*float64(p.stopped)) }
-	more := func(show func(series) string) func(series) string {
-		return func(s series) string { return "+" + show(s) }
-	}
 	stopped := func(c column) column { // says nothing of the run without
 		return column{c.head, func(name string) string {
 			if name == without.name {
@@ -65,10 +60,9 @@ func (t *trial) stalls() {
 			nameHub, smallBuffer>>10, p.flood, p.rate, p.length, p.timeout),
 		"run", res.each("p99 ms", spread, p99), res.over("p99 x", spread, p99, without.name),
 		res.each("p50 ms", middle, func(s stall) float64 { return s.p50 }), res.each("server ns", middle, func(s stall) float64 { return s.cpu }),
-		res.each("resident MB", more(spread), growth), res.each("peak MB", more(middle), func(s stall) float64 { return s.peak }),
+		res.each("resident MB", func(s series) string { return "+" + spread(s) }, growth),
 		stopped(res.each("complete", func(s series) string { return fmt.Sprintf("%.0f %%", 100*s.summarize().low) }, complete)),
-		stopped(res.each("reconnections", middle, func(s stall) float64 { return s.resumes })),
-		stopped(res.each("messages per frame", middle, func(s stall) float64 { return s.merged }))))
+		stopped(res.each("reconnections", middle, func(s stall) float64 { return s.resumes }))))
 	void := cmp.Or(res.void(without.name), res.void(with.name))
 	what := fmt.Sprintf("%d viewers, %d of which stop reading: ", p.viewers, p.stopped)
 	t.report.judge(
@@ -99,7 +93,6 @@ func (t *trial) runStall(c contender) stall {
 		}
 		got.complete += 1 / count
 		got.resumes += float64(v.resumes) / count
-		got.merged += float64(p.flood+messagesIn(p.length, p.rate)) / float64(max(v.frames, 1)) / count
 	}
 	return got
 }
@@ -109,12 +102,6 @@ func (t *trial) runStall(c contender) stall {
 func (t *trial) publishStalled(st stage) stall {
 	p := t.plan.stall
 	before := must(st.ask(control.OpSettle))
-	peak := before.Resident
-	st.glance = func() {
-		if now, err := control.Resident(st.pid); err == nil { // a miss is made up for by the next
-			peak = max(peak, now)
-		}
-	}
 	st.publish(control.Order{Count: p.flood})
 	stuck := must(st.ask(control.OpSettle))
 	check(st.idle(t.ctx, settle))
@@ -129,7 +116,6 @@ func (t *trial) publishStalled(st stage) stall {
 		p50:    float64(quantile(st.ages, 0.5)) / 1000,
 		p99:    float64(quantile(st.ages, 0.99)) / 1000,
 		growth: float64(max(stuck.Resident, after.Resident)-before.Resident) / (1 << 20),
-		peak:   float64(peak-before.Resident) / (1 << 20),
 		cpu:    float64(used.server-start.server) / float64(st.deliveries),
 	}
 }

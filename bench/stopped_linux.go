@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-028515a8/maestro/bench/control"
 )
@@ -31,7 +30,6 @@ type stopped struct {
 	cursor  uint64 // of the last frame read
 	next    uint64 // number of the message that must come next
 	text    []byte // read and not yet checked: less than a message
-	frames  int
 	resumes int
 }
 
@@ -82,13 +80,13 @@ func (v *stopped) connect(d dialect) (err error) {
 
 // catchUp reads until the viewer has all messages below target.
 func (v *stopped) catchUp(target uint64) error {
-	if err := unix.SetsockoptInt(v.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, largeBuffer); err != nil {
+	if err := v.conn.SetReadBuffer(largeBuffer); err != nil {
 		return err
 	}
 	for v.next < target {
 		e, err := v.read()
 		switch {
-		case errors.Is(err, unix.EAGAIN):
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("%d messages are missing and nothing came for %v", target-v.next, attachTimeout)
 		case err != nil:
 			err = v.resume(err)
@@ -138,7 +136,6 @@ func (v *stopped) apply(e envelope) error {
 	if e.Message == nil || e.Message.Type != "response_chunk" {
 		return nil
 	}
-	v.frames++
 	v.text = append(v.text, e.Message.Content...)
 	for {
 		n, sent, ok := control.ParseMark(v.text)

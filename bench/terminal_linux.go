@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -18,11 +17,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Programs that run a command on a terminal.
-const (
-	nameRaw  = "a read loop"
-	nameTmux = "tmux, nobody attached"
-)
+const nameRaw = "a read loop"
 
 // clientsOf names maestro with so many clients that follow.
 func clientsOf(n int) string { return fmt.Sprintf("maestro serve: %d followed", n) }
@@ -46,7 +41,6 @@ func (t *trial) terminals() {
 	for _, n := range t.plan.terminal.clients {
 		runs = append(runs, contender{name: clientsOf(n), program: "maestro", viewers: n})
 	}
-	runs = append(runs, contender{name: nameTmux})
 	lines := t.plan.terminal.lines
 	size := 0
 	for width, from := 1, 1; from <= lines; width, from = width+1, from*10 {
@@ -55,12 +49,9 @@ func (t *trial) terminals() {
 	line := "exec seq 1 " + strconv.Itoa(lines)
 	t.reportTerminals(rounds(t, runs, func(t *trial, c contender) throughput {
 		var took time.Duration
-		switch c.name {
-		case nameRaw:
+		if c.name == nameRaw {
 			took = must(rawTerminal(line))
-		case nameTmux:
-			took = t.tmuxTerminal(line)
-		default:
+		} else {
 			took = t.followed(line, c.viewers)
 		}
 		return throughput{float64(size) / 1e6 / took.Seconds(), took}
@@ -70,7 +61,7 @@ func (t *trial) terminals() {
 func (t *trial) reportTerminals(res *results[throughput], size int) {
 	t.report.show(res.table("Terminals",
 		fmt.Sprintf("A program writes %.1f MB of short lines to a terminal, as fast as it is read. Followers are WebSocket clients "+
-			"that read everything and look at nothing. The read loop does nothing with what it reads; tmux keeps a screen and shows it to nobody.", float64(size)/1e6),
+			"that read everything and look at nothing. The read loop does nothing with what it reads.", float64(size)/1e6),
 		"program", res.each("MB/s", spread, throughputRate), res.over("x a read loop", spread, throughputRate, nameRaw)))
 	for i, n := range t.plan.terminal.clients {
 		limits := []float64{1 / 0.9, 1 / 0.75}
@@ -118,24 +109,6 @@ func rawTerminal(line string) (time.Duration, error) {
 	}
 	took := time.Since(began)
 	return took, cmd.Wait()
-}
-
-// tmuxTerminal runs a line in a session that nobody is attached to.
-func (t *trial) tmuxTerminal(line string) time.Duration {
-	path := must(exec.LookPath("tmux"))
-	tmux := func(args ...string) error {
-		cmd := exec.CommandContext(t.ctx, path, append([]string{"-f", os.DevNull, "-S", filepath.Join(t.bin, "tmux")}, args...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("tmux %s: %w: %s", args[0], err, out)
-		}
-		return nil
-	}
-	t.atEnd(func() error { return tmux("kill-server") })
-	began := time.Now()
-	// Its last word has been read when what comes after it is run by tmux.
-	check(tmux("new-session", "-d", "-x", "80", "-y", "24", "/bin/sh", "-c", "("+line+"); "+path+" wait-for -S over; exec sleep 1000"))
-	check(tmux("wait-for", "over"))
-	return time.Since(began)
 }
 
 // followed runs a line on a terminal of maestro that clients follow, the one that

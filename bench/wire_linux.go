@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"golang.org/x/sys/unix"
+	"net"
+	"time"
 )
 
 // maxFrame is more bytes than any server here sends in one frame.
@@ -15,52 +15,40 @@ const maxFrame = 64 << 20
 
 // A wire is a WebSocket that is read frame by frame, by one goroutine at a time.
 type wire struct {
-	fd int // -1 once it is closed
-	in *bufio.Reader
+	conn *net.TCPConn
+	in   *bufio.Reader
 
 	// stuck is like a program that hangs: pings are left unanswered, and reading
-	// gives up when nothing came for attachTimeout.
+	// gives up when a frame has not come after attachTimeout.
 	stuck bool
 }
 
 // dialWire attaches a viewer whose frames are read one by one.
 func dialWire(addr string, d dialect) (*wire, error) {
-	fd, rest, err := dial(addr, d)
+	conn, rest, err := dial(addr, d)
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{fd: fd}
-	w.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), w), 64<<10)
-	return w, nil
+	return &wire{conn: conn, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), conn), 64<<10)}, nil
 }
 
 // close closes the connection. Closing it again does nothing.
 func (w *wire) close() error {
-	if w.fd < 0 {
-		return nil
+	if err := w.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
 	}
-	err := unix.Close(w.fd)
-	w.fd = -1
-	return err
+	return nil
 }
 
 // send writes a text frame.
-func (w *wire) send(text []byte) error { return writeAll(w.fd, appendMasked(nil, opText, text)) }
+func (w *wire) send(text []byte) error { return w.write(opText, text) }
 
-// Read implements [io.Reader] below the frames.
-func (w *wire) Read(p []byte) (int, error) {
-	for {
-		n, err := unix.Read(w.fd, p)
-		switch {
-		case err == unix.EINTR || err == unix.EAGAIN && !w.stuck:
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, io.EOF
-		default:
-			return n, nil
-		}
+func (w *wire) write(opcode byte, payload []byte) error {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(attachTimeout)); err != nil {
+		return err
 	}
+	_, err := w.conn.Write(appendMasked(nil, opcode, payload))
+	return err
 }
 
 // next returns the text of the next data frame.
@@ -75,7 +63,7 @@ func (w *wire) next() ([]byte, error) {
 		case opcode == opClose:
 			return nil, fmt.Errorf("closed by the server: %q", payload)
 		case opcode == opPing && !w.stuck:
-			if err := writeAll(w.fd, appendMasked(nil, opPong, payload)); err != nil {
+			if err := w.write(opPong, payload); err != nil {
 				return nil, err
 			}
 		}
@@ -84,6 +72,11 @@ func (w *wire) next() ([]byte, error) {
 
 // frame reads one whole frame.
 func (w *wire) frame() (opcode byte, payload []byte, err error) {
+	if w.stuck {
+		if err := w.conn.SetReadDeadline(time.Now().Add(attachTimeout)); err != nil {
+			return 0, nil, err
+		}
+	}
 	var head []byte
 	var length uint64
 	for ok := false; !ok; {

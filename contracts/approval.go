@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // An ApprovalOption is an answer that an agent offers to an approval. Clients find the
@@ -58,10 +58,10 @@ func (all ApprovalOptions) Meant(approved bool, n AnswerNote) int {
 // has no field for it: it is a JSON object in the reason of the answer, or in a
 // text of its content. The agent decides which notes it follows.
 type AnswerNote struct {
-	OptionID string `json:"option_id,omitempty"` // the chosen option
-	Remember string `json:"remember,omitempty"`  // RememberSession: the answer holds for more than this call
-	Rule     string `json:"rule,omitempty"`      // the rule to remember; empty: this call
-	Reason   string `json:"reason,omitempty"`    // for people
+	OptionID string `json:"option_id,omitempty" wire:"filled"`       // the chosen option
+	Remember string `json:"remember,omitempty" wire:"oneof=session"` // RememberSession: the answer holds for more than this call
+	Rule     string `json:"rule,omitempty" wire:"filled"`            // the rule to remember; empty: this call
+	Reason   string `json:"reason,omitempty"`                        // for people
 }
 
 // RememberSession is the only value of AnswerNote.Remember.
@@ -80,59 +80,22 @@ func ParseAnswerNote(text string) (AnswerNote, error) {
 		return AnswerNote{}, ErrNoNote
 	}
 	var n AnswerNote
-	if err := n.read(text); err != nil {
+	unknown := ""
+	d := Decoder{Unknown: func(pointer string) { unknown = cmp.Or(unknown, pointer) }}
+	err := d.object(noteType, []byte(text), false, &n, noteTexts)
+	if err == nil && unknown != "" {
+		err = fmt.Errorf("%q is no known member of a note", unknown)
+	}
+	if err != nil {
 		return AnswerNote{}, err
 	}
 	return n, nil
 }
 
-// read reads a text that begins with a brace.
-func (n *AnswerNote) read(text string) error {
-	if !utf8.ValidString(text) {
-		return errors.New("invalid UTF-8")
-	}
-	s := scanner{text: []byte(text), limit: 1}
-	fields := map[string]*string{"option_id": &n.OptionID, "remember": &n.Remember, "rule": &n.Rule, "reason": &n.Reason}
-	s.open()
-	for key, ok := s.key(); ok; key, ok = s.key() {
-		if err := s.noteField(string(key), fields); err != nil {
-			return err
-		}
-	}
-	if s.end(); s.err != nil {
-		return s.err
-	}
-	return nil
-}
-
-// noteField reads a member into its field and sets the entry of fields to nil.
-func (s *scanner) noteField(name string, fields map[string]*string) error {
-	field, known := fields[name]
-	switch {
-	case !known:
-		return fmt.Errorf("%q is no known member of a note", shortKey(name))
-	case field == nil:
-		return fmt.Errorf("%s is said twice", name)
-	}
-	fields[name] = nil
-	if s.peek() == 'n' {
-		s.word("null")
-		return nil
-	}
-	if s.peek() != '"' {
-		return fmt.Errorf("%s is no text", name)
-	}
-	*field = string(s.str())
-	switch {
-	case s.err != nil:
-		return s.err
-	case name == "remember" && *field != RememberSession:
-		return errors.New("an answer is remembered for the session only")
-	case name != "reason" && *field == "":
-		return fmt.Errorf("%s is empty", name)
-	}
-	return nil
-}
+var (
+	noteType  = nestedTypes{}.object(reflect.TypeFor[AnswerNote]())
+	noteTexts = &texts{}
+)
 
 // String returns the JSON text of the note.
 func (n AnswerNote) String() string {

@@ -193,19 +193,12 @@ func (*UtilityFileWatchStop) CommandType() string    { return "utility_file_watc
 func (*Cancel) CommandType() string                  { return "cancel" }
 func (*Shutdown) CommandType() string                { return "shutdown" }
 
-func command[M any, P interface {
-	*M
-	Command
-}]() Command {
-	return P(new(M))
-}
-
-// allCommands makes an empty command of each type, in wire order.
-var allCommands = []func() Command{
-	command[Hello], command[Init], command[Prompt], command[Interrupt], command[ToolResponse], command[ClientToolResult],
-	command[ServerRequestResponse], command[UtilityCommandStart], command[UtilityCommandTerminate],
-	command[UtilityCommandStdin], command[UtilityCommandResize], command[UtilityFileSearch], command[UtilityFileRead],
-	command[UtilityFileWatchStart], command[UtilityFileWatchStop], command[Cancel], command[Shutdown],
+// allCommands has a nil command of each type, in wire order.
+var allCommands = []Command{
+	(*Hello)(nil), (*Init)(nil), (*Prompt)(nil), (*Interrupt)(nil), (*ToolResponse)(nil), (*ClientToolResult)(nil),
+	(*ServerRequestResponse)(nil), (*UtilityCommandStart)(nil), (*UtilityCommandTerminate)(nil),
+	(*UtilityCommandStdin)(nil), (*UtilityCommandResize)(nil), (*UtilityFileSearch)(nil), (*UtilityFileRead)(nil),
+	(*UtilityFileWatchStart)(nil), (*UtilityFileWatchStop)(nil), (*Cancel)(nil), (*Shutdown)(nil),
 }
 
 // MarshalJSON writes the keys of the block's type and no others.

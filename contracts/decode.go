@@ -113,13 +113,13 @@ func (d *Decoder) message(text []byte, fromServer bool, f *family) (any, error) 
 		}
 		return nil, r.refuse(f.texts.parse+f.texts.unknown, ErrUnknownType)
 	}
-	message := t.construct()
-	r.members(t, reflect.ValueOf(message).Elem(), r.inline)
+	message := reflect.New(t.goType)
+	r.members(t, message.Elem(), r.inline)
 	r.end()
 	if err := r.refusal(f.texts); err != nil {
 		return nil, err
 	}
-	return message, nil
+	return message.Interface(), nil
 }
 
 // refusal returns the error for a syntax error or for the violations, or nil.

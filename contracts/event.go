@@ -373,20 +373,13 @@ func (*Compaction) EventType() string               { return "compaction" }
 func (*SessionInfo) EventType() string              { return "session_info" }
 func (*ConnectionInfo) EventType() string           { return "connection_info" }
 
-func event[M any, P interface {
-	*M
-	Event
-}]() Event {
-	return P(new(M))
-}
-
-// allEvents makes an empty event of each type, in wire order.
-var allEvents = []func() Event{
-	event[HelloOK], event[Ready], event[ResponseStart], event[ResponseChunk], event[ResponseEnd], event[ToolCall],
-	event[ToolStart], event[ToolOutput], event[ToolEnd], event[ClientToolRequest], event[ServerRequest],
-	event[ServerRequestResolved], event[RawAgentEvent], event[UtilityCommandStarted], event[UtilityCommandResized],
-	event[UtilityCommandOutput], event[UtilityCommandExited], event[UtilityFileSearchResults],
-	event[UtilityFileReadResult], event[UtilityFileWatchStarted], event[UtilityFileWatchEvent],
-	event[UtilityFileWatchStopped], event[ErrorEvent], event[Status], event[Compaction], event[SessionInfo],
-	event[ConnectionInfo],
+// allEvents has a nil event of each type, in wire order.
+var allEvents = []Event{
+	(*HelloOK)(nil), (*Ready)(nil), (*ResponseStart)(nil), (*ResponseChunk)(nil), (*ResponseEnd)(nil), (*ToolCall)(nil),
+	(*ToolStart)(nil), (*ToolOutput)(nil), (*ToolEnd)(nil), (*ClientToolRequest)(nil), (*ServerRequest)(nil),
+	(*ServerRequestResolved)(nil), (*RawAgentEvent)(nil), (*UtilityCommandStarted)(nil), (*UtilityCommandResized)(nil),
+	(*UtilityCommandOutput)(nil), (*UtilityCommandExited)(nil), (*UtilityFileSearchResults)(nil),
+	(*UtilityFileReadResult)(nil), (*UtilityFileWatchStarted)(nil), (*UtilityFileWatchEvent)(nil),
+	(*UtilityFileWatchStopped)(nil), (*ErrorEvent)(nil), (*Status)(nil), (*Compaction)(nil), (*SessionInfo)(nil),
+	(*ConnectionInfo)(nil),
 }

@@ -211,22 +211,14 @@ type Message struct{ Command Command }
 // FrameType returns the command's type.
 func (m *Message) FrameType() string { return m.Command.CommandType() }
 
-func frame[M any, P interface {
-	*M
-	Frame
-}]() Frame {
-	return P(new(M))
-}
-
-// allClientControls and allServerFrames make an empty frame of each type, in wire
-// order.
+// allClientControls and allServerFrames have a nil frame of each type, in wire order.
 var (
-	allClientControls = []func() Frame{
-		frame[Resume], frame[Send], frame[TakeControl], frame[ReleaseControl], frame[AskControl], frame[GrantControl],
-		frame[DenyControl], frame[Ping], frame[Ack], frame[Bye],
+	allClientControls = []Frame{
+		(*Resume)(nil), (*Send)(nil), (*TakeControl)(nil), (*ReleaseControl)(nil), (*AskControl)(nil), (*GrantControl)(nil),
+		(*DenyControl)(nil), (*Ping)(nil), (*Ack)(nil), (*Bye)(nil),
 	}
-	allServerFrames = []func() Frame{
-		frame[MessageEnvelope], frame[SnapshotEnvelope], frame[HeartbeatEnvelope], frame[ResetEnvelope], frame[Attached],
-		frame[Result], frame[Refusal], frame[LeaseChange], frame[ControlRequest], frame[Pong], frame[Goodbye],
+	allServerFrames = []Frame{
+		(*MessageEnvelope)(nil), (*SnapshotEnvelope)(nil), (*HeartbeatEnvelope)(nil), (*ResetEnvelope)(nil), (*Attached)(nil),
+		(*Result)(nil), (*Refusal)(nil), (*LeaseChange)(nil), (*ControlRequest)(nil), (*Pong)(nil), (*Goodbye)(nil),
 	}
 )

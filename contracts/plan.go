@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,10 +21,9 @@ type Type struct {
 	Wire   string // value of the type key; empty for GroupObject
 	Fields []Field
 
-	goType    reflect.Type
-	construct func() any // makes an empty message; nil for GroupObject
-	opening   string     // the type key, with a comma before it; empty for GroupObject
-	required  uint64     // bit i is set if Fields[i] must be present
+	goType   reflect.Type
+	opening  string // the type key, with a comma before it; empty for GroupObject
+	required uint64 // bit i is set if Fields[i] must be present
 
 	// prepare sets Fields and required when the type is used first. Reading the
 	// tags of all types would take a tenth of the program's start.
@@ -50,6 +50,7 @@ const (
 //	wire:"lenient"    required when sent, but old servers leave it out or send null
 //	wire:"open"       a list of strings; clients accept unknown strings in it
 //	wire:"nullable"   required, null allowed (pointers are so without the tag)
+//	wire:"filled"     not empty
 //	wire:"id"         not empty and at most MaxIDBytes long
 //	wire:"sendid"     not empty and at most MaxSendIDBytes long
 //	wire:"body=X"     an event, command, init or snapshot that is encoded already and
@@ -209,6 +210,8 @@ func (nested nestedTypes) field(index int, sf reflect.StructField) Field {
 			f.Item.open = true
 		case "nullable":
 			f.Nullable = true
+		case "filled":
+			f.MaxBytes = math.MaxInt
 		case "id":
 			f.MaxBytes = MaxIDBytes
 		case "sendid":
@@ -314,14 +317,12 @@ var (
 	byGoType = indexTypes()
 )
 
-// familyOf makes the types of a family from their constructors.
-func familyOf[T any](group Group, t *texts, constructors []func() T, typeOf func(T) string) *family {
+// familyOf makes the types of a family from nil messages of each.
+func familyOf[T any](group Group, t *texts, messages []T, typeOf func(T) string) *family {
 	f := &family{byWire: make(map[string]*Type), texts: t}
-	for _, construct := range constructors {
-		empty := construct()
-		goType := reflect.TypeOf(empty).Elem()
-		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(empty), goType: goType, nested: nested}
-		t.construct = func() any { return construct() }
+	for _, m := range messages {
+		goType := reflect.TypeOf(m).Elem()
+		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(m), goType: goType, nested: nested}
 		t.opening = `,"type":"` + t.Wire + `"`
 		f.types, f.byWire[t.Wire] = append(f.types, t), t
 	}
@@ -361,13 +362,7 @@ func Types() []*Type {
 		}
 	}
 	slices.SortFunc(objects, func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
-	all := append(messages, objects...)
-	for i, t := range all { // schemas and TypeScript know types by their names alone
-		if same := slices.IndexFunc(all, func(other *Type) bool { return other.Name == t.Name }); same < i && t.Name != "" {
-			panic(fmt.Sprintf("contracts: two types are called %s", t.Name))
-		}
-	}
-	return all
+	return append(messages, objects...)
 }
 
 // enums lists the values of string types in canonical order. Code is not in it:

@@ -3,6 +3,7 @@ package contracts
 import (
 	"bytes"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -312,40 +313,20 @@ func (s *scanner) skipMembers() {
 }
 
 // parseInteger returns the value of a JSON number as sign and magnitude. It accepts
-// every spelling of an integer, such as 1.0 and 1e3. ok is false for fractions and
-// for magnitudes above 64 bits.
+// every spelling of an integer, such as 1.0 and 1e3, with at most 64 digits. ok is
+// false for fractions and for magnitudes above 64 bits.
 func parseInteger(text []byte) (negative bool, magnitude uint64, ok bool) {
-	// No text has more digits than that, so a greater exponent always means too large,
-	// and a smaller one a fraction.
-	const maxExponent = 1e9
-	if text[0] == '-' {
-		negative, text = true, text[1:]
+	const most, precision = 64, 256 // characters, and bits for so many digits
+	if n, err := strconv.ParseUint(string(text), 10, 64); err == nil {
+		return false, n, true
 	}
-	digits, exponent := text, 0
-	if e := bytes.IndexAny(text, "eE"); e >= 0 {
-		digits = text[:e]
-		exponent, _ = strconv.Atoi(string(text[e+1:])) // the nearest int, if it is out of range
-		exponent = min(max(exponent, -maxExponent), maxExponent)
-	}
-	if whole, fraction, found := bytes.Cut(digits, []byte(".")); found {
-		digits = append(bytes.Clone(whole), fraction...)
-		exponent -= len(fraction)
-	}
-	if exponent != 0 {
-		trimmed := bytes.TrimRight(digits, "0")
-		exponent += len(digits) - len(trimmed)
-		digits = trimmed
-	}
-	digits = bytes.TrimLeft(digits, "0")
-	if len(digits) == 0 {
-		return false, 0, true
-	}
-	if exponent < 0 || len(digits)+exponent > len("18446744073709551615") {
+	if len(text) > most {
 		return false, 0, false
 	}
-	if exponent > 0 {
-		digits = append(bytes.Clone(digits), bytes.Repeat([]byte("0"), exponent)...)
+	f, _, err := big.ParseFloat(string(text), 10, precision, big.ToZero)
+	if err != nil || !f.IsInt() {
+		return false, 0, false
 	}
-	magnitude, err := strconv.ParseUint(string(digits), 10, 64)
-	return negative, magnitude, err == nil
+	magnitude, accuracy := new(big.Float).Abs(f).Uint64()
+	return f.Sign() < 0, magnitude, accuracy == big.Exact
 }

@@ -76,36 +76,20 @@ func (r *runner) end() error {
 	return err
 }
 
-// post sends a request and returns the answer's body.
-func (r *runner) post(ctx context.Context, path string, header map[string]string, body string) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+path, strings.NewReader(body))
+// drain asks the runner to drain, and returns its answer.
+func (r *runner) drain(ctx context.Context) (text []byte, err error) {
+	const body = `{"reason":"moving","requested_by":"drains","export_paths":["notes.md"]}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+"/.well-known/evalops/remote-runner/drain", strings.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	for name, value := range header {
-		req.Header.Set(name, value)
-	}
-	return answer(http.DefaultClient.Do(req))
-}
-
-func answer(resp *http.Response, err error) (int, []byte, error) {
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // it was read to its end, or nobody wants the rest
-	text, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, text, err
-}
-
-// must is post for what has to be accepted.
-func (r *runner) must(ctx context.Context, path string, header map[string]string, body string, into any) error {
-	status, text, err := r.post(ctx, path, header, body)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("POST %s: %d %s", path, status, text)
+	text, err = io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("drain: %s %s", resp.Status, text)
 	}
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	return err
+	return text, err
 }

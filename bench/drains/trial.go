@@ -12,6 +12,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A trial moves one session once.
@@ -22,10 +25,10 @@ type trial struct {
 	dir     string
 	first   *runner
 	second  *runner
-	headers map[string]string // that name the controller
-	viewers []*viewer         // the first is there from the beginning
-	wg      sync.WaitGroup
-	pids    []int // of the commands
+	control *client.Client // of the runner that runs
+	viewers []*viewer      // the first is there from the beginning
+	wg      sync.WaitGroup // the viewers, and the reader of control
+	pids    []int64        // of the commands
 
 	final     uint64 // the cursor of the manifest
 	manifest  string // its path
@@ -36,7 +39,7 @@ type trial struct {
 }
 
 // questions are asked before the drain, one of each kind.
-var questions = []string{"approval", "user_input", "client_tool"}
+var questions = []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput, contracts.RequestClientTool}
 
 func (t *trial) mode() string {
 	if t.keep {
@@ -52,6 +55,7 @@ func (t *trial) fault(format string, args ...any) {
 }
 
 func (t *trial) close() error {
+	t.release()
 	err := errors.Join(t.first.end(), t.second.end())
 	t.wg.Wait()
 	return errors.Join(err, os.RemoveAll(t.dir))
@@ -85,30 +89,31 @@ func (t *trial) load(ctx context.Context) error {
 	if t.first, err = start(t.binary, home, "first", "", t.requests()...); err != nil {
 		return err
 	}
-	if err := t.control(ctx, t.first); err != nil {
+	if err := t.attach(ctx, t.first); err != nil {
 		return err
 	}
 	for i, kind := range questions {
-		if err := t.say(ctx, t.first, prompt(fmt.Sprintf(`__maestro_conformance_server_request__:{"request_id":"q%d","request_type":%q,"tool":"ask","args":{"prompt":"?"},"reason":"why"}`, i, kind))); err != nil {
+		ask := `__maestro_conformance_server_request__:{"request_id":"q%d","request_type":%q,"tool":"ask","args":{"prompt":"?"},"reason":"why"}`
+		if _, err := t.control.Prompt(ctx, fmt.Sprintf(ask, i, kind)); err != nil {
 			return err
 		}
 	}
 	for i := range 2 {
-		if err := t.say(ctx, t.first, fmt.Sprintf(`{"type":"utility_command_start","command_id":"c%d","command":"sleep 600 & sleep 600"}`, i)); err != nil {
+		if _, err := t.control.Send(ctx, &contracts.UtilityCommandStart{CommandID: fmt.Sprintf("c%d", i), Command: "sleep 600 & sleep 600"}); err != nil {
 			return err
 		}
 	}
 	t.watch(ctx, t.first, 1)
 	witness := t.viewers[0]
 	if err := witness.await(ctx, "everything that is open", func(v *viewer) bool {
-		return v.last != nil && len(v.last.State.Pending) == len(questions) && len(v.last.State.Commands) == 2
+		return v.last != nil && len(v.last.State.PendingRequests) == len(questions) && len(v.last.State.ActiveUtilityCommands) == 2
 	}); err != nil {
 		return err
 	}
-	for _, c := range witness.last.State.Commands {
+	for _, c := range witness.last.State.ActiveUtilityCommands {
 		t.pids = append(t.pids, c.PID)
 	}
-	if err := t.say(ctx, t.first, prompt(`__maestro_conformance_stream__:{"chunks":100000,"delay_ms":10}`)); err != nil {
+	if _, err := t.control.Prompt(ctx, `__maestro_conformance_stream__:{"chunks":100000,"delay_ms":10}`); err != nil {
 		return err
 	}
 	t.watch(ctx, t.first, t.plan.viewers-1)
@@ -134,34 +139,38 @@ func (t *trial) requests() []string {
 	return []string{"--drain-requests", "cancel"}
 }
 
-// control makes a controller on r.
-func (t *trial) control(ctx context.Context, r *runner) error {
-	var sub struct {
-		Connection   string `json:"connection_id"`
-		Subscription string `json:"subscription_id"`
-		Granted      bool   `json:"controller_lease_granted"`
+// open is how many questions are still open after the drain.
+func (t *trial) open() int {
+	if t.keep {
+		return len(questions)
 	}
-	err := r.must(ctx, "/api/headless/sessions/"+session+"/subscribe", nil, `{"role":"controller","takeControl":false,"clientInfo":{"name":"controller"},`+
-		`"capabilities":{"serverRequests":["approval","client_tool","user_input"],"utilityOperations":["command_exec"]}}`, &sub)
-	if err == nil && !sub.Granted {
-		err = errors.New("the controller did not get the lease")
-	}
-	t.headers = map[string]string{
-		"X-Maestro-Headless-Connection-Id": sub.Connection, "X-Maestro-Headless-Subscriber-Id": sub.Subscription,
-	}
-	return err
+	return 0
 }
 
-func prompt(content string) string {
-	text, err := json.Marshal(map[string]string{"type": "prompt", "content": content})
+// attach makes a controller on r.
+func (t *trial) attach(ctx context.Context, r *runner) (err error) {
+	t.release()
+	t.control, err = client.Dial(ctx, r.base, client.WithoutReconnect(), client.WithSession(session, false), client.WithHello(contracts.Hello{
+		Role: contracts.RoleController, ClientInfo: &contracts.ClientInfo{Name: "controller"},
+		Capabilities: &contracts.Capabilities{ServerRequests: questions, UtilityOperations: []contracts.UtilityOperation{contracts.OperationCommandExec}},
+	}))
 	if err != nil {
-		panic(err) // two strings
+		return err
 	}
-	return string(text)
+	updates := t.control.Updates(ctx)
+	t.wg.Go(func() { // ends with the controller
+		for range updates {
+		}
+	})
+	return nil
 }
 
-func (t *trial) say(ctx context.Context, r *runner, message string) error {
-	return r.must(ctx, "/api/headless/sessions/"+session+"/messages", t.headers, message, &struct{}{})
+// release ends the controller, if there is one.
+func (t *trial) release() {
+	if t.control != nil {
+		_ = t.control.Close(false) // an error says that the runner has ended
+		t.control = nil
+	}
 }
 
 // watch adds viewers.
@@ -176,38 +185,25 @@ func (t *trial) watch(ctx context.Context, r *runner, count int) {
 // drain drains the first runner and holds its answer against the contract.
 func (t *trial) drain(ctx context.Context) error {
 	began := time.Now()
-	status, text, err := t.first.post(ctx, "/.well-known/evalops/remote-runner/drain", nil, `{"reason":"moving","requested_by":"drains","export_paths":["notes.md"]}`)
+	text, err := t.first.drain(ctx)
 	t.took = time.Since(began)
 	if err != nil {
 		return err
-	}
-	if status != 200 {
-		return fmt.Errorf("drain: %d %s", status, text)
 	}
 	if t.took > t.bound {
 		t.fault("the drain took %v, want less than %v", t.took, t.bound)
 	}
 	var answer struct {
-		Status   string          `json:"status"`
-		Path     string          `json:"manifest_path"`
-		Manifest json.RawMessage `json:"manifest"`
+		Status   contracts.DrainStatus `json:"status"`
+		Path     string                `json:"manifest_path"`
+		Manifest json.RawMessage       `json:"manifest"`
 	}
-	var manifest struct {
-		Runtime struct {
-			Flush  string `json:"flush_status"`
-			Cursor uint64 `json:"cursor"`
-		} `json:"runtime"`
-		Snapshot state `json:"snapshot"`
-		Requests []struct {
-			Request struct {
-				ID string `json:"request_id"`
-			} `json:"request"`
-		} `json:"pending_requests"`
-		Work struct {
-			Pending int `json:"pending_request_count"`
-		} `json:"work_continuity"`
+	var m contracts.Manifest
+	if err := errors.Join(json.Unmarshal(text, &answer), json.Unmarshal(answer.Manifest, &m)); err != nil {
+		return err
 	}
-	if err := errors.Join(json.Unmarshal(text, &answer), json.Unmarshal(answer.Manifest, &manifest)); err != nil {
+	s, err := new(contracts.Decoder).Snapshot(m.Snapshot)
+	if err != nil {
 		return err
 	}
 	file, err := os.ReadFile(answer.Path)
@@ -217,14 +213,10 @@ func (t *trial) drain(ctx context.Context) error {
 	if !bytes.Equal(bytes.TrimSpace(file), answer.Manifest) {
 		t.fault("the manifest in the answer and in the file differ")
 	}
-	t.manifest, t.final = answer.Path, manifest.Runtime.Cursor
-	open := 0
-	if t.keep {
-		open = len(questions)
-	}
-	if answer.Status != "drained" || manifest.Runtime.Flush != "completed" || t.final == 0 || manifest.Snapshot.Cursor != t.final ||
-		manifest.Work.Pending != len(questions) || len(manifest.Requests) != open || len(manifest.Snapshot.State.Pending) != open ||
-		!manifest.Snapshot.State.Ready || len(manifest.Snapshot.State.Commands) != 0 {
+	t.manifest, t.final = answer.Path, s.Cursor
+	if answer.Status != contracts.Drained || m.Runtime.FlushStatus != contracts.FlushCompleted || t.final == 0 ||
+		m.Runtime.Cursor == nil || *m.Runtime.Cursor != t.final || m.WorkContinuity.PendingRequestCount != int64(len(questions)) ||
+		len(m.PendingRequests) != t.open() || len(s.State.PendingRequests) != t.open() || !s.State.IsReady || len(s.State.ActiveUtilityCommands) != 0 {
 		t.fault("the manifest is not whole: %s", answer.Manifest)
 	}
 	for _, pid := range t.pids {
@@ -255,7 +247,8 @@ func (t *trial) compare(ctx context.Context) error {
 		if !errors.Is(v.ended, io.EOF) {
 			t.fault("%s: the stream ended with %v", v.name, v.ended)
 		}
-		if v.last == nil || v.last.Cursor != t.final || v.cursor != t.final || v.last.State.Ready || v.last.State.Status != "Drained" {
+		if v.last == nil || v.last.Cursor != t.final || v.cursor != t.final || v.last.State.IsReady ||
+			v.last.State.LastStatus == nil || *v.last.State.LastStatus != "Drained" {
 			t.fault("%s was last shown %+v at %d, want the drained state at %d", v.name, v.last, v.cursor, t.final)
 		}
 		if v.backed {
@@ -294,18 +287,14 @@ func (t *trial) comeBack(ctx context.Context) error {
 		v.mu.Unlock()
 		t.wg.Go(func() { v.follow(ctx, t.second.base) }) // ends with the runner
 	}
-	open := 0
-	if t.keep {
-		open = len(questions)
-	}
 	for _, v := range t.viewers {
 		if err := v.await(ctx, "the restored state", func(v *viewer) bool { return v.reset != "" }); err != nil {
 			return err
 		}
 		v.mu.Lock()
 		got := v.last
-		if v.reset != "restored_from_snapshot" || got.Cursor < t.final || !got.State.Ready || len(got.State.Pending) != open {
-			t.fault("%s came back to %s %+v, want the restored state with %d questions", v.name, v.reset, got, open)
+		if v.reset != contracts.ResetRestored || got.Cursor < t.final || !got.State.IsReady || len(got.State.PendingRequests) != t.open() {
+			t.fault("%s came back to %s %+v, want the restored state with %d questions", v.name, v.reset, got, t.open())
 		}
 		v.mu.Unlock()
 	}
@@ -315,36 +304,31 @@ func (t *trial) comeBack(ctx context.Context) error {
 
 // goOn has the questions answered and one more prompt served, for all to see.
 func (t *trial) goOn(ctx context.Context) error {
-	if err := t.control(ctx, t.second); err != nil {
+	if err := t.attach(ctx, t.second); err != nil {
 		return err
 	}
-	answers := []string{
-		`"request_type":"approval","approved":true`,
-		`"request_type":"user_input","content":[{"type":"text","text":"yes"}]`,
-		`"request_type":"client_tool","content":[{"type":"text","text":"done"}]`,
-	}
-	for i, a := range answers {
-		status, text, err := t.second.post(ctx, "/api/headless/sessions/"+session+"/messages", t.headers, fmt.Sprintf(`{"type":"server_request_response","request_id":"q%d",%s}`, i, a))
-		if err != nil {
-			return err
+	for i, kind := range questions {
+		answer := &contracts.ServerRequestResponse{RequestID: fmt.Sprintf("q%d", i), RequestType: kind}
+		if kind == contracts.RequestApproval {
+			answer.Approved = new(true)
+		} else {
+			answer.Content = []contracts.ContentBlock{{Type: "text", Text: "yes"}}
 		}
-		if want := map[bool]int{true: 200, false: 404}[t.keep]; status != want {
-			t.fault("answer %d: got %d %s, want %d", i, status, text, want)
+		_, err := t.control.Send(ctx, answer)
+		late := errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound})
+		if late == t.keep || err != nil && !late {
+			t.fault("answer %d: got %v, want the question there: %t", i, err, t.keep)
 		}
-	}
-	var said struct {
-		Cursor uint64 `json:"cursor"`
 	}
 	// The run of the prompt ends with entries that viewers are not shown; init ends with
 	// a status.
-	for _, text := range []string{prompt("after the move"), `{"type":"init"}`} {
-		if err := t.second.must(ctx, "/api/headless/sessions/"+session+"/messages", t.headers, text, &said); err != nil {
-			return err
-		}
+	_, err := t.control.Prompt(ctx, "after the move")
+	if err != nil {
+		return err
 	}
-	want := 0
-	if t.keep {
-		want = len(questions)
+	said, err := t.control.Send(ctx, &contracts.Init{})
+	if err != nil {
+		return err
 	}
 	for _, v := range t.viewers {
 		err := v.await(ctx, "the prompt", func(v *viewer) bool { return v.cursor >= said.Cursor })
@@ -359,8 +343,8 @@ func (t *trial) goOn(ctx context.Context) error {
 			}
 		}
 		prompted := slices.ContainsFunc(v.steps, func(s step) bool { return s.cursor > t.final && s.kind == "status" })
-		if resolved != want || v.backed || !prompted {
-			t.fault("%s saw %d questions end after the move and the prompt %v, want %d and the prompt", v.name, resolved, prompted, want)
+		if resolved != t.open() || v.backed || !prompted {
+			t.fault("%s saw %d questions end after the move and the prompt %v, want %d and the prompt", v.name, resolved, prompted, t.open())
 		}
 		v.mu.Unlock()
 	}

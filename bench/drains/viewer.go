@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,14 +29,14 @@ type viewer struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever something was shown
 	epoch   string
-	start   uint64 // the cursor of the first state it was shown
-	cursor  uint64 // of the last
-	text    string // of the response that was open, from its beginning
-	steps   []step // everything else, in order
-	last    *state // the last state it was shown, and
-	reset   string // why, if that replaced everything
-	ended   error  // why the stream ended; nil while it lasts
-	backed  bool   // a cursor that was no greater than the one before
+	start   uint64                // the cursor of the first state it was shown
+	cursor  uint64                // of the last
+	text    string                // of the response that was open, from its beginning
+	steps   []step                // everything else, in order
+	last    *contracts.Snapshot   // the last state it was shown, and
+	reset   contracts.ResetReason // why, if that replaced everything
+	ended   error                 // why the stream ended; nil while it lasts
+	backed  bool                  // a cursor that was no greater than the one before
 	counted int
 }
 
@@ -46,34 +45,6 @@ type step struct {
 	cursor uint64
 	kind   string
 	sum    [sha256.Size]byte
-}
-
-// A state is what of a snapshot matters here.
-type state struct {
-	Cursor uint64 `json:"cursor"`
-	State  struct {
-		Ready    bool   `json:"is_ready"`
-		Status   string `json:"last_status"`
-		Response *struct {
-			Text string `json:"text"`
-		} `json:"current_response"`
-		Pending []struct {
-			ID string `json:"id"`
-		} `json:"pending_requests"`
-		Commands []struct {
-			PID int `json:"pid"`
-		} `json:"active_utility_commands"`
-	} `json:"state"`
-}
-
-// An envelope is one item of either wire.
-type envelope struct {
-	Type     string          `json:"type"`
-	Cursor   uint64          `json:"cursor"`
-	Reason   string          `json:"reason"`
-	Epoch    string          `json:"epoch"` // of ws.attached
-	Snapshot *state          `json:"snapshot"`
-	Message  json.RawMessage `json:"message"`
 }
 
 func newViewer(name string, socket bool) *viewer {
@@ -170,59 +141,60 @@ func (v *viewer) enter(epoch string) {
 
 // show writes one item down.
 func (v *viewer) show(text []byte) error {
-	var e envelope
-	if err := json.Unmarshal(text, &e); err != nil {
+	frame, err := new(contracts.Decoder).ServerFrame(text)
+	if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	defer v.signal()
-	switch e.Type {
-	case "ws.attached":
-		v.epoch = e.Epoch
-	case "snapshot", "reset":
-		v.state(&e)
-	case "message":
-		return v.message(&e)
+	switch f := frame.(type) {
+	case *contracts.Attached:
+		v.epoch = f.Epoch
+	case *contracts.SnapshotEnvelope:
+		return v.state(f.Snapshot, "")
+	case *contracts.ResetEnvelope:
+		return v.state(f.Snapshot, f.Reason)
+	case *contracts.MessageEnvelope:
+		return v.message(f)
 	}
 	return nil
 }
 
-func (v *viewer) state(e *envelope) {
-	if e.Type == "snapshot" && e.Snapshot.Cursor <= v.cursor && v.start != 0 {
+func (v *viewer) state(text []byte, reset contracts.ResetReason) error {
+	s, err := new(contracts.Decoder).Snapshot(text)
+	if err != nil {
+		return err
+	}
+	if reset == "" && s.Cursor <= v.cursor && v.start != 0 {
 		v.backed = true
 	}
 	if v.start == 0 {
-		v.start = e.Snapshot.Cursor
-		if r := e.Snapshot.State.Response; r != nil {
+		v.start = s.Cursor
+		if r := s.State.CurrentResponse; r != nil {
 			v.text = r.Text
 		}
 	}
-	v.cursor, v.last, v.reset = e.Snapshot.Cursor, e.Snapshot, e.Reason
+	v.cursor, v.last, v.reset = s.Cursor, s, reset
 	v.counted++
+	return nil
 }
 
-func (v *viewer) message(e *envelope) error {
-	if e.Cursor <= v.cursor {
+func (v *viewer) message(f *contracts.MessageEnvelope) error {
+	if f.Cursor <= v.cursor {
 		v.backed = true
 	}
-	v.cursor = e.Cursor
+	v.cursor = f.Cursor
 	v.counted++
-	var m struct {
-		Type    string `json:"type"`
-		Content string `json:"content"`
-	}
-	if err := json.Unmarshal(e.Message, &m); err != nil {
-		return err
-	}
-	switch m.Type {
-	case "response_chunk":
-		v.text += m.Content
-	case "hello_ok", "connection_info": // private, and told to a crowd now and then
+	event, err := new(contracts.Decoder).Event(f.Message)
+	switch e := event.(type) {
+	case *contracts.ResponseChunk:
+		v.text += e.Content
+	case *contracts.HelloOK, *contracts.ConnectionInfo, nil: // private, and told to a crowd now and then
 	default:
-		v.steps = append(v.steps, step{e.Cursor, m.Type, sha256.Sum256(e.Message)})
+		v.steps = append(v.steps, step{f.Cursor, e.EventType(), sha256.Sum256(f.Message)})
 	}
-	return nil
+	return err
 }
 
 // signal tells whoever waits. The caller holds the lock.

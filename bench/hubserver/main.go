@@ -28,18 +28,10 @@ func main() {
 	}
 }
 
-func run() (err error) {
+func run() error {
 	timeout := flag.Duration("write-timeout", contracts.DefaultWriteTimeout, "disconnect viewers that do not take a write for this long")
 	ttl := flag.Duration("subscription-ttl", contracts.DefaultSubscriptionTTL, "forget viewers on WebSockets so long after they left")
-	profiles := flag.String("profile", "", "write profiles of processor time and heap to this folder; empty: none")
 	flag.Parse()
-	if *profiles != "" {
-		stop, err := profile(*profiles)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, stop()) }()
-	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

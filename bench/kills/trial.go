@@ -304,19 +304,10 @@ func (t *trial) clean() bool {
 
 // summary is the state of the trial on one line, and what was found below it.
 func (t *trial) summary() string {
-	s := fmt.Sprintf("%d kills, %d followers, %s deliveries: %d losses, %d duplicates, %d changes, %d of %d questions answered after the restart",
-		t.done, len(t.records), grouped(t.delivered), t.faults.losses, t.faults.duplicates, t.faults.changes, t.answers, t.asked)
+	s := fmt.Sprintf("%d kills, %d followers, %d deliveries: %d losses, %d duplicates, %d changes, %d of %d questions answered after the restart",
+		t.done, len(t.records), t.delivered, t.faults.losses, t.faults.duplicates, t.faults.changes, t.answers, t.asked)
 	for _, e := range t.faults.examples {
 		s += "\n  " + e
-	}
-	return s
-}
-
-// grouped writes n with its thousands apart.
-func grouped(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
 	}
 	return s
 }

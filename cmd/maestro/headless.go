@@ -97,7 +97,7 @@ func headless(s settings) error {
 		steps = append(steps, n.close)
 	}
 	started()
-	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.lineBytes})
+	conn := stdio.New(os.Stdin, os.Stdout, s.lineBytes)
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)

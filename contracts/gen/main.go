@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,11 +48,12 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	schema, err := schemaFile(src)
+	schema := schemaOf(src)
+	text, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := fillPages(root, src)
+	outputs, err := fillPages(root, src, schema)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	outputs["docs/rules.md"] = rules.Bytes()
-	outputs["contracts/schema/maestro.schema.json"] = schema
-	outputs["contracts/ts/maestro.d.ts"] = typeScriptFile(src)
+	outputs["contracts/schema/maestro.schema.json"] = append(text, '\n')
+	outputs["contracts/ts/maestro.d.ts"] = typeScriptFile(schema)
 	return outputs, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -25,9 +24,9 @@ var families = []struct {
 // bodies are the definitions that encoded bodies refer to.
 var bodies = map[string]string{"event": "Event", "command": "Command", "init": "Init", "snapshot": "Snapshot"}
 
-// schemaFile makes the JSON Schema (draft 2020-12) of everything on the wire.
+// schemaOf makes the JSON Schema (draft 2020-12) of everything on the wire.
 // It is closed: it describes exactly what this version sends.
-func schemaFile(src *source) ([]byte, error) {
+func schemaOf(src *source) *jsonschema.Schema {
 	root := &jsonschema.Schema{
 		Schema:      "https://json-schema.org/draft/2020-12/schema",
 		Comment:     notice,
@@ -50,8 +49,7 @@ func schemaFile(src *source) ([]byte, error) {
 		root.Defs[f.name] = union
 	}
 	root.Defs["ContentBlock"] = blockSchema(src)
-	text, err := json.MarshalIndent(root, "", "  ")
-	return append(text, '\n'), err
+	return root
 }
 
 func ref(name string) *jsonschema.Schema {

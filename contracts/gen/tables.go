@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -27,8 +31,8 @@ var pages = []string{"docs/protocol.md", "docs/messages.md"}
 
 // fillPages returns the pages of the protocol reference with all their tables made
 // anew. Every table must have one place.
-func fillPages(root string, src *source) (map[string][]byte, error) {
-	tables := makeTables(src)
+func fillPages(root string, src *source, schema *jsonschema.Schema) (map[string][]byte, error) {
+	tables := makeTables(src, schema)
 	outputs := make(map[string][]byte)
 	for _, path := range pages {
 		page, err := os.ReadFile(filepath.Join(root, path))
@@ -46,14 +50,14 @@ func fillPages(root string, src *source) (map[string][]byte, error) {
 }
 
 // makeTables returns all tables by their names.
-func makeTables(src *source) map[string]string {
+func makeTables(src *source, schema *jsonschema.Schema) map[string]string {
 	return map[string]string{
 		"commands":        typeTables(src, contracts.GroupCommand),
 		"client controls": typeTables(src, contracts.GroupClientControl),
 		"events":          typeTables(src, contracts.GroupEvent),
 		"server frames":   typeTables(src, contracts.GroupServerFrame),
 		"objects":         typeTables(src, contracts.GroupObject),
-		"sets":            setTable(src),
+		"sets":            setTable(schema),
 		"codes":           codeTable(),
 		"limits":          limitTable(src),
 	}
@@ -175,11 +179,12 @@ func typeName(v contracts.Value) string {
 func linkTo(name string) string { return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name)) }
 
 // setTable lists the closed sets of strings that have a name.
-func setTable(src *source) string {
+func setTable(schema *jsonschema.Schema) string {
 	var b strings.Builder
-	for _, set := range namedSets() {
-		if name := set.EnumName; name != openSet {
-			fmt.Fprintf(&b, "#### %s\n\n%s One of `%s`.\n\n", name, src.types[name], strings.Join(set.Enum, "`, `"))
+	for _, name := range slices.Sorted(maps.Keys(schema.Defs)) {
+		if set := schema.Defs[name]; set.Type == "string" && set.Enum != nil {
+			values := strings.ReplaceAll(strings.Join(alternatives(set), ", "), `"`, "`")
+			fmt.Fprintf(&b, "#### %s\n\n%s One of %s.\n\n", name, set.Description, values)
 		}
 	}
 	return b.String()

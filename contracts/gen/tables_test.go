@@ -36,7 +36,7 @@ func TestEveryTableHasOnePlace(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := fillPages(root, src); (err != nil) != (change != "") {
+		if _, err := fillPages(root, src, schemaOf(src)); (err != nil) != (change != "") {
 			t.Errorf("%q: got %v, want an error exactly if there is a change", change, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestEveryTableHasOnePlace(t *testing.T) {
 
 // Every name that the TypeScript declarations use is declared there, once.
 func TestTypeScriptIsComplete(t *testing.T) {
-	text := string(typeScriptFile(testSource(t)))
+	text := string(typeScriptFile(schemaOf(testSource(t))))
 	text = regexp.MustCompile(`(?s)/\*\*.*?\*/|//[^\n]*|"[^"\n]*"`).ReplaceAllString(text, "")
 	declared := map[string]int{"Record": 1}
 	for _, m := range regexp.MustCompile(`export (?:interface|type) (\w+)`).FindAllStringSubmatch(text, -1) {

@@ -4,98 +4,59 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// typeScriptFile makes the TypeScript declarations of everything on the wire.
-func typeScriptFile(src *source) []byte {
+// typeScriptFile makes the TypeScript declarations of the definitions of a schema: sets
+// of strings, messages and objects, and unions.
+func typeScriptFile(root *jsonschema.Schema) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "// %s\n\n", notice)
 	fmt.Fprintf(&b, "export type ProtocolVersion = %q;\n", contracts.ProtocolVersion)
-	types := contracts.Types()
-	writeSets(&b, src)
-	for _, t := range types {
-		writeInterface(&b, src, t)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(root.Defs)), func(name string) bool { return root.Defs[name].Type != "string" })
+	for _, t := range contracts.Types() {
+		names = append(names, t.Name)
 	}
-	comment(&b, src.types["ContentBlock"])
-	b.WriteString("export type ContentBlock =\n" +
-		"  | { type: \"text\"; text: string }\n" +
-		"  | { type: \"image\"; data: string; mimeType: string };\n")
+	names = append(names, "ContentBlock")
 	for _, f := range families {
-		comment(&b, f.doc)
-		fmt.Fprintf(&b, "export type %s =", f.name)
-		for _, t := range types {
-			if slices.Contains(f.groups, t.Group) {
-				fmt.Fprintf(&b, "\n  | %s", t.Name)
-			}
-		}
-		b.WriteString(";\n")
+		names = append(names, f.name)
+	}
+	for _, name := range names {
+		declare(&b, name, root.Defs[name])
 	}
 	return b.Bytes()
 }
 
-// namedSets returns the named sets of strings that any type uses, in order of use.
-func namedSets() (sets []contracts.Value) {
-	for _, t := range contracts.Types() {
-		for _, f := range t.Fields {
-			v := f.Value
-			if v.Item != nil {
-				v = *v.Item
-			}
-			known := func(set contracts.Value) bool { return set.EnumName == v.EnumName }
-			if v.EnumName != "" && !slices.ContainsFunc(sets, known) {
-				sets = append(sets, v)
-			}
-		}
+func declare(b *bytes.Buffer, name string, s *jsonschema.Schema) {
+	comment(b, s.Description)
+	if s.Type != "object" {
+		fmt.Fprintf(b, "export type %s =\n  | %s;\n", name, strings.Join(alternatives(s), "\n  | "))
+		return
 	}
-	return sets
-}
-
-// writeSets declares the named sets of strings.
-func writeSets(b *bytes.Buffer, src *source) {
-	sets := namedSets()
-	slices.SortFunc(sets, func(a, b contracts.Value) int { return cmp.Compare(a.EnumName, b.EnumName) })
-	for _, set := range sets {
-		comment(b, src.types[set.EnumName])
-		fmt.Fprintf(b, "export type %s =", set.EnumName)
-		for _, value := range set.Enum {
-			fmt.Fprintf(b, "\n  | %q", value)
-		}
-		if set.EnumName == openSet {
-			for _, code := range contracts.Codes() {
-				fmt.Fprintf(b, "\n  | %q", code)
-			}
-			b.WriteString("\n  | (string & {})")
-		}
-		b.WriteString(";\n")
-	}
-}
-
-func writeInterface(b *bytes.Buffer, src *source, t *contracts.Type) {
-	comment(b, src.types[t.Name])
-	fmt.Fprintf(b, "export interface %s {\n", t.Name)
-	if t.Wire != "" {
-		fmt.Fprintf(b, "  type: %q;\n", t.Wire)
-	}
-	for _, f := range t.Fields {
-		if doc := src.fields[t.Name+"."+f.GoName]; doc != "" {
+	fmt.Fprintf(b, "export interface %s {\n", name)
+	for _, key := range s.PropertyOrder {
+		if doc := s.Properties[key].Description; doc != "" {
 			fmt.Fprintf(b, "  /** %s */\n", doc)
 		}
-		optional := ""
-		if !f.Required {
-			optional = "?"
-		}
-		null := ""
-		if f.Nullable {
-			null = " | null"
-		}
-		fmt.Fprintf(b, "  %s%s: %s%s;\n", property(f.Name), optional, typeScriptOf(f.Value), null)
+		fmt.Fprintf(b, "  %s;\n", member(s, key))
 	}
 	b.WriteString("}\n")
+}
+
+func member(s *jsonschema.Schema, key string) string {
+	optional := "?"
+	if slices.Contains(s.Required, key) {
+		optional = ""
+	}
+	return property(key) + optional + ": " + typeScriptOf(s.Properties[key])
 }
 
 // property is a key as it stands in an interface: in quotes if it is no name.
@@ -106,38 +67,50 @@ func property(key string) string {
 	return key
 }
 
-func typeScriptOf(v contracts.Value) string {
-	switch v.Kind {
-	case contracts.KindString, contracts.KindNullString:
-		if v.EnumName != "" {
-			return v.EnumName
-		}
-		if v.Enum == nil {
-			return "string"
-		}
-		quoted := make([]string, len(v.Enum))
-		for i, value := range v.Enum {
-			quoted[i] = fmt.Sprintf("%q", value)
-		}
-		return strings.Join(quoted, " | ")
-	case contracts.KindBool:
-		return "boolean"
-	case contracts.KindInt, contracts.KindUint, contracts.KindFloat:
-		return "number"
-	case contracts.KindList:
-		item := typeScriptOf(*v.Item)
+func typeScriptOf(s *jsonschema.Schema) string {
+	switch {
+	case s.Ref != "":
+		return path.Base(s.Ref)
+	case s.Const != nil:
+		return fmt.Sprintf("%q", *s.Const)
+	case len(s.Types) > 0: // with null
+		other := *s
+		other.Type, other.Types = s.Types[0], nil
+		return typeScriptOf(&other) + " | null"
+	case s.Items != nil:
+		item := typeScriptOf(s.Items)
 		if strings.Contains(item, "|") {
 			item = "(" + item + ")"
 		}
 		return item + "[]"
-	case contracts.KindMap:
+	case s.PropertyOrder != nil:
+		var members []string
+		for _, key := range s.PropertyOrder {
+			members = append(members, member(s, key))
+		}
+		return "{ " + strings.Join(members, "; ") + " }"
+	case s.Type == "object":
 		return "Record<string, string>"
-	case contracts.KindBlock:
-		return "ContentBlock"
-	case contracts.KindObject:
-		return v.Object.Name
 	}
-	return cmp.Or(bodies[v.Body], "unknown")
+	return strings.Join(alternatives(s), " | ")
+}
+
+// alternatives returns the types of a union, or the only type of another schema. The
+// examples of an open set are among the strings that it allows.
+func alternatives(s *jsonschema.Schema) (list []string) {
+	for _, one := range slices.Concat(s.OneOf, s.AnyOf) {
+		list = append(list, typeScriptOf(one))
+	}
+	for _, value := range slices.Concat(s.Enum, s.Examples) {
+		list = append(list, fmt.Sprintf("%q", value))
+	}
+	if s.Examples != nil {
+		list = append(list, "(string & {})")
+	}
+	if list == nil {
+		list = []string{cmp.Or(map[string]string{"": "unknown", "integer": "number"}[s.Type], s.Type)}
+	}
+	return list
 }
 
 // comment writes a doc comment, wrapped, after a blank line.

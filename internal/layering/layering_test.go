@@ -113,13 +113,12 @@ var rooms = map[string]room{
 	"conformance/shape": {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},
 
 	// A module of its own: measurements, and the servers of others beside ours.
-	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
-	"bench/peers":        {ours: []string{"bench/control", "contracts"}, others: []string{websocket, "github.com/gorilla/websocket", "github.com/lxzan/gws", "github.com/nats-io", "github.com/olahol/melody"}},
-	"bench/control":      {},
-	"bench/drains":       {ours: []string{"contracts"}, others: []string{websocket}},
-	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
-	"bench/journalbench": {ours: []string{"journal"}},
-	"bench/kills":        {ours: []string{"client", "contracts"}, others: []string{websocket}},
+	"bench":           {ours: []string{"bench/control", "contracts", "journal"}, others: []string{system}},
+	"bench/peers":     {ours: []string{"bench/control", "contracts"}, others: []string{websocket, "github.com/gorilla/websocket", "github.com/lxzan/gws", "github.com/nats-io", "github.com/olahol/melody"}},
+	"bench/control":   {},
+	"bench/drains":    {ours: []string{"client", "contracts"}, others: []string{websocket}},
+	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
+	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
 
 	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid"}},
 }

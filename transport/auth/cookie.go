@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 const (
@@ -23,7 +24,8 @@ const (
 // for, with [Authenticator.Logout], and with the process. With authentication
 // off, Login needs no ticket and sets no cookie.
 func (g *Authenticator) Login() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// A HEAD, such as of a link preview, would use up the ticket.
+	return httperr.Methods{"GET": func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		next, err := g.login(w, r)
@@ -33,15 +35,12 @@ func (g *Authenticator) Login() http.Handler {
 		}
 		w.Header().Set("Location", next)
 		w.WriteHeader(http.StatusSeeOther)
-	})
+	}}
 }
 
 // login sets the cookie and returns the path to redirect to. It checks what
 // needs no secret first, so that a malformed request does not use up a ticket.
 func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next string, err error) {
-	if r.Method != http.MethodGet { // a HEAD, such as of a link preview, would use up the ticket
-		return "", notAllowed(w, http.MethodGet)
-	}
 	origin, err := g.checkSender(r)
 	if err != nil {
 		return "", err
@@ -107,10 +106,7 @@ func localPath(p string) bool {
 // Logout serves POST /logout: it ends the request's cookie. Connections made
 // with it go on. A request without a cookie gets the same answer.
 func (g *Authenticator) Logout() http.Handler {
-	return g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
-		if r.Method != http.MethodPost {
-			return nil, notAllowed(w, http.MethodPost)
-		}
+	return httperr.Methods{"POST": g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		origin, err := g.checkSender(r)
 		if err != nil {
 			return nil, err
@@ -124,7 +120,7 @@ func (g *Authenticator) Logout() http.Handler {
 		}
 		g.setCookie(w, r, "", -1)
 		return &contracts.SuccessAnswer{Success: true}, nil
-	})
+	})}
 }
 
 var errNotOwnPage = denied("the cookie is for this server's own pages")

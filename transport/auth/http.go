@@ -16,8 +16,8 @@ const maxRequestBody = 4 << 10 // bytes
 
 // route serves requests with a function that returns a body type of package
 // contracts, or an error.
-func (g *Authenticator) route(serve func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (g *Authenticator) route(serve func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		var text []byte
 		answer, err := serve(w, r)
 		if err == nil {
@@ -28,7 +28,7 @@ func (g *Authenticator) route(serve func(http.ResponseWriter, *http.Request) (an
 			return
 		}
 		httperr.WriteJSON(w, http.StatusOK, append(text, '\n'))
-	})
+	}
 }
 
 // fail answers with err. It logs errors that are not refusals.
@@ -60,12 +60,6 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 		return badRequest("the content type must be application/json")
 	}
 	return new(contracts.Decoder).Body(body, into)
-}
-
-// notAllowed refuses a method and lists the allowed ones.
-func notAllowed(w http.ResponseWriter, methods string) error {
-	w.Header().Set("Allow", methods)
-	return &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
 }
 
 // timestamp formats a time as on the wire.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // Shares serves the shares of a session:
@@ -20,49 +21,43 @@ import (
 // /{share_id}. It refuses principals that may not control the session, and
 // bearers of shares. A share has the scope of the principal that makes it, and
 // ends with that principal's credential at the latest.
-func (g *Authenticator) Shares() http.Handler { return g.route(g.serveShares) }
-
-func (g *Authenticator) serveShares(w http.ResponseWriter, r *http.Request) (answer any, err error) {
-	one := r.PathValue("share_id")
-	switch {
-	case one == "" && r.Method != http.MethodPost && r.Method != http.MethodGet:
-		return nil, notAllowed(w, "GET, POST")
-	case one != "" && r.Method != http.MethodDelete:
-		return nil, notAllowed(w, http.MethodDelete)
-	}
-	p, session, err := g.authorizeSharing(w, r)
-	switch {
-	case err != nil:
-		return nil, err
-	case one != "":
-		return g.revoke(p, session, one)
-	case r.Method == http.MethodPost:
-		return g.mintShare(w, r, p, session)
-	}
-	return g.listShares(p, session), nil
+func (g *Authenticator) Shares() http.Handler {
+	all := httperr.Methods{"POST": g.sharing(g.mintShare), "GET": g.sharing(g.listShares)}
+	one := httperr.Methods{"DELETE": g.sharing(g.revoke)}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("share_id") == "" {
+			all.ServeHTTP(w, r)
+		} else {
+			one.ServeHTTP(w, r)
+		}
+	})
 }
 
-// authorizeSharing returns the principal and the session of a request about
-// shares, or refuses it.
-func (g *Authenticator) authorizeSharing(w http.ResponseWriter, r *http.Request) (p contracts.Principal, session string, err error) {
-	p, err = g.authorizeOwnRoute(w, r)
-	session = strings.Clone(r.PathValue("id")) // a copy, because shares outlive requests
-	switch {
-	case err != nil:
-	case g.opts.Off:
-		err = denied("with authentication off, everybody may attach")
-	case isShare(p):
-		err = denied("a share cannot be shared")
-	case p.Role == contracts.RoleViewer:
-		err = denied("this credential only allows viewing")
-	case !contracts.ValidID(session):
-		err = badRequest("malformed session id")
-	case p.SessionID != "" && p.SessionID != session:
-		err = denied("this credential is for another session")
-	case g.opts.Session != nil:
-		err = g.opts.Session(r.Context(), p, session)
-	}
-	return p, session, err
+// sharing refuses a request about shares, or serves it with its principal and session.
+func (g *Authenticator) sharing(serve func(http.ResponseWriter, *http.Request, contracts.Principal, string) (any, error)) http.HandlerFunc {
+	return g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		p, err := g.authorizeOwnRoute(w, r)
+		session := strings.Clone(r.PathValue("id")) // a copy, because shares outlive requests
+		switch {
+		case err != nil:
+		case g.opts.Off:
+			err = denied("with authentication off, everybody may attach")
+		case isShare(p):
+			err = denied("a share cannot be shared")
+		case p.Role == contracts.RoleViewer:
+			err = denied("this credential only allows viewing")
+		case !contracts.ValidID(session):
+			err = badRequest("malformed session id")
+		case p.SessionID != "" && p.SessionID != session:
+			err = denied("this credential is for another session")
+		case g.opts.Session != nil:
+			err = g.opts.Session(r.Context(), p, session)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return serve(w, r, p, session)
+	})
 }
 
 func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p contracts.Principal, session string) (any, error) {
@@ -96,7 +91,7 @@ func validLabel(s string) bool {
 	return len(s) <= maxLabel && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-func (g *Authenticator) listShares(p contracts.Principal, session string) *contracts.ShareList {
+func (g *Authenticator) listShares(_ http.ResponseWriter, _ *http.Request, p contracts.Principal, session string) (any, error) {
 	list := &contracts.ShareList{}
 	for _, one := range g.shares.live(g.opts.Now()) {
 		if one.Scope == p.Scope && one.SessionID == session {
@@ -106,10 +101,11 @@ func (g *Authenticator) listShares(p contracts.Principal, session string) *contr
 			})
 		}
 	}
-	return list
+	return list, nil
 }
 
-func (g *Authenticator) revoke(p contracts.Principal, session, id string) (answer any, err error) {
+func (g *Authenticator) revoke(_ http.ResponseWriter, r *http.Request, p contracts.Principal, session string) (any, error) {
+	id := r.PathValue("share_id")
 	found, err := g.shares.revoke(p.Scope, session, id, g.opts.Now())
 	if found {
 		g.opts.Revoked(shareOwner + id) // even if the share would return after a restart

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 const (
@@ -70,10 +71,7 @@ func ownRead(r *http.Request, wanted, origin string) bool {
 // principal of the request, bound to the session and role in the body and to
 // the request's Origin.
 func (g *Authenticator) Tickets() http.Handler {
-	return g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
-		if r.Method != http.MethodPost {
-			return nil, notAllowed(w, http.MethodPost)
-		}
+	return httperr.Methods{"POST": g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		principal, err := g.authorizeOwnRoute(w, r)
 		if err != nil {
 			return nil, err
@@ -90,7 +88,7 @@ func (g *Authenticator) Tickets() http.Handler {
 			return nil, err
 		}
 		return &contracts.TicketAnswer{Ticket: text, ExpiresAt: timestamp(expires)}, nil
-	})
+	})}
 }
 
 // A pass is a secret that stands for a principal for a limited time: a ticket

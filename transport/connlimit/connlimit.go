@@ -295,7 +295,7 @@ type Refused struct{ Full, Excess uint64 }
 func (d *Limiter) MakeRoom() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.http.evict(d.http.waiting)
+	d.http.evict("")
 }
 
 // Counts returns what is in use now.

@@ -20,8 +20,8 @@ type httpConns struct {
 	all, each int // connections; waiting connections of one address
 
 	byConn  map[net.Conn]*httpConn
-	waiting *list.List            // of *httpConn, the longest waiting first
-	byAddr  map[string]*list.List // likewise by address; no list is empty
+	waiting *list.List     // of *httpConn, the longest waiting first
+	byAddr  map[string]int // how many of an address wait; none is zero
 	evicted uint64
 }
 
@@ -32,11 +32,11 @@ type httpConn struct {
 	unread     bool // the request was answered before its whole body arrived; HTTP/1 then reads the rest
 	identified int  // requests under way of known principals
 
-	inAll, inAddr *list.Element // elements of waiting and of byAddr; nil while it does not wait
+	place *list.Element // of waiting; nil while it does not wait
 }
 
 func newHTTPConns(all, each int) httpConns {
-	return httpConns{all: all, each: each, byConn: map[net.Conn]*httpConn{}, waiting: list.New(), byAddr: map[string]*list.List{}}
+	return httpConns{all: all, each: each, byConn: map[net.Conn]*httpConn{}, waiting: list.New(), byAddr: map[string]int{}}
 }
 
 // add registers a new connection, and returns the connection that it closed to
@@ -49,27 +49,27 @@ func (h *httpConns) add(conn net.Conn) (c, evicted *httpConn) {
 	c = &httpConn{conn: conn, addr: ratelimit.Network(from)}
 	h.byConn[conn] = c
 	h.wait(c)
-	switch own := h.byAddr[c.addr]; {
-	case own.Len() > h.each:
-		return c, h.evict(own)
+	switch {
+	case h.byAddr[c.addr] > h.each:
+		return c, h.evict(c.addr)
 	case len(h.byConn) > h.all:
-		return c, h.evict(h.waiting)
+		return c, h.evict("")
 	}
 	return c, nil
 }
 
-// evict closes the connection that has waited longest and returns it, or nil if
-// none waits.
-func (h *httpConns) evict(waiting *list.List) *httpConn {
-	oldest := waiting.Front()
-	if oldest == nil {
-		return nil
+// evict closes the connection of an address, or of any if addr is empty, that has
+// waited longest and returns it, or nil if none waits.
+func (h *httpConns) evict(addr string) *httpConn {
+	for e := h.waiting.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*httpConn); addr == "" || c.addr == addr {
+			h.remove(c.conn)
+			h.evicted++
+			Cut(c.conn)
+			return c
+		}
 	}
-	c := oldest.Value.(*httpConn)
-	h.remove(c.conn)
-	h.evicted++
-	Cut(c.conn)
-	return c
+	return nil
 }
 
 // remove forgets a connection that was closed or hijacked.
@@ -80,26 +80,20 @@ func (h *httpConns) remove(conn net.Conn) {
 	}
 }
 
-// wait appends a connection to the waiting lists.
 func (h *httpConns) wait(c *httpConn) {
-	own := h.byAddr[c.addr]
-	if own == nil {
-		own = list.New()
-		h.byAddr[c.addr] = own
-	}
-	c.inAll, c.inAddr = h.waiting.PushBack(c), own.PushBack(c)
+	c.place = h.waiting.PushBack(c)
+	h.byAddr[c.addr]++
 }
 
 func (h *httpConns) stopWaiting(c *httpConn) {
-	if c.inAll == nil {
+	if c.place == nil {
 		return
 	}
-	own := h.byAddr[c.addr]
-	h.waiting.Remove(c.inAll)
-	if own.Remove(c.inAddr); own.Len() == 0 {
+	h.waiting.Remove(c.place)
+	c.place = nil
+	if h.byAddr[c.addr]--; h.byAddr[c.addr] == 0 {
 		delete(h.byAddr, c.addr)
 	}
-	c.inAll, c.inAddr = nil, nil
 }
 
 // closeUnlessAnswering ends a connection on which no request is being answered. The

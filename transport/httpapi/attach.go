@@ -258,10 +258,6 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) (any, er
 
 // events answers with the event stream.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	if r.Method == http.MethodHead {
-		w.Header().Set("Allow", http.MethodGet)
-		return nil, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
-	}
 	if h.opts.Fence != nil {
 		if err := h.opts.Fence.CheckOwner(r.Header.Get(headerOwner)); err != nil {
 			return nil, err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,63 +45,32 @@ func New(opts Options) (*Handler, error) {
 func (h *Handler) Routes(mux *http.ServeMux) {
 	const session = "/api/headless/sessions/{id}"
 	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
-	mount(mux, "/api/headless/connections", methods{"POST": attaches(h.connect)})
-	mount(mux, "/api/headless/sessions", methods{"POST": attaches(h.create), "GET": asks(h.list)})
-	mount(mux, session, methods{"GET": asks(h.state)})
-	mount(mux, session+"/state", methods{"GET": asks(h.state)})
-	mount(mux, session+"/subscribe", methods{"POST": attaches(h.subscribe)})
-	mount(mux, session+"/unsubscribe", methods{"POST": asks(h.unsubscribe)})
-	mount(mux, session+"/events", methods{"GET": attaches(h.events)})
-	mount(mux, session+"/messages", methods{"POST": asks(h.send)})
-	mount(mux, session+"/message", methods{"POST": asks(h.send)})
-	mount(mux, session+"/heartbeat", methods{"POST": asks(h.heartbeat)})
-	mount(mux, session+"/disconnect", methods{"POST": asks(h.disconnect)})
-	mux.HandleFunc("/healthz", Methods(map[string]http.HandlerFunc{"GET": healthz}))
-	mux.HandleFunc("/readyz", Methods(map[string]http.HandlerFunc{"GET": h.readyz}))
+	mount(mux, "/api/headless/connections", httperr.Methods{"POST": attaches(h.connect)})
+	mount(mux, "/api/headless/sessions", httperr.Methods{"POST": attaches(h.create), "GET": asks(h.list), "HEAD": asks(h.list)})
+	mount(mux, session, reads(asks(h.state)))
+	mount(mux, session+"/state", reads(asks(h.state)))
+	mount(mux, session+"/subscribe", httperr.Methods{"POST": attaches(h.subscribe)})
+	mount(mux, session+"/unsubscribe", httperr.Methods{"POST": asks(h.unsubscribe)})
+	mount(mux, session+"/events", httperr.Methods{"GET": attaches(h.events)}) // a stream does not end, so there is no HEAD
+	mount(mux, session+"/messages", httperr.Methods{"POST": asks(h.send)})
+	mount(mux, session+"/message", httperr.Methods{"POST": asks(h.send)})
+	mount(mux, session+"/heartbeat", httperr.Methods{"POST": asks(h.heartbeat)})
+	mount(mux, session+"/disconnect", httperr.Methods{"POST": asks(h.disconnect)})
+	mux.Handle("/healthz", reads(healthz))
+	mux.Handle("/readyz", reads(h.readyz))
 	mux.HandleFunc("/", noRoute)
 }
+
+func mount(mux *http.ServeMux, path string, can httperr.Methods) {
+	mux.Handle(path, can)
+	mux.Handle(path+"/{$}", can) // some clients end every path with a slash
+}
+
+func reads(do http.HandlerFunc) httperr.Methods { return httperr.Methods{"GET": do, "HEAD": do} }
 
 // An endpoint serves one request. It returns a body type or an error to be sent,
 // or nil after it has answered.
 type endpoint func(w http.ResponseWriter, r *http.Request, c *call) (body any, err error)
-
-// methods maps the HTTP methods of a path to handlers.
-type methods = map[string]http.HandlerFunc
-
-func mount(mux *http.ServeMux, path string, can methods) {
-	mux.HandleFunc(path, Methods(can))
-	mux.HandleFunc(path+"/{$}", Methods(can)) // some clients end every path with a slash
-}
-
-// Methods serves a path by method. HEAD is served by the handler of GET;
-// [Handler.events] refuses it, because a stream does not end.
-func Methods(can methods) http.HandlerFunc {
-	allowed := []string{"OPTIONS"}
-	for method := range can {
-		allowed = append(allowed, method)
-		if method == http.MethodGet {
-			allowed = append(allowed, http.MethodHead)
-		}
-	}
-	slices.Sort(allowed)
-	allow := strings.Join(allowed, ", ")
-	return func(w http.ResponseWriter, r *http.Request) {
-		method := r.Method
-		if method == http.MethodHead {
-			method = http.MethodGet
-		}
-		if do := can[method]; do != nil {
-			do(w, r)
-			return
-		}
-		w.Header().Set("Allow", allow)
-		if r.Method == http.MethodOptions {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-		httperr.Write(w, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"})
-	}
-}
 
 // authenticated wraps endpoints with what they have in common: authentication,
 // rate limit and headers. count is the limit that their requests count for.

@@ -37,7 +37,7 @@ var routes = []route{
 	{sessionPath + "/state", "GET", "GET, HEAD, OPTIONS", "", "State", false},
 	{sessionPath + "/subscribe", "POST", "OPTIONS, POST", `{}`, "Subscribe", true},
 	{sessionPath + "/unsubscribe", "POST", "OPTIONS, POST", `{"subscriptionId":"sub_1"}`, "Unsubscribe", false},
-	{sessionPath + "/events", "GET", "GET, HEAD, OPTIONS", "", "Stream", true},
+	{sessionPath + "/events", "GET", "GET, OPTIONS", "", "Stream", true},
 	{sessionPath + "/messages", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Post", false},
 	{sessionPath + "/message", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Post", false},
 	{sessionPath + "/heartbeat", "POST", "OPTIONS, POST", "", "Heartbeat", false},
@@ -147,8 +147,8 @@ func TestWrongMethodsLearnTheRightOnes(t *testing.T) {
 func TestHeadOfAStreamIsNotAllowed(t *testing.T) {
 	h := newHouse(t, nil)
 	e := h.ask("HEAD", sessionPath+"/events", "")
-	if e.Code != 405 || e.Header().Get("Allow") != "GET" {
-		t.Errorf("got %d, Allow %q, want 405 and GET", e.Code, e.Header().Get("Allow"))
+	if e.Code != 405 || e.Header().Get("Allow") != "GET, OPTIONS" {
+		t.Errorf("got %d, Allow %q, want 405 and GET, OPTIONS", e.Code, e.Header().Get("Allow"))
 	}
 	h.ask("HEAD", sessionPath, "").ok()
 	if got := h.session.last(t); got.method != "State" {

@@ -56,8 +56,8 @@ func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request)
 		}
 		drained(w, r, runner)
 	}
-	mux.HandleFunc(base+"identity", Methods(map[string]http.HandlerFunc{"GET": identity}))
-	mux.HandleFunc(base+"drain", Methods(map[string]http.HandlerFunc{"POST": drain}))
+	mux.Handle(base+"identity", reads(identity))
+	mux.Handle(base+"drain", httperr.Methods{"POST": drain})
 }
 
 func drained(w http.ResponseWriter, r *http.Request, runner Runner) {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/sse"
 )
@@ -163,7 +164,7 @@ func newHouse(t *testing.T, set func(*Options)) *house {
 			h.wanted = append(h.wanted, want)
 			return h.session, h.opened, h.found
 		},
-		Streams: sse.New(sse.Options{}),
+		Streams: sse.New(sse.Options{ConnLimit: connlimit.New(connlimit.Options{})}),
 	}
 	if set != nil {
 		set(&opts)

@@ -5,7 +5,10 @@ package httperr
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -96,4 +99,24 @@ func tell(w http.ResponseWriter, refusal *contracts.Error) {
 		}
 		w = over.Unwrap()
 	}
+}
+
+// Methods serves a path by method. It answers OPTIONS with 204 and other methods with
+// 405, both with the methods of the path in Allow.
+type Methods map[string]http.HandlerFunc
+
+// ServeHTTP implements [http.Handler].
+func (m Methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if serve := m[r.Method]; serve != nil {
+		serve(w, r)
+		return
+	}
+	methods := append(slices.Collect(maps.Keys(m)), http.MethodOptions)
+	slices.Sort(methods)
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	Write(w, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"})
 }

@@ -14,13 +14,12 @@ import (
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
-// Options configures [New]. A zero field means the default named beside it.
+// Options configures [New]. A zero field except ConnLimit means the default named
+// beside it.
 type Options struct {
-	// ConnLimit counts the streams, usually together with the connections of
-	// other transports. Nil means a limiter of its own.
-	ConnLimit    *connlimit.Limiter
-	WriteTimeout time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
-	Log          *slog.Logger  // discards
+	ConnLimit    *connlimit.Limiter // counts the streams, together with the connections of other transports; required
+	WriteTimeout time.Duration      // for the peer to take a write; contracts.DefaultWriteTimeout
+	Log          *slog.Logger       // discards
 }
 
 // A Session is the session that a stream shows.
@@ -44,9 +43,6 @@ type Streams struct{ opts Options }
 func New(opts Options) *Streams {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if opts.ConnLimit == nil {
-		opts.ConnLimit = connlimit.New(connlimit.Options{})
-	}
 	return &Streams{opts}
 }
 

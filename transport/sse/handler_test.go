@@ -132,7 +132,7 @@ func TestSessionLearnsWhatIsAskedAndByWhom(t *testing.T) {
 		},
 		refuse: errors.New("no"),
 	}
-	err := New(Options{}).Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), session, req, by)
+	err := New(Options{ConnLimit: connlimit.New(connlimit.Options{})}).Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), session, req, by)
 	if !asked || err != session.refuse {
 		t.Errorf("got asked %v, %v, want the request, the caller and %v", asked, err, session.refuse)
 	}

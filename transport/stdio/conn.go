@@ -11,14 +11,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Options configures a connection.
-type Options struct {
-	// MaxLineBytes bounds a line from the peer, without its line end. Zero means
-	// [contracts.MaxLineBytes]. A longer line is refused and reading goes on
-	// (R13).
-	MaxLineBytes int
-}
-
 // Conn is a local client's connection. One goroutine may call ReadFrame, and
 // one at a time Write; any may call Close and LastSeen.
 //
@@ -30,7 +22,7 @@ type Options struct {
 // process.
 type Conn struct {
 	born time.Time
-	seen atomic.Int64 // when the peer last sent anything, in ns since born
+	seen atomic.Int64 // when the peer last sent a line, in ns since born
 
 	reads  worker[struct{}, inbound]
 	writes worker[[]byte, error]
@@ -48,20 +40,23 @@ type inbound struct {
 // maxCopied is the largest buffer that is kept between writes, in bytes.
 const maxCopied = 256 << 10
 
-// New returns a connection that reads from in and writes to out. It starts two
-// goroutines; see [Conn] for when they end. It closes neither stream.
-func New(in io.Reader, out io.Writer, opts Options) *Conn {
-	if opts.MaxLineBytes <= 0 {
-		opts.MaxLineBytes = contracts.MaxLineBytes
+// New returns a connection that reads from in and writes to out. A line from the peer
+// that is longer than maxLine bytes, without its line end, is refused, and reading goes
+// on (R13); zero means [contracts.MaxLineBytes]. New starts two goroutines; see [Conn]
+// for when they end. It closes neither stream.
+func New(in io.Reader, out io.Writer, maxLine int) *Conn {
+	if maxLine <= 0 {
+		maxLine = contracts.MaxLineBytes
 	}
 	c := &Conn{born: time.Now(), done: make(chan struct{})}
 	c.quit = sync.OnceFunc(func() {
 		close(c.done)
 		expire(in, out)
 	})
-	lines := newLines(watched{in, c}, opts.MaxLineBytes)
+	lines := newLines(in, maxLine)
 	c.reads = newWorker(c.done, func(struct{}) inbound {
 		text, err := lines.next()
+		c.seen.Store(int64(time.Since(c.born)))
 		return inbound{text, err}
 	})
 	c.writes = newWorker(c.done, func(frames []byte) error {
@@ -80,20 +75,6 @@ func expire(in io.Reader, out io.Writer) {
 	if d, ok := out.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		_ = d.SetWriteDeadline(past) // as above
 	}
-}
-
-// watched records the time of each read.
-type watched struct {
-	io.Reader
-	conn *Conn
-}
-
-func (w watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	if n > 0 {
-		w.conn.seen.Store(int64(time.Since(w.conn.born)))
-	}
-	return n, err
 }
 
 // A worker does the calls of one function in a goroutine of its own, until done is
@@ -183,7 +164,7 @@ func (c *Conn) Write(frames []byte) error {
 	return fmt.Errorf("write %d bytes: %w", len(frames), err)
 }
 
-// LastSeen returns when the peer last sent anything.
+// LastSeen returns when the peer last sent a line.
 func (c *Conn) LastSeen() time.Time { return c.born.Add(time.Duration(c.seen.Load())) }
 
 // Close ends the connection: ReadFrame and Write return at once. The peer

@@ -43,7 +43,7 @@ func TestAppendMessageDoesNotAllocate(t *testing.T) {
 
 func TestFramesComeAndGo(t *testing.T) {
 	var out bytes.Buffer
-	c := New(strings.NewReader("one\r\n\n"+strings.Repeat("x", 20)+"\ntwo"), &out, Options{MaxLineBytes: 10})
+	c := New(strings.NewReader("one\r\n\n"+strings.Repeat("x", 20)+"\ntwo"), &out, 10)
 	defer c.Close(nil)
 	var got []string
 	for {
@@ -109,7 +109,7 @@ func TestCloseUnblocksBothDirections(t *testing.T) {
 	for name, connect := range streams {
 		t.Run(name, func(t *testing.T) {
 			in, out, peerOut, peerIn := connect(t)
-			c := New(in, out, Options{})
+			c := New(in, out, 0)
 			ended := make(chan error, 2)
 			go func() { _, err := c.ReadFrame(); ended <- err }()
 			go func() { ended <- c.Write(make([]byte, 1<<20)) }() // more than a pipe holds
@@ -141,7 +141,7 @@ func TestBrokenPipeIsAnEnd(t *testing.T) {
 	for name, connect := range streams {
 		t.Run(name, func(t *testing.T) {
 			in, out, peerOut, peerIn := connect(t)
-			c := New(in, out, Options{})
+			c := New(in, out, 0)
 			read := make(chan error, 1)
 			go func() { _, err := c.ReadFrame(); read <- err }()
 			if err := peerIn.Close(); err != nil {
@@ -164,7 +164,7 @@ func TestWriteWaitsForASlowPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, peerOut := io.Pipe()
 		peerIn, out := io.Pipe()
-		c := New(in, out, Options{})
+		c := New(in, out, 0)
 		defer c.Close(nil)
 		defer peerOut.Close()
 		var wg sync.WaitGroup
@@ -183,15 +183,15 @@ func TestWriteWaitsForASlowPeer(t *testing.T) {
 	})
 }
 
-func TestLastSeenIsTheLastByte(t *testing.T) {
+func TestLastSeenIsTheLastLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, peerOut := io.Pipe()
-		c := New(in, io.Discard, Options{})
+		c := New(in, io.Discard, 0)
 		defer c.Close(nil)
 		defer peerOut.Close()
 		go c.ReadFrame() // ends when the connection does
 		time.Sleep(time.Minute)
-		if _, err := peerOut.Write([]byte("half a li")); err != nil {
+		if _, err := peerOut.Write([]byte("a line\n")); err != nil {
 			t.Fatal(err)
 		}
 		want := time.Now()
@@ -206,7 +206,7 @@ func TestCallerMayReuseWhatItWrote(t *testing.T) {
 	in, peerOut := io.Pipe()
 	defer peerOut.Close()
 	peerIn, out := io.Pipe()
-	c := New(in, out, Options{})
+	c := New(in, out, 0)
 	frame := []byte("before\n")
 	written := make(chan error, 1)
 	go func() { written <- c.Write(frame) }()
@@ -233,7 +233,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := New(r, w, Options{})
+	c := New(r, w, 0)
 	line, echo := []byte(`{"type":"prompt","content":"hello"}`+"\n"), make([]byte, 64)
 	b.SetBytes(int64(len(line)))
 	for b.Loop() {

@@ -142,14 +142,11 @@ func (c *Conn) release() {
 	c.slot.Release()
 }
 
-// A violation is a message that closes the connection.
-type violation struct {
-	close  int
-	reason contracts.Code
-	text   string
-}
-
-func (v *violation) Error() string { return v.text }
+// Messages that close the connection.
+var (
+	errBinary  = errors.New("binary frame")
+	errBadText = errors.New("frame is not UTF-8")
+)
 
 func (c *Conn) read() ([]byte, error) {
 	// No context is needed: deadlines and Close interrupt the read.
@@ -160,22 +157,21 @@ func (c *Conn) read() ([]byte, error) {
 	c.tap.beginMessage()
 	defer c.tap.endMessage()
 	if kind != websocket.MessageText {
-		return nil, &violation{closeBinary, contracts.CodeBadRequest, "binary frame"}
+		return nil, errBinary
 	}
 	c.frame = buffers.Get().(*[]byte)
 	if err := c.fill(r); err != nil {
 		return nil, err
 	}
 	if !utf8.Valid(*c.frame) {
-		return nil, &violation{closeBadText, contracts.CodeBadRequest, "frame is not UTF-8"}
+		return nil, errBadText
 	}
 	return *c.frame, nil
 }
 
-// fill reads a whole message into c.frame. The scanner has already checked the
-// length that a header announces.
+// fill reads a whole message into c.frame. The library bounds its length.
 func (c *Conn) fill(r io.Reader) (err error) {
-	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.most)
 	switch {
 	case err != nil:
 		return err
@@ -188,10 +184,6 @@ func (c *Conn) fill(r io.Reader) (err error) {
 // explain returns the error of ReadFrame for a failed read, and closes the
 // connection with the matching code.
 func (c *Conn) explain(err error) error {
-	if v, ok := errors.AsType[*violation](err); ok {
-		c.closeWith(v.close, v.reason)
-		return err
-	}
 	if refusal, ok := errors.AsType[*contracts.Error](err); ok { // beyond the memory bounds
 		c.noRoom = refusal
 		c.Close(refusal)
@@ -205,12 +197,16 @@ func (c *Conn) explain(err error) error {
 		return fmt.Errorf("the peer closed the connection: %w", err)
 	}
 	switch {
+	case err == errBinary:
+		c.closeWith(closeBinary, contracts.CodeBadRequest)
+	case err == errBadText:
+		c.closeWith(closeBadText, contracts.CodeBadRequest)
 	case c.tap.isClosing():
 		return net.ErrClosed
-	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
-		c.closeWith(contracts.CodePayloadTooLarge.CloseCode(), contracts.CodePayloadTooLarge)
+	case errors.Is(err, websocket.ErrMessageTooBig), errors.Is(err, errFlood):
+		c.Close(&contracts.Error{Code: contracts.CodePayloadTooLarge})
 	case timedOut(c.tap.readErr):
-		c.closeWith(contracts.CodeTimeout.CloseCode(), contracts.CodeTimeout)
+		c.Close(&contracts.Error{Code: contracts.CodeTimeout})
 	case c.tap.readErr == nil && !errors.Is(err, net.ErrClosed):
 		c.closeWith(closeProtocolError, contracts.CodeBadRequest) // has no effect if the library has sent its own close frame
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// Options configures a handler. A zero field except the first two means the
+// Options configures a handler. A zero field except the first three means the
 // default named beside it.
 type Options struct {
 	// Authorize returns the principal of a request. Required. It must check Host
@@ -31,9 +31,9 @@ type Options struct {
 	Open func(ctx context.Context, att contracts.Attach) (Session, error)
 
 	// ConnLimit counts the connections and the bytes of incomplete messages,
-	// usually together with those of other transports. Nil means a limiter of
-	// its own. Beyond the bounds of connections, the answer is 503 or 429 before
-	// the upgrade; beyond those of bytes, the close code is 1013 or 4429.
+	// together with those of other transports. Required. Beyond the bounds of
+	// connections, the answer is 503 or 429 before the upgrade; beyond those of
+	// bytes, the close code is 1013 or 4429.
 	ConnLimit *connlimit.Limiter
 
 	// RateLimit limits how fast one principal may attach. Nil means one with
@@ -71,15 +71,12 @@ type Handler struct{ opts Options }
 
 // New returns a handler.
 func New(opts Options) (*Handler, error) {
-	if opts.Authorize == nil || opts.Open == nil {
-		return nil, errors.New("ws: Authorize and Open are required")
+	if opts.Authorize == nil || opts.Open == nil || opts.ConnLimit == nil {
+		return nil, errors.New("ws: Authorize, Open and ConnLimit are required")
 	}
 	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if opts.ConnLimit == nil {
-		opts.ConnLimit = connlimit.New(connlimit.Options{})
-	}
 	if opts.RateLimit == nil {
 		opts.RateLimit = ratelimit.New(ratelimit.Options{})
 	}
@@ -186,7 +183,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	lib.SetReadLimit(-1) // the tap's scanner enforces the limit, with our close reason
+	lib.SetReadLimit(int64(h.opts.MaxFrameBytes))
 	return &Conn{lib: lib, tap: t}, nil
 }
 

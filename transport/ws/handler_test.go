@@ -65,6 +65,7 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			opened = 0
 			h, err := New(Options{
+				ConnLimit: connlimit.New(connlimit.Options{}),
 				Authorize: func(*http.Request) (contracts.Principal, error) { return tt.principal, tt.authorize },
 				Open: func(context.Context, contracts.Attach) (Session, error) {
 					opened++
@@ -99,6 +100,7 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 func TestPrincipalConfinesTheAttachment(t *testing.T) {
 	var got contracts.Attach
 	h, err := New(Options{
+		ConnLimit: connlimit.New(connlimit.Options{}),
 		Authorize: func(*http.Request) (contracts.Principal, error) {
 			return contracts.Principal{ID: "p", Role: contracts.RoleViewer, SessionID: "sess_a"}, nil
 		},
@@ -190,6 +192,7 @@ func TestAttachmentsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := "alice"
 		h, err := New(Options{
+			ConnLimit: connlimit.New(connlimit.Options{}),
 			RateLimit: ratelimit.New(ratelimit.Options{AttachRate: 0.5, AttachBurst: 2}),
 			Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{ID: id}, nil },
 			Open:      func(context.Context, contracts.Attach) (Session, error) { return nil, errInternal },
