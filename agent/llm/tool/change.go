@@ -2,15 +2,12 @@ package tool
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -157,45 +154,31 @@ const maxSeen = 4096
 // goroutine.
 type seen struct {
 	mu    sync.Mutex
-	files map[string]version // by path, with links resolved
-	uses  uint64
+	files map[string][sha256.Size]byte // what they held, by path with links resolved
 }
 
-// A version is what a file held.
-type version struct {
-	sum  [sha256.Size]byte
-	used uint64 // value of uses at the last use
-}
-
-// put notes what the file at path holds. It may drop the file unused for longest.
+// put notes what the file at path holds. It may drop another file.
 func (s *seen) put(path string, data []byte) {
-	sum := sha256.Sum256(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.files == nil {
-		s.files = make(map[string]version)
+		s.files = map[string][sha256.Size]byte{}
 	}
-	if _, ok := s.files[path]; !ok && len(s.files) >= maxSeen {
-		delete(s.files, slices.MinFunc(slices.Collect(maps.Keys(s.files)), func(a, b string) int {
-			return cmp.Compare(s.files[a].used, s.files[b].used)
-		}))
+	for other := range s.files {
+		if len(s.files) < maxSeen {
+			break
+		}
+		delete(s.files, other)
 	}
-	s.uses++
-	s.files[path] = version{sum, s.uses}
+	s.files[path] = sha256.Sum256(data)
 }
 
 // check reports whether the file at path was ever seen, and held the same as now.
 func (s *seen) check(path string, data []byte) (ever, same bool) {
-	sum := sha256.Sum256(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, ever := s.files[path]
-	if ever {
-		s.uses++
-		v.used = s.uses
-		s.files[path] = v
-	}
-	return ever, v.sum == sum
+	sum, ever := s.files[path]
+	return ever, sum == sha256.Sum256(data)
 }
 
 // remember notes that the model knows what the file holds.

@@ -61,72 +61,21 @@ func (d *document) replace(places []int, n int, with string) string {
 	return b.String()
 }
 
-// maxPlaces bounds the lines that a refusal names.
-const maxPlaces = 10
-
 // ambiguous refuses an edit whose old_string occurs more than once.
 func (d *document) ambiguous(f file, before string) error {
-	var lines []string
-	for at := 0; len(lines) < maxPlaces; at++ { // places may overlap
-		i := strings.Index(d.text[at:], before)
-		if i < 0 {
-			break
-		}
-		at += i
-		lines = append(lines, fmt.Sprint(1+strings.Count(d.text[:at], "\n")))
-	}
-	n := strings.Count(d.text, before)
-	text := fmt.Sprintf("old_string occurs %d times in %s, on lines %s", max(n, len(lines)), f.name, strings.Join(lines, ", "))
-	if n > len(lines) {
-		text += ", …"
-	}
-	return refusal(text + ". Add text around it until it is unique, or set replace_all to change every one.")
+	line := 1 + strings.Count(d.text[:strings.Index(d.text, before)], "\n")
+	return refusal(fmt.Sprintf("old_string occurs more than once in %s, first on line %d. "+
+		"Add text around it until it is unique, or set replace_all to change every one.", f.name, line))
 }
 
 // numbers matches the line numbers that read shows.
 var numbers = lazyregexp.New(`(?m)^ *[0-9]+\t`)
 
-// notFound refuses an edit whose old_string does not occur, and says what may be meant.
+// notFound refuses an edit whose old_string does not occur.
 func (d *document) notFound(f file, before string) error {
 	text := "old_string does not occur in " + f.name + "."
 	if numbers().MatchString(before) {
 		return refusal(text + " It seems to have the line numbers in it that read shows; leave those out.")
 	}
-	if at, n := d.similar(before); at > 0 {
-		shown := strings.Join(strings.SplitAfter(d.text, "\n")[at-1:at-1+n], "")
-		return refusal(fmt.Sprintf("%s From line %d on the same is there with other spaces or tabs:\n%s", text, at, cutLine(valid(shown), maxReadLine)))
-	}
 	return refusal(text + " It has to be the same to the last space; read the file again.")
-}
-
-// maxComparisons bounds the search for similar text.
-const maxComparisons = 1_000_000
-
-// similar finds the lines of before with other spaces: the first one's number, and n.
-func (d *document) similar(before string) (line, n int) {
-	want := squeezed(strings.Trim(before, "\n"))
-	if strings.Join(want, "") == "" {
-		return 0, 0
-	}
-	have := squeezed(d.text)
-	left := maxComparisons
-	for at := 0; at+len(want) <= len(have) && left > 0; at++ {
-		same := 0
-		for same < len(want) && have[at+same] == want[same] {
-			same++
-		}
-		if left -= same + 1; same == len(want) {
-			return at + 1, len(want)
-		}
-	}
-	return 0, 0
-}
-
-// squeezed returns the lines of a text without their spaces and tabs.
-func squeezed(text string) []string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = strings.Join(strings.Fields(line), "")
-	}
-	return lines
 }
