@@ -61,7 +61,7 @@ type call struct {
 	model.Call            // as in the history
 	tool       *tool.Tool // nil if there is no such tool
 	problem    string     // why it cannot run, for the model; "" if it can
-	late       bool       // a restart gave it a result, which this one replaces
+	late       bool       // a restart gave it a result already
 
 	args    json.RawMessage // as clients see them
 	omitted int             // bytes that are not in args
@@ -308,7 +308,7 @@ func (r *run) keep(c *call, result tool.Result) error {
 	}
 	kept := model.CallResult{ID: c.ID, Text: bounded(result.Text, maxResultBytes), Images: result.Images, IsError: result.IsError}
 	if c.late {
-		return r.add(r.lateRecord(c, kept))
+		return r.add(record{Message: lateMessage(c, kept)})
 	}
 	return r.add(resultRecord(kept))
 }
