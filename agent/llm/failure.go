@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/mask"
@@ -66,26 +67,16 @@ const maxErrorBytes = 2000
 func shownError(err error) string { return bounded(mask.Text(err.Error()), maxErrorBytes) }
 
 // Retryable marks the failure of a tool that may go away by itself, such as a
-// broken connection. Timeouts and errors with a method Retryable() bool that
-// returns true count as well.
+// broken connection. Timeouts count as well.
 func Retryable(err error) error { return retryableError{err} }
 
 type retryableError struct{ error }
 
-func (e retryableError) Unwrap() error   { return e.error }
-func (e retryableError) Retryable() bool { return true }
+func (e retryableError) Unwrap() error { return e.error }
 
 // mayPass reports whether the failure of a tool may go away by itself.
 func mayPass(err error) bool {
-	if e, ok := errors.AsType[interface {
-		error
-		Retryable() bool
-	}](err); ok {
-		return e.Retryable()
-	}
-	e, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
-	return ok && e.Timeout()
+	_, marked := errors.AsType[retryableError](err)
+	e, ok := errors.AsType[net.Error](err)
+	return marked || ok && e.Timeout()
 }
