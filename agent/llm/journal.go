@@ -179,10 +179,7 @@ func (j *journal) close() error {
 	if j.file == nil {
 		return nil
 	}
-	err := j.file.Close()
+	file := j.file
 	j.file = nil
-	if err != nil {
-		return fmt.Errorf("close history: %w", err)
-	}
-	return nil
+	return file.Close() // whose error has the path
 }
