@@ -30,8 +30,8 @@ const (
 // servers, then the client's.
 func (r *run) offer(ctx context.Context) []tool.Tool {
 	all := append([]tool.Tool{{Tool: askUser}}, r.opts.Tools...)
-	if r.opts.MCP != nil {
-		all = append(all, r.opts.MCP.Tools(ctx)...)
+	if r.opts.ServerTools != nil {
+		all = append(all, r.opts.ServerTools(ctx)...)
 	}
 	if r.opts.ClientTools != nil {
 		for _, t := range r.opts.ClientTools() {

@@ -623,24 +623,6 @@ func TestLongResultsAreBounded(t *testing.T) {
 	}
 }
 
-// servers stand for MCP.
-type servers struct {
-	tools           []tool.Tool
-	started, closed bool
-}
-
-func (s *servers) Start(context.Context, contracts.Host) error {
-	s.started = true
-	return nil
-}
-
-func (s *servers) Tools(context.Context) []tool.Tool { return s.tools }
-
-func (s *servers) Close() error {
-	s.closed = true
-	return nil
-}
-
 func TestToolsOfServersAndClients(t *testing.T) {
 	host := hosttest.New(t)
 	host.Answer = func(req *contracts.ServerRequest) contracts.Outcome {
@@ -651,15 +633,15 @@ func TestToolsOfServersAndClients(t *testing.T) {
 	remote := bash(echo)
 	remote.Name, remote.Gated = "mcp__sh__run", false
 	shadowed := bash(nil)
-	mcp := &servers{tools: []tool.Tool{remote, shadowed}}
+	servers := func(context.Context) []tool.Tool { return []tool.Tool{remote, shadowed} }
 	m := newFake(t, says("", callOf("a", "mcp__sh__run", `{"command":"x"}`), callOf("b", "open_editor", `{"file":"README.md","token":"t"}`)), says("Done."))
-	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), MCP: mcp, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
+	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), ServerTools: servers, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
 		return []model.Tool{{Name: "open_editor"}, {Name: "ask_user"}}
 	}})
 	info, err := a.Start(t.Context(), host)
 	hosttest.Must(t, err)
-	if info.Model != "x" || info.Provider != "local" || !slices.Contains(info.Requests, contracts.RequestMCPElicitation) {
-		t.Errorf("got %+v, want model x of local that elicits", info)
+	if info.Model != "x" || info.Provider != "local" {
+		t.Errorf("got %+v, want model x of local", info)
 	}
 	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
 	var names []string
@@ -678,9 +660,6 @@ func TestToolsOfServersAndClients(t *testing.T) {
 		t.Errorf("the model was told %+v", got)
 	}
 	hosttest.Must(t, a.Close(t.Context()))
-	if !mcp.started || !mcp.closed {
-		t.Errorf("the servers: started %t, closed %t, want both", mcp.started, mcp.closed)
-	}
 }
 
 func TestClientToolThatFailsIsTold(t *testing.T) {
