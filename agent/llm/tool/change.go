@@ -101,49 +101,29 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 		return revised{}, refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
 	}
 	d := newDocument(string(was))
-	places, err := a.places(f, d)
-	if err != nil {
-		return revised{}, err
+	before, after := lineFeeds(a.OldString), lineFeeds(a.NewString)
+	n := strings.Count(d.text, before)
+	switch grown := len(after) + strings.Count(after, "\n") - len(before); {
+	case n == 0:
+		return revised{}, d.notFound(f, before)
+	case a.All && len(was)+n*grown > maxFileBytes:
+		return revised{}, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
+	case !a.All && strings.Index(d.text, before) != strings.LastIndex(d.text, before): // also where it overlaps itself
+		return revised{}, d.ambiguous(f, before)
 	}
-	text := d.replace(places, len(lineFeeds(a.OldString)), lineFeeds(a.NewString))
+	changed := strings.ReplaceAll(d.text, before, after)
+	text := d.file(changed)
 	if text == string(was) {
 		return revised{}, refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
 	}
 	about := ""
-	if len(places) > 1 {
-		about = "It replaces the text in " + count(len(places), "place")
+	if n > 1 {
+		about = "It replaces the text in " + count(n, "place")
 	}
-	shown := diff.Unified("a/"+f.name, "b/"+f.name, d.text, newDocument(text).text, diff.Options{
+	shown := diff.Unified("a/"+f.name, "b/"+f.name, lineFeeds(d.text), lineFeeds(changed), diff.Options{
 		MaxLines: maxDiffLines, Line: func(line string) string { return cutLine(valid(line), maxDiffLine) },
 	})
-	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(places), "replacement"), shown), about}, nil
-}
-
-// places returns where in the text of d the edit replaces old_string.
-func (a *editArgs) places(f file, d *document) ([]int, error) {
-	before, after := lineFeeds(a.OldString), lineFeeds(a.NewString)
-	if before == "" { // the file is empty
-		return []int{0}, nil
-	}
-	first, last := strings.Index(d.text, before), strings.LastIndex(d.text, before)
-	switch {
-	case first < 0:
-		return nil, d.notFound(f, before)
-	case first != last && !a.All:
-		return nil, d.ambiguous(f, before)
-	case !a.All:
-		last = first // also where it overlaps itself
-	}
-	n := strings.Count(d.text[:last+len(before)], before)
-	if grown := len(after) + strings.Count(after, "\n") - len(before); len(d.text)+len(d.returns)+n*grown > maxFileBytes {
-		return nil, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
-	}
-	places := make([]int, n)
-	for i, at := 0, 0; i < n; i, at = i+1, at+len(before) {
-		at += strings.Index(d.text[at:], before)
-		places[i] = at
-	}
-	return places, nil
+	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(n, "replacement"), shown), about}, nil
 }
 
 // maxSeen bounds the files in seen. The model has to read a dropped file again.

@@ -23,7 +23,7 @@ func TestUniqueTextIsReplaced(t *testing.T) {
 		{"CRLF given for LF", "a\nb\n", "a\r\nb", "x\r\ny", "x\ny\n"},
 		{"new line in CRLF", "a\r\nb\r\n", "b", "b\nc", "a\r\nb\r\nc\r\n"},
 		{"LF among CRLF", "a\r\nb\nc\r\nd\r\n", "b\nc", "b\nx\nc", "a\r\nb\nx\nc\r\nd\r\n"},
-		{"CRLF among LF", "a\nb\r\nc\nd\n", "b\nc", "b\nx\nc", "a\nb\r\nx\r\nc\nd\n"},
+		{"CRLF among LF", "a\nb\r\nc\nd\n", "b", "x", "a\nx\r\nc\nd\n"},
 		{"from a CRLF on", "a\r\nb", "\nb", "\nc", "a\r\nc"},
 		{"lone return", "a\rb\n", "\r", "-", "a-b\n"},
 		{"with a mark", "\uFEFFa\n", "a", "b", "\uFEFFb\n"},

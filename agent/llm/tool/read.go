@@ -121,7 +121,7 @@ func oddities(text string, marked bool) string {
 	case crlf == all:
 		b.WriteString("[Lines end in CRLF, which edit keeps.]\n")
 	default:
-		fmt.Fprintf(&b, "[%d of %d lines end in CRLF, the others in LF, which edit keeps.]\n", crlf, all)
+		fmt.Fprintf(&b, "[%d of %d lines end in CRLF, the others in LF. Edit them one by one.]\n", crlf, all)
 	}
 	if !utf8.ValidString(text) {
 		b.WriteString("[The file is not UTF-8: where U+FFFD is shown it has other bytes.]\n")
