@@ -149,11 +149,7 @@ func TestPromptIsFoundAmongWhatAgentsAdd(t *testing.T) {
 			t.Errorf("got %d, %v and %s for %s, want Y", status, err, answer, body)
 		}
 	}
-	_, _, answer, _ := p.post(t, "/v1/messages", `{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":"<b>bold</b>"}]}`)
-	if !strings.Contains(answer, "You sai") {
-		t.Errorf("got %s for a prompt in a tag, want it said back", answer)
-	}
-	_, _, answer, _ = p.post(t, "/v1/responses", `{"stream":true,"input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"say no"}]},
+	_, _, answer, _ := p.post(t, "/v1/responses", `{"stream":true,"input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"say no"}]},
 		{"role":"user","content":[{"type":"input_text","text":"<environment_context>say no</environment_context>"}]},
 		{"role":"user","content":[{"type":"input_text","text":"say Y"}]}]}`)
 	_, _, chat, _ := p.post(t, "/v1/chat/completions", `{"stream":true,"messages":[{"role":"user","content":"say Y"},{"role":"user","content":"<b>say no\n\nsay never</b>"}]}`)

@@ -28,7 +28,7 @@ func readAnthropic(c *conversation) *failure {
 		} else if json.Unmarshal(m.Content, &blocks) != nil {
 			return invalid("messages.%d.content: Input should be a valid list", i)
 		}
-		by, known := map[string]speaker{"user": user, "assistant": model, "system": system}[m.Role]
+		by, known := map[string]speaker{"user": user, "assistant": model}[m.Role]
 		if !known {
 			return invalid("messages.%d.role: Input should be 'user' or 'assistant'", i)
 		}

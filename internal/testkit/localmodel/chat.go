@@ -30,7 +30,7 @@ func readChat(c *conversation) *failure {
 		case "assistant":
 			e.by = model
 		case "system", "developer":
-			e.by = system
+			continue
 		default:
 			return invalid("Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.", abridge.Bytes(m.Role, 40))
 		}

@@ -47,7 +47,6 @@ const (
 	user speaker = iota
 	model
 	tool
-	system
 )
 
 // An entry is one part of a conversation, independent of the wire form.
@@ -134,11 +133,15 @@ func isTagged(text string) bool {
 	return m != nil && m[1] == m[2]
 }
 
-// look sets the fields that are derived from the entries.
+// look sets the fields that are derived from the entries. Texts of the user before the
+// prompt, also in the same message, are unanswered prompts.
 func (c *conversation) look() {
-	at := c.findPrompt(false)
-	if at < 0 {
-		at = c.findPrompt(true)
+	at := -1
+	for i, e := range slices.Backward(c.entries) {
+		if e.by == user && strings.TrimSpace(e.text) != "" && !isTagged(e.text) {
+			at, c.prompt = i, e.text
+			break
+		}
 	}
 	for i, e := range c.entries {
 		if e.by != model {
@@ -155,19 +158,6 @@ func (c *conversation) look() {
 			break
 		}
 	}
-}
-
-// findPrompt sets prompt to the last text of the user and returns its index, or
-// -1. Earlier texts, also in the same message, are unanswered prompts or
-// additions of the agent. A tagged text counts only if withTagged is set.
-func (c *conversation) findPrompt(withTagged bool) int {
-	for i, e := range slices.Backward(c.entries) {
-		if e.by == user && strings.TrimSpace(e.text) != "" && (withTagged || !isTagged(e.text)) {
-			c.prompt = e.text
-			return i
-		}
-	}
-	return -1
 }
 
 // checkCalls checks that every call has a result and every result a call. With
