@@ -114,7 +114,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 	if d == deny {
 		return r.denied(ctx, c, contracts.VerdictDenied, why+".")
 	}
-	repeats := r.recent.times(c) >= maxRepeats
+	repeats := r.recent.call == c.sum() && r.recent.count >= maxRepeats
 	if repeats {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
@@ -300,13 +300,6 @@ const maxRepeats = 3
 type repetition struct {
 	call, result [sha256.Size]byte
 	count        int
-}
-
-func (r *repetition) times(c *call) int {
-	if r.call == c.sum() {
-		return r.count
-	}
-	return 0
 }
 
 func (r *repetition) note(c *call, result tool.Result) {

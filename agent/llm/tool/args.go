@@ -139,7 +139,7 @@ func set(v reflect.Value, f field, raw json.RawMessage) error {
 	problem, names := "", types[v.Kind()]
 	switch {
 	case !ok:
-		problem = "must be " + names.name + ", not " + kind(raw)
+		problem = "must be " + names.name
 	case f.enum != nil && !slices.Contains(f.enum, v.String()):
 		problem = "must be one of " + strings.Join(f.enum, ", ")
 	case n < f.min && n == 0 && v.Kind() == reflect.String:
@@ -224,20 +224,6 @@ func integer(text string) (int, bool) {
 		return 0, false
 	}
 	return int(f), true
-}
-
-func kind(value json.RawMessage) string {
-	switch value[0] {
-	case '"':
-		return "a string"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f', 'n':
-		return string(value)
-	}
-	return "the number " + brief(string(value))
 }
 
 // quote returns a text of the model for a message.
