@@ -27,7 +27,7 @@ type Region struct {
 
 // Options of [Unified].
 type Options struct {
-	// MaxLines bounds the lines; the diff says how many are left out. Zero means all.
+	// MaxLines bounds the lines; one more line says how many are left out. Zero means all.
 	MaxLines int
 
 	// Line makes a line without its line feed fit to be shown. Nil keeps it as it is.
@@ -70,9 +70,7 @@ func Unified(from, to, before, after string, o Options) string {
 	}
 	var text strings.Builder
 	for i, line := range lines {
-		if left := len(lines) - i; o.MaxLines > 0 && i == o.MaxLines && left == 1 {
-			return text.String() + "[1 more line of the diff left out]\n"
-		} else if o.MaxLines > 0 && i == o.MaxLines {
+		if left := len(lines) - i; o.MaxLines > 0 && i == o.MaxLines && left > 1 {
 			return text.String() + fmt.Sprintf("[%d more lines of the diff left out]\n", left)
 		}
 		whole, ended := strings.CutSuffix(line, "\n")

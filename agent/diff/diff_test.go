@@ -97,7 +97,7 @@ func TestDiffsAreBounded(t *testing.T) {
 	if got := Compare(old, new); len(got) != 1 || got[0].To != 6000 || len(got[0].Lines) != 6000 {
 		t.Errorf("got %d regions, want one of what is too different", len(got))
 	}
-	for max, want := range map[int]string{4: "\n-1\n[1 more line of the diff left out]\n", 3: "@@\n[2 more lines of the diff left out]\n", 5: "\n-1\n+2\n"} {
+	for max, want := range map[int]string{4: "\n-1\n+2\n", 3: "@@\n[2 more lines of the diff left out]\n", 5: "\n-1\n+2\n"} {
 		got := Unified("a", "b", "1\n", "2\n", Options{MaxLines: max})
 		if !strings.HasSuffix(got, want) {
 			t.Errorf("at most %d lines: got %q, want %q at the end", max, got, want)
