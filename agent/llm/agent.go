@@ -93,9 +93,6 @@ func New(o Options) *Agent {
 	}
 	a := &Agent{opts: o, prompt: basePrompt(o.Workspace.Root())}
 	a.provider, a.model, _ = strings.Cut(o.Name, "/")
-	if a.model == "" {
-		a.provider, a.model = "", o.Name
-	}
 	return a
 }
 

@@ -149,8 +149,11 @@ func (r *run) one(ctx context.Context, c *call) error {
 func (r *run) ask(ctx context.Context, c *call, suffix string, req *contracts.ServerRequest) (contracts.Outcome, error) {
 	req.RequestID, req.CallID, req.Tool = c.Shown+suffix, c.Shown, c.Tool
 	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
-	if err != nil {
-		return out, r.stopped(ctx, err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case err != nil:
+		return out, r.failed(err)
 	}
 	if out.Announced {
 		c.announce = nil

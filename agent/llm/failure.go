@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -35,24 +34,13 @@ func (r *run) failed(err error) error {
 	}
 	text := shownError(err)
 	if failure, ok := errors.AsType[*model.Error](err); ok {
-		means, known := failureKinds[failure.Kind]
-		if !known {
-			means = failureKinds[model.KindInvalid]
-		}
+		means := failureKinds[failure.Kind]
 		return &contracts.Error{Code: means.code, Message: means.ends + ": " + text, Type: means.class}
 	}
 	r.opts.Log.Error("run of the model", slog.Any("err", err))
 	return &contracts.Error{
 		Code: contracts.CodeInternal, Message: "The agent failed: " + text, Type: contracts.Classify(text, false),
 	}
-}
-
-// stopped returns why the run ends on an error: the cause of ctx if it has ended.
-func (r *run) stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return r.failed(err)
 }
 
 // ended returns the error of a run that ends with a text.

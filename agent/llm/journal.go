@@ -120,15 +120,14 @@ func (j *journal) add(recs ...record) error {
 }
 
 func encodeLines(recs []record) ([]byte, error) {
-	var lines []byte
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
 	for _, rec := range recs {
-		line, err := json.Marshal(rec)
-		if err != nil {
+		if err := enc.Encode(rec); err != nil {
 			return nil, fmt.Errorf("encode history: %w", err)
 		}
-		lines = append(append(lines, line...), '\n')
 	}
-	return lines, nil
+	return lines.Bytes(), nil
 }
 
 // replace puts a shorter conversation in the place of the old one. The rules stay.

@@ -198,19 +198,14 @@ func setMembers(v reflect.Value, path string, given map[string]json.RawMessage) 
 }
 
 func usage(t reflect.Type) string {
-	var required, optional []string
+	var names []string
 	for _, f := range fieldsOf(t) {
-		if f.required {
-			required = append(required, f.name)
-		} else {
-			optional = append(optional, f.name)
+		if !f.required {
+			f.name += " (optional)"
 		}
+		names = append(names, f.name)
 	}
-	text := "Required: " + strings.Join(required, ", ") + "."
-	if len(optional) > 0 {
-		text += " Optional: " + strings.Join(optional, ", ") + "."
-	}
-	return text
+	return "The arguments are " + strings.Join(names, ", ") + "."
 }
 
 // integer reads a whole number, also one that is spelled 2.0 or 2e3.

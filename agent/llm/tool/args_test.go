@@ -70,10 +70,10 @@ func TestArgsAreCheckedAsTheSchemasSay(t *testing.T) {
 			checkProperty(t, b, tool.Name, all, name, p)
 		}
 		for _, name := range s.Required {
-			b.refuses(tool.Name, without(all, name), "The argument "+name+" is missing. Required: ")
-			b.refuses(tool.Name, with(all, name, nil), "The argument "+name+" is missing. Required: ")
+			b.refuses(tool.Name, without(all, name), "The argument "+name+" is missing. The arguments are ")
+			b.refuses(tool.Name, with(all, name, nil), "The argument "+name+" is missing. The arguments are ")
 		}
-		b.refuses(tool.Name, with(all, "file_path", "x"), `Unknown argument "file_path". Required: `, s.Required[0])
+		b.refuses(tool.Name, with(all, "file_path", "x"), `Unknown argument "file_path". The arguments are `, s.Required[0])
 		b.refuses(tool.Name, with(all, strings.ToUpper(s.Required[0]), "x"), "Unknown argument")
 	}
 }
@@ -138,7 +138,7 @@ func TestWhatIsNoObjectIsRefused(t *testing.T) {
 	b := on(t, nil)
 	for _, raw := range []string{"", " ", "null", "[]", `"x"`, "{", "7", "{}{}"} {
 		res, err := b.tool("read").Run(t.Context(), json.RawMessage(raw), nil)
-		if err != nil || !res.IsError || !strings.Contains(res.Text, "Required: path. Optional: offset, limit.") {
+		if err != nil || !res.IsError || !strings.Contains(res.Text, "The arguments are path, offset (optional), limit (optional).") {
 			t.Errorf("%q: got %+v, %v; want a refusal that says what to give", raw, res, err)
 		}
 	}

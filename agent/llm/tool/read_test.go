@@ -20,14 +20,14 @@ func TestLinesAreShownWithTheirNumbers(t *testing.T) {
 	for name, want := range map[string]string{
 		"lf":       "     1\ta\n     2\t\n     3\tb\n",
 		"open":     "     1\ta\n     2\tb\n",
-		"crlf":     "     1\ta\n     2\tb\n[Lines end in CRLF, which edit keeps.]\n",
+		"crlf":     "     1\ta\n     2\tb\n",
 		"mixed":    "     1\ta\n     2\tb\n     3\tc\n[1 of 2 lines end in CRLF, the others in LF. Edit them one by one.]\n",
-		"mark":     "     1\ta\n[The file begins with a byte order mark, which edit keeps.]\n",
+		"mark":     "     1\ta\n",
 		"latin":    "     1\ta\uFFFD\n[The file is not UTF-8: where U+FFFD is shown it has other bytes.]\n",
 		"empty":    "The file is empty.",
 		"onlymark": "The file is empty.",
 		"blank":    "     1\t\n",
-		"returns":  "     1\ta\rb\r\n[Lines end in CRLF, which edit keeps.]\n",
+		"returns":  "     1\ta\rb\r\n",
 	} {
 		if got := b.does("read", args{"path": name}); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
