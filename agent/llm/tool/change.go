@@ -120,9 +120,14 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	if n > 1 {
 		about = "It replaces the text in " + count(n, "place")
 	}
-	shown := diff.Unified("a/"+f.name, "b/"+f.name, lineFeeds(d.text), lineFeeds(changed), diff.Options{
-		MaxLines: maxDiffLines, Line: func(line string) string { return cutLine(valid(line), maxDiffLine) },
-	})
+	lines := diff.Unified("a/"+f.name, "b/"+f.name, lineFeeds(d.text), lineFeeds(changed))
+	shown := ""
+	for _, line := range lines[:min(len(lines), maxDiffLines)] {
+		shown += cutLine(valid(strings.TrimSuffix(line, "\n")), maxDiffLine) + "\n"
+	}
+	if more := len(lines) - maxDiffLines; more > 0 {
+		shown += fmt.Sprintf("[%s of the diff left out]\n", count(more, "line"))
+	}
 	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(n, "replacement"), shown), about}, nil
 }
 
