@@ -339,15 +339,15 @@ func (f faultyTask) script(t testing.TB) []localmodel.Case {
 func (f faultyTask) play(t *testing.T) {
 	var mu sync.Mutex
 	failing, struck := true, 0
-	m := piped(t, localmodel.Options{Script: f.script(t), DeltaRunes: 12, Inject: func(r localmodel.Request) *localmodel.Fault {
+	m := piped(t, localmodel.Options{Script: f.script(t), DeltaRunes: 12, Inject: func(r localmodel.Request) localmodel.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		if !failing || struck == 0 && (r.Prompt != taskPrompt || r.Step != f.at) {
-			return nil
+			return localmodel.Fault{}
 		}
 		struck++
 		failing = f.always
-		return &f.fault
+		return f.fault
 	}})
 	dir := t.TempDir()
 	s := nativeOn(t, f.service, "http://model.test", Options{Dir: dir, StateDir: filepath.Join(t.TempDir(), "agent")})

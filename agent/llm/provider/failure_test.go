@@ -47,7 +47,7 @@ func TestFaultsAreToldApart(t *testing.T) {
 	} {
 		for _, provider := range providers {
 			t.Run(fmt.Sprint(tt.fault.Kind, tt.fault.Abort, " of ", provider), func(t *testing.T) {
-				server := local(localmodel.Options{Inject: func(localmodel.Request) *localmodel.Fault { return &tt.fault }})
+				server := local(localmodel.Options{Inject: func(localmodel.Request) localmodel.Fault { return tt.fault }})
 				m := open(t, provider, server, func(o *Options) { o.Key = "sk-secret-key" })
 				h, err := stream(t.Context(), m, prompt(story))
 				e := failed(t, err)

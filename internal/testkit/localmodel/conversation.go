@@ -144,18 +144,14 @@ func (c *conversation) look() {
 		}
 	}
 	for i, e := range c.entries {
-		if e.by != model {
-			continue
-		}
-		c.spoken = true
-		if i > at && (i == 0 || c.entries[i-1].by != model) {
-			c.step++
-		}
-	}
-	for i := len(c.entries) - 1; i > at && c.entries[i].by != model; i-- {
-		if c.entries[i].by == tool {
-			c.result, c.called = c.entries[i].text, true
-			break
+		switch {
+		case e.by == model:
+			if i > at && (i == 0 || c.entries[i-1].by != model) {
+				c.step++
+			}
+			c.spoken, c.called, c.result = true, false, ""
+		case e.by == tool && i > at:
+			c.called, c.result = true, e.text
 		}
 	}
 }

@@ -48,9 +48,9 @@ func TestRefusalsAreThoseOfTheService(t *testing.T) {
 		{localmodel.FaultHTML, "responses", 502, `<html>`},
 		{localmodel.FaultHTML, "chat", 502, `<html>`},
 	} {
-		fault := &localmodel.Fault{Kind: tt.kind, RetryAfterMS: 1500}
-		p := serve(t, localmodel.Options{Inject: func(localmodel.Request) (f *localmodel.Fault) {
-			f, fault = fault, nil
+		fault := localmodel.Fault{Kind: tt.kind, RetryAfterMS: 1500}
+		p := serve(t, localmodel.Options{Inject: func(localmodel.Request) (f localmodel.Fault) {
+			f, fault = fault, f
 			return f
 		}})
 		for _, f := range forms {
@@ -92,7 +92,7 @@ func TestStreamsBreakWhereTheyAreTold(t *testing.T) {
 	} {
 		for _, f := range forms {
 			t.Run(string(tt.fault.Kind)+" of "+f.name, func(t *testing.T) {
-				p := serve(t, localmodel.Options{Inject: func(localmodel.Request) *localmodel.Fault { return &tt.fault }, DeltaRunes: 5})
+				p := serve(t, localmodel.Options{Inject: func(localmodel.Request) localmodel.Fault { return tt.fault }, DeltaRunes: 5})
 				status, _, body, err := p.post(t, f.path, f.ask(story))
 				if status != 200 || (err != nil) != tt.broken {
 					t.Errorf("got %d and %v, want 200 and a broken connection: %v", status, err, tt.broken)
@@ -123,9 +123,9 @@ func TestHangsEndWhenTheClientLeaves(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				arrived := make(chan struct{})
-				p = serve(t, localmodel.Options{Inject: func(localmodel.Request) *localmodel.Fault {
+				p = serve(t, localmodel.Options{Inject: func(localmodel.Request) localmodel.Fault {
 					close(arrived)
-					return &localmodel.Fault{Kind: kind}
+					return localmodel.Fault{Kind: kind}
 				}})
 				req, err := http.NewRequestWithContext(ctx, "POST", p.url+f.path, strings.NewReader(f.ask(story)))
 				if err != nil {
@@ -171,11 +171,11 @@ func TestFaultsOfATurnStrikeSoOften(t *testing.T) {
 }
 
 func TestFaultsAreInjectedByRequest(t *testing.T) {
-	p := serve(t, localmodel.Options{Inject: func(r localmodel.Request) *localmodel.Fault {
+	p := serve(t, localmodel.Options{Inject: func(r localmodel.Request) localmodel.Fault {
 		if r.Prompt == "bad" {
-			return &localmodel.Fault{Kind: localmodel.FaultServerError}
+			return localmodel.Fault{Kind: localmodel.FaultServerError}
 		}
-		return nil
+		return localmodel.Fault{}
 	}})
 	for prompt, want := range map[string]int{"good": 200, "bad": 500} {
 		if got, _, _, _ := p.post(t, forms[0].path, forms[0].ask(prompt)); got != want {

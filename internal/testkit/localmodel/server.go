@@ -34,10 +34,9 @@ type Options struct {
 	// DeltaRunes is how many characters one event of a text has. 0 means 7.
 	DeltaRunes int
 
-	// Inject is called for each request. It returns how the request fails, or nil. It
-	// takes precedence over the faults of turns. It may be called from several
-	// goroutines at a time.
-	Inject func(Request) *Fault
+	// Inject is called for each request. It returns how the request fails; the zero
+	// value leaves that to the turn. It may be called from several goroutines at a time.
+	Inject func(Request) Fault
 }
 
 // A Request is a request of a client to a model.
@@ -61,7 +60,12 @@ type Server struct {
 }
 
 // New returns a server.
-func New(o Options) *Server { return &Server{opts: o, struck: map[string]int{}} }
+func New(o Options) *Server {
+	if o.Inject == nil {
+		o.Inject = func(Request) Fault { return Fault{} }
+	}
+	return &Server{opts: o, struck: map[string]int{}}
+}
 
 // Requests returns the requests to models that are still kept, oldest first.
 func (s *Server) Requests() []Request {
@@ -111,7 +115,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // otherwise the client has left
 	}
 	c, refusal := newConversation(body, form)
-	fault := s.inject(s.keep(r, c, body))
+	fault := s.opts.Inject(s.keep(r, c, body))
 	if refusal != nil {
 		form.refuse(w, *refusal)
 		return
@@ -150,16 +154,6 @@ func (s *Server) keep(r *http.Request, c *conversation, body []byte) Request {
 		s.kept = slices.Delete(s.kept, 0, 1)
 	}
 	return req
-}
-
-// inject returns the fault that the options have for a request.
-func (s *Server) inject(req Request) Fault {
-	if s.opts.Inject != nil {
-		if f := s.opts.Inject(req); f != nil {
-			return *f
-		}
-	}
-	return Fault{}
 }
 
 // strikes returns the fault of a turn, unless the turn has failed often enough.
