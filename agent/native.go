@@ -26,8 +26,12 @@ import (
 // workspace tools and the tools of MCP servers.
 type native struct {
 	*llm.Agent
-	work *workspace.Workspace
-	host contracts.Host // set by Start
+	work    *workspace.Workspace
+	servers mcp.Options
+
+	// Set by Start.
+	host contracts.Host
+	set  *mcp.Set
 }
 
 // checkNative is [Check] for the text after llm: and the options for it.
@@ -67,11 +71,14 @@ func newNative(name string, o Options) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &native{work: work}
+	n := &native{work: work, servers: mcp.Options{
+		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
+		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
+	}}
 	n.Agent = llm.New(llm.Options{
 		Name: name, Model: m,
-		Tools: tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
-		MCP:   newServers(o), ClientTools: n.clientTools,
+		Tools:       tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
+		ServerTools: n.serverTools, ClientTools: n.clientTools,
 		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})
@@ -95,11 +102,17 @@ func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.Agen
 	if err != nil {
 		return info, fmt.Errorf("start model: %w", err)
 	}
+	n.servers.Host = host
+	n.set = mcp.Open(n.servers)
+	info.Requests = append(info.Requests, contracts.RequestMCPElicitation)
 	return info, nil
 }
 
 // Close implements [Agent].
 func (n *native) Close(ctx context.Context) error {
+	if n.set != nil {
+		n.set.Close()
+	}
 	return errors.Join(n.Agent.Close(ctx), n.work.Close())
 }
 
@@ -126,56 +139,29 @@ func metadata(sessionID string, getenv func(string) string) map[string]string {
 	return known
 }
 
-// servers are the MCP servers of the built-in loop.
-type servers struct {
-	opts mcp.Options
-	set  *mcp.Set // nil before Start
-}
-
-func newServers(o Options) *servers {
-	return &servers{opts: mcp.Options{
-		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
-	}}
-}
-
-// Start implements [llm.MCP].
-func (s *servers) Start(_ context.Context, host contracts.Host) error {
-	s.opts.Host = host
-	s.set = mcp.Open(s.opts)
-	return nil
-}
-
-// Close implements [llm.MCP].
-func (s *servers) Close() error {
-	if s.set != nil {
-		s.set.Close()
-	}
-	return nil
-}
-
-// Tools implements [llm.MCP]. A server's claim that a tool is harmless is used
-// only to decide whether a repeated call is allowed: each call is asked about
-// unless a rule decides. The tools of slow servers appear when they are ready.
-func (s *servers) Tools(ctx context.Context) []tool.Tool {
+// serverTools returns the tools of MCP servers. A server's claim that a tool is
+// harmless is used only to decide whether a repeated call is allowed: each call is
+// asked about unless a rule decides. The tools of slow servers appear when they are
+// ready.
+func (n *native) serverTools(ctx context.Context) []tool.Tool {
 	var tools []tool.Tool
-	s.set.Await(ctx)
-	for _, t := range s.set.Tools() {
+	n.set.Await(ctx)
+	for _, t := range n.set.Tools() {
 		label := t.Server + ": " + t.Title
 		tools = append(tools, tool.Tool{
 			Tool:  model.Tool{Name: t.FullName, Description: t.Description, Schema: t.Schema},
 			Title: label, Gated: true, Repeats: t.ReadOnly || t.Idempotent,
 			Brief: func(json.RawMessage) (string, string) { return "Called " + label, "Calling " + label },
 			Run: func(ctx context.Context, args json.RawMessage, out func(string) error) (tool.Result, error) {
-				return s.call(ctx, t.FullName, args, out)
+				return n.callServer(ctx, t.FullName, args, out)
 			},
 		})
 	}
 	return tools
 }
 
-func (s *servers) call(ctx context.Context, name string, args json.RawMessage, out func(string) error) (tool.Result, error) {
-	res, err := s.set.Call(ctx, name, args, func(text string) { _ = out(text + "\n") }) // the end of a run also ends the call
+func (n *native) callServer(ctx context.Context, name string, args json.RawMessage, out func(string) error) (tool.Result, error) {
+	res, err := n.set.Call(ctx, name, args, func(text string) { _ = out(text + "\n") }) // the end of a run also ends the call
 	switch {
 	case errors.Is(err, mcp.ErrUnavailable):
 		return tool.Result{}, llm.Retryable(err)

@@ -199,7 +199,7 @@ func TestFortyTurnsLeaveTheExactTree(t *testing.T) {
 	for _, service := range services {
 		t.Run(service, func(t *testing.T) {
 			turns := taskTurns(t, count)
-			m := localmodel.New(localmodel.Options{Script: &localmodel.Script{Cases: []localmodel.Case{{Match: taskPrompt, Turns: turns}}}})
+			m := localmodel.New(localmodel.Options{Script: []localmodel.Case{{Match: taskPrompt, Turns: turns}}})
 			web := httptest.NewServer(m)
 			t.Cleanup(web.Close)
 			dir := t.TempDir()
@@ -321,33 +321,33 @@ const faultyTurns = 6
 
 // script goes on with the turn that failed, whatever the model is told after it,
 // and in other words: what was said before the fault is said once.
-func (f faultyTask) script(t testing.TB) *localmodel.Script {
+func (f faultyTask) script(t testing.TB) []localmodel.Case {
 	turns, again := taskTurns(t, faultyTurns), taskTurns(t, faultyTurns)
 	for i := range faultyTurns {
 		again[i].Text = "Resumed, " + again[i].Text[len("Turn "):]
 	}
-	return &localmodel.Script{Cases: []localmodel.Case{
+	return []localmodel.Case{
 		{Match: "What went before", Turns: again[max(0, f.at-1):]}, // with the last turn after it
 		{Match: "Person: ", Turns: []localmodel.Turn{{Text: "The task is on its way."}}},
 		{Match: "was cut off by a failure", Turns: again[f.at:]},
 		{Match: taskGoOn, Turns: again[f.at:]},
 		{Match: taskPrompt, Turns: turns},
-	}}
+	}
 }
 
 // play runs the task in a bubble.
 func (f faultyTask) play(t *testing.T) {
 	var mu sync.Mutex
 	failing, struck := true, 0
-	m := piped(t, localmodel.Options{Script: f.script(t), DeltaRunes: 12, Inject: func(r localmodel.Request) *localmodel.Fault {
+	m := piped(t, localmodel.Options{Script: f.script(t), DeltaRunes: 12, Inject: func(r localmodel.Request) localmodel.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		if !failing || struck == 0 && (r.Prompt != taskPrompt || r.Step != f.at) {
-			return nil
+			return localmodel.Fault{}
 		}
 		struck++
 		failing = f.always
-		return &f.fault
+		return f.fault
 	}})
 	dir := t.TempDir()
 	s := nativeOn(t, f.service, "http://model.test", Options{Dir: dir, StateDir: filepath.Join(t.TempDir(), "agent")})

@@ -163,7 +163,7 @@ func unified(path string, created bool, old, new string) string {
 	if created {
 		from = "/dev/null"
 	}
-	return diff.Unified(from, "b/"+path, old, new, diff.Options{})
+	return strings.Join(diff.Unified(from, "b/"+path, old, new), "")
 }
 
 // maxListed bounds the processed elements of a list from the program: a line

@@ -25,25 +25,16 @@ type Region struct {
 	Lines    []string
 }
 
-// Options of [Unified].
-type Options struct {
-	// MaxLines bounds the lines; the diff says how many are left out. Zero means all.
-	MaxLines int
-
-	// Line makes a line without its line feed fit to be shown. Nil keeps it as it is.
-	Line func(line string) string
-}
-
 // Lines cuts text after each line feed.
 func Lines(text string) []string { return slices.Collect(strings.Lines(text)) }
 
-// Unified returns the change of a text in the unified form, "" if there is none.
-// from and to are the names of the texts, such as a/main.go and b/main.go.
-func Unified(from, to, before, after string, o Options) string {
+// Unified returns the change of a text in the unified form as lines, none if there is
+// no change. from and to are the names of the texts, such as a/main.go and b/main.go.
+func Unified(from, to, before, after string) []string {
 	old := Lines(before)
 	rest := Compare(old, Lines(after))
 	if len(rest) == 0 {
-		return ""
+		return nil
 	}
 	lines := []string{"--- " + from + "\n", "+++ " + to + "\n"}
 	for grown := 0; len(rest) > 0; { // grown is by how many lines the text has grown so far
@@ -68,23 +59,7 @@ func Unified(from, to, before, after string, o Options) string {
 		}
 		lines = signed(lines, " ", old[at:end])
 	}
-	var text strings.Builder
-	for i, line := range lines {
-		if left := len(lines) - i; o.MaxLines > 0 && i == o.MaxLines && left == 1 {
-			return text.String() + "[1 more line of the diff left out]\n"
-		} else if o.MaxLines > 0 && i == o.MaxLines {
-			return text.String() + fmt.Sprintf("[%d more lines of the diff left out]\n", left)
-		}
-		whole, ended := strings.CutSuffix(line, "\n")
-		if o.Line != nil {
-			whole = o.Line(whole)
-		}
-		text.WriteString(whole + "\n")
-		if !ended {
-			text.WriteString("\\ No newline at end of file\n")
-		}
-	}
-	return text.String()
+	return lines
 }
 
 // span returns where lines begin and how many they are, in the form of diffs.
@@ -97,7 +72,9 @@ func span(from, n int) string {
 
 func signed(to []string, sign string, lines []string) []string {
 	for _, l := range lines {
-		to = append(to, sign+l)
+		if to = append(to, sign+l); !strings.HasSuffix(l, "\n") {
+			to[len(to)-1] += "\n\\ No newline at end of file\n"
+		}
 	}
 	return to
 }

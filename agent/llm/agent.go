@@ -3,7 +3,6 @@ package llm
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -28,8 +27,9 @@ type Options struct {
 	// Tools are the tools of the model besides ask_user.
 	Tools []tool.Tool
 
-	// MCP adds tools of servers. Nil adds none.
-	MCP MCP
+	// ServerTools returns the tools of MCP servers. It is called before each turn of the
+	// model, and waits only briefly for servers that are not there. Nil means none.
+	ServerTools func(ctx context.Context) []tool.Tool
 
 	// ClientTools returns the tools that the controlling client runs itself. It
 	// is called before each turn of the model. Nil means none.
@@ -65,20 +65,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// MCP provides the tools of servers.
-type MCP interface {
-	// Start starts the servers with the agent and does not wait for them; ctx bounds
-	// the start only. The host puts questions of servers to people.
-	Start(ctx context.Context, host contracts.Host) error
-
-	// Tools returns the current tools of the servers. The agent calls it before each
-	// turn of the model. It waits only briefly for servers that are not there.
-	Tools(ctx context.Context) []tool.Tool
-
-	// Close ends the servers and their connections.
-	Close() error
-}
-
 // An Agent lets a model work in a workspace. Start is called once, then Run or
 // Resume once at a time, Configure and Check at any time, and Close last.
 type Agent struct {
@@ -107,32 +93,22 @@ func New(o Options) *Agent {
 	}
 	a := &Agent{opts: o, prompt: basePrompt(o.Workspace.Root())}
 	a.provider, a.model, _ = strings.Cut(o.Name, "/")
-	if a.model == "" {
-		a.provider, a.model = "", o.Name
-	}
 	return a
 }
 
 // Start opens the history that an earlier process left.
-func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+func (a *Agent) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	journal, err := openJournal(a.opts.StateDir, a.opts.Log)
 	if err != nil {
 		return contracts.AgentInfo{}, err
 	}
 	a.host, a.journal = host, journal
-	info := contracts.AgentInfo{
+	return contracts.AgentInfo{
 		Model: a.model, Provider: a.provider, Executor: contracts.ExecutorLive,
 		Requests: []contracts.RequestType{
 			contracts.RequestApproval, contracts.RequestClientTool, contracts.RequestUserInput, contracts.RequestToolRetry,
 		},
-	}
-	if a.opts.MCP != nil {
-		if err := a.opts.MCP.Start(ctx, host); err != nil {
-			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
-		}
-		info.Requests = append(info.Requests, contracts.RequestMCPElicitation)
-	}
-	return info, nil
+	}, nil
 }
 
 // Configure applies an init to the turns of the model that begin after it.
@@ -186,16 +162,12 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	return r.serve(ctx)
 }
 
-// Close ends the servers of tools and closes the history.
+// Close closes the history.
 func (a *Agent) Close(context.Context) error {
-	var errs []error
-	if a.opts.MCP != nil {
-		errs = append(errs, a.opts.MCP.Close())
+	if a.journal == nil {
+		return nil
 	}
-	if a.journal != nil {
-		errs = append(errs, a.journal.close())
-	}
-	return errors.Join(errs...)
+	return a.journal.close()
 }
 
 // A run works on one prompt or one late answer. It belongs to one goroutine.

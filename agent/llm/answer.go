@@ -98,9 +98,6 @@ func (r *run) ruled(work contracts.Work) (string, error) {
 // indexOf returns the index of a remembered rule, -1 if there is none. The rule may be
 // written as it was given or as it is shown, alone or in the list, with any blanks.
 func (r *run) indexOf(rule string) int {
-	if at := slices.IndexFunc(r.journal.rules, func(m remembered) bool { return m.Rule == rule }); at >= 0 {
-		return at
-	}
 	rule = folded(strings.TrimPrefix(rule, "- "))
 	return slices.IndexFunc(r.journal.rules, func(m remembered) bool {
 		return slices.Contains([]string{folded(m.Rule), folded(m.shown()), folded(m.String())}, rule)

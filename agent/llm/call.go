@@ -30,8 +30,8 @@ const (
 // servers, then the client's.
 func (r *run) offer(ctx context.Context) []tool.Tool {
 	all := append([]tool.Tool{{Tool: askUser}}, r.opts.Tools...)
-	if r.opts.MCP != nil {
-		all = append(all, r.opts.MCP.Tools(ctx)...)
+	if r.opts.ServerTools != nil {
+		all = append(all, r.opts.ServerTools(ctx)...)
 	}
 	if r.opts.ClientTools != nil {
 		for _, t := range r.opts.ClientTools() {
@@ -61,7 +61,7 @@ type call struct {
 	model.Call            // as in the history
 	tool       *tool.Tool // nil if there is no such tool
 	problem    string     // why it cannot run, for the model; "" if it can
-	late       bool       // a restart gave it a result, which this one replaces
+	late       bool       // a restart gave it a result already
 
 	args    json.RawMessage // as clients see them
 	omitted int             // bytes that are not in args
@@ -90,34 +90,14 @@ func (c *call) labels() (title, label, action string) {
 // short returns the first line of a text, at most maxLabelChars of it.
 func short(text string) string { return abridge.Line(valid(text), maxLabelChars) }
 
-// calls runs the calls of a reply in order. Neighbours that only read run together.
+// calls runs the calls of a reply in order.
 func (r *run) calls(ctx context.Context, calls []*call) error {
-	for len(calls) > 0 {
-		n := 0
-		for n < len(calls) && r.readsOnly(calls[n]) {
-			n++
-		}
-		var err error
-		if n > 1 {
-			err = r.together(ctx, calls[:n])
-		} else {
-			n, err = 1, r.one(ctx, calls[0])
-		}
-		if err != nil {
+	for _, c := range calls {
+		if err := r.one(ctx, c); err != nil {
 			return err
 		}
-		calls = calls[n:]
 	}
 	return nil
-}
-
-// readsOnly reports whether a call changes nothing and needs no answer.
-func (r *run) readsOnly(c *call) bool {
-	if c.problem != "" || !c.runs() || c.tool.Gated || r.recent.times(c) > 0 {
-		return false
-	}
-	d, _ := r.judge(c)
-	return d == allow && lacking(c.tool.Tool, c.Args) == ""
 }
 
 // one brings a call to its result.
@@ -134,7 +114,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 	if d == deny {
 		return r.denied(ctx, c, contracts.VerdictDenied, why+".")
 	}
-	repeats := r.recent.times(c) >= maxRepeats
+	repeats := r.recent.call == c.sum() && r.recent.count >= maxRepeats
 	if repeats {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
@@ -169,8 +149,11 @@ func (r *run) one(ctx context.Context, c *call) error {
 func (r *run) ask(ctx context.Context, c *call, suffix string, req *contracts.ServerRequest) (contracts.Outcome, error) {
 	req.RequestID, req.CallID, req.Tool = c.Shown+suffix, c.Shown, c.Tool
 	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
-	if err != nil {
-		return out, r.stopped(ctx, err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case err != nil:
+		return out, r.failed(err)
 	}
 	if out.Announced {
 		c.announce = nil
@@ -308,7 +291,7 @@ func (r *run) keep(c *call, result tool.Result) error {
 	}
 	kept := model.CallResult{ID: c.ID, Text: bounded(result.Text, maxResultBytes), Images: result.Images, IsError: result.IsError}
 	if c.late {
-		return r.add(r.lateRecord(c, kept))
+		return r.add(record{Message: lateMessage(c, kept)})
 	}
 	return r.add(resultRecord(kept))
 }
@@ -322,18 +305,8 @@ type repetition struct {
 	count        int
 }
 
-func (r *repetition) times(c *call) int {
-	if r.call == c.sum() {
-		return r.count
-	}
-	return 0
-}
-
 func (r *repetition) note(c *call, result tool.Result) {
-	text, err := json.Marshal(result)
-	if err != nil {
-		return // not reached: a result is text and bytes
-	}
+	text, _ := json.Marshal(result) // text and bytes can be encoded
 	now := repetition{c.sum(), sha256.Sum256(text), 1}
 	if r.call == now.call && r.result == now.result {
 		now.count += r.count

@@ -96,42 +96,25 @@ func TestCallsAreLookedAtBeforeAnybodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestUngatedCallsStartAtOnceAndRunTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		host := hosttest.New(t)
-		var calls []model.Call
-		for i := range 6 {
-			calls = append(calls, callOf(fmt.Sprint("c", i), "look", fmt.Sprintf(`{"n":%d}`, i)))
-		}
-		var now atomic.Int64
-		release := make(chan struct{})
-		look := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
-			now.Add(1)
-			<-release
-			return tool.Result{Text: "seen"}, nil
-		}}
-		m := newFake(t, says("", calls...), says("Done."))
-		a := start(t, host, Options{Model: m, Tools: []tool.Tool{look}})
-		ended := make(chan error, 1)
-		go func() { ended <- a.Run(t.Context(), prompt("look")) }() // ends once they are released
-		synctest.Wait()
-		if n := now.Load(); n != maxTogether {
-			t.Errorf("got %d calls at the same time, want %d", n, maxTogether)
-		}
-		close(release)
-		hosttest.Must(t, <-ended)
-		if got := results(m.request(1)); len(got) != 6 {
-			t.Errorf("got results %+v, want six", got)
-		}
-		events := host.Shown()
-		for i, ev := range events {
-			if call, ok := ev.(*contracts.ToolCall); ok {
-				if next, ok := events[i+1].(*contracts.ToolStart); !ok || next.CallID != call.CallID || call.RequiresApproval {
-					t.Errorf("got %+v after %+v, want its start at once", events[i+1], call)
-				}
+func TestUngatedCallsStartAtOnce(t *testing.T) {
+	host := hosttest.New(t)
+	look := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
+		return tool.Result{Text: "seen"}, nil
+	}}
+	m := newFake(t, says("", callOf("a", "look", `{"n":1}`), callOf("b", "look", `{"n":2}`)), says("Done."))
+	a := start(t, host, Options{Model: m, Tools: []tool.Tool{look}})
+	hosttest.Must(t, a.Run(t.Context(), prompt("look")))
+	if got := results(m.request(1)); len(got) != 2 || got[0].ID != "a" || got[1].ID != "b" {
+		t.Errorf("got results %+v, want two in order", got)
+	}
+	events := host.Shown()
+	for i, ev := range events {
+		if call, ok := ev.(*contracts.ToolCall); ok {
+			if next, ok := events[i+1].(*contracts.ToolStart); !ok || next.CallID != call.CallID || call.RequiresApproval {
+				t.Errorf("got %+v after %+v, want its start at once", events[i+1], call)
 			}
 		}
-	})
+	}
 }
 
 func TestDeniedCallDoesNotRun(t *testing.T) {
@@ -640,24 +623,6 @@ func TestLongResultsAreBounded(t *testing.T) {
 	}
 }
 
-// servers stand for MCP.
-type servers struct {
-	tools           []tool.Tool
-	started, closed bool
-}
-
-func (s *servers) Start(context.Context, contracts.Host) error {
-	s.started = true
-	return nil
-}
-
-func (s *servers) Tools(context.Context) []tool.Tool { return s.tools }
-
-func (s *servers) Close() error {
-	s.closed = true
-	return nil
-}
-
 func TestToolsOfServersAndClients(t *testing.T) {
 	host := hosttest.New(t)
 	host.Answer = func(req *contracts.ServerRequest) contracts.Outcome {
@@ -668,15 +633,15 @@ func TestToolsOfServersAndClients(t *testing.T) {
 	remote := bash(echo)
 	remote.Name, remote.Gated = "mcp__sh__run", false
 	shadowed := bash(nil)
-	mcp := &servers{tools: []tool.Tool{remote, shadowed}}
+	servers := func(context.Context) []tool.Tool { return []tool.Tool{remote, shadowed} }
 	m := newFake(t, says("", callOf("a", "mcp__sh__run", `{"command":"x"}`), callOf("b", "open_editor", `{"file":"README.md","token":"t"}`)), says("Done."))
-	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), MCP: mcp, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
+	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), ServerTools: servers, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
 		return []model.Tool{{Name: "open_editor"}, {Name: "ask_user"}}
 	}})
 	info, err := a.Start(t.Context(), host)
 	hosttest.Must(t, err)
-	if info.Model != "x" || info.Provider != "local" || !slices.Contains(info.Requests, contracts.RequestMCPElicitation) {
-		t.Errorf("got %+v, want model x of local that elicits", info)
+	if info.Model != "x" || info.Provider != "local" {
+		t.Errorf("got %+v, want model x of local", info)
 	}
 	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
 	var names []string
@@ -695,9 +660,6 @@ func TestToolsOfServersAndClients(t *testing.T) {
 		t.Errorf("the model was told %+v", got)
 	}
 	hosttest.Must(t, a.Close(t.Context()))
-	if !mcp.started || !mcp.closed {
-		t.Errorf("the servers: started %t, closed %t, want both", mcp.started, mcp.closed)
-	}
 }
 
 func TestClientToolThatFailsIsTold(t *testing.T) {

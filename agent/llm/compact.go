@@ -28,10 +28,9 @@ const (
 	// maxHistoryBytes bounds the images of a history, which cost few tokens.
 	maxHistoryBytes = 64 << 20
 
-	// squeezedBytes is what remains of a long text when a history must become
-	// shorter at once, recountedBytes in a text that is to be summarised.
-	squeezedBytes  = 4000
-	recountedBytes = 4000
+	// squeezedBytes is what remains of a long text when a history must become shorter at
+	// once, and of most texts that are to be summarised.
+	squeezedBytes = 4000
 
 	maxSummaryTokens = 8000
 )
@@ -253,7 +252,7 @@ func (r *run) summary(ctx context.Context, messages []model.Message) string {
 	}
 	r.opts.Log.Warn("summarise history", slog.Any("err", err))
 	if request := lastRequest(messages); request != "" {
-		return forgotten + "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes)
+		return forgotten + "\n\nThe last request in it was:\n\n" + bounded(request, squeezedBytes)
 	}
 	return forgotten
 }
@@ -291,20 +290,20 @@ func recount(messages []model.Message, limit int) string {
 		for _, p := range msg.Parts {
 			switch {
 			case p.Text != nil && msg.Role == model.RoleUser:
-				fmt.Fprintf(&text, "Person: %s\n\n", bounded(*p.Text, 4*recountedBytes))
+				fmt.Fprintf(&text, "Person: %s\n\n", bounded(*p.Text, 4*squeezedBytes))
 			case p.Text != nil:
-				fmt.Fprintf(&text, "Agent: %s\n\n", bounded(*p.Text, recountedBytes))
+				fmt.Fprintf(&text, "Agent: %s\n\n", bounded(*p.Text, squeezedBytes))
 			case p.Call != nil:
-				fmt.Fprintf(&text, "Agent calls %s %s\n\n", p.Call.Tool, bounded(string(p.Call.Args), recountedBytes/2))
+				fmt.Fprintf(&text, "Agent calls %s %s\n\n", p.Call.Tool, bounded(string(p.Call.Args), squeezedBytes/2))
 			case p.Result != nil:
-				fmt.Fprintf(&text, "Result: %s\n\n", bounded(p.Result.Text, recountedBytes/2))
+				fmt.Fprintf(&text, "Result: %s\n\n", bounded(p.Result.Text, squeezedBytes/2))
 			case p.Image != nil:
 				text.WriteString("Person: [an image]\n\n")
 			}
 		}
 	}
 	whole := text.String()
-	if limit = max(limit, 2*recountedBytes); len(whole) <= limit {
+	if limit = max(limit, 2*squeezedBytes); len(whole) <= limit {
 		return whole
 	}
 	// The beginning holds an earlier summary. The end matters most.

@@ -35,13 +35,9 @@
 //	{"remember":"session"}
 //	{"remember":"session","rule":"bash(go test:*)"}
 //
-// An approval becomes a rule that allows, a denial one that denies. Without a rule it
-// is about exactly this command line or path; a denied path includes all below it. A
-// call of another's tool needs a rule. The rule must match the call, and never
-// overrides an operator's rule that denies. If clients saw only a part of the
-// arguments nothing is remembered.
-//
-// A status tells clients the new rule. An approval with an object that cannot be read,
-// or has another key, runs nothing. The prompts /rules and /forget RULE show the
-// remembered rules and take one back, without the model.
+// An approval becomes a rule that allows, a denial one that denies: without a rule,
+// one about exactly this command line or path. The rule must match the call, and never
+// overrides an operator's rule that denies. A yes with an object that cannot be read
+// runs nothing. The prompts /rules and /forget RULE show the remembered rules and take
+// one back, without the model.
 package llm

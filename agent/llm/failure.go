@@ -1,9 +1,9 @@
 package llm
 
 import (
-	"context"
 	"errors"
 	"log/slog"
+	"net"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/mask"
@@ -34,24 +34,13 @@ func (r *run) failed(err error) error {
 	}
 	text := shownError(err)
 	if failure, ok := errors.AsType[*model.Error](err); ok {
-		means, known := failureKinds[failure.Kind]
-		if !known {
-			means = failureKinds[model.KindInvalid]
-		}
+		means := failureKinds[failure.Kind]
 		return &contracts.Error{Code: means.code, Message: means.ends + ": " + text, Type: means.class}
 	}
 	r.opts.Log.Error("run of the model", slog.Any("err", err))
 	return &contracts.Error{
 		Code: contracts.CodeInternal, Message: "The agent failed: " + text, Type: contracts.Classify(text, false),
 	}
-}
-
-// stopped returns why the run ends on an error: the cause of ctx if it has ended.
-func (r *run) stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return r.failed(err)
 }
 
 // ended returns the error of a run that ends with a text.
@@ -66,26 +55,16 @@ const maxErrorBytes = 2000
 func shownError(err error) string { return bounded(mask.Text(err.Error()), maxErrorBytes) }
 
 // Retryable marks the failure of a tool that may go away by itself, such as a
-// broken connection. Timeouts and errors with a method Retryable() bool that
-// returns true count as well.
+// broken connection. Timeouts count as well.
 func Retryable(err error) error { return retryableError{err} }
 
 type retryableError struct{ error }
 
-func (e retryableError) Unwrap() error   { return e.error }
-func (e retryableError) Retryable() bool { return true }
+func (e retryableError) Unwrap() error { return e.error }
 
 // mayPass reports whether the failure of a tool may go away by itself.
 func mayPass(err error) bool {
-	if e, ok := errors.AsType[interface {
-		error
-		Retryable() bool
-	}](err); ok {
-		return e.Retryable()
-	}
-	e, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
-	return ok && e.Timeout()
+	_, marked := errors.AsType[retryableError](err)
+	e, ok := errors.AsType[net.Error](err)
+	return marked || ok && e.Timeout()
 }

@@ -18,9 +18,6 @@ type record struct {
 	// Draft is a piece of the model's current answer, which the next message replaces.
 	Draft string `json:"draft,omitempty"`
 
-	// Amend replaces a result in the last message.
-	Amend *model.CallResult `json:"amend,omitempty"`
-
 	Rule *remembered `json:"rule,omitempty"`
 }
 
@@ -61,8 +58,6 @@ func (h *history) apply(rec record) error {
 			return errors.New("a draft that is no answer")
 		}
 		h.draft = append(h.draft, rec.Draft...)
-	case rec.Amend != nil:
-		return h.amend(*rec.Amend)
 	case rec.Rule != nil:
 		h.remember(*rec.Rule)
 	default:
@@ -131,21 +126,6 @@ func (h *history) addMessage(msg model.Message) error {
 		h.messages = append(h.messages, msg)
 	}
 	h.open, h.draft = open, nil
-	return nil
-}
-
-// amend replaces a result that the model has not answered yet.
-func (h *history) amend(result model.CallResult) error {
-	if h.last() != model.RoleUser {
-		return errors.New("a result that was answered cannot be amended")
-	}
-	msg := &h.messages[len(h.messages)-1]
-	at := slices.IndexFunc(msg.Parts, func(p model.Part) bool { return p.Result != nil && p.Result.ID == result.ID })
-	if at < 0 {
-		return fmt.Errorf("no result of call %q to amend", result.ID)
-	}
-	msg.Parts = slices.Clone(msg.Parts)
-	msg.Parts[at].Result = &result
 	return nil
 }
 

@@ -30,11 +30,9 @@ const (
 // If a record cannot be written, the next write writes the whole file anew.
 type journal struct {
 	history
-	path  string   // "" keeps the history in memory
-	file  *os.File // nil if there is none
-	size  int64    // of the records in the file
-	stale bool     // the file lacks a record
-	log   *slog.Logger
+	path string   // "" keeps the history in memory
+	file *os.File // nil if there is none, or if it lacks a record
+	log  *slog.Logger
 }
 
 // openJournal returns the history that an earlier process left in dir, with its last
@@ -62,7 +60,7 @@ func openJournal(dir string, log *slog.Logger) (*journal, error) {
 // that is more than the part of a record which a crash may leave.
 func (j *journal) load() error {
 	var err error
-	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
 	info, err := j.file.Stat()
@@ -92,47 +90,44 @@ func (j *journal) load() error {
 			return err
 		}
 	}
-	j.size = int64(len(data) - len(rest))
-	return j.file.Truncate(j.size)
+	return j.file.Truncate(int64(len(data) - len(rest)))
 }
 
 // add applies records and writes them. They stay applied if the write fails.
 func (j *journal) add(recs ...record) error {
 	for i, rec := range recs {
 		if err := j.apply(rec); err != nil {
-			j.stale = j.stale || i > 0
+			if i > 0 {
+				err = errors.Join(err, j.close())
+			}
 			return fmt.Errorf("extend history: %w", err)
 		}
 	}
 	switch {
 	case j.path == "" || len(recs) == 0:
 		return nil
-	case j.stale || j.file == nil:
+	case j.file == nil:
 		return j.rewrite()
 	}
-	j.stale = true // until all is written
 	lines, err := encodeLines(recs)
+	if err == nil {
+		_, err = j.file.Write(lines)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("write history: %w", errors.Join(err, j.close()))
 	}
-	if _, err := j.file.WriteAt(lines, j.size); err != nil {
-		return fmt.Errorf("write history: %w", errors.Join(err, j.file.Truncate(j.size)))
-	}
-	j.size += int64(len(lines))
-	j.stale = false
 	return nil
 }
 
 func encodeLines(recs []record) ([]byte, error) {
-	var lines []byte
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
 	for _, rec := range recs {
-		line, err := json.Marshal(rec)
-		if err != nil {
+		if err := enc.Encode(rec); err != nil {
 			return nil, fmt.Errorf("encode history: %w", err)
 		}
-		lines = append(append(lines, line...), '\n')
 	}
-	return lines, nil
+	return lines.Bytes(), nil
 }
 
 // replace puts a shorter conversation in the place of the old one. The rules stay.
@@ -152,26 +147,21 @@ func (j *journal) replace(messages []model.Message) error {
 
 // rewrite replaces the file, atomically, by one with the whole history.
 func (j *journal) rewrite() error {
-	j.stale = true
-	lines, err := encodeLines(j.records())
-	if err != nil {
-		return err
-	}
 	next := j.path + ".new"
-	err = os.WriteFile(next, lines, 0o600)
-	if err == nil {
-		err = j.close() // some systems rename over no open file
+	closed := j.close() // some systems rename over no open file
+	lines, err := encodeLines(j.records())
+	if err = errors.Join(closed, err); err == nil {
+		err = os.WriteFile(next, lines, 0o600)
 	}
 	if err == nil {
 		err = os.Rename(next, j.path)
 	}
 	if err == nil {
-		j.file, err = os.OpenFile(j.path, os.O_RDWR, 0o600)
+		j.file, err = os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	j.size, j.stale = int64(len(lines)), false
 	return nil
 }
 
@@ -179,10 +169,7 @@ func (j *journal) close() error {
 	if j.file == nil {
 		return nil
 	}
-	err := j.file.Close()
+	file := j.file
 	j.file = nil
-	if err != nil {
-		return fmt.Errorf("close history: %w", err)
-	}
-	return nil
+	return file.Close() // whose error has the path
 }

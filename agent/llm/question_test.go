@@ -72,7 +72,7 @@ func TestQuestionsKeepTheLimitsOfTheWire(t *testing.T) {
 		{change(`,{"label":"Postgres","description":""}`, ``), "options has fewer than 2 items"},
 		{goodQuestion + strings.Repeat(","+goodQuestion, 4), "questions has more than 4 items"},
 		{``, "questions has fewer than 1 items"},
-		{`"what?"`, "questions[0] must be an object, not a string"},
+		{`"what?"`, "questions[0] must be an object"},
 	}
 	for _, tt := range tests {
 		host := hosttest.New(t)

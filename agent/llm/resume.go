@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -109,22 +108,15 @@ func (r *run) runLate(ctx context.Context, c *call, lost string) error {
 	return r.finish(ctx, r.perform(ctx, c))
 }
 
-// lateRecord returns the record of a result that comes after a restart gave the
-// call another one. It replaces the other result if the model has seen nothing after
-// it; else a message tells the model.
-func (r *run) lateRecord(c *call, result model.CallResult) record {
-	if r.journal.last() == model.RoleUser {
-		parts := r.journal.messages[len(r.journal.messages)-1].Parts
-		prompted := slices.ContainsFunc(parts, func(p model.Part) bool { return p.Result == nil })
-		answered := slices.ContainsFunc(parts, func(p model.Part) bool { return p.Result != nil && p.Result.ID == c.ID })
-		if answered && !prompted {
-			return record{Amend: &result}
-		}
+// lateMessage tells the model how a call ended to which a restart gave a result.
+func lateMessage(c *call, result model.CallResult) *model.Message {
+	how := "ended"
+	if result.IsError {
+		how = "failed"
 	}
-	parts := []model.Part{textPart(fmt.Sprintf("The call of %s with %s, which was interrupted, has now ended: %s",
-		c.Tool, short(string(c.args)), result.Text))}
+	msg := told(fmt.Sprintf("The call of %s with %s, which was interrupted, has now %s: %s", c.Tool, short(string(c.args)), how, result.Text))
 	for _, image := range result.Images {
-		parts = append(parts, model.Part{Image: &image})
+		msg.Parts = append(msg.Parts, model.Part{Image: &image})
 	}
-	return record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}
+	return msg
 }

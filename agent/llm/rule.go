@@ -43,25 +43,12 @@ type Rules struct{ rules []rule }
 //	read(secret/)        all below a directory, and itself
 //	read(/etc/**)        absolute paths
 //
-// Of the rules that match a call the most specific one decides: one with a
-// pattern before one without, the longer pattern before the shorter, and a
-// tool's name before a pattern of names. Among equals deny wins over ask, and
-// ask over allow. Of commands, a rule that is exactly the line comes first: with
-// bash(make) allowed and bash(make:*) denied, make runs and make all does not.
-//
-// Each command of a line is judged by itself: the line is allowed if all of them
-// are, and denied if one of them is. If the line does more than run commands, such
-// as write files, or if its meaning is not certain, it is at best asked about,
-// unless the whole tool is allowed and no other rule is about it. A command is also
-// asked about if variables, globs or braces may make it one that is denied or asked
-// about. Rules that deny or ask also look behind sudo, env, sh -c and the like.
-// Paths are judged as written and with symbolic links resolved.
-//
-// Of other tools every text in the arguments is judged, and every key with a slash
-// or a blank; the strictest decision counts. A text under the key of a command or a
-// path must be allowed. A prefix of a command allows no call of another tool than
-// bash. What is denied or asked about under read is so under grep; a search of a
-// directory leaves such files out.
+// Of the rules that match a call the most specific one decides. Among equals deny wins
+// over ask, and ask over allow. Each command of a line is judged by itself. A line that
+// does more than run commands, or whose meaning is not certain, is at best asked about,
+// unless the whole tool is allowed and no other rule is about it. Paths are judged as
+// written and with symbolic links resolved. Of other tools every text in the arguments
+// is judged, and the strictest decision counts. docs/agents.md has the details.
 //
 // A rule that can never match, by how it is written, is an error.
 func ParseRules(allowed, asked, denied []string) (Rules, error) {

@@ -108,7 +108,12 @@ func lintPath(pattern string) string {
 	if _, err := tool.CompilePath(clean); err != nil {
 		return "the brackets of the path do not fit together; a backslash makes one a part of a name"
 	}
-	return lintSigns(pattern)
+	for _, s := range foreignSigns {
+		if s.sign().MatchString(pattern) {
+			return s.why
+		}
+	}
+	return ""
 }
 
 // foreignSigns are signs that mean something in path patterns of other programs.
@@ -120,15 +125,6 @@ var foreignSigns = []struct {
 	{lazyregexp.New(`^!`), "a pattern has no !; write one rule for all paths and a longer one for those that differ"},
 	{lazyregexp.New(`\$(\{|[A-Z][A-Z_])`), "a path has no variables; write it out"},
 	{lazyregexp.New(`://`), "want a path, not an address; for file:///x write /x"},
-}
-
-func lintSigns(pattern string) string {
-	for _, s := range foreignSigns {
-		if s.sign().MatchString(pattern) {
-			return s.why
-		}
-	}
-	return ""
 }
 
 // The names of the tools of MCP servers are mcp__SERVER__TOOL.
@@ -175,18 +171,11 @@ func doubtOfName(name string, servers []string) string {
 }
 
 // doubtOfPath says why no file may match, "" if one may or the rule is about
-// commands. The tools of others may take either.
+// commands or the tools of others.
 func (r rule) doubtOfPath() string {
-	_, own := ownSubjects[r.tool]
-	if r.tool == bashTool || r.prefix || !own && strings.ContainsAny(r.pattern, blanks) {
-		return ""
-	}
-	if why := lintSigns(r.pattern); why != "" {
-		return why
-	}
 	below, absolute := strings.CutPrefix(r.pattern, "/")
 	top, _, _ := strings.Cut(below, "/")
-	if !own || !absolute || strings.Contains(top, "*") {
+	if ownSubjects[r.tool] != pathKey || !absolute || strings.Contains(top, "*") {
 		return ""
 	}
 	if _, err := os.Lstat("/" + top); errors.Is(err, fs.ErrNotExist) {

@@ -95,14 +95,13 @@ func TestAQuestionThatTheServerDiedInIsAnsweredLater(t *testing.T) {
 // Failures of the model are told with their type, and the session goes on.
 func TestFailuresOfTheModelAreTold(t *testing.T) {
 	t.Parallel()
-	m, url := modelServer(t, localmodel.Options{})
+	_, url := modelServer(t, localmodel.Options{})
 	r := serving(t, "--agent", "llm:openai/local", "--model-url", url)
 	f := r.attend("only", contracts.RoleController, approvals)
 	for kind, want := range map[localmodel.FaultKind]contracts.ErrorType{
 		localmodel.FaultUnauthorized: contracts.ErrorFatal, localmodel.FaultNoQuota: contracts.ErrorFatal,
 	} {
-		m.Fault(localmodel.Fault{Kind: kind})
-		f.prompts("hello")
+		f.prompts("say hello\nfault " + string(kind))
 		if failed := f.fails(); failed.ErrorType != want || failed.Fatal {
 			t.Errorf("%s: got %+v, want an error of type %s and the session alive", kind, failed, want)
 		}
@@ -110,17 +109,14 @@ func TestFailuresOfTheModelAreTold(t *testing.T) {
 		f.says("after " + string(kind))
 	}
 	for _, kind := range []localmodel.FaultKind{localmodel.FaultOverloaded, localmodel.FaultServerError, localmodel.FaultHTML} {
-		m.Fault(localmodel.Fault{Kind: kind})
-		f.prompts("a question during " + string(kind))
+		f.prompts("say an answer after " + string(kind) + "\nfault " + string(kind))
 		f.status("Trying again")
-		f.says("a question during " + string(kind))
+		f.says("an answer after " + string(kind))
 	}
-	m.Fault(localmodel.Fault{Kind: localmodel.FaultCutText})
-	f.prompts("say this is cut in the middle of its answer")
+	f.prompts("say this is cut in the middle of its answer\nfault cut_text")
 	f.status("Trying again")
 	f.says("Continue exactly where it stopped") // which this model says back
-	m.Fault(localmodel.Fault{Kind: localmodel.FaultHang})
-	f.prompts("say this hangs in the middle of its answer")
+	f.prompts("say this hangs in the middle of its answer\nfault hang")
 	f.await("half of the answer", func(contracts.Event) bool { return strings.Contains(f.said.String(), "this h") })
 	f.interrupts()
 	f.prompts("say and goes on")

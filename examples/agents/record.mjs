@@ -187,7 +187,7 @@ async function start(url, port) {
   return { ...JSON.parse(line[0]), child: server };
 }
 
-const count = JSON.parse(readFileSync(join(here, "model.json"))).cases.find((c) => c.match === "count").turns[0].text;
+const count = JSON.parse(readFileSync(join(here, "model.json"))).find((c) => c.match === "count").turns[0].text;
 
 // answers returns what each response said.
 function answers(client) {

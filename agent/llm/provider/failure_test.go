@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +47,7 @@ func TestFaultsAreToldApart(t *testing.T) {
 	} {
 		for _, provider := range providers {
 			t.Run(fmt.Sprint(tt.fault.Kind, tt.fault.Abort, " of ", provider), func(t *testing.T) {
-				server := local(localmodel.Options{Inject: func(localmodel.Request) *localmodel.Fault { return &tt.fault }})
+				server := local(localmodel.Options{Inject: func(localmodel.Request) localmodel.Fault { return tt.fault }})
 				m := open(t, provider, server, func(o *Options) { o.Key = "sk-secret-key" })
 				h, err := stream(t.Context(), m, prompt(story))
 				e := failed(t, err)
@@ -100,7 +101,7 @@ func TestFailedTurnSucceedsWhenItIsTriedAgain(t *testing.T) {
 // A model may end a call whose arguments are no JSON.
 func TestBadArgumentsAreMalformed(t *testing.T) {
 	for _, raw := range []string{`{"a":`, `[1]`, `"a"`} {
-		script := &localmodel.Script{Default: &localmodel.Case{Turns: []localmodel.Turn{{Text: "so", Calls: []localmodel.Call{{Tool: "x", Raw: raw}}}}}}
+		script := []localmodel.Case{{Turns: []localmodel.Turn{{Text: "so", Calls: []localmodel.Call{{Tool: "x", Args: json.RawMessage(raw)}}}}}}
 		for _, provider := range providers {
 			m := open(t, provider, local(localmodel.Options{Script: script}))
 			h, err := stream(t.Context(), m, prompt("go"))
@@ -109,7 +110,7 @@ func TestBadArgumentsAreMalformed(t *testing.T) {
 			}
 		}
 	}
-	cut := &localmodel.Script{Default: &localmodel.Case{Turns: []localmodel.Turn{{Stop: "length", Calls: []localmodel.Call{{Tool: "x", Raw: `{"a":`}}}}}}
+	cut := []localmodel.Case{{Turns: []localmodel.Turn{{Stop: "length", Calls: []localmodel.Call{{Tool: "x", Args: json.RawMessage(`{"a":`)}}}}}}
 	for _, provider := range providers {
 		m := open(t, provider, local(localmodel.Options{Script: cut}))
 		h, err := stream(t.Context(), m, prompt("go"))

@@ -119,23 +119,17 @@ func classify(status int, c complaint) model.Kind {
 
 // retryAfter returns how long a service wants to get no request, at most a day.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	for _, in := range []struct {
-		header string
-		unit   time.Duration
-	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
-		n, err := strconv.ParseFloat(h.Get(in.header), 64)
-		switch {
-		case err == nil && n > 0:
-			return time.Duration(min(n, float64(maxRetryAfter/in.unit)) * float64(in.unit))
-		case err == nil: // also NaN
-			return 0
-		}
+	seconds, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
+	if ms, bad := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); bad == nil {
+		seconds, err = ms/1000, nil
 	}
-	at, err := http.ParseTime(h.Get("Retry-After"))
-	if err != nil {
+	if at, bad := http.ParseTime(h.Get("Retry-After")); err != nil && bad == nil {
+		seconds, err = at.Sub(now).Seconds(), nil
+	}
+	if err != nil || !(seconds > 0) { // NaN is not
 		return 0
 	}
-	return min(max(0, at.Sub(now)), maxRetryAfter)
+	return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
 }
 
 // secrets matches what may be a credential in a message.

@@ -63,14 +63,11 @@ func TestStopsAreTold(t *testing.T) {
 // its proof, calls with their results, pictures. The local model refuses histories
 // that the services would.
 func TestHistoryIsTakenBack(t *testing.T) {
-	script := &localmodel.Script{Default: &localmodel.Case{Turns: []localmodel.Turn{
+	script := []localmodel.Case{{Turns: []localmodel.Turn{
 		{Thinking: "first <thought> & \"more\"", Text: "I look.", Calls: []localmodel.Call{{Tool: "read", Args: json.RawMessage(`{"path":"a"}`)}, {Tool: "read"}}},
 		{Thinking: "second", Calls: []localmodel.Call{{Tool: "read"}}},
 		{Text: "It says {{result}}."},
 	}}}
-	if err := script.Check(); err != nil {
-		t.Fatal(err)
-	}
 	for _, provider := range providers {
 		t.Run(provider, func(t *testing.T) {
 			server := local(localmodel.Options{Script: script})

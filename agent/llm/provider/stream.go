@@ -268,15 +268,13 @@ func withoutURL(err error) string {
 // each label. The providers get labels only where their form has a member for them.
 func (s *service) headers(req *model.Request) http.Header {
 	headers := http.Header{}
+	key, value := "Authorization", "Bearer "+s.Key
 	if s.Provider == Anthropic {
 		headers.Set("Anthropic-Version", "2023-06-01")
+		key, value = "X-Api-Key", s.Key
 	}
-	switch {
-	case s.Key == "":
-	case s.Provider == Anthropic:
-		headers.Set("X-Api-Key", s.Key)
-	default:
-		headers.Set("Authorization", "Bearer "+s.Key)
+	if s.Key != "" {
+		headers.Set(key, value)
 	}
 	if !s.official {
 		for key, value := range labels(req.Metadata) {

@@ -139,7 +139,7 @@ func set(v reflect.Value, f field, raw json.RawMessage) error {
 	problem, names := "", types[v.Kind()]
 	switch {
 	case !ok:
-		problem = "must be " + names.name + ", not " + kind(raw)
+		problem = "must be " + names.name
 	case f.enum != nil && !slices.Contains(f.enum, v.String()):
 		problem = "must be one of " + strings.Join(f.enum, ", ")
 	case n < f.min && n == 0 && v.Kind() == reflect.String:
@@ -198,19 +198,14 @@ func setMembers(v reflect.Value, path string, given map[string]json.RawMessage) 
 }
 
 func usage(t reflect.Type) string {
-	var required, optional []string
+	var names []string
 	for _, f := range fieldsOf(t) {
-		if f.required {
-			required = append(required, f.name)
-		} else {
-			optional = append(optional, f.name)
+		if !f.required {
+			f.name += " (optional)"
 		}
+		names = append(names, f.name)
 	}
-	text := "Required: " + strings.Join(required, ", ") + "."
-	if len(optional) > 0 {
-		text += " Optional: " + strings.Join(optional, ", ") + "."
-	}
-	return text
+	return "The arguments are " + strings.Join(names, ", ") + "."
 }
 
 // integer reads a whole number, also one that is spelled 2.0 or 2e3.
@@ -224,20 +219,6 @@ func integer(text string) (int, bool) {
 		return 0, false
 	}
 	return int(f), true
-}
-
-func kind(value json.RawMessage) string {
-	switch value[0] {
-	case '"':
-		return "a string"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f', 'n':
-		return string(value)
-	}
-	return "the number " + brief(string(value))
 }
 
 // quote returns a text of the model for a message.

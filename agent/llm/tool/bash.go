@@ -23,9 +23,6 @@ const (
 	maxOutputBytes = 30_000
 )
 
-// errTimeout is the cause of a timeout.
-var errTimeout = errors.New("timeout")
-
 type bashArgs struct {
 	Command     string `json:"command" min:"1" about:"The command line for the shell"`
 	TimeoutMS   int    `json:"timeout_ms,omitempty" default:"120000" min:"1" max:"3600000" about:"Milliseconds after which the command is ended; 120000 if not given"`
@@ -59,7 +56,7 @@ func (k *Kit) bash() Tool {
 
 func (k *Kit) runBash(ctx context.Context, a *bashArgs, out func(text string) error) (Result, error) {
 	limit := time.Duration(a.TimeoutMS) * time.Millisecond
-	timed, stop := context.WithTimeoutCause(ctx, limit, errTimeout)
+	timed, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 
 	shown := window{half: maxOutputBytes / 2}
@@ -76,7 +73,7 @@ func (k *Kit) runBash(ctx context.Context, a *bashArgs, out func(text string) er
 		return Result{}, context.Cause(ctx)
 	case unheard != nil:
 		return Result{}, unheard
-	case errors.Is(err, errTimeout):
+	case errors.Is(err, context.DeadlineExceeded):
 		how = fmt.Sprintf("Ended because it took longer than %s. A larger timeout_ms gives it more time.", limit)
 	case err != nil:
 		return Result{}, refusal("The command could not be run: " + valid(err.Error()) + ".")

@@ -2,15 +2,12 @@ package tool
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -104,49 +101,34 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 		return revised{}, refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
 	}
 	d := newDocument(string(was))
-	places, err := a.places(f, d)
-	if err != nil {
-		return revised{}, err
+	before, after := lineFeeds(a.OldString), lineFeeds(a.NewString)
+	n := strings.Count(d.text, before)
+	switch grown := len(after) + strings.Count(after, "\n") - len(before); {
+	case n == 0:
+		return revised{}, d.notFound(f, before)
+	case a.All && len(was)+n*grown > maxFileBytes:
+		return revised{}, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
+	case !a.All && strings.Index(d.text, before) != strings.LastIndex(d.text, before): // also where it overlaps itself
+		return revised{}, d.ambiguous(f, before)
 	}
-	text := d.replace(places, len(lineFeeds(a.OldString)), lineFeeds(a.NewString))
+	changed := strings.ReplaceAll(d.text, before, after)
+	text := d.file(changed)
 	if text == string(was) {
 		return revised{}, refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
 	}
 	about := ""
-	if len(places) > 1 {
-		about = "It replaces the text in " + count(len(places), "place")
+	if n > 1 {
+		about = "It replaces the text in " + count(n, "place")
 	}
-	shown := diff.Unified("a/"+f.name, "b/"+f.name, d.text, newDocument(text).text, diff.Options{
-		MaxLines: maxDiffLines, Line: func(line string) string { return cutLine(valid(line), maxDiffLine) },
-	})
-	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(places), "replacement"), shown), about}, nil
-}
-
-// places returns where in the text of d the edit replaces old_string.
-func (a *editArgs) places(f file, d *document) ([]int, error) {
-	before, after := lineFeeds(a.OldString), lineFeeds(a.NewString)
-	if before == "" { // the file is empty
-		return []int{0}, nil
+	lines := diff.Unified("a/"+f.name, "b/"+f.name, lineFeeds(d.text), lineFeeds(changed))
+	shown := ""
+	for _, line := range lines[:min(len(lines), maxDiffLines)] {
+		shown += cutLine(valid(strings.TrimSuffix(line, "\n")), maxDiffLine) + "\n"
 	}
-	first, last := strings.Index(d.text, before), strings.LastIndex(d.text, before)
-	switch {
-	case first < 0:
-		return nil, d.notFound(f, before)
-	case first != last && !a.All:
-		return nil, d.ambiguous(f, before)
-	case !a.All:
-		last = first // also where it overlaps itself
+	if more := len(lines) - maxDiffLines; more > 0 {
+		shown += fmt.Sprintf("[%s of the diff left out]\n", count(more, "line"))
 	}
-	n := strings.Count(d.text[:last+len(before)], before)
-	if grown := len(after) + strings.Count(after, "\n") - len(before); len(d.text)+len(d.returns)+n*grown > maxFileBytes {
-		return nil, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
-	}
-	places := make([]int, n)
-	for i, at := 0, 0; i < n; i, at = i+1, at+len(before) {
-		at += strings.Index(d.text[at:], before)
-		places[i] = at
-	}
-	return places, nil
+	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(n, "replacement"), shown), about}, nil
 }
 
 // maxSeen bounds the files in seen. The model has to read a dropped file again.
@@ -157,45 +139,31 @@ const maxSeen = 4096
 // goroutine.
 type seen struct {
 	mu    sync.Mutex
-	files map[string]version // by path, with links resolved
-	uses  uint64
+	files map[string][sha256.Size]byte // what they held, by path with links resolved
 }
 
-// A version is what a file held.
-type version struct {
-	sum  [sha256.Size]byte
-	used uint64 // value of uses at the last use
-}
-
-// put notes what the file at path holds. It may drop the file unused for longest.
+// put notes what the file at path holds. It may drop another file.
 func (s *seen) put(path string, data []byte) {
-	sum := sha256.Sum256(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.files == nil {
-		s.files = make(map[string]version)
+		s.files = map[string][sha256.Size]byte{}
 	}
-	if _, ok := s.files[path]; !ok && len(s.files) >= maxSeen {
-		delete(s.files, slices.MinFunc(slices.Collect(maps.Keys(s.files)), func(a, b string) int {
-			return cmp.Compare(s.files[a].used, s.files[b].used)
-		}))
+	for other := range s.files {
+		if len(s.files) < maxSeen {
+			break
+		}
+		delete(s.files, other)
 	}
-	s.uses++
-	s.files[path] = version{sum, s.uses}
+	s.files[path] = sha256.Sum256(data)
 }
 
 // check reports whether the file at path was ever seen, and held the same as now.
 func (s *seen) check(path string, data []byte) (ever, same bool) {
-	sum := sha256.Sum256(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, ever := s.files[path]
-	if ever {
-		s.uses++
-		v.used = s.uses
-		s.files[path] = v
-	}
-	return ever, v.sum == sum
+	sum, ever := s.files[path]
+	return ever, sum == sha256.Sum256(data)
 }
 
 // remember notes that the model knows what the file holds.

@@ -290,7 +290,7 @@ func (s *search) chunks(path string, data []byte, matches []int) (chunks []strin
 		add := func(at int, sign string) {
 			number += bytes.Count(data[counted:at], []byte("\n"))
 			counted, shown = at, lineEnd(data, at)
-			fmt.Fprintf(&b, "%s%s%d%s%s\n", path, sign, number, sign, s.cut(lineText(data[at:shown]), sign == ":"))
+			fmt.Fprintf(&b, "%s%s%d%s%s\n", path, sign, number, sign, s.cut(lineText(data[at:shown])))
 		}
 		from := at
 		for n := 0; n < s.Context && from > shown; n++ {
@@ -316,21 +316,18 @@ func (s *search) chunks(path string, data []byte, matches []int) (chunks []strin
 }
 
 // cut returns a line as shown: of a long one the part around the first match.
-func (s *search) cut(text []byte, match bool) string {
+func (s *search) cut(text []byte) string {
 	if len(text) <= maxMatchLine {
 		return valid(string(text))
 	}
-	from := 0
-	if match {
-		if where := s.re.FindIndex(text[:min(len(text), maxMatched)]); where != nil {
-			from = max(0, where[0]-maxMatchLine/4)
-		}
+	from, before := 0, ""
+	if where := s.re.FindIndex(text[:min(len(text), maxMatched)]); where != nil {
+		from = max(0, where[0]-maxMatchLine/4)
 	}
-	before := ""
+	for from > 0 && !utf8.RuneStart(text[from]) {
+		from--
+	}
 	if from > 0 {
-		for from > 0 && !utf8.RuneStart(text[from]) {
-			from--
-		}
 		before = fmt.Sprintf("[%d bytes left out] …", from)
 	}
 	return before + cutLine(valid(string(text[from:])), maxMatchLine)

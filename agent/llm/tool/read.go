@@ -81,8 +81,8 @@ func imageType(data []byte) string {
 // excerpt returns at most limit lines of a file, from line offset on, with remarks
 // about the file. The lines end in a line feed, whatever they end in in the file.
 func excerpt(text string, offset, limit int) (string, error) {
-	whole, marked := strings.CutPrefix(text, byteOrderMark)
-	lines := diff.Lines(whole)
+	text = strings.TrimPrefix(text, byteOrderMark)
+	lines := diff.Lines(text)
 	switch {
 	case len(lines) == 0:
 		return "The file is empty.", nil
@@ -106,25 +106,18 @@ func excerpt(text string, offset, limit int) (string, error) {
 		}
 		b.WriteString("]\n")
 	}
-	b.WriteString(oddities(whole, marked))
+	b.WriteString(oddities(text))
 	return b.String(), nil
 }
 
-// oddities returns remarks about what cannot be seen in a text.
-func oddities(text string, marked bool) string {
-	var b strings.Builder
-	if marked {
-		b.WriteString("[The file begins with a byte order mark, which edit keeps.]\n")
-	}
-	switch crlf, all := strings.Count(text, "\r\n"), strings.Count(text, "\n"); {
-	case crlf == 0:
-	case crlf == all:
-		b.WriteString("[Lines end in CRLF, which edit keeps.]\n")
-	default:
-		fmt.Fprintf(&b, "[%d of %d lines end in CRLF, the others in LF, which edit keeps.]\n", crlf, all)
+// oddities returns remarks about what cannot be seen in a text, and edit does not hide.
+func oddities(text string) string {
+	remarks := ""
+	if crlf, all := strings.Count(text, "\r\n"), strings.Count(text, "\n"); crlf > 0 && crlf < all {
+		remarks = fmt.Sprintf("[%d of %d lines end in CRLF, the others in LF. Edit them one by one.]\n", crlf, all)
 	}
 	if !utf8.ValidString(text) {
-		b.WriteString("[The file is not UTF-8: where U+FFFD is shown it has other bytes.]\n")
+		remarks += "[The file is not UTF-8: where U+FFFD is shown it has other bytes.]\n"
 	}
-	return b.String()
+	return remarks
 }

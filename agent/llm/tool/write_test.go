@@ -97,7 +97,7 @@ func TestLookSaysWhatArgumentsDoNot(t *testing.T) {
 		{"write", args{"path": "file", "content": "one two\ntwo\n"}, "It changes nothing: the file holds that already", false},
 		{"edit", replace("one", false), "", false},
 		{"edit", replace("two", true), "It replaces the text in 2 places", false},
-		{"edit", replace("two", false), "old_string occurs 2 times", true},
+		{"edit", replace("two", false), "old_string occurs more than once", true},
 		{"edit", replace("four", false), "old_string", true},
 		{"write", args{"path": "unread", "content": "y"}, "unread was not read yet", true},
 		{"write", args{"path": "../out", "content": "y"}, "outside the workspace", true},

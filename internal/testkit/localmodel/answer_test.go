@@ -16,28 +16,38 @@ import (
 // and called.
 func (p place) said(t *testing.T, messages []any, tools ...any) (text string, calls []string) {
 	t.Helper()
-	status, _, body, err := p.post(t, "/v1/chat/completions", encoded(map[string]any{"messages": messages, "tools": tools}))
+	status, _, body, err := p.post(t, "/v1/chat/completions", encoded(map[string]any{"stream": true, "messages": messages, "tools": tools}))
 	if status != 200 || err != nil {
 		t.Fatalf("got %d, %v and %s, want an answer", status, err, body)
 	}
-	var answer struct {
-		Choices []struct {
-			Message struct {
-				Content   string `json:"content"`
-				ToolCalls []struct {
-					Function struct{ Name, Arguments string }
-				} `json:"tool_calls"`
+	for line := range strings.Lines(body) {
+		data, ok := strings.CutPrefix(line, "data: {")
+		if !ok {
+			continue
+		}
+		var chunk struct {
+			Choices []struct {
+				Delta struct {
+					Content   string `json:"content"`
+					ToolCalls []struct {
+						Function struct{ Name, Arguments string }
+					} `json:"tool_calls"`
+				}
 			}
 		}
+		if err := json.Unmarshal([]byte("{"+data), &chunk); err != nil {
+			t.Fatal(err)
+		}
+		delta := chunk.Choices[0].Delta
+		text += delta.Content
+		for _, c := range delta.ToolCalls {
+			if c.Function.Name != "" {
+				calls = append(calls, c.Function.Name+" ")
+			}
+			calls[len(calls)-1] += c.Function.Arguments
+		}
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err)
-	}
-	m := answer.Choices[0].Message
-	for _, c := range m.ToolCalls {
-		calls = append(calls, c.Function.Name+" "+c.Function.Arguments)
-	}
-	return m.Content, calls
+	return text, calls
 }
 
 func ask(prompt string) any { return map[string]any{"role": "user", "content": prompt} }
@@ -52,14 +62,12 @@ func acted(n int, result string) []any {
 	}
 }
 
-func function(name string, properties map[string]any, required ...string) any {
-	return map[string]any{"type": "function", "function": map[string]any{"name": name,
-		"parameters": map[string]any{"type": "object", "properties": properties, "required": required}}}
+func function(name string) any {
+	return map[string]any{"type": "function", "function": map[string]any{"name": name}}
 }
 
 func TestPromptsAreProgramsOrSaidBack(t *testing.T) {
 	p := serve(t, localmodel.Options{})
-	text, array := map[string]any{"type": "string"}, map[string]any{"type": "array"}
 	for _, tt := range []struct {
 		name, prompt string
 		turns        int // the model has acted so often since
@@ -76,21 +84,14 @@ func TestPromptsAreProgramsOrSaidBack(t *testing.T) {
 		{"then", "call ls\nthen\ncall cat", 1, nil, "", "cat {}"},
 		{"then between texts", "say a\nthen\nsay b", 0, nil, "a", ""},
 		{"the result at the end", "call ls", 1, nil, "The tool answered: result 1", ""},
-		{"the first that is offered", "call Read|read|cat {}", 0, []any{function("cat", nil), function("read", nil)}, "", "read {}"},
+		{"the first that is offered", "call Read|read|cat {}", 0, []any{function("cat"), function("read")}, "", "read {}"},
 		{"none is offered", "call Read|read {}", 0, nil, "", "Read {}"},
 		{"a turn with nothing in it", "call ls\nfault slow", 1, nil, "The tool answered: result 1", ""},
 		{"a fault alone", "fault slow", 0, nil, "That was all.", ""},
-		{"no object", "call ls [1]", 0, nil, "I cannot make this call, whose arguments are no JSON object: ls [1]", ""},
-		{"no fault", "fault sneeze", 0, nil, `I cannot fail: unknown fault "sneeze".`, ""},
+		{"no object", "call ls [1]", 0, nil, `I cannot do that: a call of "ls" whose arguments are no JSON object: [1].`, ""},
+		{"no fault", "fault sneeze", 0, nil, `I cannot do that: unknown fault "sneeze".`, ""},
+		{"no reason to stop", "say a\nstop now", 0, nil, `I cannot do that: unknown stop "now".`, ""},
 		{"a word that begins like one", "sayonara", 0, nil, "You said: sayonara", ""},
-		{"USE_TOOL", "please USE_TOOL now", 0, []any{function("read", nil), function("bash", map[string]any{"command": text})},
-			"I will run a command.", `bash {"command":"echo hello from the local model"}`},
-		{"with a list", "USE_TOOL", 0, []any{function("shell", map[string]any{"command": array})},
-			"I will run a command.", `shell {"command":["sh","-c","echo hello from the local model"]}`},
-		{"of a server", "USE_TOOL", 0, []any{function("mcp__acp__Bash", map[string]any{"cmd": text, "description": text, "why": text}, "cmd", "why")},
-			"I will run a command.", `mcp__acp__Bash {"cmd":"echo hello from the local model","description":"say hello","why":"say hello"}`},
-		{"after it", "USE_TOOL", 1, nil, "The tool answered: result 1", ""},
-		{"without one", "USE_TOOL", 0, []any{function("read", nil)}, "No tool that runs commands is on offer.", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			messages := []any{ask(tt.prompt)}
@@ -106,15 +107,16 @@ func TestPromptsAreProgramsOrSaidBack(t *testing.T) {
 }
 
 func TestTurnsFollowFromTheConversation(t *testing.T) {
-	script := &localmodel.Script{Cases: []localmodel.Case{
+	script := []localmodel.Case{
 		{Match: "count", Turns: []localmodel.Turn{
 			{Text: "one", Calls: []localmodel.Call{{Tool: "bash"}}}, {Text: "two after {{result}}"}}},
-		{Regexp: `^(?i)who`, Turns: []localmodel.Turn{{Text: "{{prompt}} me"}}},
-	}, Default: &localmodel.Case{Turns: []localmodel.Turn{{Text: "default"}}}}
+		{Match: "Who", Turns: []localmodel.Turn{{Text: "{{prompt}} me"}}},
+		{Turns: []localmodel.Turn{{Text: "default"}}},
+	}
 	p := serve(t, localmodel.Options{Script: script})
 
 	history := []any{map[string]any{"role": "system", "content": "count"}, ask("count to two")}
-	want := []string{"one", "two after a", "The script has nothing more to say to this prompt."}
+	want := []string{"one", "two after a", "The tool answered: b"}
 	for i, want := range want {
 		if got, _ := p.said(t, history); got != want {
 			t.Errorf("turn %d: got %q, want %q", i, got, want)
@@ -135,31 +137,27 @@ func TestTurnsFollowFromTheConversation(t *testing.T) {
 func TestPromptIsFoundAmongWhatAgentsAdd(t *testing.T) {
 	p := serve(t, localmodel.Options{})
 	for _, body := range []string{
-		`{"max_tokens":1,"messages":[{"role":"user","content":[
-			{"type":"text","text":"<system-reminder>\nsay no\n</system-reminder>"},{"type":"text","text":"say yes"}]}]}`,
-		`{"max_tokens":1,"messages":[{"role":"user","content":"say yes\nthen\nsay yes"},
+		`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":[
+			{"type":"text","text":"<system-reminder>\nsay no\n</system-reminder>"},{"type":"text","text":"say Y"}]}]}`,
+		`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":"say Y\nthen\nsay Y"},
 			{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"<system-reminder>say no</system-reminder>"}]}]}`,
-		`{"max_tokens":1,"messages":[{"role":"user","content":"<b>say no</b>"},{"role":"user","content":"say yes"}]}`,
+		`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":"<b>say no</b>"},{"role":"user","content":"say Y"}]}`,
 	} {
 		status, _, answer, err := p.post(t, "/v1/messages", body)
-		if status != 200 || err != nil || !strings.Contains(answer, `"text":"yes"`) {
-			t.Errorf("got %d, %v and %s for %s, want yes", status, err, answer, body)
+		if status != 200 || err != nil || !strings.Contains(answer, `"text":"Y"`) {
+			t.Errorf("got %d, %v and %s for %s, want Y", status, err, answer, body)
 		}
 	}
-	_, _, answer, _ := p.post(t, "/v1/messages", `{"max_tokens":1,"messages":[{"role":"user","content":"<b>bold</b>"}]}`)
-	if !strings.Contains(answer, "You said: <b>bold</b>") {
-		t.Errorf("got %s for a prompt in a tag, want it said back", answer)
-	}
-	_, _, answer, _ = p.post(t, "/v1/responses", `{"input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"say no"}]},
+	_, _, answer, _ := p.post(t, "/v1/responses", `{"stream":true,"input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"say no"}]},
 		{"role":"user","content":[{"type":"input_text","text":"<environment_context>say no</environment_context>"}]},
-		{"role":"user","content":[{"type":"input_text","text":"say yes"}]}]}`)
-	_, _, chat, _ := p.post(t, "/v1/chat/completions", `{"messages":[{"role":"user","content":"say yes"},{"role":"user","content":"<b>say no\n\nsay never</b>"}]}`)
-	if !strings.Contains(chat, `"yes"`) {
-		t.Errorf("got %s from Chat Completions, want yes", chat)
+		{"role":"user","content":[{"type":"input_text","text":"say Y"}]}]}`)
+	_, _, chat, _ := p.post(t, "/v1/chat/completions", `{"stream":true,"messages":[{"role":"user","content":"say Y"},{"role":"user","content":"<b>say no\n\nsay never</b>"}]}`)
+	if !strings.Contains(chat, `"Y"`) {
+		t.Errorf("got %s from Chat Completions, want Y", chat)
 	}
-	if !strings.Contains(answer, `"text":"yes"`) {
-		t.Errorf("got %s from Responses, want yes", answer)
+	if !strings.Contains(answer, `"text":"Y"`) {
+		t.Errorf("got %s from Responses, want Y", answer)
 	}
 }
 
@@ -169,66 +167,46 @@ func TestPromptsWithoutAnAnswerAreOver(t *testing.T) {
 	p := serve(t, localmodel.Options{})
 	for path, bodies := range map[string][]string{
 		"/v1/messages": {
-			`{"max_tokens":1,"messages":[{"role":"user","content":"think hm"},{"role":"user","content":"USE_TOOL"},{"role":"user","content":"say yes"}]}`,
-			`{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"think hm"},{"type":"text","text":"say yes"}]}]}`,
+			`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":"think hm"},{"role":"user","content":"call b"},{"role":"user","content":"say Y"}]}`,
+			`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"think hm"},{"type":"text","text":"say Y"}]}]}`,
 		},
 		"/v1/chat/completions": {
-			`{"messages":[{"role":"user","content":"think hm\n\nUSE_TOOL please\n\nsay yes"}]}`,
-			`{"messages":[{"role":"user","content":[{"type":"text","text":"think hm"},{"type":"text","text":"say yes"}]}]}`,
+			`{"stream":true,"messages":[{"role":"user","content":"think hm\n\ncall b\n\nsay Y"}]}`,
+			`{"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"think hm"},{"type":"text","text":"say Y"}]}]}`,
 		},
 		"/v1/responses": {
-			`{"input":[{"role":"user","content":[{"type":"input_text","text":"think hm"},{"type":"input_text","text":"say yes"}]}]}`,
-			`{"input":[{"role":"user","content":"think hm"},{"role":"user","content":"say yes"}]}`,
+			`{"stream":true,"input":[{"role":"user","content":[{"type":"input_text","text":"think hm"},{"type":"input_text","text":"say Y"}]}]}`,
+			`{"stream":true,"input":[{"role":"user","content":"think hm"},{"role":"user","content":"say Y"}]}`,
 		},
 	} {
 		for _, body := range bodies {
 			status, _, answer, err := p.post(t, path, body)
-			if status != 200 || err != nil || !strings.Contains(answer, `"yes"`) || strings.Contains(answer, "hm") {
-				t.Errorf("%s: got %d, %v and %s for %s, want yes alone", path, status, err, answer, body)
+			if status != 200 || err != nil || !strings.Contains(answer, `"Y"`) || strings.Contains(answer, "hm") {
+				t.Errorf("%s: got %d, %v and %s for %s, want Y alone", path, status, err, answer, body)
 			}
-		}
-	}
-}
-
-func TestToolsOfResponsesAreCalledAsTheyAreOffered(t *testing.T) {
-	p := serve(t, localmodel.Options{})
-	_, _, answer, _ := p.post(t, "/v1/responses", `{"input":"call apply_patch {\"input\":\"*** Begin\"}\ncall far {\"a\":1}","tools":[
-		{"type":"custom","name":"apply_patch"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"far"}]},{"type":"web_search"}]}`)
-	for _, want := range []string{`"type":"custom_tool_call","status":"completed","input":"*** Begin"`,
-		`"arguments":"{\"a\":1}"`, `"name":"far","namespace":"ns"`} {
-		if !strings.Contains(answer, want) {
-			t.Errorf("got %s, want %s in it", answer, want)
 		}
 	}
 }
 
 func TestScriptsAreChecked(t *testing.T) {
 	for _, tt := range []struct{ script, want string }{
-		{`{"cases":[{"match":"a","turns":[{"text":"b"}]}]}`, ""},
-		{`{"cases":[{"turns":[{"calls":[{"any":[{"tool":"a","raw":"{"}]}],"stop":"length","fault":{"kind":"hang","times":2}}]}]}`, ""},
-		{`{`, "unexpected EOF"},
-		{`{} {}`, "more than one JSON value"},
-		{`{"case":[]}`, `unknown field "case"`},
-		{`{"cases":[{"turns":[]}]}`, "cases[0]: no turns"},
-		{`{"cases":[{"regexp":"(","turns":[{}]}]}`, "cases[0]: error parsing regexp: missing closing ): `(`"},
-		{`{"default":{"turns":[{"stop":"x"}]}}`, `default: turns[0]: unknown stop "x"`},
-		{`{"cases":[{"turns":[{"fault":{"kind":"x"}}]}]}`, `cases[0]: turns[0]: unknown fault "x"`},
-		{`{"cases":[{"turns":[{"fault":{"kind":"hang","times":-1}}]}]}`, `cases[0]: turns[0]: a fault with a negative number`},
-		{`{"cases":[{"turns":[{"calls":[{}]}]}]}`, `cases[0]: turns[0]: calls[0]: no tool`},
-		{`{"cases":[{"turns":[{"calls":[{"tool":"a","any":[{"tool":"a"}]}]}]}]}`, `cases[0]: turns[0]: calls[0]: any stands alone`},
-		{`{"cases":[{"turns":[{"calls":[{"tool":"a","args":[]}]}]}]}`, `cases[0]: turns[0]: calls[0]: the args are not an object`},
+		{`[{"match":"a","turns":[{"text":"b"}]}]`, ""},
+		{`[{"turns":[{"calls":[{"tool":"a|b","args":{}}],"stop":"length","fault":{"kind":"hang","times":2}}]}]`, ""},
+		{`[`, "unexpected EOF"},
+		{`[{"case":[]}]`, `unknown field "case"`},
+		{`[{"turns":[{"stop":"x"}]}]`, `unknown stop "x"`},
+		{`[{"turns":[{"fault":{"kind":"x"}}]}]`, `unknown fault "x"`},
+		{`[{"turns":[{"calls":[{}]}]}]`, `a call of "" whose arguments are no JSON object: `},
+		{`[{"turns":[{"calls":[{"tool":"a","args":[]}]}]}]`, `a call of "a" whose arguments are no JSON object: []`},
 	} {
-		_, err := localmodel.ParseScript([]byte(tt.script))
-		if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && !strings.HasSuffix(got, tt.want) {
+		path := filepath.Join(t.TempDir(), "script.json")
+		if err := os.WriteFile(path, []byte(tt.script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := localmodel.LoadScript(path)
+		if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && (!strings.HasSuffix(got, tt.want) || !strings.Contains(got, path)) {
 			t.Errorf("%s: got %v, want %q", tt.script, err, tt.want)
 		}
-	}
-	path := filepath.Join(t.TempDir(), "script.json")
-	if err := os.WriteFile(path, []byte(`{"cases":1}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := localmodel.LoadScript(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want an error that names the file", err)
 	}
 }
 
@@ -239,7 +217,7 @@ func TestRequestsAreKeptWithinBounds(t *testing.T) {
 		p.said(t, []any{ask(fmt.Sprint("prompt ", i))})
 	}
 	got := p.Requests()
-	if len(got) != most || got[0].Prompt != "prompt 1" || got[most-1].Index != most || got[most-1].Form != localmodel.FormChat {
+	if len(got) != most || got[0].Prompt != "prompt 1" {
 		t.Errorf("got %d from %q, want the last %d", len(got), got[0].Prompt, most)
 	}
 	p.said(t, []any{ask(strings.Repeat("x", bytes))})
@@ -251,7 +229,7 @@ func TestRequestsAreKeptWithinBounds(t *testing.T) {
 func TestCredentialsAreNotKept(t *testing.T) {
 	p := serve(t, localmodel.Options{})
 	for _, header := range []string{"X-Api-Key", "Authorization"} {
-		req, err := http.NewRequest("POST", p.url+"/v1/messages", strings.NewReader(forms[0].ask("hello", false)))
+		req, err := http.NewRequest("POST", p.url+"/v1/messages", strings.NewReader(forms[0].ask("hello")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +251,7 @@ func TestCredentialsAreNotKept(t *testing.T) {
 func TestTooLongARequestIsRefused(t *testing.T) {
 	p := serve(t, localmodel.Options{})
 	for _, f := range forms {
-		if status, _, _, _ := p.post(t, f.path, f.ask(strings.Repeat("x", 32<<20), false)); status != 413 {
+		if status, _, _, _ := p.post(t, f.path, f.ask(strings.Repeat("x", 32<<20))); status != 413 {
 			t.Errorf("%s: got %d, want 413", f.name, status)
 		}
 	}

@@ -3,35 +3,8 @@ package localmodel
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 )
-
-// anthropicWire is Anthropic Messages.
-var anthropicWire = wire{
-	FormAnthropic, parseAnthropic, replyAnthropic, anthropicError,
-	func(FaultKind, int) frame {
-		overloaded := refusals[FaultOverloaded][0]
-		return frame{inEnd, "error", encode(anthropicError(&overloaded))}
-	},
-}
-
-type anthropicRequest struct {
-	Model        string             `json:"model"`
-	MaxTokens    *int64             `json:"max_tokens"`
-	Stream       bool               `json:"stream"`
-	Messages     []anthropicMessage `json:"messages"`
-	CacheControl json.RawMessage    `json:"cache_control"`
-	Tools        []struct {
-		Name        string          `json:"name"`
-		InputSchema json.RawMessage `json:"input_schema"`
-	} `json:"tools"`
-}
-
-type anthropicMessage struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-}
 
 type anthropicBlock struct {
 	Type      string          `json:"type"`
@@ -43,40 +16,11 @@ type anthropicBlock struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-func parseAnthropic(body []byte) (*conversation, *failure) {
-	var req anthropicRequest
-	if json.Unmarshal(body, &req) != nil {
-		return nil, invalid("The request body is not valid JSON.")
-	}
-	c := newConversation(body)
-	c.model, c.stream = cmp.Or(req.Model, defaultModel), req.Stream
-	c.cached = strings.Contains(string(body), `"cache_control"`)
-	for _, t := range req.Tools {
-		c.tools = append(c.tools, offered{name: t.Name, schema: t.InputSchema})
-	}
-	refusal := readAnthropic(req.Messages, c)
-	switch {
-	case refusal != nil:
-	case req.MaxTokens == nil:
-		refusal = invalid("max_tokens: Field required")
-	case len(req.Messages) == 0:
-		refusal = invalid("messages: at least one message is required")
-	default:
-		refusal = c.checkCalls(true, func(e entry) *failure {
-			return invalid("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", e.message, e.part, e.call)
-		}, func(e entry) *failure {
-			return invalid("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", e.message, e.call)
-		})
-	}
-	return c.look(), refusal
-}
-
-// readAnthropic reads the content of the messages into entries of c, and checks it
-// against the rules of the service. Adjacent messages of the same role count as one,
-// as in the service.
-func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
-	message, part, last := -1, 0, ""
-	for i, m := range messages {
+// readAnthropic reads a request in the form of Anthropic Messages. Adjacent messages
+// of the same role count as one, as in the service.
+func readAnthropic(c *conversation) *failure {
+	message, last := -1, ""
+	for i, m := range c.Messages {
 		var text string
 		var blocks []anthropicBlock
 		if json.Unmarshal(m.Content, &text) == nil {
@@ -84,18 +28,18 @@ func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
 		} else if json.Unmarshal(m.Content, &blocks) != nil {
 			return invalid("messages.%d.content: Input should be a valid list", i)
 		}
-		by, known := map[string]speaker{"user": user, "assistant": model, "system": system}[m.Role]
+		by, known := map[string]speaker{"user": user, "assistant": model}[m.Role]
 		if !known {
 			return invalid("messages.%d.role: Input should be 'user' or 'assistant'", i)
 		}
 		if m.Role != last {
-			message, part, last = message+1, 0, m.Role
+			message, last = message+1, m.Role
 		}
-		if len(blocks) == 0 && i < len(messages)-1 {
+		if len(blocks) == 0 && i < len(c.Messages)-1 {
 			return invalid("messages.%d: all messages must have non-empty content except for the optional final assistant message", i)
 		}
 		for j, b := range blocks {
-			e := entry{by: by, call: b.ID, message: message, part: part}
+			e := entry{by: by, call: b.ID, message: message}
 			switch {
 			case b.Type == "text" && (b.Text == nil || *b.Text == ""):
 				return invalid("messages: text content blocks must be non-empty")
@@ -109,95 +53,74 @@ func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
 				e.text = *b.Text
 			}
 			c.entries = append(c.entries, e)
-			part++
 		}
 	}
-	return nil
+	switch {
+	case c.MaxTokens == nil:
+		return invalid("max_tokens: Field required")
+	case len(c.Messages) == 0:
+		return invalid("messages: at least one message is required")
+	}
+	return c.checkCalls(true, "messages: unexpected `tool_use_id` found in `tool_result` blocks: %s. "+
+		"Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
+		"messages: `tool_use` ids were found without `tool_result` blocks immediately after: %s. "+
+			"Each `tool_use` block must have a corresponding `tool_result` block in the next message.")
 }
 
-// plainText returns the text of a content that is a string or a list of parts.
-func plainText(content json.RawMessage) string { return strings.Join(texts(content), "\n") }
-
-// texts returns the texts of such a content.
-func texts(content json.RawMessage) []string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return []string{text}
+func replyAnthropic(c *conversation, r reply) (frames []frame) {
+	add := func(in section, event string, fields object) {
+		fields["type"] = event
+		frames = append(frames, frame{in, event, encode(fields)})
 	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(content, &parts) // other JSON has no text
-	texts := make([]string, 0, len(parts))
-	for _, p := range parts {
-		texts = append(texts, p.Text)
-	}
-	return texts
-}
-
-func replyAnthropic(c *conversation, r reply) (frames []frame, whole object) {
-	content := []any{}
-	add := func(in section, event string, fields ...any) {
-		frames = append(frames, frame{in, event, encode(append(object{"type", event}, fields...))})
-	}
-	delta := func(in section, delta object) {
-		add(in, "content_block_delta", "index", len(content), "delta", delta)
-	}
+	index := 0
 	// block adds a content block, whose text comes in pieces.
-	block := func(in section, empty, whole object, text, kind, key string) {
-		add(inStart, "content_block_start", "index", len(content), "content_block", empty)
-		if len(content) == 0 {
-			add(inStart, "ping")
+	block := func(in section, empty object, text, kind, key string) {
+		delta := func(in section, delta object) {
+			add(in, "content_block_delta", object{"index": index, "delta": delta})
 		}
-		if in == inArgs {
-			delta(inStart, object{"type", kind, key, ""})
+		add(inStart, "content_block_start", object{"index": index, "content_block": empty})
+		if index == 0 {
+			add(inStart, "ping", object{})
 		}
 		for _, piece := range c.pieces(text) {
-			delta(in, object{"type", kind, key, piece})
+			delta(in, object{"type": kind, key: piece})
 		}
 		if in == inThinking {
-			delta(inStart, object{"type", "signature_delta", "signature", seal(text)})
+			delta(inStart, object{"type": "signature_delta", "signature": seal(text)})
 		}
-		add(inStart, "content_block_stop", "index", len(content))
-		content = append(content, whole)
+		add(inStart, "content_block_stop", object{"index": index})
+		index++
 	}
-	add(inStart, "message_start", "message", anthropicMessageOf(c, reply{}, content, nil))
+	add(inStart, "message_start", object{"message": object{
+		"id": c.newID("msg_", 0), "type": "message", "role": "assistant", "model": c.Model, "content": []any{},
+		"stop_reason": nil, "stop_sequence": nil, "usage": anthropicUsage(c, reply{}),
+	}})
 	if r.thinking != "" {
-		block(inThinking, object{"type", "thinking", "thinking", "", "signature", ""},
-			object{"type", "thinking", "thinking", r.thinking, "signature", seal(r.thinking)}, r.thinking, "thinking_delta", "thinking")
+		block(inThinking, object{"type": "thinking", "thinking": "", "signature": ""}, r.thinking, "thinking_delta", "thinking")
 	}
 	if r.text != "" {
-		block(inText, object{"type", "text", "text", ""}, object{"type", "text", "text", r.text}, r.text, "text_delta", "text")
+		block(inText, object{"type": "text", "text": ""}, r.text, "text_delta", "text")
 	}
 	for i, call := range r.calls {
-		named := object{"type", "tool_use", "id", c.newID("toolu_", i), "name", call.tool.name, "input"}
-		input := json.RawMessage(call.args)
-		if !json.Valid(input) {
-			input = json.RawMessage("{}") // without streaming, only JSON can be sent
-		}
-		block(inArgs, append(slices.Clone(named), object{}), append(slices.Clone(named), input), call.args, "input_json_delta", "partial_json")
+		block(inArgs, object{"type": "tool_use", "id": c.newID("toolu_", i), "name": call.tool, "input": object{}},
+			call.args, "input_json_delta", "partial_json")
 	}
 	stop := r.reason("max_tokens", "refusal", "tool_use", "end_turn")
-	add(inEnd, "message_delta", "delta", object{"stop_reason", stop, "stop_sequence", nil}, "usage", anthropicUsage(c, r))
-	add(inEnd, "message_stop")
-	return frames, anthropicMessageOf(c, r, content, stop)
+	add(inEnd, "message_delta", object{"delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": anthropicUsage(c, r)})
+	add(inEnd, "message_stop", object{})
+	return frames
 }
 
 func anthropicUsage(c *conversation, r reply) object {
 	input, output, read, written := c.usage(r)
-	return object{"input_tokens", input, "cache_creation_input_tokens", written,
-		"cache_read_input_tokens", read, "output_tokens", output}
+	return object{"input_tokens": input, "cache_creation_input_tokens": written,
+		"cache_read_input_tokens": read, "output_tokens": output}
 }
 
-// anthropicMessageOf returns the object at the beginning of a stream. Without
-// streaming it is the whole answer.
-func anthropicMessageOf(c *conversation, r reply, content []any, stop any) object {
-	usage := append(anthropicUsage(c, r), "service_tier", "standard")
-	return object{"id", c.newID("msg_", 0), "type", "message", "role", "assistant", "model", c.model,
-		"content", content, "stop_reason", stop, "stop_sequence", nil, "usage", usage}
+func anthropicError(f failure) object {
+	return object{"type": "error", "error": object{"type": cmp.Or(f.typ, "invalid_request_error"), "message": f.message}}
 }
 
-func anthropicError(f *failure) object {
-	return object{"type", "error", "error", object{"type", cmp.Or(f.typ, "invalid_request_error"), "message", f.message},
-		"request_id", "req_failed"}
+func anthropicFrame(FaultKind, int) frame {
+	return frame{inEnd, "error", encode(anthropicError(refusals[FaultOverloaded][0]))}
 }

@@ -12,6 +12,34 @@ import (
 	"strings"
 )
 
+// A request has the members of a request in any of the forms.
+type request struct {
+	Model         string          `json:"model"`
+	Stream        bool            `json:"stream"`
+	MaxTokens     *int64          `json:"max_tokens"`
+	Messages      []message       `json:"messages"` // of Anthropic Messages and Chat Completions
+	Input         json.RawMessage `json:"input"`    // of Responses
+	Include       []string        `json:"include"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Tools []struct {
+		Name     string `json:"name"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"` // in Chat Completions
+	} `json:"tools"`
+}
+
+type message struct {
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	ToolCallID string          `json:"tool_call_id"`
+	ToolCalls  []struct {
+		ID string `json:"id"`
+	} `json:"tool_calls"`
+}
+
 // A speaker is the origin of an entry.
 type speaker int
 
@@ -19,7 +47,6 @@ const (
 	user speaker = iota
 	model
 	tool
-	system
 )
 
 // An entry is one part of a conversation, independent of the wire form.
@@ -28,33 +55,17 @@ type entry struct {
 	text    string // a text, or the result of a tool
 	call    string // ID of the call made or answered; empty without a call
 	message int    // index of its message
-	part    int    // index in its message
-}
-
-// An offered is a tool that the client offers.
-type offered struct {
-	name      string
-	namespace string          // only in Responses; empty without one
-	custom    bool            // takes text instead of JSON (Responses)
-	schema    json.RawMessage // of its arguments; may be empty
 }
 
 // A conversation is a parsed request to a model.
 type conversation struct {
-	id     string // derived from the request, so that equal requests get equal IDs
-	runes  int    // characters of a piece of a text
-	model  string
-	stream bool
-	size   int // of the request in bytes
-	tools  []offered
+	request
+	id    string // derived from the request, so that equal requests get equal IDs
+	runes int    // characters of a piece of a text
+	size  int    // of the request in bytes
 
 	entries []entry
 	cached  bool // the client asks for its history to be cached
-
-	// For Chat Completions and Responses.
-	withUsage bool
-	sealed    bool // the client asks for encrypted reasoning
-	fields    map[string]json.RawMessage
 
 	// Derived from the entries.
 	prompt string // the last text of the user that the agent did not add
@@ -64,9 +75,21 @@ type conversation struct {
 	called bool   // result is set
 }
 
-func newConversation(body []byte) *conversation {
+// newConversation reads a request. A refusal says what is wrong with it.
+func newConversation(body []byte, form wire) (*conversation, *failure) {
 	sum := sha256.Sum256(body)
-	return &conversation{id: hex.EncodeToString(sum[:10]), size: len(body)}
+	c := &conversation{id: hex.EncodeToString(sum[:10]), size: len(body)}
+	if json.Unmarshal(body, &c.request) != nil {
+		return c, invalid("The request body is not valid JSON.")
+	}
+	c.Model = cmp.Or(c.Model, defaultModel)
+	c.cached = form.service > 0 || strings.Contains(string(body), `"cache_control"`)
+	refusal := form.read(c)
+	if refusal == nil && !c.Stream {
+		refusal = invalid("Only streams are served here.")
+	}
+	c.look()
+	return c, refusal
 }
 
 // newID returns an ID for the nth object of a kind in the reply.
@@ -81,6 +104,26 @@ func seal(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
+// plainText returns the text of a content that is a string or a list of parts.
+func plainText(content json.RawMessage) string { return strings.Join(texts(content), "\n") }
+
+// texts returns the texts of such a content.
+func texts(content json.RawMessage) []string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return []string{text}
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(content, &parts) // other JSON has no text
+	texts := make([]string, 0, len(parts))
+	for _, p := range parts {
+		texts = append(texts, p.Text)
+	}
+	return texts
+}
+
 // tagged matches the texts that agents add to prompts: reminders and
 // descriptions of the environment.
 var tagged = regexp.MustCompile(`(?s)^\s*<([A-Za-z_-]+)[^>]*>.*</([A-Za-z_-]+)>\s*$`)
@@ -90,63 +133,46 @@ func isTagged(text string) bool {
 	return m != nil && m[1] == m[2]
 }
 
-// look sets the fields that are derived from the entries.
-func (c *conversation) look() *conversation {
-	at := c.findPrompt(false)
-	if at < 0 {
-		at = c.findPrompt(true)
-	}
-	for i, e := range c.entries {
-		if e.by != model {
-			continue
-		}
-		c.spoken = true
-		if i > at && (i == 0 || c.entries[i-1].by != model) {
-			c.step++
-		}
-	}
-	for i := len(c.entries) - 1; i > at && c.entries[i].by != model; i-- {
-		if c.entries[i].by == tool {
-			c.result, c.called = c.entries[i].text, true
+// look sets the fields that are derived from the entries. Texts of the user before the
+// prompt, also in the same message, are unanswered prompts.
+func (c *conversation) look() {
+	at := -1
+	for i, e := range slices.Backward(c.entries) {
+		if e.by == user && strings.TrimSpace(e.text) != "" && !isTagged(e.text) {
+			at, c.prompt = i, e.text
 			break
 		}
 	}
-	return c
-}
-
-// findPrompt sets prompt to the last text of the user and returns its index, or
-// -1. Earlier texts, also in the same message, are unanswered prompts or
-// additions of the agent. A tagged text counts only if withTagged is set.
-func (c *conversation) findPrompt(withTagged bool) int {
-	wanted := func(e entry) bool {
-		return e.by == user && strings.TrimSpace(e.text) != "" && (withTagged || !isTagged(e.text))
-	}
-	for i := len(c.entries) - 1; i >= 0; i-- {
-		if wanted(c.entries[i]) {
-			c.prompt = c.entries[i].text
-			return i
+	for i, e := range c.entries {
+		switch {
+		case e.by == model:
+			if i > at && (i == 0 || c.entries[i-1].by != model) {
+				c.step++
+			}
+			c.spoken, c.called, c.result = true, false, ""
+		case e.by == tool && i > at:
+			c.called, c.result = true, e.text
 		}
 	}
-	return -1
 }
 
 // checkCalls checks that every call has a result and every result a call. With
 // adjacent, the results must begin the message after the call. unexpected and
-// unanswered return the refusals of a result and of a call.
-func (c *conversation) checkCalls(adjacent bool, unexpected, unanswered func(entry) *failure) *failure {
+// unanswered are the refusals of a result and of a call, which they name.
+func (c *conversation) checkCalls(adjacent bool, unexpected, unanswered string) *failure {
 	var open []entry // calls without a result
 	made := map[string]bool{}
 	for _, e := range c.entries {
 		if e.by == tool {
 			answers := func(call entry) bool { return call.call == e.call }
 			if !made[e.call] || adjacent && !slices.ContainsFunc(open, answers) {
-				return unexpected(e)
+				return invalid(unexpected, e.call)
 			}
 			open = slices.DeleteFunc(open, answers)
 			continue
 		}
 		if adjacent && len(open) > 0 && e.message != open[0].message {
-			return unanswered(open[0])
+			break
 		}
 		if e.call != "" {
 			open = append(open, e)
@@ -154,7 +180,7 @@ func (c *conversation) checkCalls(adjacent bool, unexpected, unanswered func(ent
 		}
 	}
 	if len(open) > 0 {
-		return unanswered(open[0])
+		return invalid(unanswered, open[0].call)
 	}
 	return nil
 }
@@ -173,20 +199,19 @@ func (c *conversation) pieces(text string) (list []string) {
 // assumes that the history was written to the cache at the beginning of the
 // conversation and read from it since.
 func (c *conversation) usage(r reply) (input, output, read, written int) {
+	tokens := func(bytes int) int { return max(1, (bytes+3)/4) }
 	input, output = tokens(c.size), tokens(len(r.thinking)+len(r.text))
 	for _, call := range r.calls {
-		output += tokens(len(call.args) + len(call.tool.name))
+		output += tokens(len(call.args) + len(call.tool))
 	}
-	if c.cached {
-		prefix := input * 3 / 4
-		input -= prefix
-		if c.spoken {
-			read = prefix
-		} else {
-			written = prefix
-		}
+	prefix := input * 3 / 4
+	switch {
+	case c.cached && c.spoken:
+		read = prefix
+	case c.cached:
+		written = prefix
 	}
-	return input, output, read, written
+	return input - read - written, output, read, written
 }
 
 // A reply is what the model is going to say.
@@ -195,6 +220,9 @@ type reply struct {
 	calls          []madeCall
 	stop           string // length, refused, or empty
 }
+
+// A madeCall is a tool call with its final arguments.
+type madeCall struct{ tool, args string }
 
 // reason returns the reason for the end of a reply in the words of a service.
 func (r reply) reason(length, refused, calls, end string) string {
@@ -209,32 +237,21 @@ func (r reply) reason(length, refused, calls, end string) string {
 	return end
 }
 
-// A madeCall is a tool call with its final arguments.
-type madeCall struct {
-	tool offered
-	args string
-}
-
 // resolve picks the tools of a turn and fills in the placeholders.
 func (c *conversation) resolve(t Turn) reply {
 	fill := strings.NewReplacer("{{result}}", c.result, "{{prompt}}", c.prompt)
 	r := reply{thinking: fill.Replace(t.Thinking), text: fill.Replace(t.Text), stop: t.Stop}
 	for _, call := range t.Calls {
-		r.calls = append(r.calls, c.choose(call))
+		names := strings.Split(call.Tool, "|")
+		offered := max(0, slices.IndexFunc(names, func(name string) bool {
+			for _, t := range c.Tools {
+				if name == t.Name || name == t.Function.Name {
+					return true
+				}
+			}
+			return false
+		}))
+		r.calls = append(r.calls, madeCall{names[offered], cmp.Or(string(call.Args), "{}")})
 	}
 	return r
-}
-
-// choose returns the first alternative of a call that the client offers. If it
-// offers none, choose returns the first alternative.
-func (c *conversation) choose(call Call) madeCall {
-	choices := call.choices()
-	at := max(0, slices.IndexFunc(choices, func(choice Call) bool {
-		return slices.ContainsFunc(c.tools, func(t offered) bool { return t.name == choice.Tool })
-	}))
-	made := madeCall{offered{name: choices[at].Tool}, choices[at].written()}
-	if i := slices.IndexFunc(c.tools, func(t offered) bool { return t.name == made.tool.name }); i >= 0 {
-		made.tool = c.tools[i]
-	}
-	return made
 }

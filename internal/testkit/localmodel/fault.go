@@ -2,16 +2,19 @@ package localmodel
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A FaultKind is a way to fail.
 type FaultKind string
 
-// The kinds of faults. The second block needs a stream; a reply without
-// streaming is cut or broken as a whole instead.
+// The kinds of faults. Those of the second block break a stream.
 const (
 	FaultRateLimited  FaultKind = "rate_limited" // 429 with Retry-After
 	FaultOverloaded   FaultKind = "overloaded"   // 529 of Anthropic, 503 of OpenAI
@@ -29,7 +32,7 @@ const (
 	FaultMalformed   FaultKind = "malformed"    // an event that is not JSON
 	FaultErrorEvent  FaultKind = "error_event"  // an error event in the middle of the stream
 	FaultFailedEvent FaultKind = "failed_event" // the same, as response.failed in Responses
-	FaultSlow        FaultKind = "slow"         // a pause before each event
+	FaultSlow        FaultKind = "slow"         // a pause of 20 ms before each event
 	FaultHang        FaultKind = "hang"         // the stream stops in the middle until the client leaves
 )
 
@@ -47,37 +50,12 @@ type Fault struct {
 	// that all fail.
 	Times int `json:"times,omitempty"`
 
-	// RetryAfterMS is the wait that a 429 or an overload asks for, in
-	// milliseconds. 0 means 1,000 for a 429 and no wait for an overload.
+	// RetryAfterMS is the wait that a refusal asks for, in milliseconds. 0 means
+	// 1,000 for a 429 and no wait for the others.
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
-
-	// PauseMS is the pause of slow, in milliseconds. 0 means 100.
-	PauseMS int64 `json:"pause_ms,omitempty"`
 
 	// Abort breaks the connection where a cut would end the response normally.
 	Abort bool `json:"abort,omitempty"`
-}
-
-func (f *Fault) pause() time.Duration {
-	if f.PauseMS == 0 {
-		return 100 * time.Millisecond
-	}
-	return time.Duration(f.PauseMS) * time.Millisecond
-}
-
-// check returns an error if the fault is not valid.
-func (f *Fault) check() error {
-	if f == nil {
-		return nil
-	}
-	_, refused := refusals[f.Kind]
-	switch {
-	case !refused && !slices.Contains(broken, f.Kind):
-		return fmt.Errorf("unknown fault %q", f.Kind)
-	case f.Times < 0, f.RetryAfterMS < 0, f.PauseMS < 0:
-		return fmt.Errorf("a fault with a negative number")
-	}
-	return nil
 }
 
 // A failure is an error answer.
@@ -85,8 +63,7 @@ type failure struct {
 	status     int    // of HTTP
 	typ        string // empty: invalid_request_error
 	message    string // empty: the page of a proxy instead
-	code       string // of OpenAI; may be empty
-	param      string // of OpenAI; may be empty
+	code       any    // of OpenAI; nil without one
 	retryAfter time.Duration
 }
 
@@ -110,7 +87,7 @@ var refusals = map[FaultKind][2]failure{
 	},
 	FaultTooLong: {
 		{status: 400, message: "prompt is too long: 214351 tokens > 200000 maximum"},
-		{status: 400, code: "context_length_exceeded", param: "input", message: "Your input exceeds the context window of this model. Please adjust your input and try again."},
+		{status: 400, code: "context_length_exceeded", message: "Your input exceeds the context window of this model. Please adjust your input and try again."},
 	},
 	FaultNoQuota: {
 		{status: 400, message: "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."},
@@ -119,37 +96,110 @@ var refusals = map[FaultKind][2]failure{
 	FaultHTML: {{status: 502}, {status: 502}},
 }
 
-// failure returns the error that a fault answers instead of a reply. It returns
-// nil if the fault breaks the reply itself.
-func (f *Fault) failure(form Form) *failure {
-	of, refused := refusals[f.Kind]
-	if !refused {
-		return nil
-	}
-	out := of[1]
-	switch {
-	case form == FormAnthropic:
-		out = of[0]
-	case form == FormChat && f.Kind == FaultTooLong:
-		out.param, out.message = "messages", "This model's maximum context length is 128000 tokens. However, your messages resulted in 214351 tokens. Please reduce the length of the messages."
-	}
-	out.retryAfter = time.Duration(f.RetryAfterMS) * time.Millisecond
+// delayed returns a refusal with the wait that the fault says.
+func (f Fault) delayed(refused failure) failure {
+	refused.retryAfter = time.Duration(f.RetryAfterMS) * time.Millisecond
 	if f.Kind == FaultRateLimited {
-		out.retryAfter = cmp.Or(out.retryAfter, time.Second)
+		refused.retryAfter = cmp.Or(refused.retryAfter, time.Second)
 	}
-	return &out
+	return refused
 }
 
-// invalid returns the refusal of a request that breaks the rules of the
-// service.
+// invalid returns the refusal of a request that breaks the rules of the service.
 func invalid(format string, args ...any) *failure {
 	return &failure{status: 400, message: fmt.Sprintf(format, args...)}
 }
 
-func tooLarge(form Form) *failure {
-	f := &failure{status: 413, message: "Request exceeds the maximum size"}
-	if form == FormAnthropic {
-		f.typ = "request_too_large"
+// A section says to which part of a reply an event belongs, so that a fault can
+// find its place.
+type section int
+
+const (
+	inStart section = iota
+	inThinking
+	inText
+	inArgs
+	inEnd
+)
+
+// A frame is one server-sent event.
+type frame struct {
+	in    section
+	event string // empty if the form has no names
+	data  []byte
+}
+
+// bytes returns the event as sent.
+func (f frame) bytes() []byte {
+	name := ""
+	if f.event != "" {
+		name = "event: " + f.event + "\n"
 	}
-	return f
+	return fmt.Appendf(nil, "%sdata: %s\n\n", name, f.data)
+}
+
+// strike breaks the events of a reply.
+func (f Fault) strike(frames []frame, form wire) []frame {
+	middle := middleOf(frames, inText, inThinking, inArgs)
+	switch f.Kind {
+	case FaultCutText, FaultHang:
+		return frames[:middle]
+	case FaultCutArgs:
+		return frames[:middleOf(frames, inArgs, inText, inThinking)]
+	case FaultCutEnd:
+		return slices.DeleteFunc(frames, func(f frame) bool { return f.in == inEnd })
+	case FaultMalformed:
+		wrong := &frames[middle]
+		wrong.data = wrong.data[:len(wrong.data)*2/3]
+		return frames[:middle+1]
+	case FaultErrorEvent, FaultFailedEvent:
+		return append(frames[:middle], form.failedFrame(f.Kind, middle))
+	}
+	return frames
+}
+
+// middleOf returns the index after the first half of the events of a section.
+// It takes the first of the given sections that the reply has. If the reply has
+// none of them, middleOf returns the index after the first event.
+func middleOf(frames []frame, sections ...section) int {
+	for _, in := range sections {
+		var at []int
+		for i, f := range frames {
+			if f.in == in {
+				at = append(at, i)
+			}
+		}
+		if len(at) > 0 {
+			return at[(len(at)-1)/2] + 1
+		}
+	}
+	return 1
+}
+
+const slowPause = 20 * time.Millisecond
+
+// stream writes the events of a reply and ends it as a fault says.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, frames []frame, f Fault) {
+	wait := s.opts.Pause
+	if f.Kind == FaultSlow {
+		wait = slowPause
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	for _, f := range frames {
+		if sleep.For(ctx, wait) != nil {
+			return
+		}
+		if _, err := w.Write(f.bytes()); err != nil || out.Flush() != nil {
+			return
+		}
+	}
+	switch {
+	case f.Kind == FaultHang:
+		<-ctx.Done()
+	case f.Abort:
+		panic(http.ErrAbortHandler)
+	}
 }

@@ -13,55 +13,58 @@ import (
 const story = "think I wonder what to do\nsay Once upon a time there was a story\ncall bash {\"command\":\"echo a long command\"}"
 
 // endings are the events that end a stream, by form.
-var endings = map[localmodel.Form]string{
-	localmodel.FormAnthropic: "event: message_stop",
-	localmodel.FormResponses: "event: response.completed",
-	localmodel.FormChat:      "data: [DONE]",
+var endings = map[string]string{
+	"anthropic": "event: message_stop",
+	"responses": "event: response.completed",
+	"chat":      "data: [DONE]",
 }
 
 func TestRefusalsAreThoseOfTheService(t *testing.T) {
 	for _, tt := range []struct {
 		kind   localmodel.FaultKind
-		form   localmodel.Form
+		form   string
 		status int
 		says   string
 	}{
-		{localmodel.FaultRateLimited, localmodel.FormAnthropic, 429, `"type":"rate_limit_error"`},
-		{localmodel.FaultRateLimited, localmodel.FormResponses, 429, `"code":"rate_limit_exceeded"`},
-		{localmodel.FaultRateLimited, localmodel.FormChat, 429, `"code":"rate_limit_exceeded"`},
-		{localmodel.FaultOverloaded, localmodel.FormAnthropic, 529, `"type":"overloaded_error","message":"Overloaded"`},
-		{localmodel.FaultOverloaded, localmodel.FormResponses, 503, `overloaded`},
-		{localmodel.FaultOverloaded, localmodel.FormChat, 503, `overloaded`},
-		{localmodel.FaultServerError, localmodel.FormAnthropic, 500, `"type":"api_error"`},
-		{localmodel.FaultServerError, localmodel.FormResponses, 500, `"type":"server_error"`},
-		{localmodel.FaultServerError, localmodel.FormChat, 500, `"type":"server_error"`},
-		{localmodel.FaultUnauthorized, localmodel.FormAnthropic, 401, `"type":"authentication_error"`},
-		{localmodel.FaultUnauthorized, localmodel.FormResponses, 401, `"code":"invalid_api_key"`},
-		{localmodel.FaultUnauthorized, localmodel.FormChat, 401, `"code":"invalid_api_key"`},
-		{localmodel.FaultTooLong, localmodel.FormAnthropic, 400, `prompt is too long`},
-		{localmodel.FaultTooLong, localmodel.FormResponses, 400, `"code":"context_length_exceeded"`},
-		{localmodel.FaultTooLong, localmodel.FormChat, 400, `maximum context length`},
-		{localmodel.FaultNoQuota, localmodel.FormAnthropic, 400, `credit balance is too low`},
-		{localmodel.FaultNoQuota, localmodel.FormResponses, 429, `"code":"insufficient_quota"`},
-		{localmodel.FaultNoQuota, localmodel.FormChat, 429, `"code":"insufficient_quota"`},
-		{localmodel.FaultHTML, localmodel.FormAnthropic, 502, `<html>`},
-		{localmodel.FaultHTML, localmodel.FormResponses, 502, `<html>`},
-		{localmodel.FaultHTML, localmodel.FormChat, 502, `<html>`},
+		{localmodel.FaultRateLimited, "anthropic", 429, `"type":"rate_limit_error"`},
+		{localmodel.FaultRateLimited, "responses", 429, `"code":"rate_limit_exceeded"`},
+		{localmodel.FaultRateLimited, "chat", 429, `"code":"rate_limit_exceeded"`},
+		{localmodel.FaultOverloaded, "anthropic", 529, `"message":"Overloaded","type":"overloaded_error"`},
+		{localmodel.FaultOverloaded, "responses", 503, `overloaded`},
+		{localmodel.FaultOverloaded, "chat", 503, `overloaded`},
+		{localmodel.FaultServerError, "anthropic", 500, `"type":"api_error"`},
+		{localmodel.FaultServerError, "responses", 500, `"type":"server_error"`},
+		{localmodel.FaultServerError, "chat", 500, `"type":"server_error"`},
+		{localmodel.FaultUnauthorized, "anthropic", 401, `"type":"authentication_error"`},
+		{localmodel.FaultUnauthorized, "responses", 401, `"code":"invalid_api_key"`},
+		{localmodel.FaultUnauthorized, "chat", 401, `"code":"invalid_api_key"`},
+		{localmodel.FaultTooLong, "anthropic", 400, `prompt is too long`},
+		{localmodel.FaultTooLong, "responses", 400, `"code":"context_length_exceeded"`},
+		{localmodel.FaultTooLong, "chat", 400, `"code":"context_length_exceeded"`},
+		{localmodel.FaultNoQuota, "anthropic", 400, `credit balance is too low`},
+		{localmodel.FaultNoQuota, "responses", 429, `"code":"insufficient_quota"`},
+		{localmodel.FaultNoQuota, "chat", 429, `"code":"insufficient_quota"`},
+		{localmodel.FaultHTML, "anthropic", 502, `<html>`},
+		{localmodel.FaultHTML, "responses", 502, `<html>`},
+		{localmodel.FaultHTML, "chat", 502, `<html>`},
 	} {
-		p := serve(t, localmodel.Options{})
+		fault := localmodel.Fault{Kind: tt.kind, RetryAfterMS: 1500}
+		p := serve(t, localmodel.Options{Inject: func(localmodel.Request) (f localmodel.Fault) {
+			f, fault = fault, f
+			return f
+		}})
 		for _, f := range forms {
 			if f.name != tt.form {
 				continue
 			}
-			p.Fault(localmodel.Fault{Kind: tt.kind, RetryAfterMS: 1500})
-			status, header, body, _ := p.post(t, f.path, f.ask(story, true))
+			status, header, body, _ := p.post(t, f.path, f.ask(story))
 			if status != tt.status || !strings.Contains(body, tt.says) {
 				t.Errorf("%s of %s: got %d %s, want %d and %s", tt.kind, tt.form, status, body, tt.status, tt.says)
 			}
 			if got := header.Get("Retry-After"); tt.kind == localmodel.FaultRateLimited && got != "2" {
 				t.Errorf("%s of %s: got Retry-After %q, want 2", tt.kind, tt.form, got)
 			}
-			if status, _, body, _ := p.post(t, f.path, f.ask(story, true)); status != 200 || !strings.Contains(body, endings[f.name]) {
+			if status, _, body, _ := p.post(t, f.path, f.ask(story)); status != 200 || !strings.Contains(body, endings[f.name]) {
 				t.Errorf("%s of %s: got %d %s afterwards, want an answer", tt.kind, tt.form, status, body)
 			}
 		}
@@ -84,13 +87,13 @@ func TestStreamsBreakWhereTheyAreTold(t *testing.T) {
 		{fault: localmodel.Fault{Kind: localmodel.FaultMalformed}, has: "Once", not: "tory", malformed: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultErrorEvent}, has: "error", not: "tory"},
 		{fault: localmodel.Fault{Kind: localmodel.FaultFailedEvent}, has: "error", not: "tory"},
-		{fault: localmodel.Fault{Kind: localmodel.FaultSlow, PauseMS: 1}, has: "Once", ends: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultSlow}, has: "Once", ends: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultEmpty}, not: "Once", ends: true},
 	} {
 		for _, f := range forms {
-			t.Run(string(tt.fault.Kind)+" of "+string(f.name), func(t *testing.T) {
-				p := serve(t, localmodel.Options{Inject: func(localmodel.Request) *localmodel.Fault { return &tt.fault }, DeltaRunes: 5})
-				status, _, body, err := p.post(t, f.path, f.ask(story, true))
+			t.Run(string(tt.fault.Kind)+" of "+f.name, func(t *testing.T) {
+				p := serve(t, localmodel.Options{Inject: func(localmodel.Request) localmodel.Fault { return tt.fault }, DeltaRunes: 5})
+				status, _, body, err := p.post(t, f.path, f.ask(story))
 				if status != 200 || (err != nil) != tt.broken {
 					t.Errorf("got %d and %v, want 200 and a broken connection: %v", status, err, tt.broken)
 				}
@@ -100,7 +103,7 @@ func TestStreamsBreakWhereTheyAreTold(t *testing.T) {
 				if got := strings.Contains(body, endings[f.name]); got != tt.ends {
 					t.Errorf("got %s, want it ended in order: %v", body, tt.ends)
 				}
-				if got := strings.Contains(body, "error"); got != strings.HasSuffix(string(tt.fault.Kind), "_event") && f.name != localmodel.FormResponses {
+				if got := strings.Contains(body, "error"); got != strings.HasSuffix(string(tt.fault.Kind), "_event") && f.name != "responses" {
 					t.Errorf("got %s, want an error in it: %v", body, !got)
 				}
 				last := body[strings.LastIndex(strings.TrimSpace(body), "\n")+1:]
@@ -112,37 +115,19 @@ func TestStreamsBreakWhereTheyAreTold(t *testing.T) {
 	}
 }
 
-func TestRepliesThatAreNotStreamedBreakAsAWhole(t *testing.T) {
-	for _, f := range forms {
-		p := serve(t, localmodel.Options{})
-		p.Fault(localmodel.Fault{Kind: localmodel.FaultCutText})
-		if status, _, body, err := p.post(t, f.path, f.ask(story, false)); status != 200 || err == nil || body == "" {
-			t.Errorf("%s: got %d, %v and %q, want half an answer and a broken connection", f.name, status, err, body)
-		}
-		p.Fault(localmodel.Fault{Kind: localmodel.FaultErrorEvent})
-		if status, _, _, _ := p.post(t, f.path, f.ask(story, false)); status != 500 {
-			t.Errorf("%s: got %d, want 500", f.name, status)
-		}
-		p.Fault(localmodel.Fault{Kind: localmodel.FaultMalformed})
-		if _, _, body, err := p.post(t, f.path, f.ask(story, false)); err != nil || strings.HasSuffix(body, "}}") || body == "" {
-			t.Errorf("%s: got %v and %q, want half an answer", f.name, err, body)
-		}
-	}
-}
-
 func TestHangsEndWhenTheClientLeaves(t *testing.T) {
 	for _, kind := range []localmodel.FaultKind{localmodel.FaultHang, localmodel.FaultSilent} {
 		for _, f := range forms {
-			t.Run(string(kind)+" of "+string(f.name), func(t *testing.T) {
+			t.Run(string(kind)+" of "+f.name, func(t *testing.T) {
 				p := serve(t, localmodel.Options{}) // its Close waits for what is under way
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				arrived := make(chan struct{})
-				p = serve(t, localmodel.Options{Inject: func(localmodel.Request) *localmodel.Fault {
+				p = serve(t, localmodel.Options{Inject: func(localmodel.Request) localmodel.Fault {
 					close(arrived)
-					return &localmodel.Fault{Kind: kind}
+					return localmodel.Fault{Kind: kind}
 				}})
-				req, err := http.NewRequestWithContext(ctx, "POST", p.url+f.path, strings.NewReader(f.ask(story, true)))
+				req, err := http.NewRequestWithContext(ctx, "POST", p.url+f.path, strings.NewReader(f.ask(story)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -178,7 +163,7 @@ func TestFaultsOfATurnStrikeSoOften(t *testing.T) {
 		p := serve(t, localmodel.Options{})
 		prompt := "say well\nfault overloaded 2"
 		for try, want := range []bool{false, false, true, false, false, true} {
-			if status, _, _, _ := p.post(t, f.path, f.ask(prompt, true)); (status == 200) != want {
+			if status, _, _, _ := p.post(t, f.path, f.ask(prompt)); (status == 200) != want {
 				t.Errorf("%s: got %d at try %d, want success: %v", f.name, status, try, want)
 			}
 		}
@@ -186,22 +171,15 @@ func TestFaultsOfATurnStrikeSoOften(t *testing.T) {
 }
 
 func TestFaultsAreInjectedByRequest(t *testing.T) {
-	p := serve(t, localmodel.Options{Inject: func(r localmodel.Request) *localmodel.Fault {
-		if r.Index == 1 && r.Prompt == "hello" {
-			return &localmodel.Fault{Kind: localmodel.FaultServerError}
+	p := serve(t, localmodel.Options{Inject: func(r localmodel.Request) localmodel.Fault {
+		if r.Prompt == "bad" {
+			return localmodel.Fault{Kind: localmodel.FaultServerError}
 		}
-		return nil
+		return localmodel.Fault{}
 	}})
-	for i, want := range []int{200, 500, 200} {
-		if got, _, _, _ := p.post(t, forms[0].path, forms[0].ask("hello", true)); got != want {
-			t.Errorf("request %d: got %d, want %d", i, got, want)
-		}
-	}
-	p = serve(t, localmodel.Options{})
-	p.Fault(localmodel.Fault{Kind: localmodel.FaultOverloaded, Times: 2})
-	for i, want := range []int{529, 529, 200} {
-		if got, _, _, _ := p.post(t, forms[0].path, forms[0].ask("hello", true)); got != want {
-			t.Errorf("queued, request %d: got %d, want %d", i, got, want)
+	for prompt, want := range map[string]int{"good": 200, "bad": 500} {
+		if got, _, _, _ := p.post(t, forms[0].path, forms[0].ask(prompt)); got != want {
+			t.Errorf("%s: got %d, want %d", prompt, got, want)
 		}
 	}
 }

@@ -24,11 +24,6 @@ type place struct {
 
 func serve(t *testing.T, o localmodel.Options) place {
 	t.Helper()
-	if o.Script != nil {
-		if err := o.Script.Check(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s := localmodel.New(o)
 	listener := httptest.NewServer(s)
 	t.Cleanup(listener.Close)
@@ -50,24 +45,24 @@ func (p place) post(t *testing.T, path, body string) (status int, header http.He
 
 // A form is how one of the wire forms asks for a prompt.
 type form struct {
-	name localmodel.Form
+	name string
 	path string
-	ask  func(prompt string, stream bool) string
+	ask  func(prompt string) string
 }
 
 var forms = []form{
-	{localmodel.FormAnthropic, "/v1/messages", func(prompt string, stream bool) string {
-		return encoded(map[string]any{"model": "m", "max_tokens": 100, "stream": stream,
+	{"anthropic", "/v1/messages", func(prompt string) string {
+		return encoded(map[string]any{"model": "m", "max_tokens": 100, "stream": true,
 			"messages": []any{map[string]any{"role": "user", "content": prompt}},
 			"tools":    []any{map[string]any{"name": "bash", "input_schema": map[string]any{"type": "object"}}}})
 	}},
-	{localmodel.FormResponses, "/v1/responses", func(prompt string, stream bool) string {
-		return encoded(map[string]any{"model": "m", "stream": stream, "input": prompt,
+	{"responses", "/v1/responses", func(prompt string) string {
+		return encoded(map[string]any{"model": "m", "stream": true, "input": prompt,
 			"include": []string{"reasoning.encrypted_content"},
 			"tools":   []any{map[string]any{"type": "function", "name": "bash"}}})
 	}},
-	{localmodel.FormChat, "/v1/chat/completions", func(prompt string, stream bool) string {
-		return encoded(map[string]any{"model": "m", "stream": stream, "stream_options": map[string]any{"include_usage": true},
+	{"chat", "/v1/chat/completions", func(prompt string) string {
+		return encoded(map[string]any{"model": "m", "stream": true, "stream_options": map[string]any{"include_usage": true},
 			"messages": []any{map[string]any{"role": "user", "content": prompt}},
 			"tools":    []any{map[string]any{"type": "function", "function": map[string]any{"name": "bash"}}}})
 	}},

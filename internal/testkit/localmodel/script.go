@@ -2,22 +2,20 @@ package localmodel
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Limits of a script.
-const (
-	maxScriptBytes = 32 << 20
-	maxEchoRunes   = 2000 // of a prompt or a result in the answer
-)
+// maxEchoRunes bounds a prompt or a result in the answer.
+const maxEchoRunes = 2000
 
 // The reasons for an early end of a turn.
 const (
@@ -25,20 +23,10 @@ const (
 	stopRefused = "refused"
 )
 
-// A Script maps prompts to answers. The methods of a [Server] only read it.
-type Script struct {
-	Cases   []Case `json:"cases"`
-	Default *Case  `json:"default,omitempty"` // for prompts without a case
-}
-
-// A Case has the answers to a prompt. A case without match and regexp applies
-// to every prompt.
+// A Case has the answers to the prompts that contain Match.
 type Case struct {
-	Match  string `json:"match,omitempty"`  // a part of the prompt
-	Regexp string `json:"regexp,omitempty"` // an expression that matches the prompt, in Go's syntax
-	Turns  []Turn `json:"turns"`
-
-	pattern *regexp.Regexp
+	Match string `json:"match,omitempty"`
+	Turns []Turn `json:"turns"`
 }
 
 // A Turn is one answer of the model. In its texts {{result}} is the result of
@@ -51,177 +39,133 @@ type Turn struct {
 	Fault    *Fault `json:"fault,omitempty"`
 }
 
-// A Call calls the first tool of Any that the client offers, or Tool if Any is
-// empty.
+// A Call calls a tool.
 type Call struct {
-	Tool string          `json:"tool,omitempty"`
-	Args json.RawMessage `json:"args,omitempty"` // an object; absent means {}
-	Raw  string          `json:"raw,omitempty"`  // instead of Args; sent unchanged, JSON or not
-	Any  []Call          `json:"any,omitempty"`  // alternatives, without alternatives of their own
+	Tool string          `json:"tool"`           // of a|b the first that the client offers
+	Args json.RawMessage `json:"args,omitempty"` // sent unchanged; absent means {}
 }
 
-// choices returns the alternatives of a call.
-func (c Call) choices() []Call {
-	if len(c.Any) == 0 {
-		return []Call{c}
-	}
-	return c.Any
-}
-
-// written returns the arguments as the model writes them.
-func (c Call) written() string {
-	switch {
-	case c.Raw != "":
-		return c.Raw
-	case len(c.Args) == 0:
-		return "{}"
-	}
-	return string(c.Args)
-}
-
-// LoadScript reads a script from a file of at most 32 MiB and checks it.
-func LoadScript(path string) (*Script, error) {
-	f, err := os.Open(path)
+// LoadScript reads a script from a file of JSON. Unknown keys and unknown faults are
+// errors.
+func LoadScript(path string) ([]Case, error) {
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxScriptBytes+1))
-	if err != nil {
-		return nil, err
+	var script []Case
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	err = dec.Decode(&script)
+	for _, c := range script {
+		for _, t := range c.Turns {
+			err = errors.Join(err, t.check())
+		}
 	}
-	s, err := ParseScript(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return s, nil
-}
-
-// ParseScript parses and checks a script. Unknown keys, unknown faults and
-// invalid expressions are errors.
-func ParseScript(data []byte) (*Script, error) {
-	if len(data) > maxScriptBytes {
-		return nil, fmt.Errorf("longer than %d bytes", maxScriptBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	s := &Script{}
-	if err := dec.Decode(s); err != nil {
-		return nil, err
-	}
-	if dec.More() {
-		return nil, errors.New("more than one JSON value")
-	}
-	return s, s.Check()
-}
-
-// Check prepares a script that was made in Go and reports its errors.
-// LoadScript and ParseScript check their scripts themselves.
-func (s *Script) Check() error {
-	for i := range s.Cases {
-		if err := s.Cases[i].check(); err != nil {
-			return fmt.Errorf("cases[%d]: %w", i, err)
-		}
-	}
-	if s.Default != nil {
-		if err := s.Default.check(); err != nil {
-			return fmt.Errorf("default: %w", err)
-		}
-	}
-	return nil
-}
-
-func (c *Case) check() (err error) {
-	if c.pattern, err = regexp.Compile(c.Regexp); err != nil {
-		return err
-	}
-	if len(c.Turns) == 0 {
-		return errors.New("no turns")
-	}
-	for i, t := range c.Turns {
-		if err := t.check(); err != nil {
-			return fmt.Errorf("turns[%d]: %w", i, err)
-		}
-	}
-	return nil
+	return script, nil
 }
 
 func (t Turn) check() error {
 	if t.Stop != "" && t.Stop != stopLength && t.Stop != stopRefused {
 		return fmt.Errorf("unknown stop %q", t.Stop)
 	}
-	for i, call := range t.Calls {
-		alone := call.Tool == "" && call.Args == nil && call.Raw == ""
-		for _, choice := range call.choices() {
-			switch {
-			case len(call.Any) > 0 && (!alone || len(choice.Any) > 0):
-				return fmt.Errorf("calls[%d]: any stands alone", i)
-			case choice.Tool == "":
-				return fmt.Errorf("calls[%d]: no tool", i)
-			case len(choice.Args) > 0 && !isObject(choice.Args):
-				return fmt.Errorf("calls[%d]: the args are not an object", i)
-			}
+	for _, call := range t.Calls {
+		var object map[string]any
+		if call.Tool == "" || call.Args != nil && json.Unmarshal(call.Args, &object) != nil {
+			return fmt.Errorf("a call of %q whose arguments are no JSON object: %s", call.Tool, call.Args)
 		}
 	}
-	return t.Fault.check()
-}
-
-func isObject(text json.RawMessage) bool {
-	return json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))
-}
-
-func (c *Case) applies(prompt string) bool {
-	return strings.Contains(prompt, c.Match) && (c.Regexp == "" || c.pattern != nil && c.pattern.MatchString(prompt))
-}
-
-// turn returns the turn that answers a conversation, and a key for counting the
-// faults of that turn.
-func (s *Server) turn(c *conversation) (t Turn, key string) {
-	key = fmt.Sprintf("%s\x00%d", abridge.Bytes(c.prompt, 1000), c.step)
-	if turns, ok := s.scripted(c.prompt); ok {
-		if c.step < len(turns) {
-			return turns[c.step], key
+	if f := t.Fault; f != nil {
+		if _, refused := refusals[f.Kind]; !refused && !slices.Contains(broken, f.Kind) {
+			return fmt.Errorf("unknown fault %q", f.Kind)
 		}
-		return Turn{Text: "The script has nothing more to say to this prompt."}, key
 	}
-	turns, ok := program(c.prompt)
-	if ok && c.step < len(turns) {
+	return nil
+}
+
+// turn returns the turn that answers a conversation: of the script, else of the
+// prompt.
+func (s *Server) turn(c *conversation) (t Turn) {
+	turns := program(c.prompt)
+	at := slices.IndexFunc(s.opts.Script, func(scripted Case) bool { return strings.Contains(c.prompt, scripted.Match) })
+	if at >= 0 {
+		turns = s.opts.Script[at].Turns
+	}
+	if c.step < len(turns) {
 		t = turns[c.step]
 	}
-	if t.Thinking == "" && t.Text == "" && len(t.Calls) == 0 {
-		t.Text, t.Calls = unprompted(c, ok)
+	if t.Thinking != "" || t.Text != "" || len(t.Calls) > 0 {
+		return t
 	}
-	return t, key
-}
-
-// unprompted returns the answer if neither the script nor the prompt says one.
-// ended says that a program ran before.
-func unprompted(c *conversation, ended bool) (text string, calls []Call) {
 	switch {
 	case c.called:
-		return "The tool answered: " + abridge.Chars(strings.TrimSpace(c.result), maxEchoRunes), nil
-	case ended:
-		return "That was all.", nil
-	case strings.Contains(c.prompt, "USE_TOOL"):
-		return useTool(c)
+		t.Text = "The tool answered: " + abridge.Chars(strings.TrimSpace(c.result), maxEchoRunes)
+	case turns != nil:
+		t.Text = "That was all."
 	case c.prompt == "":
-		return "Nothing was said.", nil
+		t.Text = "Nothing was said."
+	default:
+		t.Text = "You said: " + abridge.Chars(c.prompt, maxEchoRunes)
 	}
-	return "You said: " + abridge.Chars(c.prompt, maxEchoRunes), nil
+	return t
 }
 
-// scripted returns the turns of the script for a prompt.
-func (s *Server) scripted(prompt string) ([]Turn, bool) {
-	if s.opts.Script == nil {
-		return nil, false
-	}
-	for i := range s.opts.Script.Cases {
-		if c := &s.opts.Script.Cases[i]; c.applies(prompt) {
-			return c.Turns, true
+// verbs are the commands of a program.
+var verbs = []string{"say", "think", "call", "fault", "stop", "then"}
+
+// program returns the turns that a prompt says, nil if its first line is not a
+// command.
+func program(prompt string) []Turn {
+	turns := []Turn{{}}
+	var text *string // to which a line without a command is added
+	for i, line := range strings.Split(strings.TrimSpace(prompt), "\n") {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rest = strings.TrimSpace(rest)
+		known := slices.Contains(verbs, verb)
+		switch {
+		case !known && i == 0:
+			return nil
+		case !known && text != nil:
+			*text += "\n" + line
+		}
+		if !known {
+			continue
+		}
+		turn := &turns[len(turns)-1]
+		if verb == "then" || len(turn.Calls) > 0 && verb != "call" && verb != "stop" {
+			turns, text = append(turns, Turn{}), nil
+			turn = &turns[len(turns)-1]
+		}
+		var err error
+		switch verb {
+		case "say":
+			text = added(&turn.Text, rest)
+		case "think":
+			text = added(&turn.Thinking, rest)
+		case "call":
+			name, args, _ := strings.Cut(rest, " ")
+			turn.Calls, text = append(turn.Calls, Call{name, json.RawMessage(cmp.Or(strings.TrimSpace(args), "{}"))}), nil
+		case "fault":
+			kind, times, _ := strings.Cut(rest, " ")
+			turn.Fault = &Fault{Kind: FaultKind(kind)}
+			turn.Fault.Times, err = strconv.Atoi(cmp.Or(strings.TrimSpace(times), "1"))
+		case "stop":
+			turn.Stop = rest
+		}
+		if err = cmp.Or(err, turn.check()); err != nil { // which a program can learn only so
+			*turn = Turn{Text: fmt.Sprintf("I cannot do that: %v.", err)}
 		}
 	}
-	if d := s.opts.Script.Default; d != nil {
-		return d.Turns, true
+	return turns
+}
+
+// added appends a line to a text and returns it.
+func added(text *string, line string) *string {
+	if *text != "" {
+		*text += "\n"
 	}
-	return nil, false
+	*text += line
+	return text
 }

@@ -39,10 +39,6 @@ func TestAnthropicsLibraryUnderstandsIt(t *testing.T) {
 	params := anthropic.MessageNewParams{Model: "m", MaxTokens: 100,
 		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(spoken))}}
 
-	whole, err := client.Messages.New(context.Background(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var streamed anthropic.Message
 	var deltas int
 	stream := client.Messages.NewStreaming(context.Background(), params)
@@ -61,43 +57,24 @@ func TestAnthropicsLibraryUnderstandsIt(t *testing.T) {
 	if deltas < 2 {
 		t.Errorf("got %d events of text, want several", deltas)
 	}
-	for name, m := range map[string]*anthropic.Message{"whole": whole, "streamed": &streamed} {
-		if len(m.Content) != 4 {
-			t.Fatalf("%s: got %d blocks, want 4: %s", name, len(m.Content), m.RawJSON())
-		}
-		if got := m.Content[0]; got.Thinking != spokenThought || got.Signature == "" {
-			t.Errorf("%s: got thinking %q signed %q, want %q signed", name, got.Thinking, got.Signature, spokenThought)
-		}
-		if got := m.Content[1].Text; got != spokenText {
-			t.Errorf("%s: got text %q, want %q", name, got, spokenText)
-		}
-		if got := m.Content[2]; got.Name != "bash" || string(got.Input) != spokenArgs || got.ID == "" {
-			t.Errorf("%s: got call %s of %s as %q, want %s of bash with an id", name, got.Input, got.Name, got.ID, spokenArgs)
-		}
-		if got := m.Content[3]; got.Name != "other" || string(got.Input) != "{}" || got.ID == m.Content[2].ID {
-			t.Errorf("%s: got call %s of %s as %q, want {} of other with an id of its own", name, got.Input, got.Name, got.ID)
-		}
-		if m.StopReason != anthropic.StopReasonToolUse || m.Usage.InputTokens == 0 || m.Usage.OutputTokens < 2 {
-			t.Errorf("%s: got stop %q and usage %+v, want tool_use and tokens", name, m.StopReason, m.Usage)
-		}
+	m := &streamed
+	if len(m.Content) != 4 {
+		t.Fatalf("got %d blocks, want 4: %s", len(m.Content), m.RawJSON())
 	}
-}
-
-func TestAnthropicsCountAndModels(t *testing.T) {
-	p := serve(t, localmodel.Options{})
-	client := p.anthropic()
-	count, err := client.Messages.CountTokens(context.Background(), anthropic.MessageCountTokensParams{Model: "m",
-		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(strings.Repeat("word ", 100)))}})
-	if err != nil || count.InputTokens < 100 {
-		t.Errorf("got %v tokens and %v, want at least 100", count, err)
+	if got := m.Content[0]; got.Thinking != spokenThought || got.Signature == "" {
+		t.Errorf("got thinking %q signed %q, want %q signed", got.Thinking, got.Signature, spokenThought)
 	}
-	models, err := client.Models.List(context.Background(), anthropic.ModelListParams{})
-	if err != nil || len(models.Data) != 1 || models.Data[0].ID != "local" {
-		t.Errorf("got %+v and %v, want the model local", models, err)
+	if got := m.Content[1].Text; got != spokenText {
+		t.Errorf("got text %q, want %q", got, spokenText)
 	}
-	one, err := client.Models.Get(context.Background(), "one", anthropic.ModelGetParams{})
-	if err != nil || one.ID != "one" {
-		t.Errorf("got %+v and %v, want model one", one, err)
+	if got := m.Content[2]; got.Name != "bash" || string(got.Input) != spokenArgs || got.ID == "" {
+		t.Errorf("got call %s of %s as %q, want %s of bash with an id", got.Input, got.Name, got.ID, spokenArgs)
+	}
+	if got := m.Content[3]; got.Name != "other" || string(got.Input) != "{}" || got.ID == m.Content[2].ID {
+		t.Errorf("got call %s of %s as %q, want {} of other with an id of its own", got.Input, got.Name, got.ID)
+	}
+	if m.StopReason != anthropic.StopReasonToolUse || m.Usage.InputTokens == 0 || m.Usage.OutputTokens < 2 {
+		t.Errorf("got stop %q and usage %+v, want tool_use and tokens", m.StopReason, m.Usage)
 	}
 }
 
@@ -108,10 +85,6 @@ func TestOpenAIsLibraryUnderstandsResponses(t *testing.T) {
 		Include: []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent},
 		Input:   responses.ResponseNewParamsInputUnion{OfString: param.NewOpt(spoken)}}
 
-	whole, err := client.New(context.Background(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var text, thought, args strings.Builder
 	var streamed responses.Response
 	sequence := int64(0)
@@ -140,20 +113,19 @@ func TestOpenAIsLibraryUnderstandsResponses(t *testing.T) {
 		t.Errorf("got %q, %q and %q in pieces, want %q, %q and %q", text.String(), thought.String(), args.String(),
 			spokenText, spokenThought, spokenArgs+"{}")
 	}
-	for name, r := range map[string]*responses.Response{"whole": whole, "streamed": &streamed} {
-		if len(r.Output) != 4 || r.Status != "completed" || r.Usage.InputTokens == 0 {
-			t.Fatalf("%s: got %s, want four finished items with usage", name, r.RawJSON())
-		}
-		reasoning, call := r.Output[0].AsReasoning(), r.Output[2].AsFunctionCall()
-		if reasoning.Summary[0].Text != spokenThought || reasoning.EncryptedContent == "" {
-			t.Errorf("%s: got reasoning %s, want %q, sealed", name, reasoning.RawJSON(), spokenThought)
-		}
-		if r.OutputText() != spokenText {
-			t.Errorf("%s: got text %q, want %q", name, r.OutputText(), spokenText)
-		}
-		if call.Name != "bash" || call.Arguments != spokenArgs || call.CallID == "" {
-			t.Errorf("%s: got call %s, want bash with %s", name, call.RawJSON(), spokenArgs)
-		}
+	r := &streamed
+	if len(r.Output) != 4 || r.Status != "completed" || r.Usage.InputTokens == 0 {
+		t.Fatalf("got %s, want four finished items with usage", r.RawJSON())
+	}
+	reasoning, call := r.Output[0].AsReasoning(), r.Output[2].AsFunctionCall()
+	if reasoning.Summary[0].Text != spokenThought || reasoning.EncryptedContent == "" {
+		t.Errorf("got reasoning %s, want %q, sealed", reasoning.RawJSON(), spokenThought)
+	}
+	if r.OutputText() != spokenText {
+		t.Errorf("got text %q, want %q", r.OutputText(), spokenText)
+	}
+	if call.Name != "bash" || call.Arguments != spokenArgs || call.CallID == "" {
+		t.Errorf("got call %s, want bash with %s", call.RawJSON(), spokenArgs)
 	}
 }
 
@@ -163,10 +135,6 @@ func TestOpenAIsLibraryUnderstandsCompletions(t *testing.T) {
 	params := openai.ChatCompletionNewParams{Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(spoken)},
 		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)}}
 
-	whole, err := client.New(context.Background(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var streamed openai.ChatCompletionAccumulator
 	stream := client.NewStreaming(context.Background(), params)
 	for stream.Next() {
@@ -177,22 +145,16 @@ func TestOpenAIsLibraryUnderstandsCompletions(t *testing.T) {
 	if err := stream.Err(); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]*openai.ChatCompletion{"whole": whole, "streamed": &streamed.ChatCompletion} {
-		choice := c.Choices[0]
-		if choice.Message.Content != spokenText || choice.FinishReason != "tool_calls" || len(choice.Message.ToolCalls) != 2 {
-			t.Fatalf("%s: got %+v, want %q and two calls", name, choice, spokenText)
-		}
-		call := choice.Message.ToolCalls[0]
-		if call.Function.Name != "bash" || call.Function.Arguments != spokenArgs || call.ID == "" {
-			t.Errorf("%s: got call %+v, want bash with %s", name, call, spokenArgs)
-		}
-		if c.Usage.PromptTokens == 0 || c.Usage.TotalTokens != c.Usage.PromptTokens+c.Usage.CompletionTokens {
-			t.Errorf("%s: got usage %+v, want tokens that add up", name, c.Usage)
-		}
+	c := &streamed.ChatCompletion
+	choice := c.Choices[0]
+	if choice.Message.Content != spokenText || choice.FinishReason != "tool_calls" || len(choice.Message.ToolCalls) != 2 {
+		t.Fatalf("got %+v, want %q and two calls", choice, spokenText)
 	}
-	models := openai.NewModelService(p.openaiOptions()...)
-	list, err := models.List(context.Background())
-	if err != nil || len(list.Data) != 1 || list.Data[0].ID != "local" {
-		t.Errorf("got %+v and %v, want the model local", list, err)
+	call := choice.Message.ToolCalls[0]
+	if call.Function.Name != "bash" || call.Function.Arguments != spokenArgs || call.ID == "" {
+		t.Errorf("got call %+v, want bash with %s", call, spokenArgs)
+	}
+	if c.Usage.PromptTokens == 0 || c.Usage.TotalTokens != c.Usage.PromptTokens+c.Usage.CompletionTokens {
+		t.Errorf("got usage %+v, want tokens that add up", c.Usage)
 	}
 }
