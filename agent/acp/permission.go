@@ -290,11 +290,6 @@ func (p *peer) elicitation(m rpc.Message) {
 		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
 		return
 	}
-	req, err := q.Request(asksForInput)
-	if err != nil {
-		p.refuse(m.ID, refusal(err))
-		return
-	}
 	p.prepare(m, func() (*run, handler) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -305,45 +300,36 @@ func (p *peer) elicitation(m rpc.Message) {
 		}
 		p.endResponse(r)
 		r.work.Add(1)
-		return r, func(ctx context.Context) (any, error) {
-			for {
-				out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
-				answer, again := p.elicited(r, &q, req, out, err)
-				if !again {
-					return answer, nil
-				}
-				if req, err = q.Request(asksForInput); err != nil {
-					return nil, err // cannot happen: the question was encoded before
-				}
-			}
-		}
+		return r, func(ctx context.Context) (any, error) { return p.elicit(ctx, r, &q), nil }
 	})
 }
 
-// elicited ends the question's call. It returns the answer for the program, or
-// that the question must be asked again. Only a clear answer of a client is
-// accepted.
-func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) (said elicit.Answer, again bool) {
-	none := elicit.Answer{Action: elicit.Cancel}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil || p.active() != r || r.stopping {
-		return none, false
-	}
-	var answer *elicit.Answer
-	why := cmp.Or(out.Reason, string(out.Verdict))
-	if out.Verdict == contracts.VerdictAnswered {
-		answer, why = q.Read(out.Content)
-		again = answer == nil && q.Again(why)
-	}
-	if out.Announced { // otherwise the hub has said why nobody was asked
-		if answer == nil && !again {
-			p.publish(&contracts.Status{Message: "The agent's question was cancelled: " + why})
+// errRunOver is the error of a question whose run has ended.
+var errRunOver = errors.New("the run has ended")
+
+// elicit asks a checked question and ends its calls. Only a clear answer of a
+// client is accepted; any other outcome cancels the question.
+func (p *peer) elicit(ctx context.Context, r *run, q *elicit.Question) elicit.Answer {
+	answer, out, why, err := q.Put(asksForInput, func(req *contracts.ServerRequest) (contracts.Outcome, error) {
+		out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case err != nil:
+		case p.active() != r || r.stopping:
+			err = errRunOver
+		case out.Announced: // otherwise the hub has said why nobody was asked
+			p.publish(turn.After(req.CallID, out.Verdict))
 		}
-		p.publish(turn.After(req.CallID, out.Verdict))
+		return out, err
+	})
+	if answer != nil {
+		return *answer
 	}
-	if answer == nil {
-		return none, again
+	if err == nil && out.Announced {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.status("The agent's question was cancelled: " + why)
 	}
-	return *answer, false
+	return elicit.Answer{Action: elicit.Cancel}
 }

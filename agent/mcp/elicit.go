@@ -72,28 +72,19 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if err != nil {
 		return nil, err.Error()
 	}
-	for {
-		req, err := q.Request(elicit.FromServer)
-		if err != nil {
-			return nil, "the question cannot be shown"
-		}
-		out, err := s.put(ctx, req)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil, "" // the server has withdrawn it
-		case err != nil:
-			l.log.Warn("cannot ask a question of an MCP server", "error", err)
-			return nil, "the question could not be put"
-		case out.Verdict == contracts.VerdictAnswered:
-			if answer, why = answerOf(q, out.Content); answer == nil && q.Again(why) {
-				continue
-			}
-			return answer, why
-		case out.By == contracts.ResolvedByRuntime:
-			return nil, "" // ended with its run, which clients have seen
-		}
-		return nil, out.Reason
+	said, out, why, err := q.Put(elicit.FromServer, func(req *contracts.ServerRequest) (contracts.Outcome, error) {
+		return s.put(ctx, req)
+	})
+	switch {
+	case said != nil:
+		return &sdk.ElicitResult{Action: said.Action, Content: said.Values}, ""
+	case err != nil && ctx.Err() != nil, err == nil && out.By == contracts.ResolvedByRuntime:
+		return nil, "" // the server has withdrawn it, or it ended with its run, which clients have seen
+	case err != nil:
+		l.log.Warn("cannot ask a question of an MCP server", "error", err)
+		return nil, "the question could not be put"
 	}
+	return nil, why
 }
 
 // put asks the question and waits for its end. It publishes the end of the
@@ -142,16 +133,6 @@ func newQuestion(server string, p *sdk.ElicitParams) (*elicit.Question, error) {
 		q.RequestedSchema = schema
 	}
 	return q, q.Check(server)
-}
-
-// answerOf returns a client's answer in the form for servers, or nil and the
-// reason.
-func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitResult, string) {
-	answer, why := q.Read(blocks)
-	if answer == nil {
-		return nil, why
-	}
-	return &sdk.ElicitResult{Action: answer.Action, Content: answer.Values}, ""
 }
 
 // refuseSampling refuses a server's request to the model. Sampling was not
