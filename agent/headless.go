@@ -31,10 +31,11 @@ type headless struct {
 	wait waits
 
 	// Set by Start.
-	host contracts.Host
-	ids  *wireIDs
-	life context.Context // from Start to Close
-	stop context.CancelFunc
+	host     contracts.Host
+	process  string          // distinguishes the ids of this server process; "" if there was no earlier one
+	children int             // started so far; owned by launch
+	life     context.Context // from Start to Close
+	stop     context.CancelFunc
 
 	launching chan struct{}  // 1-buffered; holds a token while a child is started or closed
 	keeping   sync.WaitGroup // the keepers
@@ -60,7 +61,7 @@ type waits struct {
 // newHeadless returns an agent that runs argv, which is not empty, in o.Dir.
 func newHeadless(argv []string, o Options) Agent {
 	return &headless{
-		argv: argv, opts: o, ids: newWireIDs(),
+		argv: argv, opts: o,
 		wait: waits{
 			ready: 30 * time.Second, notice: 5 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
 			shutdown: 2 * time.Second, backoff: time.Second, maxBackoff: 30 * time.Second,
@@ -73,7 +74,7 @@ func newHeadless(argv []string, o Options) Agent {
 func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	h.host = host
 	if host.Restored() {
-		h.ids.process = strconv.FormatInt(time.Now().UnixMilli(), 36)
+		h.process = strconv.FormatInt(time.Now().UnixMilli(), 36) + "."
 	}
 	h.life, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	_, ready, err := h.launch(ctx)
