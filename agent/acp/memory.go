@@ -129,24 +129,12 @@ func (a *Agent) session() string {
 
 // writeMemory replaces the file atomically; only its owner can read it.
 func writeMemory(dir string, m memory) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, memoryName+".*") // mode 0600
-	if err != nil {
+	path := filepath.Join(dir, memoryName)
+	if err := os.WriteFile(path+".new", append(encode(m), '\n'), 0o600); err != nil {
 		return err
 	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, memoryName))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return os.Rename(path+".new", path)
 }

@@ -251,12 +251,11 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 // chosen returns the answer to a permission request: the option at i by its id,
 // or none.
 func chosen(ids []string, i int) acp.RequestPermissionResponse {
-	if i < 0 {
-		return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}
+	outcome := acp.NewRequestPermissionOutcomeCancelled()
+	if i >= 0 {
+		outcome = acp.NewRequestPermissionOutcomeSelected(acp.PermissionOptionId(ids[i]))
 	}
-	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{
-		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(ids[i])},
-	}}
+	return acp.RequestPermissionResponse{Outcome: outcome}
 }
 
 // asksForInput is the reason of a question. The protocol does not say whether

@@ -81,7 +81,7 @@ var rooms = map[string]room{
 	"agent/mask":                        {ours: []string{"internal/proc", "internal/lazyregexp"}},
 	"agent/mcp":                         {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge"}, others: []string{jsonschema, mcp, rate}},
 	"agent/turn":                        {ours: []string{"contracts"}, others: []string{uuid}},
-	"agent/acpserver":                   {ours: []string{"client", "contracts", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
+	"agent/acpserver":                   {ours: []string{"client", "contracts", "agent/elicit", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
 	"internal/testkit/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},
 	"internal/testkit/localmodel/serve": {ours: []string{"internal/testkit/localmodel"}},
 	"hosted":                            {ours: []string{"contracts", "internal/abridge", "session"}, others: []string{flags}},
