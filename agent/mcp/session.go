@@ -105,7 +105,7 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 func (s *session) transport() (sdk.Transport, error) {
 	l := s.link
 	if l.server.Command != "" {
-		p, err := newPipe(l, s)
+		p, err := newPipe(l)
 		s.pipe = p
 		return p, err
 	}
@@ -135,12 +135,9 @@ func (s *session) newClient() *sdk.Client {
 		ElicitationHandler: func(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return s.elicit(ctx, req.Params), nil
 		},
-		ElicitationCompleteHandler: func(_ context.Context, req *sdk.ElicitationCompleteNotificationRequest) {
-			s.completed(req.Params.ElicitationID)
-		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.relist() },
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
-			s.progress(req.Params)
+			s.link.progress(req.Params)
 		},
 	})
 	client.AddReceivingMiddleware(s.refuseSampling)
