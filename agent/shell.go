@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -82,9 +81,6 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	if problem := unfit(line); problem != "" {
 		return r.answer(ctx, problem)
 	}
-	for _, a := range work.Attachments {
-		r.attachments = append(r.attachments, s.absolute(a.Path))
-	}
 	req, err := r.request()
 	if err != nil {
 		return err
@@ -103,8 +99,7 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 
 // Resume handles the answer to a request that was asked before the server
 // restarted. Only the command as shown to clients is left, so it is run only if
-// nothing in it was masked and the workspace is the same. Attachments are not
-// kept.
+// nothing in it was masked and the workspace is the same.
 func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	var args shellArgs
 	err := json.Unmarshal(req.Args, &args)
@@ -125,20 +120,6 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	return r.decide(ctx, out)
 }
 
-// absolute returns the absolute path of a file that a client named, so that a
-// command finds it from any directory. A shell does not expand ~ in a variable.
-func (s *shell) absolute(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
-		}
-	}
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(s.Dir, path)
-}
-
 // unfit returns what is wrong with a command line, or "".
 func unfit(line string) string {
 	switch {
@@ -156,10 +137,9 @@ func unfit(line string) string {
 type shellRun struct {
 	*shell
 	*turn.Turn
-	callID      string
-	line        string
-	shown       string // line with its secrets masked
-	attachments []string
+	callID string
+	line   string
+	shown  string // line with its secrets masked
 }
 
 func (s *shell) newRun(callID, line string) *shellRun {
@@ -204,18 +184,12 @@ func (r *shellRun) abandon(ctx context.Context, text string) error {
 	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
-// execute runs the command. It gets the absolute paths of the prompt's
-// attachments in MAESTRO_ATTACHMENTS, one per line. If ctx ends meanwhile, the
-// host closes the call.
+// execute runs the command. If ctx ends meanwhile, the host closes the call.
 func (r *shellRun) execute(ctx context.Context) error {
 	if err := r.shell.host.Publish(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
 		return err
 	}
-	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
-	if len(r.attachments) > 0 {
-		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
-	}
-	run := command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
+	run := command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: proc.Environ(os.Environ(), r.Hosted, r.EnvPass)}
 	exit, err := run.Run(ctx, func(text string) error {
 		return r.shell.host.Publish(ctx, &contracts.ToolOutput{CallID: r.callID, Content: text})
 	})
