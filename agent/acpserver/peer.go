@@ -131,7 +131,7 @@ func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 
 var errLeft = errors.New("the editor has left")
 
-// cancelRequest withdraws a request.
+// cancelRequest withdraws a request of ours.
 const cancelRequest = "$/cancel_request"
 
 // take serves a message, unless the editor has left.
@@ -176,8 +176,6 @@ func (p *peer) dispatch(m rpc.Message) {
 		p.refuse(m.ID, outOfOrder("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
-	case m.Method == cancelRequest:
-		p.cancelRequest(m)
 	case !m.Asks(): // unknown notifications are ignored
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
@@ -343,23 +341,7 @@ func (p *peer) cancel(m rpc.Message) {
 		return
 	}
 	if a := p.find(params.SessionId); a != nil {
-		a.cancelTurn(nil)
-	}
-}
-
-// cancelRequest stops the run of the prompt with a request id. Other requests
-// end by themselves.
-func (p *peer) cancelRequest(m rpc.Message) {
-	var params struct {
-		ID json.RawMessage `json:"requestId"`
-	}
-	if decode(m.Params, &params) != nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.attached {
-		a.cancelTurn(params.ID)
+		a.cancelTurn()
 	}
 }
 

@@ -176,7 +176,7 @@ func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.Close
 	if a == nil {
 		return nil, failure("the session is not attached")
 	}
-	a.cancelTurn(nil)
+	a.cancelTurn()
 	a.awaitTurn()
 	a.end()
 	return struct{}{}, nil
