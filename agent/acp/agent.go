@@ -13,7 +13,6 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
-	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -75,8 +74,7 @@ type Agent struct {
 	// it. It is locked before mu.
 	launching sync.Mutex
 
-	peer   atomic.Pointer[peer] // the newest process; nil before the first
-	deaths atomic.Int64         // of the program in a row, without a completed run
+	peer atomic.Pointer[peer] // the newest process; nil before the first
 
 	mu       sync.Mutex
 	memory   memory
@@ -97,8 +95,6 @@ type waits struct {
 	glance     time.Duration // likewise for a call that is seldom asked about: it only reads, or has a terminal already
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until the program has ended after its input
-	backoff    time.Duration // before the second restart in a row; then doubled
-	maxBackoff time.Duration
 }
 
 const (
@@ -118,7 +114,6 @@ func New(argv []string, o Options) *Agent {
 		wait: waits{
 			ready: time.Minute, foreign: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
-			backoff: time.Second, maxBackoff: 10 * time.Second,
 		},
 	}
 }
@@ -215,30 +210,12 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 		}
 		<-p.over
 	}
-	if err := a.pause(ctx); err != nil {
-		return nil, err
-	}
 	p, err := a.launch(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			a.deaths.Add(1)
-		}
 		return nil, err
 	}
 	a.publish(&contracts.Status{Message: "Agent process restarted"})
 	return p, nil
-}
-
-// pause waits before a restart. The delay doubles with each death in a row.
-func (a *Agent) pause(ctx context.Context) error {
-	deaths := a.deaths.Load()
-	if deaths < 2 {
-		return nil
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(a.life, func() { stop(context.Cause(a.life)) })()
-	return sleep.For(ctx, min(a.wait.backoff<<min(deaths-2, 10), a.wait.maxBackoff))
 }
 
 // Configure applies an accepted init with the next run, as far as the protocol

@@ -49,6 +49,8 @@ type peer struct {
 	session string // set with mu held, because the reader may read it before
 	resumed bool   // the session is an earlier one
 
+	level contracts.ThinkingLevel // as last set; owned by Agent.Run
+
 	serving  sync.WaitGroup // goroutines that serve the program, except its reader
 	reading  sync.Mutex     // held while a file is read and sent: dozens at once would take gigabytes
 	reqMu    sync.Mutex     // guards requests only
@@ -65,7 +67,6 @@ type peer struct {
 	options    []option
 	modes      []named
 	models     string // the current model of agents without options
-	level      contracts.ThinkingLevel
 	spent      float64         // the cost of the session as last reported
 	costKnown  bool            // spent is the base for the next cost
 	counted    int             // terminals so far
@@ -125,7 +126,6 @@ func (p *peer) reportExit() {
 	if !greeted {
 		return // launch returns the error
 	}
-	p.a.deaths.Add(1)
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,

@@ -211,23 +211,6 @@ func TestSessionThatWasNeverPromptedIsNotMissed(t *testing.T) {
 	}
 }
 
-func TestRestartsWaitLongerAndCanBeInterrupted(t *testing.T) {
-	s := newStand(t, setup{}, Options{})
-	s.wait.backoff, s.wait.maxBackoff = time.Hour, time.Hour
-	s.start(t)
-	exits := step{Exit: 3}
-	s.fails(t, contracts.ErrorTransient, "exit status 3", exits)
-	s.fails(t, contracts.ErrorTransient, "exit status 3", exits) // restarted at once
-	ctx, stop := context.WithCancelCause(t.Context())
-	time.AfterFunc(10*time.Millisecond, func() { stop(errStopped) })
-	if err := s.Run(ctx, contracts.Work{Content: script(done)}); !errors.Is(err, errStopped) {
-		t.Errorf("got %v, want %v while the restart waits", err, errStopped)
-	}
-	if got := len(noted(t, s.notes, "starts")); got != 2 {
-		t.Errorf("got %d starts, want 2", got)
-	}
-}
-
 func TestInterrupt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		steps  []step

@@ -124,7 +124,6 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 			if errors.Is(reply.Err, rpc.ErrEnded) {
 				<-p.over
 			} else {
-				p.a.deaths.Store(0)
 				p.endOpenCalls(r)
 			}
 			return context.Cause(ctx)
@@ -174,7 +173,6 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}
-	p.a.deaths.Store(0)
 	if reply.Err != nil {
 		p.endAnsweredRun(r, contracts.Usage{})
 		return failure(ctx, p.withSignInHint(reply.Err))

@@ -267,19 +267,18 @@ func (p *peer) setThinking(ctx context.Context) {
 	p.a.mu.Lock()
 	level := p.a.thinking
 	p.a.mu.Unlock()
+	if level == p.level {
+		return
+	}
 	p.mu.Lock()
-	was, at := p.level, slices.IndexFunc(p.options, func(o option) bool {
+	at := slices.IndexFunc(p.options, func(o option) bool {
 		return o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel) && slices.Contains(o.values(), string(level))
 	})
 	id := ""
 	if at >= 0 {
 		id = p.options[at].ID
 	}
-	p.level = level
 	p.mu.Unlock()
-	if was == level {
-		return
-	}
 	err := errors.New("it has no such setting")
 	if id != "" {
 		bounded, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
@@ -296,13 +295,10 @@ func (p *peer) setThinking(ctx context.Context) {
 			p.mu.Unlock()
 		}
 	}
-	if err != nil && ctx.Err() != nil { // the run was interrupted; the next one tries again
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.level = was
+	if ctx.Err() != nil { // the run was interrupted; the next one tries again
 		return
 	}
-	if err != nil {
+	if p.level = level; err != nil {
 		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
 		p.a.publishNotes()
 	}
