@@ -19,38 +19,23 @@ import (
 // Options are the operator's settings for an agent. The zero value works in the
 // current directory.
 type Options struct {
-	// Dir is the workspace root. The program starts there, and its files and
-	// terminals must be below it. Empty means the current directory.
-	Dir string
-
-	// Shell runs the command lines of terminals. Empty means $SHELL if it
-	// exists, else /bin/bash, else sh. Windows always uses cmd.
-	Shell string
-
-	// EnvPass names environment variables that processes get even if their names
-	// look like credentials or Hosted would withhold them.
-	EnvPass []string
-
-	// Hosted withholds all environment variables except those known to be
-	// needed.
-	Hosted bool
+	// These are as for other agents. Programs start in Dir, and their files and
+	// terminals must be below it.
+	Dir, Shell string
+	EnvPass    []string
+	Hosted     bool
+	Version    string
+	Log        *slog.Logger
 
 	// StateDir is where the id of the program's session is stored, so that a
 	// restarted server can continue it. Empty keeps it for the life of the agent
 	// only.
 	StateDir string
 
-	// Version is this program's version, sent to the other program.
-	Version string
-
 	// Servers are the MCP servers that the program should use; their directories
 	// are absolute. Kinds that it does not support are left out, and clients are
 	// told.
 	Servers []mcp.Server
-
-	// Log receives errors and the program's output for operators. Nil discards
-	// it.
-	Log *slog.Logger
 }
 
 // An Agent runs a program that speaks the Agent Client Protocol and is its
@@ -78,7 +63,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	memory   memory
-	commands string                  // a digest of the program's commands as last published
+	commands string                  // the program's commands as last published
 	notes    []string                // texts to publish in the next run; at most maxNotes
 	said     map[string]bool         // texts given to noteOnce
 	broken   string                  // the end of an answer during which the program died, to be sent to it
@@ -87,14 +72,14 @@ type Agent struct {
 
 // waits are time limits. Tests set other ones.
 type waits struct {
-	ready      time.Duration // until the program has a session
-	foreign    time.Duration // until a program that may not speak the protocol has answered
-	notice     time.Duration // until the log says that the program is not ready yet
-	input      time.Duration // how long to hold back a call whose input is missing
-	settle     time.Duration // likewise for a call that has its input, or is in progress
-	glance     time.Duration // likewise for a call that is seldom asked about: it only reads, or has a terminal already
-	interrupt  time.Duration // until an interrupted run has ended
-	shutdown   time.Duration // until the program has ended after its input
+	ready     time.Duration // until the program has a session
+	foreign   time.Duration // until a program that may not speak the protocol has answered
+	notice    time.Duration // until the log says that the program is not ready yet
+	input     time.Duration // how long to hold back a call whose input is missing
+	settle    time.Duration // likewise for a call that has its input, or is in progress
+	glance    time.Duration // likewise for a call that is seldom asked about: it only reads, or has a terminal already
+	interrupt time.Duration // until an interrupted run has ended
+	shutdown  time.Duration // until the program has ended after its input
 }
 
 const (

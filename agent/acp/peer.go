@@ -66,7 +66,7 @@ type peer struct {
 	garbage    string // the beginning of that line
 	options    []option
 	modes      []named
-	models     string // the current model of agents without options
+	models     string          // the current model of agents without options
 	spent      float64         // the cost of the session as last reported
 	costKnown  bool            // spent is the base for the next cost
 	counted    int             // terminals so far

@@ -102,9 +102,8 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		return
 	}
 	p.a.mu.Lock()
-	was := p.a.commands
-	p.a.commands = digest([]string{text})
-	again := p.a.commands == was
+	again := p.a.commands == text
+	p.a.commands = text
 	p.a.mu.Unlock()
 	if !again {
 		p.status(text)

@@ -170,7 +170,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 	heard := time.Now()
 	news, pause := c.news, time.NewTimer(0)
 	defer pause.Stop()
-	silence, limit := time.NewTimer(o.CallTimeout), time.NewTimer(o.CallLimit)
+	silence, limit := time.NewTimer(o.callTimeout), time.NewTimer(o.callLimit)
 	defer silence.Stop()
 	defer limit.Stop()
 	for {
@@ -194,14 +194,14 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 			if asked := s.link.lastQuestion(); asked.After(last) {
 				last = asked
 			}
-			if left := o.CallTimeout - time.Since(last); left > 0 {
+			if left := o.callTimeout - time.Since(last); left > 0 {
 				silence.Reset(left)
 				continue
 			}
 			cancel(errSilent)
 		case <-limit.C:
-			if time.Since(s.link.lastQuestion()) < o.CallTimeout {
-				limit.Reset(o.CallTimeout)
+			if time.Since(s.link.lastQuestion()) < o.callTimeout {
+				limit.Reset(o.callTimeout)
 				continue
 			}
 			cancel(errEndless)
@@ -216,9 +216,9 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 	case ctx.Err() != nil:
 		return Result{}, context.Cause(ctx)
 	case errors.Is(err, errSilent):
-		return failure("Cancelled: the tool did not answer and told of no progress for %s.", o.CallTimeout), nil
+		return failure("Cancelled: the tool did not answer and told of no progress for %s.", o.callTimeout), nil
 	case errors.Is(err, errEndless):
-		return failure("Cancelled: the tool took longer than %s.", o.CallLimit), nil
+		return failure("Cancelled: the tool took longer than %s.", o.callLimit), nil
 	}
 	if strings.Contains(err.Error(), rounds) {
 		s.link.log.Warn("MCP server needs input that could not be given", "error", s.link.redact(err))

@@ -154,7 +154,7 @@ func (l *link) awaited() (dialing <-chan struct{}, until time.Time, ok bool) {
 
 // attempt tries once to connect to the server.
 func (l *link) attempt(done chan struct{}) {
-	ctx, cancel := context.WithTimeoutCause(l.set.life, l.set.opts.ConnectTimeout, &fault{words: "it did not answer in time"})
+	ctx, cancel := context.WithTimeoutCause(l.set.life, l.set.opts.connectTimeout, &fault{words: "it did not answer in time"})
 	defer cancel()
 	s, err := l.dial(ctx)
 	l.mu.Lock()

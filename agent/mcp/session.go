@@ -254,7 +254,7 @@ func (s *session) again() {
 // refresh lists the tools again and reports whether it succeeded. It tells
 // clients of a failure unless quiet.
 func (s *session) refresh(quiet bool) bool {
-	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.connectTimeout)
 	defer cancel()
 	err := s.list(ctx)
 	if err != nil && !quiet && s.stopping.Err() == nil {
