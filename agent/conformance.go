@@ -48,7 +48,7 @@ type Conformance struct {
 
 var errConformanceClosed = errors.New("the agent was closed")
 
-func newConformance(o Options) Agent {
+func newConformance(o Options) contracts.Agent {
 	life, end := context.WithCancelCause(context.Background())
 	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
 }

@@ -59,7 +59,7 @@ type waits struct {
 }
 
 // newHeadless returns an agent that runs argv, which is not empty, in o.Dir.
-func newHeadless(argv []string, o Options) Agent {
+func newHeadless(argv []string, o Options) contracts.Agent {
 	return &headless{
 		argv: argv, opts: o,
 		wait: waits{

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,24 +13,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
-
-// An Agent is a runtime returned by [Open]. Call Start once, then Run once at a
-// time, Configure at any time, and Close last.
-type Agent interface {
-	// Start makes the agent ready for prompts. host must be valid until Close
-	// returns; ctx bounds the start only.
-	Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error)
-
-	// Configure applies an accepted init. It does not block.
-	Configure(init *contracts.Init)
-
-	// Run serves one prompt to its end. After ctx has ended it returns soon, and
-	// the host closes open responses and tool calls.
-	Run(ctx context.Context, work contracts.Work) error
-
-	// Close ends the agent and every process it started.
-	Close(ctx context.Context) error
-}
 
 // Options are the operator's settings for an agent. The zero value works in the
 // current directory.
@@ -93,7 +74,7 @@ type Options struct {
 //
 // Open starts no process. The words of CMD may be quoted as in a shell; nothing
 // in them is expanded.
-func Open(spec string, o Options) (Agent, error) {
+func Open(spec string, o Options) (contracts.Agent, error) {
 	if err := Check(spec, o); err != nil {
 		return nil, fmt.Errorf("agent %q: %w", spec, err)
 	}

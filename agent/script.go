@@ -17,7 +17,7 @@ import (
 // mark it, because it announces itself as [contracts.ExecutorReplay] (D9). It
 // owns no goroutine; playing ends with the run's context.
 //
-// Its methods are called as [Agent] states.
+// Its methods are called as [contracts.Agent] states.
 type Script struct {
 	scenario *scenario
 	log      *slog.Logger
@@ -27,7 +27,7 @@ type Script struct {
 
 // newScript loads the scenario in the file at path. The error of a scenario
 // that breaks a rule has the JSON path.
-func newScript(path string, o Options) (Agent, error) {
+func newScript(path string, o Options) (contracts.Agent, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)

@@ -49,7 +49,7 @@ type shellArgs struct {
 	Cwd     string `json:"cwd"`
 }
 
-// Start implements [Agent]. It fails if the workspace does not exist.
+// Start implements [contracts.Agent]. It fails if the workspace does not exist.
 func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	switch info, err := os.Stat(s.Dir); {
 	case err != nil:
@@ -64,14 +64,14 @@ func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 	}, nil
 }
 
-// Configure implements [Agent]. There is nothing to configure, because the host
+// Configure implements [contracts.Agent]. There is nothing to configure, because the host
 // handles approval.
 func (s *shell) Configure(*contracts.Init) {}
 
-// Close implements [Agent]. Processes do not outlive their run.
+// Close implements [contracts.Agent]. Processes do not outlive their run.
 func (s *shell) Close(context.Context) error { return nil }
 
-// Run implements [Agent].
+// Run implements [contracts.Agent].
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	line := strings.TrimSpace(work.Content)
 	r := s.newRun(turn.ID("call_"), line)
