@@ -50,7 +50,6 @@ type headless struct {
 // waits are time limits. Tests set other ones.
 type waits struct {
 	ready      time.Duration // until a child accepts prompts
-	notice     time.Duration // until the log says that a child is not ready yet
 	quiet      time.Duration // silence that ends a run if the child does not report run ends
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until a child has shut down
@@ -63,7 +62,7 @@ func newHeadless(argv []string, o Options) contracts.Agent {
 	return &headless{
 		argv: argv, opts: o,
 		wait: waits{
-			ready: 30 * time.Second, notice: 5 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
+			ready: 30 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
 			shutdown: 2 * time.Second, backoff: time.Second, maxBackoff: 30 * time.Second,
 		},
 		launching: make(chan struct{}, 1),
@@ -96,11 +95,6 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.wait.ready, fmt.Errorf("agent process did not become ready in %v", h.wait.ready))
 	defer cancel()
-	program := filepath.Base(h.argv[0])
-	slow := time.AfterFunc(h.wait.notice, func() {
-		h.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", h.wait.ready)
-	})
-	defer slow.Stop()
 	select {
 	case ready := <-r.ready:
 		h.greet(r)
@@ -110,7 +104,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 		r.child.Kill(context.Cause(ctx))
 		<-r.over
 	}
-	return nil, nil, fmt.Errorf("start agent %s: %w", program, cmp.Or(r.fatal, r.child.Account()))
+	return nil, nil, fmt.Errorf("start agent %s: %w", filepath.Base(h.argv[0]), cmp.Or(r.fatal, r.child.Account()))
 }
 
 // greet makes this program the child's controller, and configures the child as

@@ -117,9 +117,7 @@ func (r *run) open() []*call {
 // one has ended, this is another call unless it only repeats the end.
 func (p *peer) takeCall(r *run, raw json.RawMessage, begins bool) {
 	var u callUpdate
-	if decode(raw, &u) != nil {
-		return
-	}
+	decode(raw, &u)
 	if c := r.calls[key(u.ID)]; begins && c != nil && c.stage == ended && !closed(u.Status) {
 		delete(r.calls, key(u.ID))
 	}

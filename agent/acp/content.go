@@ -59,7 +59,7 @@ type toolContent struct {
 // maxContent bounds the pieces of a call's content.
 const maxContent = 256
 
-// contents decodes content piece by piece and skips pieces that do not decode.
+// contents decodes content piece by piece.
 // Together the pieces keep about maxShown bytes of text, earlier ones first.
 // The result is not nil.
 func contents(all list[json.RawMessage]) []toolContent {
@@ -68,10 +68,9 @@ func contents(all list[json.RawMessage]) []toolContent {
 	left := maxShown
 	for _, r := range raw[:min(len(raw), maxContent)] {
 		var c toolContent
-		if decode(r, &c) == nil {
-			left = max(0, left-c.shrink(left))
-			list = append(list, c)
-		}
+		decode(r, &c)
+		left = max(0, left-c.shrink(left))
+		list = append(list, c)
 	}
 	if more := len(raw) - maxContent + all.more; more > 0 {
 		list = append(list, toolContent{Type: "content", Content: block{Type: "text", Text: fmt.Sprintf("[%d more pieces are not shown]", more)}})
@@ -184,9 +183,7 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 			continue
 		}
 		var t T
-		if err := decode(element, &t); err != nil {
-			return err
-		}
+		decode(element, &t)
 		l.kept = append(l.kept, t)
 	}
 	return nil

@@ -307,9 +307,7 @@ func (p *peer) cancelRequest(raw json.RawMessage) {
 	var params struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
-	if decode(raw, &params) != nil {
-		return
-	}
+	decode(raw, &params)
 	p.reqMu.Lock()
 	defer p.reqMu.Unlock()
 	if cancel := p.requests[string(params.RequestID)]; cancel != nil {
@@ -320,24 +318,15 @@ func (p *peer) cancelRequest(raw json.RawMessage) {
 // call makes a call, waits for its result and decodes it leniently.
 func (p *peer) call(ctx context.Context, method string, params, result any) error {
 	raw, err := p.conn.Call(ctx, method, params)
-	if err != nil {
-		return err
-	}
-	return decode(raw, result)
-}
-
-// decode decodes JSON of the program into v. It ignores values of a wrong type,
-// so that agents that differ from the schema are still understood.
-func decode(raw json.RawMessage, v any) error {
-	if isNull(raw) {
-		return nil
-	}
-	err := json.Unmarshal(raw, v)
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil
+	if err == nil {
+		decode(raw, result)
 	}
 	return err
 }
+
+// decode decodes a part of a message of the program into v. It ignores values of
+// a wrong type, so that agents that differ from the schema are still understood.
+func decode(raw json.RawMessage, v any) { _ = json.Unmarshal(raw, v) }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 

@@ -48,7 +48,7 @@ func (p *peer) permission(m rpc.Message) {
 			Kind string `json:"kind"`
 		}] `json:"options"`
 	}
-	if err := decode(m.Params, &params); err != nil || len(params.Options.kept) == 0 {
+	if decode(m.Params, &params); len(params.Options.kept) == 0 {
 		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
@@ -273,19 +273,17 @@ func (p *peer) elicitation(m rpc.Message) {
 		return
 	}
 	var q elicit.Question
-	err := decode(m.Params, &q)
+	decode(m.Params, &q)
 	if (q.Mode == "" || q.Mode == elicit.ModeForm) && isNull(q.RequestedSchema) {
 		q.RequestedSchema = json.RawMessage(`{"type":"object","properties":{}}`)
 	}
-	if err == nil {
-		p.mu.Lock()
-		err = q.Check(abridge.Bytes(p.name, 40))
-		p.mu.Unlock()
-	}
+	p.mu.Lock()
+	err := q.Check(abridge.Bytes(p.name, 40))
 	if err != nil {
-		p.mu.Lock()
 		p.status("The agent's question was refused: " + err.Error())
-		p.mu.Unlock()
+	}
+	p.mu.Unlock()
+	if err != nil {
 		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
 		return
 	}

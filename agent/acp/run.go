@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -181,9 +180,7 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		Stop  string     `json:"stopReason"`
 		Usage *acp.Usage `json:"usage"`
 	}
-	if err := decode(reply.Result, &result); err != nil {
-		return failure(ctx, fmt.Errorf("the agent's answer cannot be read: %w", err))
-	}
+	decode(reply.Result, &result)
 	p.endAnsweredRun(r, usage(result.Usage))
 	return p.stopped(result.Stop)
 }

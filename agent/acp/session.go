@@ -246,9 +246,7 @@ func (o option) values() []string {
 		Options []value `json:"options"` // of a group
 	}
 	var list []value
-	if decode(o.Options, &list) != nil {
-		return nil
-	}
+	decode(o.Options, &list)
 	var values []string
 	for _, v := range list {
 		if v.Value != "" {
