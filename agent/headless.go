@@ -163,11 +163,12 @@ func (h *headless) keep(r *link) {
 // current returns the link to the running child. If there is none, it starts
 // one.
 func (h *headless) current(ctx context.Context) (*link, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(h.life, func() { stop(errAgentClosed) })()
 	select {
 	case h.launching <- struct{}{}:
 		defer func() { <-h.launching }()
-	case <-h.life.Done():
-		return nil, errAgentClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -177,24 +178,21 @@ func (h *headless) current(ctx context.Context) (*link, error) {
 	if r.child.Life().Err() == nil {
 		return r, nil
 	}
-	starting, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(h.life, func() { stop(errAgentClosed) })()
 	select {
 	case <-r.reported:
-	case <-starting.Done():
-		return nil, context.Cause(starting)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	r, _, err := h.launch(starting)
-	if err != nil {
-		if starting.Err() != nil { // interrupted or closed
-			return nil, context.Cause(starting)
-		}
+	r, _, err := h.launch(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil: // interrupted or closed
+		return nil, context.Cause(ctx)
+	case err != nil:
 		h.deaths.Add(1)
 		h.opts.Log.Warn("cannot restart the agent process", "error", err)
 		return nil, err
 	}
-	h.publish(starting, &contracts.Status{Message: "Agent process restarted"})
+	h.publish(ctx, &contracts.Status{Message: "Agent process restarted"})
 	return r, nil
 }
 

@@ -71,7 +71,7 @@ func newNative(name string, o Options) (contracts.Agent, error) {
 	n.Agent = llm.New(llm.Options{
 		Name: name, Model: m,
 		Tools: tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
-		MCP:   newServers(o), ClientTools: n.clientTools,
+		MCP:   &servers{Options: o}, ClientTools: n.clientTools,
 		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})
@@ -128,21 +128,16 @@ func metadata(sessionID string, getenv func(string) string) map[string]string {
 
 // servers are the MCP servers of the built-in loop.
 type servers struct {
-	opts mcp.Options
-	set  *mcp.Set // nil before Start
-}
-
-func newServers(o Options) *servers {
-	return &servers{opts: mcp.Options{
-		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
-	}}
+	Options
+	set *mcp.Set // nil before Start
 }
 
 // Start implements [llm.MCP].
 func (s *servers) Start(_ context.Context, host contracts.Host) error {
-	s.opts.Host = host
-	s.set = mcp.Open(s.opts)
+	s.set = mcp.Open(mcp.Options{
+		Servers: s.Servers, Dir: s.Dir, EnvPass: s.EnvPass, Hosted: s.Hosted,
+		Host: host, SessionID: s.SessionID, Version: s.Version, Log: s.Log,
+	})
 	return nil
 }
 

@@ -127,7 +127,5 @@ func Check(spec string, o Options) error {
 	case kind == "llm" && hasRest:
 		return checkNative(rest, o)
 	}
-	return errUnknownSpec
+	return errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 }
-
-var errUnknownSpec = errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")

@@ -123,7 +123,7 @@ func TestToolsOfServersAreOfferedAndAskedAbout(t *testing.T) {
 
 func TestCallsOfServersFailAsToolsDo(t *testing.T) {
 	n, web := noteServer(t)
-	s := newServers(Options{Dir: t.TempDir(), Servers: []mcp.Server{{Name: "notes", URL: web.URL}}})
+	s := &servers{Options: Options{Dir: t.TempDir(), Servers: []mcp.Server{{Name: "notes", URL: web.URL}}}}
 	hosttest.Must(t, s.Start(t.Context(), hosttest.New(t)))
 	t.Cleanup(func() { hosttest.Must(t, s.Close()) })
 	tools := s.Tools(t.Context())

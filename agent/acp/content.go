@@ -137,9 +137,7 @@ func resultText(raw json.RawMessage) string {
 		return text
 	}
 	var compact bytes.Buffer
-	if json.Compact(&compact, mask.Args(raw)) != nil {
-		return ""
-	}
+	_ = json.Compact(&compact, mask.Args(raw)) // it is valid
 	return compact.String()
 }
 

@@ -64,7 +64,7 @@ type peer struct {
 	greeted    bool   // the handshake is done
 	garbled    bool   // a line that was no message was reported
 	garbage    string // the beginning of that line
-	options    []option
+	used       settings
 	modes      []named
 	models     string          // the current model of agents without options
 	spent      float64         // the cost of the session as last reported

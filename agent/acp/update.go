@@ -128,7 +128,7 @@ func (p *peer) takeOptions(raw json.RawMessage) {
 		Options list[option] `json:"configOptions"`
 	}
 	if decode(raw, &u); u.Options.kept != nil {
-		p.options = usedOptions(u.Options)
+		p.used = settingsOf(u.Options)
 	}
 }
 

@@ -79,24 +79,15 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 // the call too.
 func (s *session) put(ctx context.Context, req *contracts.ServerRequest) (contracts.Outcome, error) {
 	host := s.link.set.opts.Host
-	var shown, ours bool // the question was published; we ended it
-	release := func() {}
+	shown, stop := false, func() bool { return true }
 	out, err := host.Ask(s.link.set.life, req, contracts.AskOptions{Opened: func() {
 		shown = true
-		gone := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
-			defer close(gone)
-			ours = host.Withdraw(req.RequestID, contracts.VerdictCancelled, withdrawn, contracts.ResolvedByRuntime)
+		stop = context.AfterFunc(ctx, func() {
+			host.Withdraw(req.RequestID, contracts.VerdictCancelled, withdrawn, contracts.ResolvedByRuntime)
 		})
-		release = func() {
-			if !stop() {
-				<-gone
-			}
-		}
 	}})
-	release()
-	over := out.Announced && (ours || out.By != contracts.ResolvedByRuntime)
-	if over || err != nil && shown {
+	stop()
+	if out.Announced && (out.By != contracts.ResolvedByRuntime || out.Reason == withdrawn) || err != nil && shown {
 		end, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		if err := host.Publish(end, &contracts.ToolEnd{CallID: req.CallID, Success: out.Verdict == contracts.VerdictAnswered}); err != nil {
