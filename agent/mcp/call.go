@@ -18,7 +18,8 @@ import (
 const (
 	maxProgress = 1 << 10 // bytes of a progress text
 
-	// progressPause is the minimum time between two progress texts.
+	// progressPause is the time between two progress texts, and between two checks
+	// of a call's time limits.
 	progressPause = 100 * time.Millisecond
 
 	maxArgs = 8 << 20 // bytes
@@ -43,7 +44,6 @@ var tokens atomic.Int64
 // A call is a running tool call.
 type call struct {
 	token          string
-	news           chan struct{}          // 1-buffered; a token means that there is a text to read; never closed
 	sent           atomic.Bool            // the server may have received it
 	begun          atomic.Bool            // the server has requested something before its answer
 	unknownSession atomic.Bool            // the server did not know the session, so it did not start the call
@@ -52,15 +52,6 @@ type call struct {
 
 // callKey is the context key of a call in the library's work for it.
 type callKey struct{}
-
-// tell passes on a progress text.
-func (c *call) tell(text string) {
-	c.text.Store(&text)
-	select {
-	case c.news <- struct{}{}:
-	default:
-	}
-}
 
 // Call calls a tool by its full name. args is a JSON object, or empty. If
 // progress is not nil, Call passes it the server's progress texts, from Call's
@@ -137,7 +128,7 @@ func (s *session) call(ctx context.Context, name string, args json.RawMessage, p
 	defer cancel(nil)
 	free := context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })
 	defer free()
-	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10), news: make(chan struct{}, 1)}
+	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10)}
 	s.link.setCall(c.token, c)
 	defer s.link.setCall(c.token, nil)
 	ctx = context.WithValue(ctx, callKey{}, c)
@@ -167,43 +158,29 @@ func (s *session) call(ctx context.Context, name string, args json.RawMessage, p
 // too long.
 func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCauseFunc, progress func(string)) {
 	o := &s.link.set.opts
-	heard := time.Now()
-	news, pause := c.news, time.NewTimer(0)
+	began, heard := time.Now(), time.Now()
+	pause := time.NewTicker(progressPause)
 	defer pause.Stop()
-	silence, limit := time.NewTimer(o.callTimeout), time.NewTimer(o.callLimit)
-	defer silence.Stop()
-	defer limit.Stop()
+	tell := func() {
+		if text := c.text.Swap(nil); text != nil {
+			heard = time.Now()
+			progress(*text)
+		}
+	}
 	for {
 		select {
 		case <-done:
-			if text := c.text.Swap(nil); text != nil { // the last text counts
-				progress(*text)
-			}
+			tell() // the last text counts
 			return
-		case <-news:
-			heard = time.Now()
-			if text := c.text.Swap(nil); text != nil {
-				progress(*text)
-			}
-			news = nil
-			pause.Reset(progressPause)
 		case <-pause.C:
-			news = c.news
-		case <-silence.C:
-			last := heard
-			if asked := s.link.lastQuestion(); asked.After(last) {
-				last = asked
-			}
-			if left := o.callTimeout - time.Since(last); left > 0 {
-				silence.Reset(left)
-				continue
-			}
+		}
+		tell()
+		asked := s.link.lastQuestion()
+		switch {
+		case time.Since(heard) < o.callTimeout && time.Since(began) < o.callLimit, time.Since(asked) < o.callTimeout:
+		case time.Since(heard) >= o.callTimeout:
 			cancel(errSilent)
-		case <-limit.C:
-			if time.Since(s.link.lastQuestion()) < o.callTimeout {
-				limit.Reset(o.callTimeout)
-				continue
-			}
+		default:
 			cancel(errEndless)
 		}
 	}
@@ -257,7 +234,7 @@ func (l *link) progress(p *sdk.ProgressNotificationParams) {
 	c := l.calls[token]
 	l.mu.Unlock()
 	if c != nil {
-		c.tell(progressText(p))
+		c.text.Store(new(progressText(p)))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // olderRevision is the newest revision that starts with initialize.
@@ -153,27 +154,28 @@ func (s *session) run() {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	gone := make(chan error, 1)
-	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, at the latest by close
-	var err error
-	changed, failures, pause := s.changed, 0, time.NewTimer(0)
-	defer pause.Stop()
-	for s.stopping.Err() == nil {
+	wg.Go(func() { // ends with the connection, at the latest by close
+		gone <- s.client.Wait()
+		s.stop(errEnded)
+	})
+	for failures := 0; s.stopping.Err() == nil; {
 		select {
-		case <-changed:
-			changed = nil
-			if s.refresh(failures > 0) {
-				failures = 0
-			} else {
-				failures++
-				s.again()
-			}
-			pause.Reset(max(relistPause, backoff(failures)))
-		case <-pause.C:
-			changed = s.changed
-		case err = <-gone:
-			s.stop(errEnded)
+		case <-s.changed:
 		case <-s.stopping.Done():
+			continue
 		}
+		if s.refresh(failures > 0) {
+			failures = 0
+		} else {
+			failures++
+			s.again()
+		}
+		_ = sleep.For(s.stopping, max(relistPause, backoff(failures))) // the condition of the loop has its error
+	}
+	var err error
+	select {
+	case err = <-gone:
+	default:
 	}
 	cause := context.Cause(s.stopping)
 	s.close()
@@ -182,10 +184,7 @@ func (s *session) run() {
 	case errors.Is(cause, errLapsed):
 		s.link.lost(s, cause)
 	default:
-		if err == nil {
-			err = cause
-		}
-		s.link.lost(s, s.reason(err))
+		s.link.lost(s, s.reason(cmp.Or(err, cause)))
 	}
 }
 

@@ -79,7 +79,7 @@ var rooms = map[string]room{
 	"agent/llm/provider":                {ours: []string{"agent/llm/model", "internal/lazyregexp", "internal/abridge"}},
 	"agent/llm/tool":                    {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge"}},
 	"agent/mask":                        {ours: []string{"internal/proc", "internal/lazyregexp"}},
-	"agent/mcp":                         {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge"}, others: []string{jsonschema, mcp, rate}},
+	"agent/mcp":                         {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge", "internal/sleep"}, others: []string{jsonschema, mcp, rate}},
 	"agent/turn":                        {ours: []string{"contracts"}, others: []string{uuid}},
 	"agent/acpserver":                   {ours: []string{"client", "contracts", "agent/elicit", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
 	"internal/testkit/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},
