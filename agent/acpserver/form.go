@@ -45,10 +45,7 @@ func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(got)
-	if err != nil {
-		return nil, err
-	}
+	text, _ := json.Marshal(got) // it was decoded
 	answer.Content = []contracts.ContentBlock{{Type: "text", Text: string(text)}}
 	return answer, nil
 }
@@ -122,10 +119,7 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 		in := inputsOf(r.Args)
 		form, message = map[string]field{"answer": {Type: "string", Title: "Answer"}}, in.title(r.Tool)
 	}
-	schema, err := json.Marshal(map[string]any{"type": "object", "properties": form})
-	if err != nil {
-		return nil, err
-	}
+	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": form}) // texts can be encoded
 	got, err := a.elicit(ctx, &elicitation{SessionID: a.id, Mode: elicit.ModeForm, Message: message, Schema: schema})
 	if err != nil {
 		return nil, err
