@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 
 // Bounds of the conformance agent's triggers.
 const (
-	maxOpenAsks     = 64 // questions waiting at once
 	maxBurst        = 1_000_000
 	maxBurstBytes   = 1 << 20 // of one message
 	maxBurstTotal   = 1 << 30 // of one burst
@@ -32,6 +30,8 @@ const (
 // Its questions outlive the run that asked them. Each has a goroutine, which
 // ends with its answer or with Close.
 type Conformance struct {
+	unconfigured // suites check how the hub handles an init
+
 	profile contracts.Profile
 	log     *slog.Logger
 
@@ -39,8 +39,7 @@ type Conformance struct {
 
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
-	asks sync.WaitGroup
-	free chan struct{} // holds a token for each open question; its capacity is the bound
+	asks sync.WaitGroup // the host bounds the open questions
 
 	mu       sync.Mutex
 	flushErr error
@@ -50,7 +49,7 @@ var errConformanceClosed = errors.New("the agent was closed")
 
 func newConformance(o Options) contracts.Agent {
 	life, end := context.WithCancelCause(context.Background())
-	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
+	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end}
 }
 
 // The model and provider that suites expect.
@@ -94,9 +93,6 @@ func trigger(content string) (name string, args []byte, ok bool) {
 	name, text, _ := strings.Cut(rest, "__:")
 	return name, []byte(text), triggers[name] != nil
 }
-
-// Configure does nothing: suites check how the hub handles an init.
-func (c *Conformance) Configure(*contracts.Init) {}
 
 // triggers maps the name of a trigger to its function.
 var triggers = map[string]func(*Conformance, context.Context, []byte) error{
@@ -172,20 +168,12 @@ func asks(kind contracts.RequestType) func(*Conformance, context.Context, []byte
 }
 
 func (c *Conformance) ask(ctx context.Context, req *contracts.ServerRequest) error {
-	select {
-	case c.free <- struct{}{}:
-	default:
-		return &contracts.Error{Code: contracts.CodeOverloaded, Type: contracts.ErrorProtocol,
-			Message: fmt.Sprintf("%d requests are waiting already", maxOpenAsks)}
-	}
 	if err := c.acknowledge(ctx); err != nil {
-		<-c.free
 		return err
 	}
 	// In the public profile, the run waits until the question has been asked.
 	shown := make(chan struct{})
 	c.asks.Go(func() { // ends with the answer, or with life
-		defer func() { <-c.free }()
 		c.await(req, sync.OnceFunc(func() { close(shown) }))
 	})
 	if c.profile != contracts.ProfilePublic {
@@ -205,7 +193,7 @@ func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
 	defer shown()
 	out, err := c.host.Ask(c.life, req, contracts.AskOptions{Opened: shown})
 	if err == nil {
-		err = c.settle(c.life, req, out)
+		err = c.Resume(c.life, req, out)
 	}
 	if err == nil || c.life.Err() != nil {
 		return
@@ -217,15 +205,10 @@ func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
 	}
 }
 
-// Resume handles the answer to a question that was asked before the server
-// restarted.
+// Resume ends the call that a question announced (R46), also if the question was
+// asked before the server restarted. If the runtime cancelled the question,
+// whatever cancelled it has ended the call.
 func (c *Conformance) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
-	return c.settle(ctx, req, out)
-}
-
-// settle ends the call that the question announced (R46). If the runtime
-// cancelled the question, whatever cancelled it has ended the call.
-func (c *Conformance) settle(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	cancelled := out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime
 	if c.profile == contracts.ProfilePublic || !out.Announced || cancelled {
 		return nil

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,6 +114,16 @@ func Open(spec string, o Options) (contracts.Agent, error) {
 		StateDir: o.StateDir, Version: o.Version, Servers: handedServers(o), Log: o.Log,
 	}), nil
 }
+
+// unconfigured is a part of agents that have no configuration, and nothing that
+// outlives a run.
+type unconfigured struct{}
+
+// Configure implements [contracts.Agent].
+func (unconfigured) Configure(*contracts.Init) {}
+
+// Close implements [contracts.Agent].
+func (unconfigured) Close(context.Context) error { return nil }
 
 // Check returns the errors of a spec and of the options for llm: agents that
 // their texts alone show. It reads no file or environment and uses no network.

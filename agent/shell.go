@@ -39,6 +39,7 @@ const (
 // The response begins first, so that clients see that the agent works. The
 // shell keeps no state between runs.
 type shell struct {
+	unconfigured // the host handles approval
 	Options
 	host contracts.Host // set by Start
 }
@@ -63,13 +64,6 @@ func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 		Requests: []contracts.RequestType{contracts.RequestApproval},
 	}, nil
 }
-
-// Configure implements [contracts.Agent]. There is nothing to configure, because the host
-// handles approval.
-func (s *shell) Configure(*contracts.Init) {}
-
-// Close implements [contracts.Agent]. Processes do not outlive their run.
-func (s *shell) Close(context.Context) error { return nil }
 
 // Run implements [contracts.Agent].
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,8 +63,7 @@ type peer struct {
 	run        *run   // nil between runs
 	introduced bool   // initialize was answered
 	greeted    bool   // the handshake is done
-	garbled    bool   // a line that was no message was reported
-	garbage    string // the beginning of that line
+	garbage    string // the beginning of the first line that was no message, which was reported; "" without one
 	used       settings
 	modes      []named
 	models     string          // the current model of agents without options
@@ -154,15 +154,13 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.garbled:
+	case p.garbage != "":
 	case p.active() == nil:
 		p.status(err.Error())
 	default:
 		p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
 	}
-	if !p.garbled {
-		p.garbled, p.garbage = true, line.Head
-	}
+	p.garbage = cmp.Or(p.garbage, line.Head, "?")
 	if line.Lost {
 		return err
 	}
@@ -190,8 +188,6 @@ func (p *peer) serve(m rpc.Message) {
 		p.permission(m)
 	case acp.ClientMethodElicitationCreate:
 		p.elicitation(m)
-	case acp.ClientMethodElicitationComplete:
-		p.log.Debug("agent process completed an elicitation")
 	case acp.ClientMethodFsReadTextFile:
 		p.handle(m, with(m.Params, p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
