@@ -90,25 +90,6 @@ type questions struct {
 	} `json:"questions"`
 }
 
-// A field is a field of a form.
-type field struct {
-	Type        string   `json:"type"`
-	Title       string   `json:"title,omitempty"`
-	Description string   `json:"description,omitempty"`
-	Choices     []choice `json:"oneOf,omitempty"`
-	Items       *items   `json:"items,omitempty"`
-}
-
-// items are the possible elements of a list in a form.
-type items struct {
-	Choices []choice `json:"anyOf"`
-}
-
-type choice struct {
-	Value string `json:"const"`
-	Title string `json:"title"`
-}
-
 // input asks the user the agent's questions in a form with a field for each.
 // The answer is text, as from any client.
 func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
@@ -117,7 +98,7 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 	form, message := formOf(&all)
 	if form == nil {
 		in := inputsOf(r.Args)
-		form, message = map[string]field{"answer": {Type: "string", Title: "Answer"}}, in.title(r.Tool)
+		form, message = map[string]any{"answer": map[string]string{"type": "string", "title": "Answer"}}, in.title(r.Tool)
 	}
 	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": form}) // texts can be encoded
 	got, err := a.elicit(ctx, &elicitation{SessionID: a.id, Mode: elicit.ModeForm, Message: message, Schema: schema})
@@ -133,22 +114,25 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 }
 
 // formOf returns a form for questions, nil if there are none.
-func formOf(all *questions) (form map[string]field, message string) {
+func formOf(all *questions) (form map[string]any, message string) {
 	for i, q := range all.Questions {
-		f := field{Type: "string", Title: q.Header, Description: q.Question}
-		var choices []choice
+		f := map[string]any{"type": "string", "title": q.Header, "description": q.Question}
+		var choices []map[string]string
 		for _, o := range q.Options {
 			title := o.Label
 			if o.Description != "" {
 				title += ": " + o.Description
 			}
-			choices = append(choices, choice{o.Label, title})
+			choices = append(choices, map[string]string{"const": o.Label, "title": title})
 		}
-		if f.Choices = choices; q.MultiSelect {
-			f.Type, f.Choices, f.Items = "array", nil, &items{choices}
+		switch {
+		case q.MultiSelect:
+			f["type"], f["items"] = "array", map[string]any{"anyOf": choices}
+		case len(choices) > 0:
+			f["oneOf"] = choices
 		}
 		if form == nil {
-			form, message = map[string]field{}, q.Question
+			form, message = map[string]any{}, q.Question
 		} else {
 			message = "The agent asks:"
 		}

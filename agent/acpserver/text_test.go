@@ -109,8 +109,8 @@ func TestQuestionsBecomeForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"answer1":{"type":"string","title":"Colour","description":"Which colour?","oneOf":[{"const":"red","title":"red: warm"},{"const":"blue","title":"blue"}]},` +
-		`"answer2":{"type":"array","title":"Sizes","description":"Which sizes?","items":{"anyOf":[{"const":"S","title":"S"},{"const":"L","title":"L"}]}}}`
+	want := `{"answer1":{"description":"Which colour?","oneOf":[{"const":"red","title":"red: warm"},{"const":"blue","title":"blue"}],"title":"Colour","type":"string"},` +
+		`"answer2":{"description":"Which sizes?","items":{"anyOf":[{"const":"S","title":"S"},{"const":"L","title":"L"}]},"title":"Sizes","type":"array"}}`
 	if string(text) != want || message != "The agent asks:" {
 		t.Errorf("got %s and %q, want %s", text, message, want)
 	}
