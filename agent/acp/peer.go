@@ -203,7 +203,10 @@ func (p *peer) serve(m rpc.Message) {
 	case acp.ClientMethodTerminalWaitForExit:
 		p.handle(m, p.onTerminal(m, (*peer).awaitTerminal))
 	case acp.ClientMethodTerminalKill:
-		p.handle(m, p.onTerminal(m, (*peer).killTerminal))
+		p.handle(m, p.onTerminal(m, func(_ *peer, _ context.Context, t *terminal) (any, error) {
+			t.stop() // the terminal remains
+			return acp.KillTerminalResponse{}, nil
+		}))
 	case acp.ClientMethodTerminalRelease:
 		p.handle(m, p.onTerminal(m, (*peer).releaseTerminal))
 	case methodCancelRequest:

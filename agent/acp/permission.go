@@ -269,7 +269,7 @@ const asksForInput = "The agent asks for input"
 // The params are decoded as our own type, because the library's types do not
 // keep the whole schema.
 func (p *peer) elicitation(m rpc.Message) {
-	if !m.Asks() {
+	if m.ID == nil {
 		return
 	}
 	var q elicit.Question

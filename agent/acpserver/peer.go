@@ -170,13 +170,13 @@ func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 // goroutine.
 func (p *peer) dispatch(m rpc.Message) {
 	switch {
-	case m.Method == acp.AgentMethodInitialize && m.Asks():
+	case m.Method == acp.AgentMethodInitialize && m.ID != nil:
 		p.initialize(m)
-	case !p.greeted && m.Asks():
+	case !p.greeted && m.ID != nil:
 		p.refuse(m.ID, outOfOrder("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
-	case !m.Asks(): // unknown notifications are ignored
+	case m.ID == nil: // unknown notifications are ignored
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:

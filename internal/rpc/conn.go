@@ -20,9 +20,6 @@ type Message struct {
 	Params json.RawMessage
 }
 
-// Asks reports whether the message is a request.
-func (m Message) Asks() bool { return m.ID != nil }
-
 // A Reply is the outcome of a call.
 type Reply struct {
 	Result json.RawMessage
