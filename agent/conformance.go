@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +17,6 @@ import (
 
 // Bounds of the conformance agent's triggers.
 const (
-	maxOpenAsks     = 64 // questions waiting at once
 	maxBurst        = 1_000_000
 	maxBurstBytes   = 1 << 20 // of one message
 	maxBurstTotal   = 1 << 30 // of one burst
@@ -31,6 +30,8 @@ const (
 // Its questions outlive the run that asked them. Each has a goroutine, which
 // ends with its answer or with Close.
 type Conformance struct {
+	unconfigured // suites check how the hub handles an init
+
 	profile contracts.Profile
 	log     *slog.Logger
 
@@ -38,8 +39,7 @@ type Conformance struct {
 
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
-	asks sync.WaitGroup
-	free chan struct{} // holds a token for each open question; its capacity is the bound
+	asks sync.WaitGroup // the host bounds the open questions
 
 	mu       sync.Mutex
 	flushErr error
@@ -47,9 +47,9 @@ type Conformance struct {
 
 var errConformanceClosed = errors.New("the agent was closed")
 
-func newConformance(o Options) Agent {
+func newConformance(o Options) contracts.Agent {
 	life, end := context.WithCancelCause(context.Background())
-	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
+	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end}
 }
 
 // The model and provider that suites expect.
@@ -94,22 +94,26 @@ func trigger(content string) (name string, args []byte, ok bool) {
 	return name, []byte(text), triggers[name] != nil
 }
 
-// Configure does nothing: suites check how the hub handles an init.
-func (c *Conformance) Configure(*contracts.Init) {}
-
 // triggers maps the name of a trigger to its function.
 var triggers = map[string]func(*Conformance, context.Context, []byte) error{
-	"approval": func(c *Conformance, ctx context.Context, args []byte) error {
-		return c.ask(ctx, args, askedTypes["approval"])
-	},
-	"server_request": func(c *Conformance, ctx context.Context, args []byte) error {
-		return c.ask(ctx, args, askedTypes["server_request"])
-	},
-	"burst":        (*Conformance).burst,
-	"stream":       (*Conformance).stream,
-	"hang":         (*Conformance).hang,
-	"flush_error":  (*Conformance).rememberFlushError,
-	"client_tools": (*Conformance).clientTools,
+	"approval":       asks(askedTypes["approval"]),
+	"server_request": asks(askedTypes["server_request"]),
+	"burst":          reads((*Conformance).burst),
+	"stream":         reads((*Conformance).stream),
+	"hang":           reads((*Conformance).hang),
+	"flush_error":    reads((*Conformance).rememberFlushError),
+	"client_tools":   (*Conformance).clientTools,
+}
+
+// reads returns a trigger whose arguments are the JSON of a T.
+func reads[T any](do func(*Conformance, context.Context, T) error) func(*Conformance, context.Context, []byte) error {
+	return func(c *Conformance, ctx context.Context, args []byte) error {
+		var a T
+		if err := json.Unmarshal(args, &a); err != nil {
+			return badTrigger(err.Error())
+		}
+		return do(c, ctx, a)
+	}
 }
 
 // Run executes the trigger in the prompt. A trigger with malformed or too large
@@ -130,37 +134,46 @@ func (c *Conformance) acknowledge(ctx context.Context) error {
 	if c.profile == contracts.ProfilePublic {
 		return nil
 	}
+	return c.respond(ctx, 1, 0, "Done.")
+}
+
+// respond publishes a response of n chunks, with a delay before each. %d in the
+// text is the number of the chunk, from 0.
+func (c *Conformance) respond(ctx context.Context, n int, delay time.Duration, text string) error {
 	turn := turn.New(c.host, conformanceModel, conformanceProvider)
 	if err := turn.Start(ctx); err != nil {
 		return err
 	}
-	if err := turn.Say(ctx, "Done."); err != nil {
-		return err
+	for i := range n {
+		if err := sleep.For(ctx, delay); err != nil {
+			return err
+		}
+		if err := turn.Say(ctx, strings.ReplaceAll(text, "%d", strconv.Itoa(i))); err != nil {
+			return err
+		}
 	}
-	return turn.End(ctx, contracts.Usage{InputTokens: 3, OutputTokens: 1})
+	return turn.End(ctx, contracts.Usage{InputTokens: 3, OutputTokens: int64(n)})
 }
 
-// ask asks the clients a question of the given type, or of the type in the
-// arguments, and does not wait for the answer.
-func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.RequestType) error {
-	req, err := parseRequest(args, kind)
-	if err != nil {
-		return err
+// asks returns a trigger for a question of the given type, or of the type in the
+// arguments. It does not wait for the answer.
+func asks(kind contracts.RequestType) func(*Conformance, context.Context, []byte) error {
+	return func(c *Conformance, ctx context.Context, args []byte) error {
+		req, err := parseRequest(args, kind)
+		if err != nil {
+			return err
+		}
+		return c.ask(ctx, req)
 	}
-	select {
-	case c.free <- struct{}{}:
-	default:
-		return &contracts.Error{Code: contracts.CodeOverloaded, Type: contracts.ErrorProtocol,
-			Message: fmt.Sprintf("%d requests are waiting already", maxOpenAsks)}
-	}
+}
+
+func (c *Conformance) ask(ctx context.Context, req *contracts.ServerRequest) error {
 	if err := c.acknowledge(ctx); err != nil {
-		<-c.free
 		return err
 	}
 	// In the public profile, the run waits until the question has been asked.
 	shown := make(chan struct{})
 	c.asks.Go(func() { // ends with the answer, or with life
-		defer func() { <-c.free }()
 		c.await(req, sync.OnceFunc(func() { close(shown) }))
 	})
 	if c.profile != contracts.ProfilePublic {
@@ -180,7 +193,7 @@ func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
 	defer shown()
 	out, err := c.host.Ask(c.life, req, contracts.AskOptions{Opened: shown})
 	if err == nil {
-		err = c.settle(c.life, req, out)
+		err = c.Resume(c.life, req, out)
 	}
 	if err == nil || c.life.Err() != nil {
 		return
@@ -192,15 +205,10 @@ func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
 	}
 }
 
-// Resume handles the answer to a question that was asked before the server
-// restarted.
+// Resume ends the call that a question announced (R46), also if the question was
+// asked before the server restarted. If the runtime cancelled the question,
+// whatever cancelled it has ended the call.
 func (c *Conformance) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
-	return c.settle(ctx, req, out)
-}
-
-// settle ends the call that the question announced (R46). If the runtime
-// cancelled the question, whatever cancelled it has ended the call.
-func (c *Conformance) settle(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	cancelled := out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime
 	if c.profile == contracts.ProfilePublic || !out.Announced || cancelled {
 		return nil
@@ -222,8 +230,8 @@ func parseRequest(args []byte, kind contracts.RequestType) (*contracts.ServerReq
 		Args        json.RawMessage       `json:"args"`
 		Reason      string                `json:"reason"`
 	}
-	if err := unmarshalTrigger(args, &a); err != nil {
-		return nil, err
+	if err := json.Unmarshal(args, &a); err != nil {
+		return nil, badTrigger(err.Error())
 	}
 	if kind == "" {
 		kind = a.RequestType
@@ -266,11 +274,7 @@ func (c *Conformance) clientTools(ctx context.Context, _ []byte) error {
 	return c.acknowledge(ctx)
 }
 
-func (c *Conformance) burst(ctx context.Context, args []byte) error {
-	var a struct{ Count, Bytes int }
-	if err := unmarshalTrigger(args, &a); err != nil {
-		return err
-	}
+func (c *Conformance) burst(ctx context.Context, a struct{ Count, Bytes int }) error {
 	if a.Count < 0 || a.Count > maxBurst || a.Bytes < 0 || a.Bytes > maxBurstBytes || a.Count*a.Bytes > maxBurstTotal {
 		return badTrigger("count or bytes is out of bounds")
 	}
@@ -287,37 +291,18 @@ func (c *Conformance) burst(ctx context.Context, args []byte) error {
 	return c.acknowledge(ctx)
 }
 
-func (c *Conformance) stream(ctx context.Context, args []byte) error {
-	var a struct {
-		Chunks  int   `json:"chunks"`
-		DelayMS int64 `json:"delay_ms"`
-	}
-	if err := unmarshalTrigger(args, &a); err != nil {
-		return err
-	}
+func (c *Conformance) stream(ctx context.Context, a struct {
+	Chunks  int   `json:"chunks"`
+	DelayMS int64 `json:"delay_ms"`
+}) error {
 	if a.Chunks < 0 || a.Chunks > maxStreamChunks || a.DelayMS < 0 || a.DelayMS > maxStreamDelay.Milliseconds() {
 		return badTrigger("chunks or delay_ms is out of bounds")
 	}
-	turn := turn.New(c.host, conformanceModel, conformanceProvider)
-	if err := turn.Start(ctx); err != nil {
-		return err
-	}
-	for i := range a.Chunks {
-		if err := sleep.For(ctx, time.Duration(a.DelayMS)*time.Millisecond); err != nil {
-			return err
-		}
-		if err := turn.Say(ctx, fmt.Sprintf("chunk %d ", i)); err != nil {
-			return err
-		}
-	}
-	return turn.End(ctx, contracts.Usage{InputTokens: 3, OutputTokens: int64(a.Chunks)})
+	return c.respond(ctx, a.Chunks, time.Duration(a.DelayMS)*time.Millisecond, "chunk %d ")
 }
 
 // hang opens a response that only an interrupt or a drain ends.
-func (c *Conformance) hang(ctx context.Context, args []byte) error {
-	if err := unmarshalTrigger(args, &struct{}{}); err != nil {
-		return err
-	}
+func (c *Conformance) hang(ctx context.Context, _ struct{}) error {
 	if err := turn.New(c.host, conformanceModel, conformanceProvider).Start(ctx); err != nil {
 		return err
 	}
@@ -325,11 +310,7 @@ func (c *Conformance) hang(ctx context.Context, args []byte) error {
 	return ctx.Err()
 }
 
-func (c *Conformance) rememberFlushError(ctx context.Context, args []byte) error {
-	var a struct{ Message string }
-	if err := unmarshalTrigger(args, &a); err != nil {
-		return err
-	}
+func (c *Conformance) rememberFlushError(ctx context.Context, a struct{ Message string }) error {
 	c.mu.Lock()
 	c.flushErr = errors.New(a.Message)
 	c.mu.Unlock()
@@ -345,26 +326,10 @@ func (c *Conformance) Flush(context.Context) error {
 	return err
 }
 
-// Close ends the open questions. If ctx ends first, it returns an error.
-func (c *Conformance) Close(ctx context.Context) error {
+// Close ends the open questions.
+func (c *Conformance) Close(context.Context) error {
 	c.end(errConformanceClosed)
-	done := make(chan struct{})
-	go func() { // ends when every Ask has returned
-		c.asks.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("close conformance agent: %w", ctx.Err())
-	}
-}
-
-func unmarshalTrigger(args []byte, into any) error {
-	if err := json.Unmarshal(args, into); err != nil {
-		return badTrigger(err.Error())
-	}
+	c.asks.Wait()
 	return nil
 }
 

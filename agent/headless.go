@@ -31,10 +31,11 @@ type headless struct {
 	wait waits
 
 	// Set by Start.
-	host contracts.Host
-	ids  *wireIDs
-	life context.Context // from Start to Close
-	stop context.CancelFunc
+	host     contracts.Host
+	process  string          // distinguishes the ids of this server process; "" if there was no earlier one
+	children int             // started so far; owned by launch
+	life     context.Context // from Start to Close
+	stop     context.CancelFunc
 
 	launching chan struct{}  // 1-buffered; holds a token while a child is started or closed
 	keeping   sync.WaitGroup // the keepers
@@ -49,7 +50,6 @@ type headless struct {
 // waits are time limits. Tests set other ones.
 type waits struct {
 	ready      time.Duration // until a child accepts prompts
-	notice     time.Duration // until the log says that a child is not ready yet
 	quiet      time.Duration // silence that ends a run if the child does not report run ends
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until a child has shut down
@@ -58,11 +58,11 @@ type waits struct {
 }
 
 // newHeadless returns an agent that runs argv, which is not empty, in o.Dir.
-func newHeadless(argv []string, o Options) Agent {
+func newHeadless(argv []string, o Options) contracts.Agent {
 	return &headless{
-		argv: argv, opts: o, ids: newWireIDs(),
+		argv: argv, opts: o,
 		wait: waits{
-			ready: 30 * time.Second, notice: 5 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
+			ready: 30 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
 			shutdown: 2 * time.Second, backoff: time.Second, maxBackoff: 30 * time.Second,
 		},
 		launching: make(chan struct{}, 1),
@@ -73,7 +73,7 @@ func newHeadless(argv []string, o Options) Agent {
 func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	h.host = host
 	if host.Restored() {
-		h.ids.process = strconv.FormatInt(time.Now().UnixMilli(), 36)
+		h.process = strconv.FormatInt(time.Now().UnixMilli(), 36) + "."
 	}
 	h.life, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	_, ready, err := h.launch(ctx)
@@ -95,11 +95,6 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.wait.ready, fmt.Errorf("agent process did not become ready in %v", h.wait.ready))
 	defer cancel()
-	program := filepath.Base(h.argv[0])
-	slow := time.AfterFunc(h.wait.notice, func() {
-		h.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", h.wait.ready)
-	})
-	defer slow.Stop()
 	select {
 	case ready := <-r.ready:
 		h.greet(r)
@@ -109,7 +104,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 		r.child.Kill(context.Cause(ctx))
 		<-r.over
 	}
-	return nil, nil, fmt.Errorf("start agent %s: %w", program, cmp.Or(r.fatal, r.child.Account()))
+	return nil, nil, fmt.Errorf("start agent %s: %w", filepath.Base(h.argv[0]), cmp.Or(r.fatal, r.child.Account()))
 }
 
 // greet makes this program the child's controller, and configures the child as
@@ -168,11 +163,12 @@ func (h *headless) keep(r *link) {
 // current returns the link to the running child. If there is none, it starts
 // one.
 func (h *headless) current(ctx context.Context) (*link, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(h.life, func() { stop(errAgentClosed) })()
 	select {
 	case h.launching <- struct{}{}:
 		defer func() { <-h.launching }()
-	case <-h.life.Done():
-		return nil, errAgentClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -182,24 +178,21 @@ func (h *headless) current(ctx context.Context) (*link, error) {
 	if r.child.Life().Err() == nil {
 		return r, nil
 	}
-	starting, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(h.life, func() { stop(errAgentClosed) })()
 	select {
 	case <-r.reported:
-	case <-starting.Done():
-		return nil, context.Cause(starting)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	r, _, err := h.launch(starting)
-	if err != nil {
-		if starting.Err() != nil { // interrupted or closed
-			return nil, context.Cause(starting)
-		}
+	r, _, err := h.launch(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil: // interrupted or closed
+		return nil, context.Cause(ctx)
+	case err != nil:
 		h.deaths.Add(1)
 		h.opts.Log.Warn("cannot restart the agent process", "error", err)
 		return nil, err
 	}
-	h.publish(starting, &contracts.Status{Message: "Agent process restarted"})
+	h.publish(ctx, &contracts.Status{Message: "Agent process restarted"})
 	return r, nil
 }
 

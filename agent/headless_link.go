@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,8 @@ type link struct {
 
 	reported chan struct{} // closed when clients were told of the end of a child that was ready
 
-	greeted bool // the child was ready; owned by its reader
+	greeted bool   // the child was ready; owned by its reader
+	suffix  string // of its ids for clients; "" for the first child
 
 	life   context.Context // bounds publishing and asking; ends soon after the child
 	asking sync.WaitGroup
@@ -95,7 +97,9 @@ func newLink(h *headless) (*link, error) {
 		h: h, ready: make(chan *contracts.Ready, 1), over: make(chan struct{}), reported: make(chan struct{}),
 		asks: map[string]*ask{},
 	}
-	h.ids.generation++
+	if h.children++; h.children > 1 || h.process != "" {
+		r.suffix = fmt.Sprintf("~%s%d", h.process, h.children)
+	}
 	cmd := exec.Command(h.argv[0], h.argv[1:]...)
 	cmd.Dir, cmd.Env = h.opts.Dir, proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass)
 	r.child = proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(h.opts.Log, mask.Text)})
@@ -171,7 +175,7 @@ func (r *link) event(ev contracts.Event) {
 	if req, ok := ev.(*contracts.ServerRequest); ok {
 		wireID = req.RequestID // the child's own id of the question
 	}
-	r.h.ids.rename(ev)
+	r.rename(ev)
 	switch e := ev.(type) {
 	case *contracts.Ready:
 		if !r.greeted {
@@ -197,6 +201,20 @@ func (r *link) event(ev contracts.Event) {
 	case *contracts.RawAgentEvent, *contracts.ResponseStart, *contracts.ResponseChunk, *contracts.ResponseEnd,
 		*contracts.ToolCall, *contracts.ToolStart, *contracts.ToolOutput, *contracts.ToolEnd, *contracts.ClientToolRequest:
 		r.progress(e)
+	}
+}
+
+// rename adds the suffix to the ids in an event. Otherwise a child that counts
+// its responses from one would reuse ids of its predecessor (R36).
+func (r *link) rename(ev contracts.Event) {
+	if r.suffix == "" {
+		return
+	}
+	fields := reflect.ValueOf(ev).Elem()
+	for _, name := range []string{"ResponseID", "CallID", "RequestID"} {
+		if id := fields.FieldByName(name); id.IsValid() && id.String() != "" {
+			id.SetString(id.String() + r.suffix)
+		}
 	}
 }
 

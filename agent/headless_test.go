@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -427,36 +426,20 @@ func TestHeadlessCloseAsksThenKills(t *testing.T) {
 }
 
 func TestWireIDsOfSuccessorsDiffer(t *testing.T) {
-	ids := newWireIDs()
-	names := func(wire ...string) (got []string) {
-		ids.generation++
-		for _, id := range wire {
-			got = append(got, ids.name(id))
-		}
-		return got
-	}
-	for _, tt := range []struct{ wire, want []string }{
-		{[]string{"a", "b", "a", ""}, []string{"a", "b", "a", ""}},
-		{[]string{"a", "c", "a"}, []string{"a~2", "c", "a~2"}},
-		{[]string{"c", "a", "d"}, []string{"c~3", "a~3", "d"}},
-	} {
-		if got := names(tt.wire...); !slices.Equal(got, tt.want) {
-			t.Errorf("names of %q: got %q, want %q", tt.wire, got, tt.want)
+	for suffix, want := range map[string]string{"": "a", "~2": "a~2", "~p.1": "a~p.1"} {
+		r := &link{suffix: suffix}
+		start := &contracts.ResponseStart{ResponseID: "a"}
+		req := &contracts.ServerRequest{RequestID: "a", CallID: "a"}
+		r.rename(start)
+		r.rename(req)
+		r.rename(&contracts.Status{Message: "a"})
+		if start.ResponseID != want || req.RequestID != want || req.CallID != want {
+			t.Errorf("suffix %q: got %+v and %+v, want %q", suffix, start, req, want)
 		}
 	}
-	later := newWireIDs()
-	later.process, later.generation = "p", 1
-	if got, want := later.name("a"), "a~p.1"; got != want {
-		t.Errorf("after an earlier process: got %q, want %q", got, want)
-	}
-	for i := range 2 * maxWireIDs {
-		ids.name(fmt.Sprint("many", i))
-	}
-	if got := len(ids.first); got != maxWireIDs {
-		t.Errorf("got %d ids kept, want %d", got, maxWireIDs)
-	}
-	if got, want := names("new", "many1"), []string{"new~4", "many1~4"}; !slices.Equal(got, want) {
-		t.Errorf("after too many: got %q, want %q", got, want)
+	end := &contracts.ToolEnd{}
+	if (&link{suffix: "~2"}).rename(end); end.CallID != "" {
+		t.Errorf("got id %q, want none", end.CallID)
 	}
 }
 

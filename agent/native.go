@@ -49,7 +49,7 @@ func checkNative(name string, o Options) error {
 }
 
 // newNative opens the model PROVIDER/MODEL, which has been checked.
-func newNative(name string, o Options) (Agent, error) {
+func newNative(name string, o Options) (contracts.Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
 	key, url := credential(service, os.Getenv)
 	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url)})
@@ -95,7 +95,7 @@ func credential(service string, getenv func(string) string) (key, url string) {
 	return getenv(prefix + "API_KEY"), getenv(prefix + "BASE_URL")
 }
 
-// Start implements [Agent].
+// Start implements [contracts.Agent].
 func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	n.host = host
 	info, err := n.Agent.Start(ctx, host)
@@ -108,7 +108,7 @@ func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.Agen
 	return info, nil
 }
 
-// Close implements [Agent].
+// Close implements [contracts.Agent].
 func (n *native) Close(ctx context.Context) error {
 	if n.set != nil {
 		n.set.Close()

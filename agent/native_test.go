@@ -34,7 +34,7 @@ var services = []string{"anthropic", "openai", "openai-chat"}
 type nativeSession struct {
 	t     *testing.T
 	host  *hosttest.Host
-	agent Agent
+	agent contracts.Agent
 }
 
 // nativeOn starts an agent on the model at url.

@@ -15,24 +15,6 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// An Agent is a runtime returned by [Open]. Call Start once, then Run once at a
-// time, Configure at any time, and Close last.
-type Agent interface {
-	// Start makes the agent ready for prompts. host must be valid until Close
-	// returns; ctx bounds the start only.
-	Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error)
-
-	// Configure applies an accepted init. It does not block.
-	Configure(init *contracts.Init)
-
-	// Run serves one prompt to its end. After ctx has ended it returns soon, and
-	// the host closes open responses and tool calls.
-	Run(ctx context.Context, work contracts.Work) error
-
-	// Close ends the agent and every process it started.
-	Close(ctx context.Context) error
-}
-
 // Options are the operator's settings for an agent. The zero value works in the
 // current directory.
 type Options struct {
@@ -93,7 +75,7 @@ type Options struct {
 //
 // Open starts no process. The words of CMD may be quoted as in a shell; nothing
 // in them is expanded.
-func Open(spec string, o Options) (Agent, error) {
+func Open(spec string, o Options) (contracts.Agent, error) {
 	if err := Check(spec, o); err != nil {
 		return nil, fmt.Errorf("agent %q: %w", spec, err)
 	}
@@ -133,6 +115,16 @@ func Open(spec string, o Options) (Agent, error) {
 	}), nil
 }
 
+// unconfigured is a part of agents that have no configuration, and nothing that
+// outlives a run.
+type unconfigured struct{}
+
+// Configure implements [contracts.Agent].
+func (unconfigured) Configure(*contracts.Init) {}
+
+// Close implements [contracts.Agent].
+func (unconfigured) Close(context.Context) error { return nil }
+
 // Check returns the errors of a spec and of the options for llm: agents that
 // their texts alone show. It reads no file or environment and uses no network.
 func Check(spec string, o Options) error {
@@ -146,7 +138,5 @@ func Check(spec string, o Options) error {
 	case kind == "llm" && hasRest:
 		return checkNative(rest, o)
 	}
-	return errUnknownSpec
+	return errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 }
-
-var errUnknownSpec = errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")

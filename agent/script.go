@@ -17,8 +17,10 @@ import (
 // mark it, because it announces itself as [contracts.ExecutorReplay] (D9). It
 // owns no goroutine; playing ends with the run's context.
 //
-// Its methods are called as [Agent] states.
+// Its methods are called as [contracts.Agent] states.
 type Script struct {
+	unconfigured // a scenario does not depend on the configuration
+
 	scenario *scenario
 	log      *slog.Logger
 
@@ -27,7 +29,7 @@ type Script struct {
 
 // newScript loads the scenario in the file at path. The error of a scenario
 // that breaks a rule has the JSON path.
-func newScript(path string, o Options) (Agent, error) {
+func newScript(path string, o Options) (contracts.Agent, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)
@@ -55,9 +57,6 @@ func (s *Script) Start(_ context.Context, host contracts.Host) (contracts.AgentI
 	}, nil
 }
 
-// Configure does nothing: a scenario does not depend on the configuration.
-func (s *Script) Configure(*contracts.Init) {}
-
 // Run plays the steps of the scenario for the prompt. When ctx ends, it returns
 // ctx's error at once.
 func (s *Script) Run(ctx context.Context, work contracts.Work) error {
@@ -68,9 +67,6 @@ func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 	s.log.Debug("play script", "steps", len(steps), "found", ok)
 	return newPlayer(s).play(ctx, steps)
 }
-
-// Close does nothing: no goroutine or process outlives a run.
-func (s *Script) Close(context.Context) error { return nil }
 
 // A scenario is a loaded script. It is immutable.
 type scenario struct {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -143,14 +144,8 @@ func must[T any](key string, to *T, read func(place) T) member {
 // object reads an object that may have the known keys only, in their order, and
 // returns its members.
 func (l *loader) object(at place, known ...member) (members map[string]json.RawMessage) {
-	if l.err == nil && !startsWith(at, '{') {
-		l.fail(at, "must be an object")
-	}
-	if l.err != nil {
+	if members = decoded[map[string]json.RawMessage](l, at, "{", "an object"); l.err != nil {
 		return nil
-	}
-	if err := json.Unmarshal(at.raw, &members); err != nil {
-		l.fail(at, "%v", err)
 	}
 	var keys []string
 	for _, m := range known {
@@ -174,14 +169,7 @@ func (l *loader) object(at place, known ...member) (members map[string]json.RawM
 }
 
 func (l *loader) list(at place) []place {
-	var items []json.RawMessage
-	if !startsWith(at, '[') {
-		l.fail(at, "must be a list")
-		return nil
-	}
-	if err := json.Unmarshal(at.raw, &items); err != nil {
-		l.fail(at, "%v", err)
-	}
+	items := decoded[[]json.RawMessage](l, at, "[", "a list")
 	places := make([]place, len(items))
 	for i, raw := range items {
 		places[i] = place{at.path + "[" + strconv.Itoa(i) + "]", raw}
@@ -189,13 +177,7 @@ func (l *loader) list(at place) []place {
 	return places
 }
 
-func (l *loader) str(at place) string {
-	var s string
-	if !startsWith(at, '"') || json.Unmarshal(at.raw, &s) != nil {
-		l.fail(at, "must be a string")
-	}
-	return s
-}
+func (l *loader) str(at place) string { return decoded[string](l, at, `"`, "a string") }
 
 // name reads a string that must not be empty.
 func (l *loader) name(at place) string {
@@ -215,19 +197,11 @@ func (l *loader) json(at place) text {
 		l.fail(at, "longer than %d bytes", contracts.MaxValueBytes)
 	}
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, at.raw); err != nil {
-		l.fail(at, "%v", err)
-	}
+	_ = json.Compact(&compact, at.raw) // parseScript has checked the whole text
 	return text(compact.String())
 }
 
-func (l *loader) boolean(at place) bool {
-	var b bool
-	if startsWith(at, 'n') || json.Unmarshal(at.raw, &b) != nil {
-		l.fail(at, "must be true or false")
-	}
-	return b
-}
+func (l *loader) boolean(at place) bool { return decoded[bool](l, at, "tf", "true or false") }
 
 // integer returns a reader of whole numbers within bounds.
 func (l *loader) integer(least, most int64) func(place) int64 {
@@ -272,9 +246,16 @@ func oneOf[T ~string](l *loader, set ...T) func(place) T {
 	}
 }
 
-// startsWith reports whether the value begins with c, which determines its
-// kind.
-func startsWith(at place, c byte) bool {
+// decoded decodes a value that begins with one of the characters in first, which
+// determines its kind.
+func decoded[T any](l *loader, at place, first, kind string) (value T) {
+	if !startsWith(at, first) || json.Unmarshal(at.raw, &value) != nil {
+		l.fail(at, "must be %s", kind)
+	}
+	return value
+}
+
+func startsWith(at place, first string) bool {
 	raw := bytes.TrimLeft(at.raw, " \t\r\n")
-	return len(raw) > 0 && raw[0] == c
+	return len(raw) > 0 && strings.IndexByte(first, raw[0]) >= 0
 }

@@ -13,7 +13,7 @@ import (
 // and returns how it is played.
 func (l *loader) step(at place) (s step) {
 	o := l.object(at,
-		may("say", &s, l.say), may("think", &s, l.think), may("tool", &s, l.tool), may("ask", &s, l.ask),
+		may("say", &s, l.speech(false)), may("think", &s, l.speech(true)), may("tool", &s, l.tool), may("ask", &s, l.ask),
 		may("delay_ms", &s, l.pause), may("error", &s, l.failure), may("usage", &s, l.usage), may("status", &s, l.status),
 		may("compaction", &s, l.compaction), may("raw", &s, l.rawEvent), may("repeat", &s, l.repeat), may("end", &s, l.end))
 	if len(o) != 1 {
@@ -22,21 +22,21 @@ func (l *loader) step(at place) (s step) {
 	return s
 }
 
-func (l *loader) say(at place) step   { return l.speech(at, false) }
-func (l *loader) think(at place) step { return l.speech(at, true) }
-
-func (l *loader) speech(at place, thinking bool) step {
-	var words text
-	var chunk int64
-	var delay time.Duration
-	if startsWith(at, '"') {
-		words = l.text(at)
-	} else {
-		l.object(at,
-			must("text", &words, l.text), may("chunk", &chunk, l.integer(1, contracts.MaxTextBytes)),
-			may("delay_ms", &delay, l.delay))
+// speech returns a reader of a text that is said or thought.
+func (l *loader) speech(thinking bool) func(place) step {
+	return func(at place) step {
+		var words text
+		var chunk int64
+		var delay time.Duration
+		if startsWith(at, `"`) {
+			words = l.text(at)
+		} else {
+			l.object(at,
+				must("text", &words, l.text), may("chunk", &chunk, l.integer(1, contracts.MaxTextBytes)),
+				may("delay_ms", &delay, l.delay))
+		}
+		return speech(words, chunk, delay, thinking)
 	}
-	return speech(words, chunk, delay, thinking)
 }
 
 // speech says or thinks a text: at once, or if chunk is not zero in chunks of

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -40,6 +39,7 @@ const (
 // The response begins first, so that clients see that the agent works. The
 // shell keeps no state between runs.
 type shell struct {
+	unconfigured // the host handles approval
 	Options
 	host contracts.Host // set by Start
 }
@@ -50,7 +50,7 @@ type shellArgs struct {
 	Cwd     string `json:"cwd"`
 }
 
-// Start implements [Agent]. It fails if the workspace does not exist.
+// Start implements [contracts.Agent]. It fails if the workspace does not exist.
 func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	switch info, err := os.Stat(s.Dir); {
 	case err != nil:
@@ -65,14 +65,7 @@ func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 	}, nil
 }
 
-// Configure implements [Agent]. There is nothing to configure, because the host
-// handles approval.
-func (s *shell) Configure(*contracts.Init) {}
-
-// Close implements [Agent]. Processes do not outlive their run.
-func (s *shell) Close(context.Context) error { return nil }
-
-// Run implements [Agent].
+// Run implements [contracts.Agent].
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	line := strings.TrimSpace(work.Content)
 	r := s.newRun(turn.ID("call_"), line)
@@ -82,13 +75,7 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	if problem := unfit(line); problem != "" {
 		return r.answer(ctx, problem)
 	}
-	for _, a := range work.Attachments {
-		r.attachments = append(r.attachments, s.absolute(a.Path))
-	}
-	req, err := r.request()
-	if err != nil {
-		return err
-	}
+	req := r.request()
 	out, err := s.host.Ask(ctx, req, contracts.AskOptions{})
 	if err != nil {
 		return err
@@ -103,8 +90,7 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 
 // Resume handles the answer to a request that was asked before the server
 // restarted. Only the command as shown to clients is left, so it is run only if
-// nothing in it was masked and the workspace is the same. Attachments are not
-// kept.
+// nothing in it was masked and the workspace is the same.
 func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	var args shellArgs
 	err := json.Unmarshal(req.Args, &args)
@@ -125,20 +111,6 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	return r.decide(ctx, out)
 }
 
-// absolute returns the absolute path of a file that a client named, so that a
-// command finds it from any directory. A shell does not expand ~ in a variable.
-func (s *shell) absolute(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
-		}
-	}
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(s.Dir, path)
-}
-
 // unfit returns what is wrong with a command line, or "".
 func unfit(line string) string {
 	switch {
@@ -156,10 +128,9 @@ func unfit(line string) string {
 type shellRun struct {
 	*shell
 	*turn.Turn
-	callID      string
-	line        string
-	shown       string // line with its secrets masked
-	attachments []string
+	callID string
+	line   string
+	shown  string // line with its secrets masked
 }
 
 func (s *shell) newRun(callID, line string) *shellRun {
@@ -170,18 +141,15 @@ func (s *shell) newRun(callID, line string) *shellRun {
 }
 
 // request returns the approval request for the command.
-func (r *shellRun) request() (*contracts.ServerRequest, error) {
-	args, err := json.Marshal(shellArgs{Command: r.line, Cwd: r.Dir})
-	if err != nil {
-		return nil, fmt.Errorf("encode args: %w", err)
-	}
+func (r *shellRun) request() *contracts.ServerRequest {
+	args, _ := json.Marshal(shellArgs{Command: r.line, Cwd: r.Dir}) // texts can be encoded
 	return &contracts.ServerRequest{
 		RequestID: r.callID, RequestType: contracts.RequestApproval, CallID: r.callID,
 		Tool: shellTool, DisplayName: "Bash",
 		SummaryLabel: r.label(), ActionDescription: "Running " + abridge.Line(r.shown, maxBriefChars),
 		Args:   mask.Args(args),
 		Reason: "The command can change files and reach the network",
-	}, nil
+	}
 }
 
 // label describes the call in a few words.
@@ -204,18 +172,12 @@ func (r *shellRun) abandon(ctx context.Context, text string) error {
 	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
-// execute runs the command. It gets the absolute paths of the prompt's
-// attachments in MAESTRO_ATTACHMENTS, one per line. If ctx ends meanwhile, the
-// host closes the call.
+// execute runs the command. If ctx ends meanwhile, the host closes the call.
 func (r *shellRun) execute(ctx context.Context) error {
 	if err := r.shell.host.Publish(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
 		return err
 	}
-	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
-	if len(r.attachments) > 0 {
-		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
-	}
-	run := command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
+	run := command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: proc.Environ(os.Environ(), r.Hosted, r.EnvPass)}
 	exit, err := run.Run(ctx, func(text string) error {
 		return r.shell.host.Publish(ctx, &contracts.ToolOutput{CallID: r.callID, Content: text})
 	})

@@ -6,7 +6,28 @@ import (
 )
 
 // Types that the hub and an agent exchange. They are here because neither imports the
-// other; the hub declares the interface.
+// other.
+
+// An Agent serves prompts. The packages under agent/ implement it.
+//
+// The hub calls Start once, then Run once at a time, Configure at any time, and
+// Close last.
+type Agent interface {
+	// Start makes the agent ready for prompts. host is valid until Close returns.
+	// ctx bounds only the start.
+	Start(ctx context.Context, host Host) (AgentInfo, error)
+
+	// Configure applies an accepted init. It must not block.
+	Configure(init *Init)
+
+	// Run serves one prompt. When it returns, the agent publishes nothing more
+	// about the prompt. ctx ends on interrupt; Run must then return soon. The hub
+	// closes the response and tools that Run left open. Clients see the error.
+	Run(ctx context.Context, work Work) error
+
+	// Close ends the agent and every process it started.
+	Close(ctx context.Context) error
+}
 
 // AgentInfo describes an agent that has started.
 type AgentInfo struct {

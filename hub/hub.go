@@ -29,9 +29,9 @@ type Options struct {
 	Cwd       string  // absolute workspace root, shown in session_info
 	GitBranch *string // current branch, or nil
 
-	Agent     Agent         // required
-	Utilities Utilities     // commands and files for clients; nil offers none. The hub closes it
-	Store     journal.Store // required; the hub closes it
+	Agent     contracts.Agent // required
+	Utilities Utilities       // commands and files for clients; nil offers none. The hub closes it
+	Store     journal.Store   // required; the hub closes it
 
 	// LoadAttachments reads the files that a prompt names. It returns the loaded
 	// files, and one message for each file that failed. Nil refuses all files.

@@ -64,7 +64,7 @@ func (w *world) open() (err error) {
 	if w.origin != nil {
 		w.ledger.base = w.origin.Cursor
 	}
-	var agent hub.Agent = w.agent
+	var agent contracts.Agent = w.agent
 	if w.resumes {
 		agent = resumer{w.agent}
 	}

@@ -13,45 +13,29 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
-	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
 // Options are the operator's settings for an agent. The zero value works in the
 // current directory.
 type Options struct {
-	// Dir is the workspace root. The program starts there, and its files and
-	// terminals must be below it. Empty means the current directory.
-	Dir string
-
-	// Shell runs the command lines of terminals. Empty means $SHELL if it
-	// exists, else /bin/bash, else sh. Windows always uses cmd.
-	Shell string
-
-	// EnvPass names environment variables that processes get even if their names
-	// look like credentials or Hosted would withhold them.
-	EnvPass []string
-
-	// Hosted withholds all environment variables except those known to be
-	// needed.
-	Hosted bool
+	// These are as for other agents. Programs start in Dir, and their files and
+	// terminals must be below it.
+	Dir, Shell string
+	EnvPass    []string
+	Hosted     bool
+	Version    string
+	Log        *slog.Logger
 
 	// StateDir is where the id of the program's session is stored, so that a
 	// restarted server can continue it. Empty keeps it for the life of the agent
 	// only.
 	StateDir string
 
-	// Version is this program's version, sent to the other program.
-	Version string
-
 	// Servers are the MCP servers that the program should use; their directories
 	// are absolute. Kinds that it does not support are left out, and clients are
 	// told.
 	Servers []mcp.Server
-
-	// Log receives errors and the program's output for operators. Nil discards
-	// it.
-	Log *slog.Logger
 }
 
 // An Agent runs a program that speaks the Agent Client Protocol and is its
@@ -75,12 +59,11 @@ type Agent struct {
 	// it. It is locked before mu.
 	launching sync.Mutex
 
-	peer   atomic.Pointer[peer] // the newest process; nil before the first
-	deaths atomic.Int64         // of the program in a row, without a completed run
+	peer atomic.Pointer[peer] // the newest process; nil before the first
 
 	mu       sync.Mutex
 	memory   memory
-	commands string                  // a digest of the program's commands as last published
+	commands string                  // the program's commands as last published
 	notes    []string                // texts to publish in the next run; at most maxNotes
 	said     map[string]bool         // texts given to noteOnce
 	broken   string                  // the end of an answer during which the program died, to be sent to it
@@ -89,16 +72,14 @@ type Agent struct {
 
 // waits are time limits. Tests set other ones.
 type waits struct {
-	ready      time.Duration // until the program has a session
-	foreign    time.Duration // until a program that may not speak the protocol has answered
-	notice     time.Duration // until the log says that the program is not ready yet
-	input      time.Duration // how long to hold back a call whose input is missing
-	settle     time.Duration // likewise for a call that has its input, or is in progress
-	glance     time.Duration // likewise for a call that is seldom asked about: it only reads, or has a terminal already
-	interrupt  time.Duration // until an interrupted run has ended
-	shutdown   time.Duration // until the program has ended after its input
-	backoff    time.Duration // before the second restart in a row; then doubled
-	maxBackoff time.Duration
+	ready     time.Duration // until the program has a session
+	foreign   time.Duration // until a program that may not speak the protocol has answered
+	notice    time.Duration // until the log says that the program is not ready yet
+	input     time.Duration // how long to hold back a call whose input is missing
+	settle    time.Duration // likewise for a call that has its input, or is in progress
+	glance    time.Duration // likewise for a call that is seldom asked about: it only reads, or has a terminal already
+	interrupt time.Duration // until an interrupted run has ended
+	shutdown  time.Duration // until the program has ended after its input
 }
 
 const (
@@ -118,7 +99,6 @@ func New(argv []string, o Options) *Agent {
 		wait: waits{
 			ready: time.Minute, foreign: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
-			backoff: time.Second, maxBackoff: 10 * time.Second,
 		},
 	}
 }
@@ -215,30 +195,12 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 		}
 		<-p.over
 	}
-	if err := a.pause(ctx); err != nil {
-		return nil, err
-	}
 	p, err := a.launch(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			a.deaths.Add(1)
-		}
 		return nil, err
 	}
 	a.publish(&contracts.Status{Message: "Agent process restarted"})
 	return p, nil
-}
-
-// pause waits before a restart. The delay doubles with each death in a row.
-func (a *Agent) pause(ctx context.Context) error {
-	deaths := a.deaths.Load()
-	if deaths < 2 {
-		return nil
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(a.life, func() { stop(context.Cause(a.life)) })()
-	return sleep.For(ctx, min(a.wait.backoff<<min(deaths-2, 10), a.wait.maxBackoff))
 }
 
 // Configure applies an accepted init with the next run, as far as the protocol

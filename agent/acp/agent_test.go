@@ -47,7 +47,6 @@ func newStand(t *testing.T, s setup, o Options) *stand {
 	a := New([]string{exe}, o)
 	a.wait.input, a.wait.settle, a.wait.glance = time.Hour, time.Hour, time.Hour
 	a.wait.interrupt = hosttest.Patience
-	a.wait.backoff, a.wait.maxBackoff = time.Millisecond, time.Millisecond
 	return &stand{Agent: a, host: hosttest.New(t), notes: notes, dir: o.Dir}
 }
 

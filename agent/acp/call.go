@@ -117,9 +117,7 @@ func (r *run) open() []*call {
 // one has ended, this is another call unless it only repeats the end.
 func (p *peer) takeCall(r *run, raw json.RawMessage, begins bool) {
 	var u callUpdate
-	if decode(raw, &u) != nil {
-		return
-	}
+	decode(raw, &u)
 	if c := r.calls[key(u.ID)]; begins && c != nil && c.stage == ended && !closed(u.Status) {
 		delete(r.calls, key(u.ID))
 	}
@@ -265,7 +263,7 @@ func (p *peer) progress(r *run, c *call) {
 	if c.content != nil {
 		text := strings.Clone(abridge.Bytes(render(c.content), maxShown))
 		if c.early {
-			c.purpose, text = text, abridge.Bytes(renderDiffs(c.content), maxShown)
+			c.purpose, text = text, abridge.Bytes(render(c.content, "diff"), maxShown)
 		}
 		fresh := text
 		if more, ok := strings.CutPrefix(text, c.shown); ok {
@@ -357,7 +355,7 @@ func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cu
 	}
 	diffs, whole := "", true
 	if options != nil { // the approver of a change must see it
-		diffs = renderDiffs(c.content)
+		diffs = render(c.content, "diff")
 		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 })
 	}
 	more.Diff = abridge.Bytes(diffs, contracts.MaxTextBytes)

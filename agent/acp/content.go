@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/diff"
@@ -58,7 +59,7 @@ type toolContent struct {
 // maxContent bounds the pieces of a call's content.
 const maxContent = 256
 
-// contents decodes content piece by piece and skips pieces that do not decode.
+// contents decodes content piece by piece.
 // Together the pieces keep about maxShown bytes of text, earlier ones first.
 // The result is not nil.
 func contents(all list[json.RawMessage]) []toolContent {
@@ -67,10 +68,9 @@ func contents(all list[json.RawMessage]) []toolContent {
 	left := maxShown
 	for _, r := range raw[:min(len(raw), maxContent)] {
 		var c toolContent
-		if decode(r, &c) == nil {
-			left = max(0, left-c.shrink(left))
-			list = append(list, c)
-		}
+		decode(r, &c)
+		left = max(0, left-c.shrink(left))
+		list = append(list, c)
 	}
 	if more := len(raw) - maxContent + all.more; more > 0 {
 		list = append(list, toolContent{Type: "content", Content: block{Type: "text", Text: fmt.Sprintf("[%d more pieces are not shown]", more)}})
@@ -102,41 +102,28 @@ func (c *toolContent) shrink(limit int) int {
 	return len(c.New) + len(*c.Old) + len(c.Content.Text) + len(c.Content.Resource.Text)
 }
 
-// render returns the content of a call as text, without terminals, whose output
-// is published as it comes.
-func render(list []toolContent) string {
+// render returns content of a call as text: the given types of it, and all types
+// without any. It leaves out terminals, whose output is published as it comes.
+func render(list []toolContent, types ...string) string {
 	var parts []string
 	for _, c := range list {
+		if len(types) > 0 && !slices.Contains(types, c.Type) {
+			continue
+		}
 		text := ""
-		switch c.Type {
-		case "content":
+		switch {
+		case c.Type == "content":
 			text = c.Content.text()
-		case "diff":
-			text = c.diff()
+		case c.Type == "diff" && c.long > 0:
+			text = fmt.Sprintf("[the change of %s is too long to be shown: %d bytes]", c.Path, c.long)
+		case c.Type == "diff":
+			text = unified(c.Path, c.created, *c.Old, c.New)
 		}
 		if text != "" {
 			parts = append(parts, text)
 		}
 	}
 	return strings.Join(parts, "\n")
-}
-
-// renderDiffs returns the changes only.
-func renderDiffs(list []toolContent) string {
-	var diffs []toolContent
-	for _, c := range list {
-		if c.Type == "diff" {
-			diffs = append(diffs, c)
-		}
-	}
-	return render(diffs)
-}
-
-func (c toolContent) diff() string {
-	if c.long > 0 {
-		return fmt.Sprintf("[the change of %s is too long to be shown: %d bytes]", c.Path, c.long)
-	}
-	return unified(c.Path, c.created, *c.Old, c.New)
 }
 
 // resultText returns the raw output of a call as text: a string as it is, and
@@ -150,9 +137,7 @@ func resultText(raw json.RawMessage) string {
 		return text
 	}
 	var compact bytes.Buffer
-	if json.Compact(&compact, mask.Args(raw)) != nil {
-		return ""
-	}
+	_ = json.Compact(&compact, mask.Args(raw)) // it is valid
 	return compact.String()
 }
 
@@ -196,9 +181,7 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 			continue
 		}
 		var t T
-		if err := decode(element, &t); err != nil {
-			return err
-		}
+		decode(element, &t)
 		l.kept = append(l.kept, t)
 	}
 	return nil

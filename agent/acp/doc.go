@@ -30,18 +30,5 @@
 // replaced with a digest. If a part of an approval request was cut, the
 // question's reason says which.
 //
-// # Answers to approvals
-//
-// An approval selects allow_once, a denial reject_once, whatever their ids are.
-// An answer may say more as JSON, in a text block or as its reason, as in
-// [contracts.AnswerNote]: {"remember":"session"} prefers allow_always or
-// reject_always, {"option_id":"..."} names an option. If the program offers
-// such an option only for more than one call, it is selected, and the question
-// says so. A denial never selects an option that allows.
-//
-// # Other updates
-//
-// A plan, the program's commands and mode, and the use of its context are
-// published as statuses, because they concern the run and not an answer. The
-// cost of a session is divided among the responses since it was last reported.
+// docs/agents.md has the meaning of answers to approvals, and of other updates.
 package acp

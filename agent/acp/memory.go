@@ -18,10 +18,6 @@ type memory struct {
 	Session string `json:"session_id"` // empty if it was never prompted
 	Dir     string `json:"cwd"`
 	Program string `json:"program"` // a digest of the command line, which may contain secrets
-
-	// Commands is a digest of the published commands of the program. They are
-	// not published again after a restart.
-	Commands string `json:"commands,omitempty"`
 }
 
 // digest returns a hash that distinguishes command lines.
@@ -45,7 +41,7 @@ func (a *Agent) recall() {
 	case err != nil:
 		a.opts.Log.Warn("cannot read the agent session", "error", err)
 	case m.Dir == a.opts.Dir && m.Program == digest(a.argv):
-		a.memory, a.commands = m, m.Commands
+		a.memory = m
 		return
 	}
 	if err != nil || m.Session != "" || a.host.Restored() {
@@ -59,9 +55,9 @@ func (a *Agent) recall() {
 	}
 }
 
-// memoryOf returns the memory of a session. The caller holds a.mu, or is alone.
+// memoryOf returns the memory of a session.
 func (a *Agent) memoryOf(session string) memory {
-	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv), Commands: a.commands}
+	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv)}
 }
 
 func readMemory(dir string) (m memory, err error) {
@@ -129,24 +125,12 @@ func (a *Agent) session() string {
 
 // writeMemory replaces the file atomically; only its owner can read it.
 func writeMemory(dir string, m memory) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, memoryName+".*") // mode 0600
-	if err != nil {
+	path := filepath.Join(dir, memoryName)
+	if err := os.WriteFile(path+".new", append(encode(m), '\n'), 0o600); err != nil {
 		return err
 	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, memoryName))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return os.Rename(path+".new", path)
 }

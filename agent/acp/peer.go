@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,8 @@ type peer struct {
 	session string // set with mu held, because the reader may read it before
 	resumed bool   // the session is an earlier one
 
+	level contracts.ThinkingLevel // as last set; owned by Agent.Run
+
 	serving  sync.WaitGroup // goroutines that serve the program, except its reader
 	reading  sync.Mutex     // held while a file is read and sent: dozens at once would take gigabytes
 	reqMu    sync.Mutex     // guards requests only
@@ -60,12 +63,10 @@ type peer struct {
 	run        *run   // nil between runs
 	introduced bool   // initialize was answered
 	greeted    bool   // the handshake is done
-	garbled    bool   // a line that was no message was reported
-	garbage    string // the beginning of that line
-	options    []option
+	garbage    string // the beginning of the first line that was no message, which was reported; "" without one
+	used       settings
 	modes      []named
-	models     string // the current model of agents without options
-	level      contracts.ThinkingLevel
+	models     string          // the current model of agents without options
 	spent      float64         // the cost of the session as last reported
 	costKnown  bool            // spent is the base for the next cost
 	counted    int             // terminals so far
@@ -125,7 +126,6 @@ func (p *peer) reportExit() {
 	if !greeted {
 		return // launch returns the error
 	}
-	p.a.deaths.Add(1)
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
@@ -154,15 +154,13 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.garbled:
+	case p.garbage != "":
 	case p.active() == nil:
 		p.status(err.Error())
 	default:
 		p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
 	}
-	if !p.garbled {
-		p.garbled, p.garbage = true, line.Head
-	}
+	p.garbage = cmp.Or(p.garbage, line.Head, "?")
 	if line.Lost {
 		return err
 	}
@@ -190,8 +188,6 @@ func (p *peer) serve(m rpc.Message) {
 		p.permission(m)
 	case acp.ClientMethodElicitationCreate:
 		p.elicitation(m)
-	case acp.ClientMethodElicitationComplete:
-		p.log.Debug("agent process completed an elicitation")
 	case acp.ClientMethodFsReadTextFile:
 		p.handle(m, with(m.Params, p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
@@ -207,7 +203,10 @@ func (p *peer) serve(m rpc.Message) {
 	case acp.ClientMethodTerminalWaitForExit:
 		p.handle(m, p.onTerminal(m, (*peer).awaitTerminal))
 	case acp.ClientMethodTerminalKill:
-		p.handle(m, p.onTerminal(m, (*peer).killTerminal))
+		p.handle(m, p.onTerminal(m, func(_ *peer, _ context.Context, t *terminal) (any, error) {
+			t.stop() // the terminal remains
+			return acp.KillTerminalResponse{}, nil
+		}))
 	case acp.ClientMethodTerminalRelease:
 		p.handle(m, p.onTerminal(m, (*peer).releaseTerminal))
 	case methodCancelRequest:
@@ -307,9 +306,7 @@ func (p *peer) cancelRequest(raw json.RawMessage) {
 	var params struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
-	if decode(raw, &params) != nil {
-		return
-	}
+	decode(raw, &params)
 	p.reqMu.Lock()
 	defer p.reqMu.Unlock()
 	if cancel := p.requests[string(params.RequestID)]; cancel != nil {
@@ -320,24 +317,15 @@ func (p *peer) cancelRequest(raw json.RawMessage) {
 // call makes a call, waits for its result and decodes it leniently.
 func (p *peer) call(ctx context.Context, method string, params, result any) error {
 	raw, err := p.conn.Call(ctx, method, params)
-	if err != nil {
-		return err
-	}
-	return decode(raw, result)
-}
-
-// decode decodes JSON of the program into v. It ignores values of a wrong type,
-// so that agents that differ from the schema are still understood.
-func decode(raw json.RawMessage, v any) error {
-	if isNull(raw) {
-		return nil
-	}
-	err := json.Unmarshal(raw, v)
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil
+	if err == nil {
+		decode(raw, result)
 	}
 	return err
 }
+
+// decode decodes a part of a message of the program into v. It ignores values of
+// a wrong type, so that agents that differ from the schema are still understood.
+func decode(raw json.RawMessage, v any) { _ = json.Unmarshal(raw, v) }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 

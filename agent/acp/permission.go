@@ -48,7 +48,7 @@ func (p *peer) permission(m rpc.Message) {
 			Kind string `json:"kind"`
 		}] `json:"options"`
 	}
-	if err := decode(m.Params, &params); err != nil || len(params.Options.kept) == 0 {
+	if decode(m.Params, &params); len(params.Options.kept) == 0 {
 		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
@@ -251,12 +251,11 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 // chosen returns the answer to a permission request: the option at i by its id,
 // or none.
 func chosen(ids []string, i int) acp.RequestPermissionResponse {
-	if i < 0 {
-		return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}
+	outcome := acp.NewRequestPermissionOutcomeCancelled()
+	if i >= 0 {
+		outcome = acp.NewRequestPermissionOutcomeSelected(acp.PermissionOptionId(ids[i]))
 	}
-	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{
-		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(ids[i])},
-	}}
+	return acp.RequestPermissionResponse{Outcome: outcome}
 }
 
 // asksForInput is the reason of a question. The protocol does not say whether
@@ -270,29 +269,22 @@ const asksForInput = "The agent asks for input"
 // The params are decoded as our own type, because the library's types do not
 // keep the whole schema.
 func (p *peer) elicitation(m rpc.Message) {
-	if !m.Asks() {
+	if m.ID == nil {
 		return
 	}
 	var q elicit.Question
-	err := decode(m.Params, &q)
+	decode(m.Params, &q)
 	if (q.Mode == "" || q.Mode == elicit.ModeForm) && isNull(q.RequestedSchema) {
 		q.RequestedSchema = json.RawMessage(`{"type":"object","properties":{}}`)
 	}
-	if err == nil {
-		p.mu.Lock()
-		err = q.Check(abridge.Bytes(p.name, 40))
-		p.mu.Unlock()
-	}
+	p.mu.Lock()
+	err := q.Check(abridge.Bytes(p.name, 40))
 	if err != nil {
-		p.mu.Lock()
 		p.status("The agent's question was refused: " + err.Error())
-		p.mu.Unlock()
-		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
-		return
 	}
-	req, err := q.Request(asksForInput)
+	p.mu.Unlock()
 	if err != nil {
-		p.refuse(m.ID, refusal(err))
+		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
 		return
 	}
 	p.prepare(m, func() (*run, handler) {
@@ -305,45 +297,36 @@ func (p *peer) elicitation(m rpc.Message) {
 		}
 		p.endResponse(r)
 		r.work.Add(1)
-		return r, func(ctx context.Context) (any, error) {
-			for {
-				out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
-				answer, again := p.elicited(r, &q, req, out, err)
-				if !again {
-					return answer, nil
-				}
-				if req, err = q.Request(asksForInput); err != nil {
-					return nil, err // cannot happen: the question was encoded before
-				}
-			}
-		}
+		return r, func(ctx context.Context) (any, error) { return p.elicit(ctx, r, &q), nil }
 	})
 }
 
-// elicited ends the question's call. It returns the answer for the program, or
-// that the question must be asked again. Only a clear answer of a client is
-// accepted.
-func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) (said elicit.Answer, again bool) {
-	none := elicit.Answer{Action: elicit.Cancel}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil || p.active() != r || r.stopping {
-		return none, false
-	}
-	var answer *elicit.Answer
-	why := cmp.Or(out.Reason, string(out.Verdict))
-	if out.Verdict == contracts.VerdictAnswered {
-		answer, why = q.Read(out.Content)
-		again = answer == nil && q.Again(why)
-	}
-	if out.Announced { // otherwise the hub has said why nobody was asked
-		if answer == nil && !again {
-			p.publish(&contracts.Status{Message: "The agent's question was cancelled: " + why})
+// errRunOver is the error of a question whose run has ended.
+var errRunOver = errors.New("the run has ended")
+
+// elicit asks a checked question and ends its calls. Only a clear answer of a
+// client is accepted; any other outcome cancels the question.
+func (p *peer) elicit(ctx context.Context, r *run, q *elicit.Question) elicit.Answer {
+	answer, out, why, err := q.Put(asksForInput, func(req *contracts.ServerRequest) (contracts.Outcome, error) {
+		out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case err != nil:
+		case p.active() != r || r.stopping:
+			err = errRunOver
+		case out.Announced: // otherwise the hub has said why nobody was asked
+			p.publish(turn.After(req.CallID, out.Verdict))
 		}
-		p.publish(turn.After(req.CallID, out.Verdict))
+		return out, err
+	})
+	if answer != nil {
+		return *answer
 	}
-	if answer == nil {
-		return none, again
+	if err == nil && out.Announced {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.status("The agent's question was cancelled: " + why)
 	}
-	return *answer, false
+	return elicit.Answer{Action: elicit.Cancel}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -124,7 +123,6 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 			if errors.Is(reply.Err, rpc.ErrEnded) {
 				<-p.over
 			} else {
-				p.a.deaths.Store(0)
 				p.endOpenCalls(r)
 			}
 			return context.Cause(ctx)
@@ -174,7 +172,6 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}
-	p.a.deaths.Store(0)
 	if reply.Err != nil {
 		p.endAnsweredRun(r, contracts.Usage{})
 		return failure(ctx, p.withSignInHint(reply.Err))
@@ -183,9 +180,7 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		Stop  string     `json:"stopReason"`
 		Usage *acp.Usage `json:"usage"`
 	}
-	if err := decode(reply.Result, &result); err != nil {
-		return failure(ctx, fmt.Errorf("the agent's answer cannot be read: %w", err))
-	}
+	decode(reply.Result, &result)
 	p.endAnsweredRun(r, usage(result.Usage))
 	return p.stopped(result.Stop)
 }

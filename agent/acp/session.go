@@ -69,7 +69,7 @@ func (p *peer) handshake(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
-	p.options = usedOptions(begun.Options)
+	p.used = settingsOf(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true
 	return nil
@@ -212,31 +212,29 @@ func (p *peer) withSignInHint(err error) error {
 }
 
 // model returns the current model, or the program's name. The caller holds p.mu.
-func (p *peer) model() string {
-	for _, o := range p.options {
-		if o.Category == string(acp.SessionConfigOptionCategoryModel) && o.Current != "" {
-			return shown(o.Current, maxLabel)
-		}
-	}
-	return cmp.Or(p.models, p.name)
+func (p *peer) model() string { return cmp.Or(p.used.model, p.models, p.name) }
+
+// settings are the options of a session that are used.
+type settings struct {
+	model    string
+	thinking string   // id of the option for the thinking level
+	levels   []string // its values
 }
 
-// Bounds on a session's stored settings.
-const (
-	maxSettings = 64
-	maxSetting  = 64 << 10 // bytes of an option's values
-)
+// maxSetting bounds the values of an option, in bytes. One with more is not used.
+const maxSetting = 64 << 10
 
-// usedOptions returns the options that are used, at most maxSettings: those for
-// the model and for the thinking level.
-func usedOptions(all list[option]) (some []option) {
+func settingsOf(all list[option]) (s settings) {
 	for _, o := range all.kept {
-		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
-		if known && len(some) < maxSettings && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
-			some = append(some, o)
+		switch category := acp.SessionConfigOptionCategory(o.Category); {
+		case len(o.Options) > maxSetting || len(o.ID) > maxPath:
+		case category == acp.SessionConfigOptionCategoryModel && s.model == "":
+			s.model = shown(o.Current, maxLabel)
+		case category == acp.SessionConfigOptionCategoryThoughtLevel && s.thinking == "":
+			s.thinking, s.levels = o.ID, o.values()
 		}
 	}
-	return some
+	return s
 }
 
 // values returns the possible values of an option.
@@ -246,9 +244,7 @@ func (o option) values() []string {
 		Options []value `json:"options"` // of a group
 	}
 	var list []value
-	if decode(o.Options, &list) != nil {
-		return nil
-	}
+	decode(o.Options, &list)
 	var values []string
 	for _, v := range list {
 		if v.Value != "" {
@@ -267,27 +263,20 @@ func (p *peer) setThinking(ctx context.Context) {
 	p.a.mu.Lock()
 	level := p.a.thinking
 	p.a.mu.Unlock()
-	p.mu.Lock()
-	was, at := p.level, slices.IndexFunc(p.options, func(o option) bool {
-		return o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel) && slices.Contains(o.values(), string(level))
-	})
-	id := ""
-	if at >= 0 {
-		id = p.options[at].ID
-	}
-	p.level = level
-	p.mu.Unlock()
-	if was == level {
+	if level == p.level {
 		return
 	}
+	p.mu.Lock()
+	used := p.used
+	p.mu.Unlock()
 	err := errors.New("it has no such setting")
-	if id != "" {
+	if slices.Contains(used.levels, string(level)) {
 		bounded, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
 		defer cancel()
 		var result json.RawMessage
 		result, err = p.conn.Call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
 			ValueId: &acp.SetSessionConfigOptionValueId{
-				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
+				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(used.thinking), Value: acp.SessionConfigValueId(level),
 			},
 		})
 		if err == nil {
@@ -296,13 +285,10 @@ func (p *peer) setThinking(ctx context.Context) {
 			p.mu.Unlock()
 		}
 	}
-	if err != nil && ctx.Err() != nil { // the run was interrupted; the next one tries again
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.level = was
+	if ctx.Err() != nil { // the run was interrupted; the next one tries again
 		return
 	}
-	if err != nil {
+	if p.level = level; err != nil {
 		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
 		p.a.publishNotes()
 	}

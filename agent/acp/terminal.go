@@ -223,13 +223,6 @@ func (p *peer) awaitTerminal(ctx context.Context, t *terminal) (any, error) {
 	}
 }
 
-// killTerminal serves terminal/kill: the command ends, but the terminal
-// remains.
-func (p *peer) killTerminal(_ context.Context, t *terminal) (any, error) {
-	t.stop()
-	return acp.KillTerminalResponse{}, nil
-}
-
 // releaseTerminal serves terminal/release: the command ends, and the terminal
 // is removed.
 func (p *peer) releaseTerminal(ctx context.Context, t *terminal) (any, error) {

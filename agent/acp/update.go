@@ -33,9 +33,8 @@ func (p *peer) update(params json.RawMessage) {
 	var kind struct {
 		Name string `json:"sessionUpdate"`
 	}
-	if decode(params, &n) != nil || decode(n.Update, &kind) != nil {
-		return
-	}
+	decode(params, &n)
+	decode(n.Update, &kind)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session != "" && n.SessionID != p.session {
@@ -78,9 +77,8 @@ func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
 	var c struct {
 		Content block `json:"content"`
 	}
-	if decode(raw, &c) == nil {
-		p.say(r, c.Content.text(), thinking)
-	}
+	decode(raw, &c)
+	p.say(r, c.Content.text(), thinking)
 }
 
 // tellCommands publishes the program's commands if they have changed.
@@ -90,9 +88,7 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 			Name string `json:"name"`
 		}] `json:"availableCommands"`
 	}
-	if decode(raw, &u) != nil {
-		return
-	}
+	decode(raw, &u)
 	var names []string
 	for _, c := range u.Commands.kept {
 		names = append(names, "/"+c.Name)
@@ -102,9 +98,8 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		return
 	}
 	p.a.mu.Lock()
-	was := p.a.commands
-	p.a.commands = digest([]string{text})
-	again := p.a.commands == was
+	again := p.a.commands == text
+	p.a.commands = text
 	p.a.mu.Unlock()
 	if !again {
 		p.status(text)
@@ -116,7 +111,7 @@ func (p *peer) tellMode(raw json.RawMessage) {
 	var u struct {
 		ID string `json:"currentModeId"`
 	}
-	if decode(raw, &u) != nil || u.ID == "" || p.active() == nil {
+	if decode(raw, &u); u.ID == "" || p.active() == nil {
 		return
 	}
 	name := u.ID
@@ -132,8 +127,8 @@ func (p *peer) takeOptions(raw json.RawMessage) {
 	var u struct {
 		Options list[option] `json:"configOptions"`
 	}
-	if decode(raw, &u) == nil && u.Options.kept != nil {
-		p.options = usedOptions(u.Options)
+	if decode(raw, &u); u.Options.kept != nil {
+		p.used = settingsOf(u.Options)
 	}
 }
 
@@ -148,9 +143,7 @@ func (p *peer) takeUsage(raw json.RawMessage) {
 			Currency string  `json:"currency"`
 		} `json:"cost"`
 	}
-	if decode(raw, &u) != nil {
-		return
-	}
+	decode(raw, &u)
 	r := p.active()
 	if u.Cost != nil && u.Cost.Currency == usd && u.Cost.Amount >= 0 && u.Cost.Amount <= maxCost {
 		if r != nil && p.costKnown {
@@ -171,9 +164,7 @@ func (p *peer) tellPlan(r *run, raw json.RawMessage) {
 			Status  string `json:"status"`
 		}] `json:"entries"`
 	}
-	if decode(raw, &u) != nil {
-		return
-	}
+	decode(raw, &u)
 	var list strings.Builder
 	done := 0
 	for _, e := range u.Entries.kept {

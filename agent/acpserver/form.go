@@ -11,15 +11,9 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
-)
-
-// Values in elicitations.
-const (
-	modeForm     = "form"
-	modeURL      = "url"
-	actionAccept = "accept"
 )
 
 // An elicitation is a question of an MCP server or an agent, in the form for
@@ -33,24 +27,6 @@ type elicitation struct {
 	ElicitationID string          `json:"elicitationId,omitempty"`
 }
 
-// An elicited is the editor's answer to an elicitation, and the answer to the
-// server.
-type elicited struct {
-	Action  string  `json:"action"`
-	Content answers `json:"content,omitempty"`
-}
-
-// answers are the fields of a completed form.
-type answers map[string]json.RawMessage
-
-// UnmarshalJSON decodes an empty list as no fields.
-func (a *answers) UnmarshalJSON(raw []byte) error {
-	if string(raw) == emptyList {
-		return nil
-	}
-	return json.Unmarshal(raw, (*map[string]json.RawMessage)(a))
-}
-
 // elicitation sends the question of an MCP server to the editor, and returns
 // its answer.
 func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
@@ -59,9 +35,9 @@ func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest
 		return nil, errors.New("the question cannot be read")
 	}
 	switch {
-	case e.Mode == modeURL && !a.peer.url:
+	case e.Mode == elicit.ModeURL && !a.peer.url:
 		return nil, errors.New("it asks to open " + e.URL)
-	case e.Mode != modeURL && !a.peer.form:
+	case e.Mode != elicit.ModeURL && !a.peer.form:
 		return nil, errors.New("it asks for a form: " + e.Message)
 	}
 	e.SessionID = a.id
@@ -69,49 +45,36 @@ func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(got)
-	if err != nil {
-		return nil, err
-	}
+	text, _ := json.Marshal(got) // it was decoded
 	answer.Content = []contracts.ContentBlock{{Type: "text", Text: string(text)}}
 	return answer, nil
 }
 
-func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicited, error) {
+func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicit.Answer, error) {
 	raw, err := a.peer.conn.Call(ctx, acp.ClientMethodElicitationCreate, e)
 	if err != nil {
 		return nil, err
 	}
-	got := &elicited{}
-	if err := json.Unmarshal(raw, got); err != nil {
+	return readAnswer(raw)
+}
+
+// readAnswer reads the editor's answer to an elicitation.
+func readAnswer(raw json.RawMessage) (*elicit.Answer, error) {
+	var got struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(raw, &got) != nil {
 		return nil, errUnreadable
 	}
-	if !slices.Contains([]string{actionAccept, "decline", "cancel"}, got.Action) {
+	if !slices.Contains([]string{elicit.Accept, elicit.Decline, elicit.Cancel}, got.Action) {
 		return nil, fmt.Errorf("its answer has no known action but %q", abridge.Head(got.Action, maxName))
 	}
-	if got.Action != actionAccept {
-		got.Content = nil
+	answer := &elicit.Answer{Action: got.Action}
+	if got.Action == elicit.Accept && got.Content != nil && decode(got.Content, &answer.Content) != nil {
+		return nil, errUnreadable
 	}
-	return got, nil
-}
-
-// A field is a field of a form.
-type field struct {
-	Type        string   `json:"type"`
-	Title       string   `json:"title,omitempty"`
-	Description string   `json:"description,omitempty"`
-	Choices     []choice `json:"oneOf,omitempty"`
-	Items       *items   `json:"items,omitempty"`
-}
-
-// items are the possible elements of a list in a form.
-type items struct {
-	Choices []choice `json:"anyOf"`
-}
-
-type choice struct {
-	Value string `json:"const"`
-	Title string `json:"title"`
+	return answer, nil
 }
 
 // input asks the user the agent's questions in a form with a field for each.
@@ -121,18 +84,15 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 	form, message := formOf(all)
 	if form == nil {
 		in := inputsOf(r.Args)
-		form, message = map[string]field{"answer": {Type: "string", Title: "Answer"}}, in.title(r.Tool)
+		form, message = map[string]any{"answer": map[string]string{"type": "string", "title": "Answer"}}, in.title(r.Tool)
 	}
-	schema, err := json.Marshal(map[string]any{"type": "object", "properties": form})
-	if err != nil {
-		return nil, err
-	}
-	got, err := a.elicit(ctx, &elicitation{SessionID: a.id, Mode: modeForm, Message: message, Schema: schema})
+	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": form}) // texts can be encoded
+	got, err := a.elicit(ctx, &elicitation{SessionID: a.id, Mode: elicit.ModeForm, Message: message, Schema: schema})
 	if err != nil {
 		return nil, err
 	}
 	text := contracts.NoUserAnswer
-	if answer.IsError = got.Action != actionAccept; !answer.IsError {
+	if answer.IsError = got.Action != elicit.Accept; !answer.IsError {
 		text = textOf(all, got.Content)
 	}
 	answer.Content = []contracts.ContentBlock{{Type: "text", Text: text}}
@@ -140,22 +100,25 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 }
 
 // formOf returns a form for questions, nil if there are none.
-func formOf(all []contracts.UserQuestion) (form map[string]field, message string) {
+func formOf(all []contracts.UserQuestion) (form map[string]any, message string) {
 	for i, q := range all {
-		f := field{Type: "string", Title: q.Header, Description: q.Question}
-		var choices []choice
+		f := map[string]any{"type": "string", "title": q.Header, "description": q.Question}
+		var choices []map[string]string
 		for _, o := range q.Options {
 			title := o.Label
 			if o.Description != "" {
 				title += ": " + o.Description
 			}
-			choices = append(choices, choice{o.Label, title})
+			choices = append(choices, map[string]string{"const": o.Label, "title": title})
 		}
-		if f.Choices = choices; q.MultiSelect {
-			f.Type, f.Choices, f.Items = "array", nil, &items{choices}
+		switch {
+		case q.MultiSelect:
+			f["type"], f["items"] = "array", map[string]any{"anyOf": choices}
+		case len(choices) > 0:
+			f["oneOf"] = choices
 		}
 		if form == nil {
-			form, message = map[string]field{}, q.Question
+			form, message = map[string]any{}, q.Question
 		} else {
 			message = "The agent asks:"
 		}
@@ -167,7 +130,7 @@ func formOf(all []contracts.UserQuestion) (form map[string]field, message string
 func fieldName(i int) string { return "answer" + strconv.Itoa(i+1) }
 
 // textOf returns the text of a completed form.
-func textOf(all []contracts.UserQuestion, content answers) string {
+func textOf(all []contracts.UserQuestion, content map[string]json.RawMessage) string {
 	if len(all) == 0 {
 		return plain(content["answer"])
 	}

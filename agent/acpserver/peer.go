@@ -131,7 +131,7 @@ func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 
 var errLeft = errors.New("the editor has left")
 
-// cancelRequest withdraws a request.
+// cancelRequest withdraws a request of ours.
 const cancelRequest = "$/cancel_request"
 
 // take serves a message, unless the editor has left.
@@ -170,15 +170,13 @@ func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 // goroutine.
 func (p *peer) dispatch(m rpc.Message) {
 	switch {
-	case m.Method == acp.AgentMethodInitialize && m.Asks():
+	case m.Method == acp.AgentMethodInitialize && m.ID != nil:
 		p.initialize(m)
-	case !p.greeted && m.Asks():
+	case !p.greeted && m.ID != nil:
 		p.refuse(m.ID, outOfOrder("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
-	case m.Method == cancelRequest:
-		p.cancelRequest(m)
-	case !m.Asks(): // unknown notifications are ignored
+	case m.ID == nil: // unknown notifications are ignored
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:
@@ -343,23 +341,7 @@ func (p *peer) cancel(m rpc.Message) {
 		return
 	}
 	if a := p.find(params.SessionId); a != nil {
-		a.cancelTurn(nil)
-	}
-}
-
-// cancelRequest stops the run of the prompt with a request id. Other requests
-// end by themselves.
-func (p *peer) cancelRequest(m rpc.Message) {
-	var params struct {
-		ID json.RawMessage `json:"requestId"`
-	}
-	if decode(m.Params, &params) != nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.attached {
-		a.cancelTurn(params.ID)
+		a.cancelTurn()
 	}
 }
 

@@ -73,7 +73,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *sessionR
 	if err := p.checkDirectory(ctx, s, at.Cwd); err != nil {
 		return err
 	}
-	if old := p.leave(acp.SessionId(w.id)); old != nil {
+	if old := p.find(acp.SessionId(w.id)); old != nil {
 		old.end()
 	}
 	if s.Ready != nil {
@@ -124,16 +124,6 @@ func (p *peer) drop(a *attachment) {
 	}
 }
 
-// leave removes the attachment to a session and returns it, nil if there is
-// none.
-func (p *peer) leave(id acp.SessionId) *attachment {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.attached[id]
-	delete(p.attached, id)
-	return a
-}
-
 // dialing returns the client options for attaching.
 func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	hello := contracts.Hello{
@@ -172,11 +162,11 @@ func explain(err error, id string) error {
 // closeSession detaches from a session, and stops the run of the editor's
 // prompt.
 func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.CloseSessionRequest) (any, error) {
-	a := p.leave(req.SessionId)
+	a := p.find(req.SessionId)
 	if a == nil {
 		return nil, failure("the session is not attached")
 	}
-	a.cancelTurn(nil)
+	a.cancelTurn()
 	a.awaitTurn()
 	a.end()
 	return struct{}{}, nil

@@ -105,12 +105,12 @@ func TestQuestionsBecomeForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"answer1":{"type":"string","title":"Colour","description":"Which colour?","oneOf":[{"const":"red","title":"red: warm"},{"const":"blue","title":"blue"}]},` +
-		`"answer2":{"type":"array","title":"Sizes","description":"Which sizes?","items":{"anyOf":[{"const":"S","title":"S"},{"const":"L","title":"L"}]}}}`
+	want := `{"answer1":{"description":"Which colour?","oneOf":[{"const":"red","title":"red: warm"},{"const":"blue","title":"blue"}],"title":"Colour","type":"string"},` +
+		`"answer2":{"description":"Which sizes?","items":{"anyOf":[{"const":"S","title":"S"},{"const":"L","title":"L"}]},"title":"Sizes","type":"array"}}`
 	if string(text) != want || message != "The agent asks:" {
 		t.Errorf("got %s and %q, want %s", text, message, want)
 	}
-	got := textOf(all, answers{"answer1": json.RawMessage(`"red"`), "answer2": json.RawMessage(`["S","L"]`)})
+	got := textOf(all, map[string]json.RawMessage{"answer1": json.RawMessage(`"red"`), "answer2": json.RawMessage(`["S","L"]`)})
 	if want := "Colour: red\nSizes: S, L"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -130,8 +130,7 @@ func TestOutputKeepsItsEnd(t *testing.T) {
 
 func TestEmptyFormsMayBeLists(t *testing.T) {
 	for text, want := range map[string]int{`{"action":"accept","content":[]}`: 0, `{"action":"accept","content":{"a":1}}`: 1, `{"action":"accept"}`: 0} {
-		var got elicited
-		if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Content) != want {
+		if got, err := readAnswer([]byte(text)); err != nil || len(got.Content) != want {
 			t.Errorf("%s: got %v, %v, want %d fields", text, got.Content, err, want)
 		}
 	}

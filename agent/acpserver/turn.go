@@ -1,7 +1,6 @@
 package acpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -188,13 +187,12 @@ func (a *attachment) lost(cursor uint64) {
 	}
 }
 
-// cancelTurn stops the open turn if request is nil or its own, and reports
-// whether there was one.
-func (a *attachment) cancelTurn(request json.RawMessage) bool {
+// cancelTurn stops the open turn, and reports whether there was one.
+func (a *attachment) cancelTurn() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil || request != nil && !bytes.Equal(bytes.TrimSpace(request), t.request) {
+	if t == nil {
 		return false
 	}
 	if !t.cancelled {

@@ -41,20 +41,15 @@ func (q *Question) Read(blocks []contracts.ContentBlock) (answer *Answer, why st
 		return nil, "the answer has no text"
 	}
 	var said map[string]json.RawMessage // keys must match by case
-	answer = &Answer{Action: Accept}
-	var action string
-	if json.Unmarshal([]byte(blocks[at].Text), &said) != nil || !decoded(said["action"], &action) {
+	answer = &Answer{}
+	if json.Unmarshal([]byte(blocks[at].Text), &said) != nil || !decoded(said["action"], &answer.Action) {
 		return nil, "the answer is not understood"
 	}
-	switch action {
-	case Decline, Cancel:
-		return &Answer{Action: action}, ""
-	case Accept:
-	default:
+	switch {
+	case !slices.Contains([]string{Accept, Decline, Cancel}, answer.Action):
 		return nil, "the answer has no action that is known"
-	}
-	if q.Mode == ModeURL {
-		return &Answer{Action: Accept}, ""
+	case answer.Action != Accept, q.Mode == ModeURL:
+		return answer, ""
 	}
 	if !decoded(said["content"], &answer.Values) || !decoded(said["content"], &answer.Content) {
 		return nil, "the answer is not understood"
@@ -167,22 +162,19 @@ func plain(value any) bool {
 // formatted reports whether a text has the format date, date-time, email or
 // uri. Other formats are not checked, because in schemas they are annotations.
 func formatted(format, text string) bool {
-	var err error
 	switch format {
 	case "date":
-		_, err = time.Parse(time.DateOnly, text)
+		_, err := time.Parse(time.DateOnly, text)
+		return err == nil
 	case "date-time":
-		_, err = time.Parse(time.RFC3339, text)
+		_, err := time.Parse(time.RFC3339, text)
+		return err == nil
 	case "email":
-		var a *mail.Address
-		if a, err = mail.ParseAddress(text); err == nil && a.Address != strings.TrimSpace(text) {
-			err = errors.New("more than an address")
-		}
+		a, err := mail.ParseAddress(text)
+		return err == nil && a.Address == strings.TrimSpace(text)
 	case "uri":
-		var u *url.URL
-		if u, err = url.Parse(text); err == nil && !u.IsAbs() {
-			err = errors.New("no address")
-		}
+		u, err := url.Parse(text)
+		return err == nil && u.IsAbs()
 	}
-	return err == nil
+	return true
 }

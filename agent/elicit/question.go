@@ -7,6 +7,7 @@
 package elicit
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -51,8 +52,7 @@ type Question struct {
 	URL             string          `json:"url,omitempty"`
 	ElicitationID   string          `json:"elicitationId,omitempty"`
 
-	refusals int    // answers that were refused
-	refused  string // why the last answer was refused
+	refused string // why the last answer was refused
 }
 
 // Check completes a question of server so that clients can show it, or returns
@@ -105,34 +105,31 @@ func shown(c rune) rune {
 // hides reports whether a schema has a text with characters that shown
 // replaces.
 func hides(schema any) bool {
-	switch v := schema.(type) {
-	case string:
-		return strings.Map(shown, v) != v
-	case map[string]any:
-		for key, value := range v {
-			if hides(key) || hides(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, hides)
-	}
-	return false
+	return anyText(schema, func(text string, _ bool) bool { return strings.Map(shown, text) != text })
 }
 
 // refers reports whether a schema contains a reference. Forms are flat and need
 // none. Validating an answer against a schema that refers to itself would not
 // end.
 func refers(schema any) bool {
+	return anyText(schema, func(text string, isKey bool) bool {
+		return isKey && strings.HasPrefix(text, "$") && strings.HasSuffix(strings.ToLower(text), "ref")
+	})
+}
+
+// anyText reports whether is holds for a key or a text at any depth of a schema.
+func anyText(schema any, is func(text string, isKey bool) bool) bool {
 	switch v := schema.(type) {
+	case string:
+		return is(v, false)
 	case map[string]any:
 		for key, value := range v {
-			if strings.HasSuffix(strings.ToLower(key), "ref") && strings.HasPrefix(key, "$") || refers(value) {
+			if is(key, true) || anyText(value, is) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, refers)
+		return slices.ContainsFunc(v, func(e any) bool { return anyText(e, is) })
 	}
 	return false
 }
@@ -175,14 +172,26 @@ func (q *Question) Request(reason string) (*contracts.ServerRequest, error) {
 	}, nil
 }
 
-// Again prepares a question to be asked again, because its answer was refused
-// for the reason why. It returns false if the question was asked often enough.
-func (q *Question) Again(why string) bool {
-	if q.refusals++; q.refusals >= maxPuts {
-		return false
+// Put asks a checked question, and asks it again while its answers do not fit, at
+// most three times. reason says who asks. Without an answer to the question, Put
+// returns the outcome and why there is none.
+func (q *Question) Put(
+	reason string, ask func(*contracts.ServerRequest) (contracts.Outcome, error),
+) (answer *Answer, out contracts.Outcome, why string, err error) {
+	for range maxPuts {
+		req, err := q.Request(reason)
+		if err != nil {
+			return nil, out, "", err
+		}
+		if out, err = ask(req); err != nil || out.Verdict != contracts.VerdictAnswered {
+			return nil, out, cmp.Or(out.Reason, string(out.Verdict)), err
+		}
+		if answer, why = q.Read(out.Content); answer != nil {
+			return answer, out, "", nil
+		}
+		q.RequestID, q.refused = newID(), why
 	}
-	q.RequestID, q.refused = newID(), why
-	return true
+	return nil, out, why, nil
 }
 
 func newID() string { return strings.ToLower(rand.Text())[:16] }

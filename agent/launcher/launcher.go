@@ -12,17 +12,13 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// Keys of ids in the metadata of a request.
+// Keys of ids in the metadata of a request, besides those that only table names.
 const (
 	Agent     = "agent_id"
 	Workspace = "workspace_id"
-	Objective = "objective_id"
-	Run       = "run_id"
 	AgentRun  = "agent_run_id"
-	RunStep   = "agent_run_step_id"
 	Session   = "maestro_session_id"
 	Trace     = "trace_id"
-	Workload  = "workload"
 	Surface   = "surface"
 )
 
@@ -33,13 +29,13 @@ var table = []struct {
 }{
 	{Agent, []string{"MAESTRO_EVALOPS_AGENT_ID", "MAESTRO_AGENT_ID", "EVALOPS_AGENT_ID"}},
 	{Workspace, []string{"MAESTRO_EVALOPS_WORKSPACE_ID", "EVALOPS_WORKSPACE_ID", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID"}},
-	{Objective, []string{"MAESTRO_EVALOPS_OBJECTIVE_ID", "MAESTRO_OBJECTIVE_ID"}},
-	{Run, []string{"MAESTRO_RUN_ID", "MAESTRO_AGENT_RUN_ID"}},
+	{"objective_id", []string{"MAESTRO_EVALOPS_OBJECTIVE_ID", "MAESTRO_OBJECTIVE_ID"}},
+	{"run_id", []string{"MAESTRO_RUN_ID", "MAESTRO_AGENT_RUN_ID"}},
 	{AgentRun, []string{"MAESTRO_AGENT_RUN_ID"}},
-	{RunStep, []string{"MAESTRO_AGENT_RUN_STEP_ID"}},
+	{"agent_run_step_id", []string{"MAESTRO_AGENT_RUN_STEP_ID"}},
 	{Session, []string{"MAESTRO_SESSION_ID"}},
 	{Trace, []string{"MAESTRO_TRACE_ID", traceVariable}},
-	{Workload, []string{"MAESTRO_WORKLOAD"}},
+	{"workload", []string{"MAESTRO_WORKLOAD"}},
 	{Surface, []string{"MAESTRO_SURFACE"}},
 }
 
@@ -50,7 +46,7 @@ var traceparent = lazyregexp.New(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a
 
 // An ID is one id in the environment.
 type ID struct {
-	Key      string // one of the keys above
+	Key      string // in the metadata
 	Value    string // without white space around it; not empty
 	Variable string // the variable that it was read from
 }

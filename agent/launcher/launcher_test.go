@@ -20,7 +20,7 @@ func TestFirstVariableCounts(t *testing.T) {
 		"last": {
 			map[string]string{"EVALOPS_AGENT_ID": "a3", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID": "w3", "MAESTRO_AGENT_RUN_ID": "r2", "TRACEPARENT": parent},
 			[]ID{
-				{Agent, "a3", "EVALOPS_AGENT_ID"}, {Workspace, "w3", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID"}, {Run, "r2", "MAESTRO_AGENT_RUN_ID"},
+				{Agent, "a3", "EVALOPS_AGENT_ID"}, {Workspace, "w3", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID"}, {"run_id", "r2", "MAESTRO_AGENT_RUN_ID"},
 				{AgentRun, "r2", "MAESTRO_AGENT_RUN_ID"}, {Trace, "4bf92f3577b34da6a3ce929d0e0e4736", "TRACEPARENT"},
 			},
 		},

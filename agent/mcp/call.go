@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	maxErrands  = 3       // how often one call may ask people to visit URLs first
 	maxProgress = 1 << 10 // bytes of a progress text
 
-	// progressPause is the minimum time between two progress texts.
+	// progressPause is the time between two progress texts, and between two checks
+	// of a call's time limits.
 	progressPause = 100 * time.Millisecond
 
 	maxArgs = 8 << 20 // bytes
@@ -44,7 +44,6 @@ var tokens atomic.Int64
 // A call is a running tool call.
 type call struct {
 	token          string
-	news           chan struct{}          // 1-buffered; a token means that there is a text to read; never closed
 	sent           atomic.Bool            // the server may have received it
 	begun          atomic.Bool            // the server has requested something before its answer
 	unknownSession atomic.Bool            // the server did not know the session, so it did not start the call
@@ -53,15 +52,6 @@ type call struct {
 
 // callKey is the context key of a call in the library's work for it.
 type callKey struct{}
-
-// tell passes on a progress text.
-func (c *call) tell(text string) {
-	c.text.Store(&text)
-	select {
-	case c.news <- struct{}{}:
-	default:
-	}
-}
 
 // Call calls a tool by its full name. args is a JSON object, or empty. If
 // progress is not nil, Call passes it the server's progress texts, from Call's
@@ -132,28 +122,13 @@ func unsent(err error) bool {
 	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing)
 }
 
-// call calls a tool. If the server asks people to visit URLs first, it calls
-// the tool again afterwards.
+// call calls a tool and waits for its answer, within the time limits.
 func (s *session) call(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
-	for errand := 0; ; errand++ {
-		answer, err := s.callOnce(ctx, name, args, progress)
-		refused, ok := errors.AsType[*jsonrpc.Error](err)
-		if !ok || refused.Code != sdk.CodeURLElicitationRequired || errand >= maxErrands {
-			return answer, err
-		}
-		if err := s.visitURLs(ctx, refused.Data); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// callOnce calls a tool and waits for its answer, within the time limits.
-func (s *session) callOnce(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	free := context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })
 	defer free()
-	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10), news: make(chan struct{}, 1)}
+	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10)}
 	s.link.setCall(c.token, c)
 	defer s.link.setCall(c.token, nil)
 	ctx = context.WithValue(ctx, callKey{}, c)
@@ -183,43 +158,29 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 // too long.
 func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCauseFunc, progress func(string)) {
 	o := &s.link.set.opts
-	heard := time.Now()
-	news, pause := c.news, time.NewTimer(0)
+	began, heard := time.Now(), time.Now()
+	pause := time.NewTicker(progressPause)
 	defer pause.Stop()
-	silence, limit := time.NewTimer(o.CallTimeout), time.NewTimer(o.CallLimit)
-	defer silence.Stop()
-	defer limit.Stop()
+	tell := func() {
+		if text := c.text.Swap(nil); text != nil {
+			heard = time.Now()
+			progress(*text)
+		}
+	}
 	for {
 		select {
 		case <-done:
-			if text := c.text.Swap(nil); text != nil { // the last text counts
-				progress(*text)
-			}
+			tell() // the last text counts
 			return
-		case <-news:
-			heard = time.Now()
-			if text := c.text.Swap(nil); text != nil {
-				progress(*text)
-			}
-			news = nil
-			pause.Reset(progressPause)
 		case <-pause.C:
-			news = c.news
-		case <-silence.C:
-			last := heard
-			if asked := s.link.lastQuestion(); asked.After(last) {
-				last = asked
-			}
-			if left := o.CallTimeout - time.Since(last); left > 0 {
-				silence.Reset(left)
-				continue
-			}
+		}
+		tell()
+		asked := s.link.lastQuestion()
+		switch {
+		case time.Since(heard) < o.callTimeout && time.Since(began) < o.callLimit, time.Since(asked) < o.callTimeout:
+		case time.Since(heard) >= o.callTimeout:
 			cancel(errSilent)
-		case <-limit.C:
-			if time.Since(s.link.lastQuestion()) < o.CallTimeout {
-				limit.Reset(o.CallTimeout)
-				continue
-			}
+		default:
 			cancel(errEndless)
 		}
 	}
@@ -232,11 +193,9 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 	case ctx.Err() != nil:
 		return Result{}, context.Cause(ctx)
 	case errors.Is(err, errSilent):
-		return failure("Cancelled: the tool did not answer and told of no progress for %s.", o.CallTimeout), nil
+		return failure("Cancelled: the tool did not answer and told of no progress for %s.", o.callTimeout), nil
 	case errors.Is(err, errEndless):
-		return failure("Cancelled: the tool took longer than %s.", o.CallLimit), nil
-	case errors.Is(err, errDeclined):
-		return failure("Not done: %v.", err), nil
+		return failure("Cancelled: the tool took longer than %s.", o.callLimit), nil
 	}
 	if strings.Contains(err.Error(), rounds) {
 		s.link.log.Warn("MCP server needs input that could not be given", "error", s.link.redact(err))
@@ -268,14 +227,14 @@ func (l *link) setCall(token string, c *call) {
 	}
 }
 
-// progress handles a progress notification.
-func (s *session) progress(p *sdk.ProgressNotificationParams) {
+// progress handles a progress notification. It does not block.
+func (l *link) progress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
-	s.link.mu.Lock()
-	c := s.link.calls[token]
-	s.link.mu.Unlock()
+	l.mu.Lock()
+	c := l.calls[token]
+	l.mu.Unlock()
 	if c != nil {
-		c.tell(progressText(p))
+		c.text.Store(new(progressText(p)))
 	}
 }
 
@@ -290,6 +249,3 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 	}
 	return abridge.Head(text, maxProgress)
 }
-
-// completed handles the end of an elicitation elsewhere.
-func (s *session) completed(elicitationID string) { s.link.completed(elicitationID) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -12,22 +11,13 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // withdrawn is the reason of a question that its server has withdrawn.
 const withdrawn = "The MCP server does not wait for an answer any more"
 
-// Bounds on a question.
-const (
-	maxElicitID    = 256
-	maxElsewhere   = 16 // URLs that one call may ask people to visit
-	elsewhereLimit = 30 * time.Minute
-	endTime        = 5 * time.Second // time to publish the end of a question
-)
-
-// errDeclined says that people did not do what a server required first.
-var errDeclined = errors.New("what the server asked for first was not accepted")
+// endTime is the time to publish the end of a question.
+const endTime = 5 * time.Second
 
 // elicit asks people a question of a server. The server may have sent it as a
 // request or as the answer to a call; the library handles both alike. The
@@ -52,9 +42,6 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		c.begun.Store(true)
 	}
-	if l.set.opts.Host == nil {
-		return nil, "nobody is there to be asked"
-	}
 	select {
 	case l.set.questions <- struct{}{}:
 		defer func() { <-l.set.questions }()
@@ -72,28 +59,19 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if err != nil {
 		return nil, err.Error()
 	}
-	for {
-		req, err := q.Request(elicit.FromServer)
-		if err != nil {
-			return nil, "the question cannot be shown"
-		}
-		out, err := s.put(ctx, req)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil, "" // the server has withdrawn it
-		case err != nil:
-			l.log.Warn("cannot ask a question of an MCP server", "error", err)
-			return nil, "the question could not be put"
-		case out.Verdict == contracts.VerdictAnswered:
-			if answer, why = answerOf(q, out.Content); answer == nil && q.Again(why) {
-				continue
-			}
-			return answer, why
-		case out.By == contracts.ResolvedByRuntime:
-			return nil, "" // ended with its run, which clients have seen
-		}
-		return nil, out.Reason
+	said, out, why, err := q.Put(elicit.FromServer, func(req *contracts.ServerRequest) (contracts.Outcome, error) {
+		return s.put(ctx, req)
+	})
+	switch {
+	case said != nil:
+		return &sdk.ElicitResult{Action: said.Action, Content: said.Values}, ""
+	case err != nil && ctx.Err() != nil, err == nil && out.By == contracts.ResolvedByRuntime:
+		return nil, "" // the server has withdrawn it, or it ended with its run, which clients have seen
+	case err != nil:
+		l.log.Warn("cannot ask a question of an MCP server", "error", err)
+		return nil, "the question could not be put"
 	}
+	return nil, why
 }
 
 // put asks the question and waits for its end. It publishes the end of the
@@ -101,24 +79,15 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 // the call too.
 func (s *session) put(ctx context.Context, req *contracts.ServerRequest) (contracts.Outcome, error) {
 	host := s.link.set.opts.Host
-	var shown, ours bool // the question was published; we ended it
-	release := func() {}
+	shown, stop := false, func() bool { return true }
 	out, err := host.Ask(s.link.set.life, req, contracts.AskOptions{Opened: func() {
 		shown = true
-		gone := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
-			defer close(gone)
-			ours = host.Withdraw(req.RequestID, contracts.VerdictCancelled, withdrawn, contracts.ResolvedByRuntime)
+		stop = context.AfterFunc(ctx, func() {
+			host.Withdraw(req.RequestID, contracts.VerdictCancelled, withdrawn, contracts.ResolvedByRuntime)
 		})
-		release = func() {
-			if !stop() {
-				<-gone
-			}
-		}
 	}})
-	release()
-	over := out.Announced && (ours || out.By != contracts.ResolvedByRuntime)
-	if over || err != nil && shown {
+	stop()
+	if out.Announced && (out.By != contracts.ResolvedByRuntime || out.Reason == withdrawn) || err != nil && shown {
 		end, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		if err := host.Publish(end, &contracts.ToolEnd{CallID: req.CallID, Success: out.Verdict == contracts.VerdictAnswered}); err != nil {
@@ -144,16 +113,6 @@ func newQuestion(server string, p *sdk.ElicitParams) (*elicit.Question, error) {
 	return q, q.Check(server)
 }
 
-// answerOf returns a client's answer in the form for servers, or nil and the
-// reason.
-func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitResult, string) {
-	answer, why := q.Read(blocks)
-	if answer == nil {
-		return nil, why
-	}
-	return &sdk.ElicitResult{Action: answer.Action, Content: answer.Values}, ""
-}
-
 // refuseSampling refuses a server's request to the model. Sampling was not
 // offered to the server.
 func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
@@ -164,42 +123,4 @@ func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 		s.link.say("wanted to ask the model, which is not offered", nil)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "sampling is not offered"}
 	}
-}
-
-// visitURLs asks people to visit the URLs that the server requires before a call,
-// and waits until the server says that they have finished.
-func (s *session) visitURLs(ctx context.Context, data json.RawMessage) error {
-	var wanted struct {
-		Elicitations []*sdk.ElicitParams `json:"elicitations"`
-	}
-	if json.Unmarshal(data, &wanted) != nil || len(wanted.Elicitations) == 0 || len(wanted.Elicitations) > maxElsewhere {
-		return fmt.Errorf("%w: it did not say what", errDeclined)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, elsewhereLimit, fmt.Errorf("%w in time", errDeclined))
-	defer cancel()
-	var done []<-chan struct{}
-	for _, p := range wanted.Elicitations {
-		if p == nil {
-			return fmt.Errorf("%w: it did not say what", errDeclined)
-		}
-		finished, forget := s.link.await(abridge.Head(p.ElicitationID, maxElicitID)) // before people are asked, so that the end is not missed
-		defer forget()
-		p.Mode = elicit.ModeURL
-		if s.elicit(ctx, p).Action != elicit.Accept {
-			return errDeclined
-		}
-		if p.ElicitationID != "" {
-			done = append(done, finished)
-		}
-	}
-	for _, finished := range done {
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.stopping.Done():
-			return errEnded
-		}
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ func TestBothShapesOfElicitationAreOneQuestion(t *testing.T) {
 		t.Run(shape.revision+shape.tool, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			s := open(t, h, Options{CallTimeout: 10 * time.Second}, testProgram(t, "one", "tools", revisionVariable, shape.revision))
+			s := open(t, h, Options{callTimeout: 10 * time.Second}, testProgram(t, "one", "tools", revisionVariable, shape.revision))
 			req, done := ask(t, s, h, shape.tool)
 			var args map[string]any
 			if err := json.Unmarshal(req.Args, &args); err != nil {
@@ -153,14 +153,6 @@ func TestQuestionsArePutAgainUntilTheAnswerFits(t *testing.T) {
 		if got := statuses(h); got != "" {
 			t.Errorf("got %q said, want nothing", got)
 		}
-	}
-}
-
-func TestWithoutPeopleQuestionsAreCancelled(t *testing.T) {
-	t.Parallel()
-	for _, shape := range shapes {
-		s := open(t, nil, Options{}, testProgram(t, "one", "tools", revisionVariable, shape.revision))
-		says(t, must(t, s, shape.tool, ""), shape.prefix+"cancel map[]")
 	}
 }
 
@@ -286,7 +278,7 @@ func TestOpenQuestionsExtendACall(t *testing.T) {
 	for _, shape := range shapes {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHost(t)
-			s := inMemory(t, newToolServer(), shape.revision, Options{Dir: t.TempDir(), Host: testHost{h}, CallTimeout: 2 * time.Second, CallLimit: 3 * time.Second})
+			s := inMemory(t, newToolServer(), shape.revision, Options{Dir: t.TempDir(), Host: testHost{h}, callTimeout: 2 * time.Second, callLimit: 3 * time.Second})
 			done := make(chan *sdk.CallToolResult, 1)
 			go func() { // ends with the call
 				res, err := s.call(t.Context(), strings.TrimPrefix(shape.tool, "mcp__one__"), nil, func(string) {})
@@ -307,33 +299,6 @@ func TestOpenQuestionsExtendACall(t *testing.T) {
 				t.Errorf("%v: got %+v, want %q", shape, res, want.Text)
 			}
 		})
-	}
-}
-
-func TestCallsWaitForErrandsOfPeople(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, "2025-11-25"))
-	req, done := ask(t, s, h, "mcp__one__errand")
-	if !strings.Contains(string(req.Args), `"url":"https://pay.example/"`) || !strings.Contains(string(req.Args), `"elicitationId":"e2"`) {
-		t.Errorf("got args %s, want the address", req.Args)
-	}
-	h.Resolve(req.RequestID, answeredBy(`{"action":"accept"}`))
-	h.AwaitType("tool_end")
-	select {
-	case res := <-done:
-		t.Fatalf("got %+v, want a call that waits until people are back", res)
-	default:
-	}
-	s.links[0].completed("e2") // as if the server had said so
-	says(t, result(t, done), "welcome back")
-
-	h = newHost(t)
-	s = open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, "2025-11-25"))
-	req, done = ask(t, s, h, "mcp__one__errand")
-	h.Resolve(req.RequestID, answeredBy(`{"action":"decline"}`))
-	if res := result(t, done); !res.IsError || res.Text != "Not done: what the server asked for first was not accepted." {
-		t.Errorf("got %+v, want that it was not done", res)
 	}
 }
 

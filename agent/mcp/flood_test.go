@@ -104,7 +104,7 @@ func TestOtherToolsAreSaidWhateverElseIs(t *testing.T) {
 // There is an end to what even the log is told.
 func TestWhatIsSaidFillsNoLog(t *testing.T) {
 	var log bytes.Buffer
-	set := Open(Options{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	set := Open(Options{Dir: t.TempDir(), Host: testHost{newHost(t)}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	defer set.Close()
 	l := newLink(set, Server{Name: "one"})
 	for range 2 * maxLogged {
@@ -149,7 +149,7 @@ func TestListsThatAreNeverGivenAreAskedForNowAndThen(t *testing.T) {
 				return next(ctx, method, req)
 			}
 		})
-		s := inMemory(t, server, olderRevision, Options{Dir: t.TempDir()})
+		s := inMemory(t, server, olderRevision, Options{Dir: t.TempDir(), Host: testHost{newHost(t)}})
 		go s.run() // ends when it is stopped
 		s.relist()
 		time.Sleep(time.Hour)
@@ -273,7 +273,7 @@ func TestServersThatAskTooMuchOverHTTPAreGivenUp(t *testing.T) {
 
 // What was answered last must not hide why the connection was cut.
 func TestFloodsAreTheReasonWhateverElseIsAnswered(t *testing.T) {
-	set := Open(Options{Dir: t.TempDir()})
+	set := Open(Options{Dir: t.TempDir(), Host: testHost{newHost(t)}})
 	defer set.Close()
 	s := &session{link: newLink(set, Server{Name: "one"}), web: &web{}}
 	s.stopping, s.stop = context.WithCancelCause(t.Context())

@@ -66,9 +66,10 @@ func open(t *testing.T, h *hosttest.Host, o Options, servers ...Server) *Set {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	if h != nil {
-		o.Host = testHost{h}
+	if h == nil {
+		h = newHost(t)
 	}
+	o.Host = testHost{h}
 	s := Open(o)
 	t.Cleanup(s.Close)
 	reach(t, s)

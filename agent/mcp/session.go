@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // olderRevision is the newest revision that starts with initialize.
@@ -105,7 +106,7 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 func (s *session) transport() (sdk.Transport, error) {
 	l := s.link
 	if l.server.Command != "" {
-		p, err := newPipe(l, s)
+		p, err := newPipe(l)
 		s.pipe = p
 		return p, err
 	}
@@ -135,12 +136,9 @@ func (s *session) newClient() *sdk.Client {
 		ElicitationHandler: func(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return s.elicit(ctx, req.Params), nil
 		},
-		ElicitationCompleteHandler: func(_ context.Context, req *sdk.ElicitationCompleteNotificationRequest) {
-			s.completed(req.Params.ElicitationID)
-		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.relist() },
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
-			s.progress(req.Params)
+			s.link.progress(req.Params)
 		},
 	})
 	client.AddReceivingMiddleware(s.refuseSampling)
@@ -156,27 +154,28 @@ func (s *session) run() {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	gone := make(chan error, 1)
-	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, at the latest by close
-	var err error
-	changed, failures, pause := s.changed, 0, time.NewTimer(0)
-	defer pause.Stop()
-	for s.stopping.Err() == nil {
+	wg.Go(func() { // ends with the connection, at the latest by close
+		gone <- s.client.Wait()
+		s.stop(errEnded)
+	})
+	for failures := 0; s.stopping.Err() == nil; {
 		select {
-		case <-changed:
-			changed = nil
-			if s.refresh(failures > 0) {
-				failures = 0
-			} else {
-				failures++
-				s.again()
-			}
-			pause.Reset(max(relistPause, backoff(failures)))
-		case <-pause.C:
-			changed = s.changed
-		case err = <-gone:
-			s.stop(errEnded)
+		case <-s.changed:
 		case <-s.stopping.Done():
+			continue
 		}
+		if s.refresh(failures > 0) {
+			failures = 0
+		} else {
+			failures++
+			s.again()
+		}
+		_ = sleep.For(s.stopping, max(relistPause, backoff(failures))) // the condition of the loop has its error
+	}
+	var err error
+	select {
+	case err = <-gone:
+	default:
 	}
 	cause := context.Cause(s.stopping)
 	s.close()
@@ -185,10 +184,7 @@ func (s *session) run() {
 	case errors.Is(cause, errLapsed):
 		s.link.lost(s, cause)
 	default:
-		if err == nil {
-			err = cause
-		}
-		s.link.lost(s, s.reason(err))
+		s.link.lost(s, s.reason(cmp.Or(err, cause)))
 	}
 }
 
@@ -257,7 +253,7 @@ func (s *session) again() {
 // refresh lists the tools again and reports whether it succeeded. It tells
 // clients of a failure unless quiet.
 func (s *session) refresh(quiet bool) bool {
-	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.connectTimeout)
 	defer cancel()
 	err := s.list(ctx)
 	if err != nil && !quiet && s.stopping.Err() == nil {

@@ -15,11 +15,13 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Defaults of Options.
+// Time limits. Progress and open questions of a server extend callTimeout, and
+// open questions callLimit. A call beyond either is cancelled, and its result
+// says so.
 const (
-	defaultConnectTimeout = 30 * time.Second
-	defaultCallTimeout    = 2 * time.Minute
-	defaultCallLimit      = time.Hour
+	connectTimeout = 30 * time.Second // one attempt to connect, from the start of a program to the list of its tools
+	callTimeout    = 2 * time.Minute  // how long a tool may be silent
+	callLimit      = time.Hour        // a whole call
 )
 
 // maxQuestions bounds the open questions in a set.
@@ -52,8 +54,7 @@ type Options struct {
 	EnvPass []string
 	Hosted  bool
 
-	// Host publishes the state of servers and asks their questions. If it is
-	// nil, every question is cancelled, and only the log says so.
+	// Host publishes the state of servers and asks their questions.
 	Host contracts.Host
 
 	// SessionID is sent to the platform's server. Empty means that it is not
@@ -66,16 +67,8 @@ type Options struct {
 	// Log receives errors and the standard error of programs. Nil discards it.
 	Log *slog.Logger
 
-	// ConnectTimeout bounds one attempt to connect, from the start of a program
-	// to the list of its tools. Zero means 30 s.
-	ConnectTimeout time.Duration
-
-	// CallTimeout is how long a tool may be silent; progress and open questions
-	// of its server extend it. Zero means 2 minutes. CallLimit bounds a call
-	// regardless of progress, but open questions extend it; zero means 1 hour. A
-	// call beyond either is cancelled, and its result says so.
-	CallTimeout time.Duration
-	CallLimit   time.Duration
+	// Tests set other limits.
+	connectTimeout, callTimeout, callLimit time.Duration
 }
 
 // A Set is the servers of one session. Its methods may be called from any
@@ -107,9 +100,9 @@ func Open(o Options) *Set {
 	if dir, err := filepath.Abs(o.Dir); err == nil { // otherwise programs cannot start, which is reported
 		o.Dir = dir
 	}
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
-	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
-	o.CallLimit = cmp.Or(o.CallLimit, defaultCallLimit)
+	o.connectTimeout = cmp.Or(o.connectTimeout, connectTimeout)
+	o.callTimeout = cmp.Or(o.callTimeout, callTimeout)
+	o.callLimit = cmp.Or(o.callLimit, callLimit)
 	o.Version = cmp.Or(o.Version, "dev")
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -174,9 +167,6 @@ func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
 
 // publish publishes a status.
 func (s *Set) publish(text string) {
-	if s.opts.Host == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(s.life, statusTime)
 	defer cancel()
 	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {

@@ -125,7 +125,7 @@ func TestProgressExtendsACall(t *testing.T) {
 				}
 				return "worked", nil
 			})
-			s := inMemory(t, server, revision, Options{Dir: t.TempDir(), CallTimeout: 3 * time.Second})
+			s := inMemory(t, server, revision, Options{Dir: t.TempDir(), Host: testHost{newHost(t)}, callTimeout: 3 * time.Second})
 			var told []string
 			res, err := s.call(t.Context(), "work", nil, func(text string) { told = append(told, text) })
 			if err != nil || len(res.Content) != 1 {
@@ -141,13 +141,13 @@ func TestProgressExtendsACall(t *testing.T) {
 func TestSilenceEndsACall(t *testing.T) {
 	t.Parallel()
 	witness := newWitness(t)
-	s := open(t, nil, Options{CallTimeout: time.Second}, testProgram(t, "one", "tools", witnessVariable, witness.address))
+	s := open(t, nil, Options{callTimeout: time.Second}, testProgram(t, "one", "tools", witnessVariable, witness.address))
 	res := must(t, s, "mcp__one__hang", "")
 	if !res.IsError || res.Text != "Cancelled: the tool did not answer and told of no progress for 1s." {
 		t.Errorf("got %+v, want that it was cancelled", res)
 	}
 	witness.saw(t, "cancelled")
-	s = open(t, nil, Options{CallLimit: 50 * time.Millisecond}, testProgram(t, "one", "tools"))
+	s = open(t, nil, Options{callLimit: 50 * time.Millisecond}, testProgram(t, "one", "tools"))
 	if res := must(t, s, "mcp__one__hang", ""); !res.IsError || res.Text != "Cancelled: the tool took longer than 50ms." {
 		t.Errorf("got %+v, want that it was cancelled", res)
 	}
@@ -195,7 +195,7 @@ func TestCrashedProgramsAreStartedAgainWhenTheyAreUsed(t *testing.T) {
 func TestServersThatCannotBeReachedCostNothingElse(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	s := open(t, h, Options{ConnectTimeout: 10 * time.Second},
+	s := open(t, h, Options{connectTimeout: 10 * time.Second},
 		Server{Name: "absent", Command: "no-such-program-here"},
 		Server{Name: "homeless", Command: "ls", Dir: "no/such/place"},
 		Server{Name: "filed", Command: "ls", Dir: testBinary(t)},
@@ -266,7 +266,7 @@ func TestAddressesMayHangUpAnywhere(t *testing.T) {
 func TestSilentProgramsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	s := open(t, h, Options{ConnectTimeout: 100 * time.Millisecond}, testProgram(t, "one", "silent"))
+	s := open(t, h, Options{connectTimeout: 100 * time.Millisecond}, testProgram(t, "one", "silent"))
 	awaitStatus(t, h, `MCP server "one" is not available: it did not answer in time`)
 	if got := s.Tools(); len(got) > 0 {
 		t.Errorf("got %v, want no tools", got)

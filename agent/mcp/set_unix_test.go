@@ -17,7 +17,7 @@ func TestNothingIsLeftOfAClosedSet(t *testing.T) {
 	t.Parallel()
 	file, written, ended := hosttest.Witness(t)
 	witness := newWitness(t)
-	s := Open(Options{Dir: t.TempDir(), Servers: []Server{
+	s := Open(Options{Dir: t.TempDir(), Host: testHost{newHost(t)}, Servers: []Server{
 		testProgram(t, "one", "tools", witnessVariable, file), testProgram(t, "two", "tools", witnessVariable, witness.address),
 	}})
 	reach(t, s)

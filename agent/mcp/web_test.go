@@ -244,7 +244,7 @@ func TestAddressesThatFailSaySo(t *testing.T) {
 			if name == "hanging" {
 				patience = 2 * time.Second
 			}
-			s := open(t, h, Options{ConnectTimeout: patience}, Server{Name: "one", URL: site.URL + "/mcp?key=s3cret-key", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}})
+			s := open(t, h, Options{connectTimeout: patience}, Server{Name: "one", URL: site.URL + "/mcp?key=s3cret-key", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}})
 			awaitStatus(t, h, "is not available")
 			if got := statuses(h); !strings.Contains(got, `MCP server "one" (`+site.URL+`) is not available: `) || !strings.Contains(got, tt.want) || strings.Contains(got, "s3cret") || strings.Contains(got, "/mcp") {
 				t.Errorf("got %q, want %q, the host alone and no secrets", got, tt.want)

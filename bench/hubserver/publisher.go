@@ -19,17 +19,17 @@ func (p *publisher) publish(text []byte) error {
 	return p.host.Publish(context.Background(), &contracts.ResponseChunk{ResponseID: control.ResponseID, Content: string(text)})
 }
 
-// Start implements [hub.Agent].
+// Start implements [contracts.Agent].
 func (p *publisher) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	p.host = host
 	return contracts.AgentInfo{Model: "none", Provider: "bench", Executor: contracts.ExecutorReplay}, nil
 }
 
-// Configure implements [hub.Agent]; there is nothing to configure.
+// Configure implements [contracts.Agent]; there is nothing to configure.
 func (p *publisher) Configure(*contracts.Init) {}
 
-// Run implements [hub.Agent]; viewers cannot prompt.
+// Run implements [contracts.Agent]; viewers cannot prompt.
 func (p *publisher) Run(context.Context, contracts.Work) error { return nil }
 
-// Close implements [hub.Agent].
+// Close implements [contracts.Agent].
 func (p *publisher) Close(context.Context) error { return nil }

@@ -11,24 +11,24 @@ import (
 // A Call is a request that waits for its answer.
 type Call struct {
 	// Reply gets the outcome of the call, once. It is never closed.
-	Reply <-chan Reply
+	Reply chan Reply
 
-	conn *Conn
-	id   int64
+	conn  *Conn
+	id    int64
+	first func() // called by the reader before it goes on; may be nil
 }
 
 // Ask makes a call. If first is not nil, the reader calls it before it delivers
 // the reply and reads on, so that later messages find it done.
 func (c *Conn) Ask(method string, params any, first func()) (*Call, error) {
-	reply := make(chan Reply, 1)
 	c.mu.Lock()
 	if c.down != nil {
 		defer c.mu.Unlock()
 		return nil, c.down
 	}
 	c.last++
-	call := &Call{Reply: reply, conn: c, id: c.last}
-	c.waiting[call.id] = waiter{reply, first}
+	call := &Call{Reply: make(chan Reply, 1), conn: c, id: c.last, first: first}
+	c.waiting[call.id] = call
 	c.mu.Unlock()
 	err := c.write(message{ID: strconv.AppendInt(nil, call.id, 10), Method: method}, params)
 	if err != nil {

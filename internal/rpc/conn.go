@@ -20,9 +20,6 @@ type Message struct {
 	Params json.RawMessage
 }
 
-// Asks reports whether the message is a request.
-func (m Message) Asks() bool { return m.ID != nil }
-
 // A Reply is the outcome of a call.
 type Reply struct {
 	Result json.RawMessage
@@ -69,14 +66,8 @@ type Conn struct {
 
 	mu      sync.Mutex // guards the following
 	last    int64
-	waiting map[int64]waiter // bounded by the callers
-	down    error            // set when the connection has ended
-}
-
-// A waiter is a call that waits for its outcome.
-type waiter struct {
-	reply chan Reply // 1-buffered; gets one value
-	first func()     // called by the reader before it goes on; may be nil
+	waiting map[int64]*Call // bounded by the callers
+	down    error           // set when the connection has ended
 }
 
 // New returns a connection. Read must be called to receive.
@@ -84,7 +75,7 @@ func New(o Options) *Conn {
 	if o.MaxLine == 0 {
 		o.MaxLine = contracts.MaxLineBytes
 	}
-	return &Conn{opts: o, waiting: map[int64]waiter{}}
+	return &Conn{opts: o, waiting: map[int64]*Call{}}
 }
 
 // Read processes the peer's messages until its output ends, which is no error,
@@ -193,16 +184,16 @@ func (c *Conn) deliver(id json.RawMessage, r Reply) bool {
 		return false
 	}
 	c.mu.Lock()
-	wait, ok := c.waiting[n]
+	call := c.waiting[n]
 	delete(c.waiting, n)
 	c.mu.Unlock()
-	if !ok {
+	if call == nil {
 		return false
 	}
-	if wait.first != nil {
-		wait.first()
+	if call.first != nil {
+		call.first()
 	}
-	wait.reply <- r
+	call.Reply <- r
 	return true
 }
 
@@ -220,9 +211,9 @@ func (c *Conn) Close(cause error) {
 	if c.down == nil {
 		c.down = cause
 	}
-	for id, wait := range c.waiting {
+	for id, call := range c.waiting {
 		delete(c.waiting, id)
-		wait.reply <- Reply{Err: c.down}
+		call.Reply <- Reply{Err: c.down}
 	}
 }
 
