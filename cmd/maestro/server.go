@@ -35,7 +35,9 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
-	m.dir = m.workspaceDir(root)
+	if err := m.keepBelow(root); err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
 	v := &server{sessions: m, open: &hub.Directory{Open: m.open, Max: s.maxSessions, Log: log}}
 	v.net, err = listen(s, root, backend{
 		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,

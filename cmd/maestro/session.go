@@ -201,14 +201,6 @@ var (
 // writable reports whether sessions can be kept.
 func (m *sessions) writable() bool { return m.dir == "" || m.disk.check(m.dir, m.log) == nil }
 
-// scopeDir returns the folder of a scope's sessions.
-func (m *sessions) scopeDir(scope string) string {
-	if scope == "" {
-		return m.dir
-	}
-	return filepath.Join(m.dir, "scope-"+url.PathEscape(scope))
-}
-
 // sessionDir returns the folder of a session's journal. The sessions of the owner are
 // in one folder, those of each scope in another.
 func (m *sessions) sessionDir(key hub.Key) string {

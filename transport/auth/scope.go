@@ -28,6 +28,8 @@ var (
 
 	// legalClaim matches all legal claims.
 	legalClaim = lazyregexp.New(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+
+	hashedScope = lazyregexp.New(`^(?:principal|claim)_[0-9a-f]{32}$`)
 )
 
 // scopeKey returns the scope of a principal from its issuer's claims. Distinct
@@ -71,6 +73,25 @@ func hashOf(texts ...string) string {
 		_, _ = fmt.Fprintf(h, "%d:%s,", len(text), text) // a hash cannot fail
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// oldTuple matches a tuple's scope of earlier versions, if only that tuple had
+// it.
+var oldTuple = lazyregexp.New(`^(?:workspace_([A-Za-z0-9.-]+)__)?(?:org_([A-Za-z0-9.-]+)__)?(?:team_([A-Za-z0-9.-]+)__)?user_([A-Za-z0-9.-]+)$`)
+
+// CurrentScope returns the current form of a scope of an earlier version.
+// Earlier versions gave different principals one scope; for such a scope ok is
+// false, because its owner is unknown. A current scope is returned unchanged.
+func CurrentScope(old string) (now string, ok bool) {
+	switch parts := oldTuple().FindStringSubmatch(old); {
+	case hashedScope().MatchString(old):
+		return old, true
+	case parts != nil:
+		return scopeKey(parts[1], parts[2], parts[3], parts[4]), true
+	case !validScope(old) || isReservedForm(old):
+		return "", false
+	}
+	return scopeOfClaim(old), true
 }
 
 // validScope reports whether s can be a scope in a claim or file.

@@ -223,6 +223,9 @@ func readShares(path string) ([]*share, error) {
 		if one == nil || !one.valid() {
 			return nil, fmt.Errorf("share file %s: share %d is malformed", path, i)
 		}
+		if now, ok := CurrentScope(one.Scope); ok {
+			one.Scope = now
+		}
 		one.CreatedAt, one.ExpiresAt = one.CreatedAt.UTC(), one.ExpiresAt.UTC()
 	}
 	return file.Shares, nil
