@@ -26,25 +26,26 @@ func (tx *tx) execute(call *call) error {
 		tx.claim(c)
 		return nil
 	}
+	n := note{From: c.id, Send: call.key}
 	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
 		return tx.renegotiate(c, cmd)
 	case *contracts.Init:
 		tx.claim(c)
-		tx.configure(cmd)
+		tx.configure(cmd, n)
 		return nil
 	case *contracts.Prompt:
-		return tx.prompt(c, cmd, call.prompt)
+		return tx.prompt(c, cmd, call.prompt, n)
 	case *contracts.Interrupt, *contracts.Cancel:
 		tx.claim(c)
-		tx.interrupt(cmd)
+		tx.interrupt(cmd, n)
 		return nil
 	case *contracts.Shutdown:
 		tx.claim(c)
-		tx.shutdown(cmd)
+		tx.shutdown(cmd, n)
 		return nil
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
-		return tx.answerRequest(c, cmd)
+		return tx.answerRequest(c, cmd, n)
 	}
 	return tx.unsupported(call.cmd)
 }
@@ -120,8 +121,8 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 
 // configure executes init. It publishes a status that names the changed fields, and
 // decides the pending approvals by the new approval mode (R33, R65).
-func (tx *tx) configure(cmd *contracts.Init) {
-	tx.noteCommand(cmd)
+func (tx *tx) configure(cmd *contracts.Init, n note) {
+	tx.noteCommand(cmd, n)
 	tx.publish(&contracts.Status{Message: initialized(cmd)})
 	if cmd.ApprovalMode != "" {
 		tx.work.mode = cmd.ApprovalMode
@@ -153,7 +154,7 @@ func initialized(cmd *contracts.Init) string {
 
 // interrupt stops the run, cancels the open questions and publishes a snapshot
 // (A69). If nothing is active, it publishes nothing (R68).
-func (tx *tx) interrupt(cmd contracts.Command) {
+func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.log.events.UtilitiesActive() {
 		return
 	}
@@ -162,7 +163,7 @@ func (tx *tx) interrupt(cmd contracts.Command) {
 		why = stopCancelled
 	}
 	tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
-	tx.noteCommand(cmd)
+	tx.noteCommand(cmd, n)
 	tx.publishSnapshot()
 	tx.stopRun(why)
 	tx.then(func(h *Hub) {
@@ -171,22 +172,22 @@ func (tx *tx) interrupt(cmd contracts.Command) {
 }
 
 // shutdown ends the session.
-func (tx *tx) shutdown(cmd contracts.Command) {
-	tx.beginShutdown(cmd)
+func (tx *tx) shutdown(cmd contracts.Command, n note) {
+	tx.beginShutdown(cmd, n)
 	tx.leaveSoon(true)
 }
 
 // beginShutdown cancels the questions, stops the run and refuses further commands.
-func (tx *tx) beginShutdown(cmd contracts.Command) {
+func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
 	tx.resolve(tx.work.table.CancelAll(stopShutdown.requests, tx.now)...)
-	tx.noteCommand(cmd)
+	tx.noteCommand(cmd, n)
 	tx.life.phase = phaseClosing
 	tx.stopRun(stopShutdown)
 }
 
 // answerRequest ends a pending request with a client's answer. The first valid
 // answer is used (D8).
-func (tx *tx) answerRequest(c *connection, cmd contracts.Command) error {
+func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error {
 	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes {
 		tx.echo(c, response)
 		return nil
@@ -200,6 +201,9 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command) error {
 		return err
 	}
 	tx.claim(c)
+	if n.Send != nil {
+		tx.note(n)
+	}
 	tx.log.events.ApplyCommand(cmd)
 	tx.resolve(res)
 	return nil

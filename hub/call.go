@@ -132,11 +132,7 @@ func (c *call) conclude(tx *tx, err error) {
 		c.err = refusal
 	}
 	c.saveAnswer(tx, refusal)
-	cursor := tx.head()
 	c.source.answer(tx, refusal)
-	if c.key != nil && refusal == nil && !c.runsUtility {
-		tx.note(note{From: c.conn.id, Send: c.key, Answer: cursor})
-	}
 }
 
 // saveAnswer saves the answer for repeats. It does not save a retryable refusal, so
@@ -146,6 +142,7 @@ func (c *call) saveAnswer(tx *tx, refusal *contracts.Error) {
 		return
 	}
 	c.conn.sends.put(*c.key, tx.head(), refusal)
+	tx.noteAnswer(tx.head())
 }
 
 // finish releases the repeats that wait for the call's answer.

@@ -340,7 +340,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		tx.life.phase = phaseOpen
 		tx.announce()
 		if init := h.opts.Init; init != nil && !h.restored && tx.life.origin == nil {
-			tx.configure(init)
+			tx.configure(init, note{})
 		}
 		h.readyCursor = tx.head()
 	})

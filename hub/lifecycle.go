@@ -118,7 +118,7 @@ const (
 func (h *Hub) Close(ctx context.Context) error {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseOpen {
-			tx.beginShutdown(&contracts.Shutdown{})
+			tx.beginShutdown(&contracts.Shutdown{}, note{})
 		}
 	})
 	return h.leave(ctx, true)

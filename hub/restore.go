@@ -16,10 +16,10 @@ import (
 )
 
 // A note is a hidden entry with state that events do not carry and the next process
-// needs. Either From, Send and Answer are set, or at most one other field. An empty note
-// gives a private message its cursor.
+// needs. At most one field is set beside From, Send and Answer. An empty note gives
+// a private message its cursor.
 type note struct {
-	From     string           `json:"from,omitempty"`    // connection that sent it
+	From     string           `json:"from,omitempty"`    // connection that caused it
 	Send     *string          `json:"send,omitempty"`    // id of the accepted ws.send
 	Answer   uint64           `json:"answer,omitempty"`  // cursor of its answer
 	Command  json.RawMessage  `json:"command,omitempty"` // accepted command that changes state
@@ -90,13 +90,14 @@ func (cl *clients) saveLease() savedLease {
 
 // noteCommand writes an accepted command to the journal and folds it into the
 // state, so that the change survives the process.
-func (tx *tx) noteCommand(cmd contracts.Command) {
+func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 	text, err := contracts.EncodeCommand(cmd)
 	if err != nil {
 		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
 		return
 	}
-	tx.note(note{Command: text})
+	n.Command = text
+	tx.note(n)
 	tx.log.events.ApplyCommand(cmd)
 }
 

@@ -120,12 +120,12 @@ func (r *run) count(tool string, ok bool) {
 
 // prompt begins a run, or refuses the prompt if there is one (R42). start is the
 // encoded message_start.
-func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded) error {
+func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note) error {
 	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
 	tx.claim(c)
-	tx.noteCommand(&contracts.Prompt{}) // without the content, which message_start has
+	tx.noteCommand(&contracts.Prompt{}, n) // without the content, which message_start has
 	r := tx.beginRun()
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)

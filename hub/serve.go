@@ -329,7 +329,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 func (h *Hub) finishLocal(b *mailbox) {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseOpen {
-			tx.shutdown(&contracts.Shutdown{})
+			tx.shutdown(&contracts.Shutdown{}, note{})
 		}
 	})
 	select {

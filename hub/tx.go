@@ -24,11 +24,13 @@ type tx struct {
 	*Hub
 	*state
 
-	now           time.Time       // when the transaction began
-	out           []journal.Entry // added by publish and note
-	after         []func(*Hub)    // added by then
-	startRunAfter <-chan struct{} // closed when a run that begins may start; nil: at once
-	startedRun    *run            // the run that began; nil if none
+	now             time.Time       // when the transaction began
+	out             []journal.Entry // added by publish and note
+	after           []func(*Hub)    // added by then
+	unansweredSend  *note           // the note of a ws.send that has no answer yet
+	unansweredIndex int             // index of unansweredSend in out
+	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
+	startedRun      *run            // the run that began; nil if none
 }
 
 // update runs f as a transaction. The functions that transactions add run in commit
@@ -166,11 +168,29 @@ func (tx *tx) addUnread(commandID string, bytes int) {
 // note adds a hidden entry, from which restore rebuilds state that events do not
 // carry. It returns the entry's cursor.
 func (tx *tx) note(n note) uint64 {
+	if n.Send != nil && !tx.life.frozen {
+		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
+	}
+	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
+}
+
+// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
+// cursor is known only after the command has published its events.
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
+		return
+	}
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
+}
+
+func encodeNote(n note) []byte {
 	body, err := json.Marshal(n)
 	if err != nil {
 		panic(fmt.Sprintf("hub: encode note: %v", err)) // every field of a note can be encoded
 	}
-	return tx.append(journal.Entry{Kind: journal.Note, Body: body})
+	return body
 }
 
 func (tx *tx) append(e journal.Entry) uint64 {
