@@ -169,9 +169,10 @@ func (c *Conn) read() ([]byte, error) {
 	return *c.frame, nil
 }
 
-// fill reads a whole message into c.frame. The library bounds its length.
+// fill reads a whole message into c.frame. The scanner has already checked the
+// length that a header announces.
 func (c *Conn) fill(r io.Reader) (err error) {
-	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.most)
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
 	switch {
 	case err != nil:
 		return err
@@ -203,7 +204,7 @@ func (c *Conn) explain(err error) error {
 		c.closeWith(closeBadText, contracts.CodeBadRequest)
 	case c.tap.isClosing():
 		return net.ErrClosed
-	case errors.Is(err, websocket.ErrMessageTooBig), errors.Is(err, errFlood):
+	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
 		c.Close(&contracts.Error{Code: contracts.CodePayloadTooLarge})
 	case timedOut(c.tap.readErr):
 		c.Close(&contracts.Error{Code: contracts.CodeTimeout})

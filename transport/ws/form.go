@@ -20,6 +20,9 @@ const (
 	finClose = 0x88
 	finPing  = 0x89
 	finPong  = 0x8a
+
+	opContinuation = 0x0
+	opBinary       = 0x2 // the largest opcode of a message
 )
 
 // AppendMessage appends a message envelope around body.

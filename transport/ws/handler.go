@@ -183,7 +183,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	lib.SetReadLimit(int64(h.opts.MaxFrameBytes))
+	lib.SetReadLimit(-1) // the tap's scanner enforces the limit, with our close reason
 	return &Conn{lib: lib, tap: t}, nil
 }
 

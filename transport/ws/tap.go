@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -40,15 +41,15 @@ type tap struct {
 	net.Conn               // static once hijacked
 	born     time.Time     // when the tap was made
 	timeout  time.Duration // of one write
-	most     int           // bytes of a message
 
 	seen atomic.Int64           // when the peer last sent anything, in ns since born
 	pong atomic.Pointer[[]byte] // the answer to the latest ping, until it is sent
 
 	// Owned by the goroutine that reads.
-	early     []byte // bytes that the peer sent before the upgrade was answered
-	readErr   error  // the first error of the socket, as opposed to the library's
-	bytesLeft int    // wire bytes that the current message may still take; negative means no bound
+	early     []byte  // bytes that the peer sent before the upgrade was answered
+	scanner   scanner // of the bytes read
+	readErr   error   // the first error of the socket, as opposed to the library's
+	bytesLeft int     // wire bytes that the current message may still take; negative means no bound
 
 	// writing is a lock that is held across I/O: a channel of capacity 1, full
 	// while it is locked. A goroutine that waits for it waits for the peer.
@@ -60,7 +61,10 @@ type tap struct {
 }
 
 func newTap(timeout time.Duration, maxMessage int) *tap {
-	return &tap{born: time.Now(), timeout: timeout, most: maxMessage, bytesLeft: -1, writing: make(chan struct{}, 1)}
+	return &tap{
+		born: time.Now(), timeout: timeout, bytesLeft: -1, writing: make(chan struct{}, 1),
+		scanner: scanner{most: maxMessage},
+	}
 }
 
 // Read reads from the socket for the library.
@@ -75,6 +79,9 @@ func (t *tap) Read(p []byte) (n int, err error) {
 	}
 	if n > 0 {
 		t.seen.Store(int64(time.Since(t.born)))
+		if scanErr := t.scanner.scan(p[:n]); scanErr != nil && err == nil {
+			err = scanErr // the library gets it after the bytes before it
+		}
 	}
 	if t.bytesLeft >= 0 {
 		if t.bytesLeft -= n; t.bytesLeft < 0 && err == nil {
@@ -90,7 +97,7 @@ func (t *tap) Read(p []byte) (n int, err error) {
 // beginMessage bounds the time and the bytes of the current message, including
 // frame headers and control frames between its fragments.
 func (t *tap) beginMessage() {
-	t.bytesLeft = 2*t.most + 64<<10
+	t.bytesLeft = 2*t.scanner.most + 64<<10
 	t.setReadDeadline(time.Now().Add(messageTimeout))
 }
 
@@ -146,8 +153,6 @@ func (t *tap) Write(p []byte) (int, error) {
 	switch code, text, ok := closing(p); {
 	case ok && code == closeProtocolError:
 		frame = closeFrame(code, string(contracts.CodeBadRequest))
-	case ok && code == contracts.CodePayloadTooLarge.CloseCode():
-		frame = closeFrame(code, string(contracts.CodePayloadTooLarge))
 	case ok && !utf8.Valid(text): // the library does not check it
 		frame = closeFrame(closeBadText, string(contracts.CodeBadRequest))
 	}
@@ -257,4 +262,71 @@ func (w *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	w.tap.Conn, w.tap.early = conn, bytes.Clone(early)
 	return w.tap, bufio.NewReadWriter(bufio.NewReaderSize(w.tap, readBuffer), bufio.NewWriterSize(w.tap, writeBuffer)), nil
+}
+
+var errTooLarge = errors.New("the message is larger than allowed")
+
+// A scanner follows the frames that a peer sends. It finds a message that is
+// too large by the length in its frame headers, which the library does not
+// expose.
+type scanner struct {
+	most int // bound of a message, in bytes
+
+	head    [14]byte // header of the current frame
+	got     int      // bytes of head read so far
+	skip    int64    // payload bytes of the frame still to come
+	message int64    // announced bytes of the current message
+}
+
+// scan processes the next bytes from the peer.
+func (s *scanner) scan(p []byte) error {
+	for len(p) > 0 {
+		if s.skip > 0 {
+			n := min(s.skip, int64(len(p)))
+			s.skip -= n
+			p = p[n:]
+			continue
+		}
+		s.head[s.got] = p[0]
+		s.got++
+		p = p[1:]
+		length, whole := s.length()
+		if !whole {
+			continue
+		}
+		s.got, s.skip = 0, length
+		if opcode := s.head[0] & 0x0f; opcode > opBinary {
+			continue // a control frame is not part of a message
+		} else if opcode != opContinuation {
+			s.message = 0
+		}
+		if length > int64(s.most)-s.message {
+			return errTooLarge
+		}
+		s.message += length
+	}
+	return nil
+}
+
+// length returns the length of the frame's payload once the header is whole.
+// The library refuses a negative length.
+func (s *scanner) length() (payload int64, whole bool) {
+	if s.got < 2 {
+		return 0, false
+	}
+	size := 2
+	if s.head[1]&0x80 != 0 { // masked
+		size += 4
+	}
+	switch n := s.head[1] & 0x7f; n {
+	case 126:
+		size += 2
+		payload = int64(binary.BigEndian.Uint16(s.head[2:]))
+	case 127:
+		size += 8
+		payload = int64(binary.BigEndian.Uint64(s.head[2:]))
+	default:
+		payload = int64(n)
+	}
+	return payload, s.got == size
 }
