@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	maxErrands  = 3       // how often one call may ask people to visit URLs first
 	maxProgress = 1 << 10 // bytes of a progress text
 
 	// progressPause is the time between two progress texts, and between two checks
@@ -122,8 +123,23 @@ func unsent(err error) bool {
 	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing)
 }
 
-// call calls a tool and waits for its answer, within the time limits.
+// call calls a tool. If the server asks people to visit URLs first, it calls
+// the tool again afterwards.
 func (s *session) call(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
+	for errand := 0; ; errand++ {
+		answer, err := s.callOnce(ctx, name, args, progress)
+		refused, ok := errors.AsType[*jsonrpc.Error](err)
+		if !ok || refused.Code != sdk.CodeURLElicitationRequired || errand >= maxErrands {
+			return answer, err
+		}
+		if err := s.visitURLs(ctx, refused.Data); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// callOnce calls a tool and waits for its answer, within the time limits.
+func (s *session) callOnce(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	free := context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })
@@ -196,6 +212,8 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		return failure("Cancelled: the tool did not answer and told of no progress for %s.", o.callTimeout), nil
 	case errors.Is(err, errEndless):
 		return failure("Cancelled: the tool took longer than %s.", o.callLimit), nil
+	case errors.Is(err, errDeclined):
+		return failure("Not done: %v.", err), nil
 	}
 	if strings.Contains(err.Error(), rounds) {
 		s.link.log.Warn("MCP server needs input that could not be given", "error", s.link.redact(err))
@@ -227,12 +245,12 @@ func (l *link) setCall(token string, c *call) {
 	}
 }
 
-// progress handles a progress notification. It does not block.
-func (l *link) progress(p *sdk.ProgressNotificationParams) {
+// progress handles a progress notification.
+func (s *session) progress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
-	l.mu.Lock()
-	c := l.calls[token]
-	l.mu.Unlock()
+	s.link.mu.Lock()
+	c := s.link.calls[token]
+	s.link.mu.Unlock()
 	if c != nil {
 		c.text.Store(new(progressText(p)))
 	}
@@ -249,3 +267,6 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 	}
 	return abridge.Head(text, maxProgress)
 }
+
+// completed handles the end of an elicitation elsewhere.
+func (s *session) completed(elicitationID string) { s.link.completed(elicitationID) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -11,13 +12,22 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // withdrawn is the reason of a question that its server has withdrawn.
 const withdrawn = "The MCP server does not wait for an answer any more"
 
-// endTime is the time to publish the end of a question.
-const endTime = 5 * time.Second
+// Bounds on a question.
+const (
+	maxElicitID    = 256
+	maxElsewhere   = 16 // URLs that one call may ask people to visit
+	elsewhereLimit = 30 * time.Minute
+	endTime        = 5 * time.Second // time to publish the end of a question
+)
+
+// errDeclined says that people did not do what a server required first.
+var errDeclined = errors.New("what the server asked for first was not accepted")
 
 // elicit asks people a question of a server. The server may have sent it as a
 // request or as the answer to a call; the library handles both alike. The
@@ -123,4 +133,42 @@ func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 		s.link.say("wanted to ask the model, which is not offered", nil)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "sampling is not offered"}
 	}
+}
+
+// visitURLs asks people to visit the URLs that the server requires before a call,
+// and waits until the server says that they have finished.
+func (s *session) visitURLs(ctx context.Context, data json.RawMessage) error {
+	var wanted struct {
+		Elicitations []*sdk.ElicitParams `json:"elicitations"`
+	}
+	if json.Unmarshal(data, &wanted) != nil || len(wanted.Elicitations) == 0 || len(wanted.Elicitations) > maxElsewhere {
+		return fmt.Errorf("%w: it did not say what", errDeclined)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, elsewhereLimit, fmt.Errorf("%w in time", errDeclined))
+	defer cancel()
+	var done []<-chan struct{}
+	for _, p := range wanted.Elicitations {
+		if p == nil {
+			return fmt.Errorf("%w: it did not say what", errDeclined)
+		}
+		finished, forget := s.link.await(abridge.Head(p.ElicitationID, maxElicitID)) // before people are asked, so that the end is not missed
+		defer forget()
+		p.Mode = elicit.ModeURL
+		if s.elicit(ctx, p).Action != elicit.Accept {
+			return errDeclined
+		}
+		if p.ElicitationID != "" {
+			done = append(done, finished)
+		}
+	}
+	for _, finished := range done {
+		select {
+		case <-finished:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.stopping.Done():
+			return errEnded
+		}
+	}
+	return nil
 }

@@ -302,6 +302,33 @@ func TestOpenQuestionsExtendACall(t *testing.T) {
 	}
 }
 
+func TestCallsWaitForErrandsOfPeople(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, "2025-11-25"))
+	req, done := ask(t, s, h, "mcp__one__errand")
+	if !strings.Contains(string(req.Args), `"url":"https://pay.example/"`) || !strings.Contains(string(req.Args), `"elicitationId":"e2"`) {
+		t.Errorf("got args %s, want the address", req.Args)
+	}
+	h.Resolve(req.RequestID, answeredBy(`{"action":"accept"}`))
+	h.AwaitType("tool_end")
+	select {
+	case res := <-done:
+		t.Fatalf("got %+v, want a call that waits until people are back", res)
+	default:
+	}
+	s.links[0].completed("e2") // as if the server had said so
+	says(t, result(t, done), "welcome back")
+
+	h = newHost(t)
+	s = open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, "2025-11-25"))
+	req, done = ask(t, s, h, "mcp__one__errand")
+	h.Resolve(req.RequestID, answeredBy(`{"action":"decline"}`))
+	if res := result(t, done); !res.IsError || res.Text != "Not done: what the server asked for first was not accepted." {
+		t.Errorf("got %+v, want that it was not done", res)
+	}
+}
+
 func TestServersLearnTheWorkspaceAndMayNotAskTheModel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,7 +63,8 @@ type link struct {
 	introduced bool // clients were told that the server is available
 	alone      bool // the link itself must tell clients
 
-	calls map[string]*call // running calls, by progress token
+	calls map[string]*call           // running calls, by progress token
+	waits map[string][]chan struct{} // waits for what people do elsewhere, by elicitation id
 
 	asking  int       // open questions
 	askedAt time.Time // when the last one ended
@@ -88,7 +90,7 @@ func (q *quota) take() int {
 func newLink(s *Set, server Server) *link {
 	l := &link{
 		set: s, server: server, title: title(&server), secrets: secretsOf(&server),
-		calls: map[string]*call{},
+		calls: map[string]*call{}, waits: map[string][]chan struct{}{},
 	}
 	l.log = mask.Log(s.log, l.hide).With("mcp_server", server.Name)
 	return l
@@ -356,6 +358,33 @@ func (l *link) lastQuestion() time.Time {
 		return time.Now()
 	}
 	return l.askedAt
+}
+
+// await returns a channel that is closed when the server says that people have
+// finished the elicitation. forget removes it.
+func (l *link) await(elicitationID string) (done <-chan struct{}, forget func()) {
+	c := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waits[elicitationID] = append(l.waits[elicitationID], c)
+	return c, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		rest := slices.DeleteFunc(l.waits[elicitationID], func(o chan struct{}) bool { return o == c })
+		if l.waits[elicitationID] = rest; len(rest) == 0 {
+			delete(l.waits, elicitationID)
+		}
+	}
+}
+
+// completed ends the waits for an elicitation.
+func (l *link) completed(elicitationID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.waits[elicitationID] {
+		close(c)
+	}
+	delete(l.waits, elicitationID)
 }
 
 // dial makes a connection. If a program ends at the first request of the newer

@@ -41,20 +41,27 @@ const (
 	methodCancelled   = "notifications/cancelled"
 	methodListChanged = "notifications/tools/list_changed"
 	methodProgress    = "notifications/progress"
+	methodComplete    = "notifications/elicitation/complete"
 	methodSampling    = "sampling/createMessage"
 )
 
 // codeBusy is the error code for a request beyond the bound.
 const codeBusy = -32000
 
+// notices are events that a session gets at once. Its methods must not block.
+type notices interface {
+	progress(*sdk.ProgressNotificationParams)
+	completed(elicitationID string)
+}
+
 // A pipe is the connection to a program, as the library sees it. A program that
 // floods fills no queue: the pipe handles relevant notifications itself, drops
 // the others, and counts requests.
 type pipe struct {
 	*proc.Process
-	send     func(line []byte) error               // to the program; does not block
-	progress func(*sdk.ProgressNotificationParams) // does not block
-	log      *slog.Logger
+	send    func(line []byte) error // to the program; does not block
+	notices notices
+	log     *slog.Logger
 
 	incoming chan jsonrpc.Message // unbuffered; messages for the library
 
@@ -69,12 +76,12 @@ type pipe struct {
 var _ sdk.Connection = (*pipe)(nil)
 
 // newPipe starts the program of a server.
-func newPipe(l *link) (*pipe, error) {
+func newPipe(l *link, n notices) (*pipe, error) {
 	cmd, err := command(&l.server, l.set.opts.Dir, proc.Environ(os.Environ(), l.set.opts.Hosted, l.set.opts.EnvPass))
 	if err != nil {
 		return nil, err
 	}
-	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), l.progress)
+	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), n)
 	p.log = l.log
 	if err := p.Start(p.listen); err != nil {
 		return nil, startError(err)
@@ -83,9 +90,9 @@ func newPipe(l *link) (*pipe, error) {
 }
 
 // makePipe returns the pipe of a program that has not been started.
-func makePipe(program *proc.Process, progress func(*sdk.ProgressNotificationParams)) *pipe {
+func makePipe(program *proc.Process, n notices) *pipe {
 	return &pipe{
-		Process: program, send: program.Send, progress: progress,
+		Process: program, send: program.Send, notices: n,
 		incoming: make(chan jsonrpc.Message), requests: map[jsonrpc.ID]bool{},
 	}
 }
@@ -222,7 +229,12 @@ func (p *pipe) forLibrary(m *jsonrpc.Request) bool {
 	case methodProgress:
 		var params sdk.ProgressNotificationParams
 		if json.Unmarshal(m.Params, &params) == nil {
-			p.progress(&params)
+			p.notices.progress(&params)
+		}
+	case methodComplete:
+		var params sdk.ElicitationCompleteParams
+		if json.Unmarshal(m.Params, &params) == nil {
+			p.notices.completed(params.ElicitationID)
 		}
 	}
 	return false

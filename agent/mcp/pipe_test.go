@@ -12,15 +12,21 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
+// A ledger counts what a session is told.
+type ledger struct{ told, finished int }
+
+func (l *ledger) progress(*sdk.ProgressNotificationParams) { l.told++ }
+func (l *ledger) completed(string)                         { l.finished++ }
+
 // newTestPipe returns a pipe whose program was not started, which keeps what the
-// library and the program are to see, and counts the progress.
-func newTestPipe() (*pipe, *int, chan string) {
-	told := new(int)
+// library and the program are to see.
+func newTestPipe() (*pipe, *ledger, chan string) {
+	l := &ledger{}
 	sent := make(chan string, 1000)
-	p := makePipe(proc.NewProcess(exec.Command("none"), proc.ProcessOptions{}), func(*sdk.ProgressNotificationParams) { *told++ })
+	p := makePipe(proc.NewProcess(exec.Command("none"), proc.ProcessOptions{}), l)
 	p.incoming = make(chan jsonrpc.Message, 1000)
 	p.send = func(line []byte) error { sent <- string(line); return nil }
-	return p, told, sent
+	return p, l, sent
 }
 
 // hear has the pipe receive a line of the program's.
@@ -38,7 +44,7 @@ func hear(t *testing.T, p *pipe, format string, args ...any) {
 }
 
 func TestTheLibrarySeesWhatMattersOnly(t *testing.T) {
-	p, told, _ := newTestPipe()
+	p, l, _ := newTestPipe()
 	for i := range 500 {
 		hear(t, p, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 		hear(t, p, `{"jsonrpc":"2.0","method":"notifications/unknown"}`)
@@ -47,8 +53,8 @@ func TestTheLibrarySeesWhatMattersOnly(t *testing.T) {
 		hear(t, p, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)
 		hear(t, p, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":[]}`)
 	}
-	if len(p.incoming) != 1 || *told != 500 {
-		t.Errorf("got %d messages for the library, progress %d times; want one, 500", len(p.incoming), *told)
+	if len(p.incoming) != 1 || l.told != 500 || l.finished != 500 {
+		t.Errorf("got %d messages for the library, progress %d times, %d ends; want one, 500, 500", len(p.incoming), l.told, l.finished)
 	}
 	p.relisting.Store(false) // it has handled the change
 	hear(t, p, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)

@@ -264,6 +264,14 @@ func addQuestions(s *sdk.Server) {
 		_, err := req.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 1, Messages: []*sdk.SamplingMessage{}})
 		return "", err
 	})
+	visited := false
+	s.AddTool(&sdk.Tool{Name: "errand", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		if visited {
+			return textResult("welcome back"), nil
+		}
+		visited = true
+		return nil, sdk.URLElicitationRequiredError([]*sdk.ElicitParams{{Mode: "url", Message: "Pay", URL: "https://pay.example/", ElicitationID: "e2"}})
+	})
 	s.AddTool(&sdk.Tool{Name: "rounds", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		first, ok := req.Params.InputResponses["first"].(*sdk.ElicitResult)
 		if !ok {

@@ -106,7 +106,7 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 func (s *session) transport() (sdk.Transport, error) {
 	l := s.link
 	if l.server.Command != "" {
-		p, err := newPipe(l)
+		p, err := newPipe(l, s)
 		s.pipe = p
 		return p, err
 	}
@@ -136,9 +136,12 @@ func (s *session) newClient() *sdk.Client {
 		ElicitationHandler: func(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return s.elicit(ctx, req.Params), nil
 		},
+		ElicitationCompleteHandler: func(_ context.Context, req *sdk.ElicitationCompleteNotificationRequest) {
+			s.completed(req.Params.ElicitationID)
+		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.relist() },
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
-			s.link.progress(req.Params)
+			s.progress(req.Params)
 		},
 	})
 	client.AddReceivingMiddleware(s.refuseSampling)
