@@ -90,14 +90,34 @@ func (c *call) labels() (title, label, action string) {
 // short returns the first line of a text, at most maxLabelChars of it.
 func short(text string) string { return abridge.Line(valid(text), maxLabelChars) }
 
-// calls runs the calls of a reply in order.
+// calls runs the calls of a reply in order. Neighbours that only read run together.
 func (r *run) calls(ctx context.Context, calls []*call) error {
-	for _, c := range calls {
-		if err := r.one(ctx, c); err != nil {
+	for len(calls) > 0 {
+		n := 0
+		for n < len(calls) && r.readsOnly(calls[n]) {
+			n++
+		}
+		var err error
+		if n > 1 {
+			err = r.together(ctx, calls[:n])
+		} else {
+			n, err = 1, r.one(ctx, calls[0])
+		}
+		if err != nil {
 			return err
 		}
+		calls = calls[n:]
 	}
 	return nil
+}
+
+// readsOnly reports whether a call changes nothing and needs no answer.
+func (r *run) readsOnly(c *call) bool {
+	if c.problem != "" || !c.runs() || c.tool.Gated || r.recent.times(c) > 0 {
+		return false
+	}
+	d, _ := r.judge(c)
+	return d == allow && lacking(c.tool.Tool, c.Args) == ""
 }
 
 // one brings a call to its result.
@@ -306,7 +326,10 @@ type repetition struct {
 }
 
 func (r *repetition) note(c *call, result tool.Result) {
-	text, _ := json.Marshal(result) // text and bytes can be encoded
+	text, err := json.Marshal(result)
+	if err != nil {
+		return // not reached: a result is text and bytes
+	}
 	now := repetition{c.sum(), sha256.Sum256(text), 1}
 	if r.call == now.call && r.result == now.result {
 		now.count += r.count

@@ -96,25 +96,42 @@ func TestCallsAreLookedAtBeforeAnybodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestUngatedCallsStartAtOnce(t *testing.T) {
-	host := hosttest.New(t)
-	look := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
-		return tool.Result{Text: "seen"}, nil
-	}}
-	m := newFake(t, says("", callOf("a", "look", `{"n":1}`), callOf("b", "look", `{"n":2}`)), says("Done."))
-	a := start(t, host, Options{Model: m, Tools: []tool.Tool{look}})
-	hosttest.Must(t, a.Run(t.Context(), prompt("look")))
-	if got := results(m.request(1)); len(got) != 2 || got[0].ID != "a" || got[1].ID != "b" {
-		t.Errorf("got results %+v, want two in order", got)
-	}
-	events := host.Shown()
-	for i, ev := range events {
-		if call, ok := ev.(*contracts.ToolCall); ok {
-			if next, ok := events[i+1].(*contracts.ToolStart); !ok || next.CallID != call.CallID || call.RequiresApproval {
-				t.Errorf("got %+v after %+v, want its start at once", events[i+1], call)
+func TestUngatedCallsStartAtOnceAndRunTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := hosttest.New(t)
+		var calls []model.Call
+		for i := range 6 {
+			calls = append(calls, callOf(fmt.Sprint("c", i), "look", fmt.Sprintf(`{"n":%d}`, i)))
+		}
+		var now atomic.Int64
+		release := make(chan struct{})
+		look := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
+			now.Add(1)
+			<-release
+			return tool.Result{Text: "seen"}, nil
+		}}
+		m := newFake(t, says("", calls...), says("Done."))
+		a := start(t, host, Options{Model: m, Tools: []tool.Tool{look}})
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(t.Context(), prompt("look")) }() // ends once they are released
+		synctest.Wait()
+		if n := now.Load(); n != maxTogether {
+			t.Errorf("got %d calls at the same time, want %d", n, maxTogether)
+		}
+		close(release)
+		hosttest.Must(t, <-ended)
+		if got := results(m.request(1)); len(got) != 6 {
+			t.Errorf("got results %+v, want six", got)
+		}
+		events := host.Shown()
+		for i, ev := range events {
+			if call, ok := ev.(*contracts.ToolCall); ok {
+				if next, ok := events[i+1].(*contracts.ToolStart); !ok || next.CallID != call.CallID || call.RequiresApproval {
+					t.Errorf("got %+v after %+v, want its start at once", events[i+1], call)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestDeniedCallDoesNotRun(t *testing.T) {

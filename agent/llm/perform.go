@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
@@ -16,6 +17,9 @@ import (
 )
 
 const (
+	// maxTogether bounds the calls that run at the same time.
+	maxTogether = 4
+
 	// A failed tool whose failure may pass runs again once after toolDelay, unless
 	// it may have had an effect. After that a client decides, at most
 	// maxRetryRounds times.
@@ -31,7 +35,36 @@ type done struct {
 	err      error // that ends the run
 }
 
-// perform runs a call, with retries.
+// together runs calls at the same time and takes their results as they come.
+func (r *run) together(ctx context.Context, calls []*call) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	queue := make(chan *call, len(calls)) // holds all of them; closed below
+	results := make(chan done, len(calls))
+	for _, c := range calls {
+		queue <- c
+	}
+	close(queue)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range min(maxTogether, len(calls)) {
+		wg.Go(func() { // ends when the queue is empty, at once if ctx has ended
+			for c := range queue {
+				results <- r.perform(ctx, c)
+			}
+		})
+	}
+	var failed error
+	for range calls {
+		if err := r.finish(ctx, <-results); err != nil && failed == nil {
+			failed = err
+			cancel(err)
+		}
+	}
+	return failed
+}
+
+// perform runs a call, with retries. Any goroutine may call it.
 func (r *run) perform(ctx context.Context, c *call) done {
 	d := done{call: c}
 	if d.err = context.Cause(ctx); d.err != nil {

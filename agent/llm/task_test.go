@@ -180,7 +180,8 @@ func (k *task) open() {
 	k.agent = open(k.t, k.host, Options{Model: k, Tools: tools, Workspace: at(k.t, k.dir), StateDir: k.state})
 }
 
-// takeFault reports whether the fault of this turn has just come. Tools call it.
+// takeFault reports whether the fault of this turn has just come. Tools call it,
+// which run together.
 func (k *task) takeFault() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
