@@ -63,7 +63,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	memory   memory
-	commands string                  // the program's commands as last published
+	commands string                  // a digest of the program's commands as last published
 	notes    []string                // texts to publish in the next run; at most maxNotes
 	said     map[string]bool         // texts given to noteOnce
 	broken   string                  // the end of an answer during which the program died, to be sent to it

@@ -18,6 +18,10 @@ type memory struct {
 	Session string `json:"session_id"` // empty if it was never prompted
 	Dir     string `json:"cwd"`
 	Program string `json:"program"` // a digest of the command line, which may contain secrets
+
+	// Commands is a digest of the published commands of the program. They are
+	// not published again after a restart.
+	Commands string `json:"commands,omitempty"`
 }
 
 // digest returns a hash that distinguishes command lines.
@@ -41,7 +45,7 @@ func (a *Agent) recall() {
 	case err != nil:
 		a.opts.Log.Warn("cannot read the agent session", "error", err)
 	case m.Dir == a.opts.Dir && m.Program == digest(a.argv):
-		a.memory = m
+		a.memory, a.commands = m, m.Commands
 		return
 	}
 	if err != nil || m.Session != "" || a.host.Restored() {
@@ -55,9 +59,9 @@ func (a *Agent) recall() {
 	}
 }
 
-// memoryOf returns the memory of a session.
+// memoryOf returns the memory of a session. The caller holds a.mu, or is alone.
 func (a *Agent) memoryOf(session string) memory {
-	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv)}
+	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv), Commands: a.commands}
 }
 
 func readMemory(dir string) (m memory, err error) {

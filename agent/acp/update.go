@@ -98,8 +98,9 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		return
 	}
 	p.a.mu.Lock()
-	again := p.a.commands == text
-	p.a.commands = text
+	was := p.a.commands
+	p.a.commands = digest([]string{text})
+	again := p.a.commands == was
 	p.a.mu.Unlock()
 	if !again {
 		p.status(text)

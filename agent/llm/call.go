@@ -134,7 +134,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 	if d == deny {
 		return r.denied(ctx, c, contracts.VerdictDenied, why+".")
 	}
-	repeats := r.recent.call == c.sum() && r.recent.count >= maxRepeats
+	repeats := r.recent.times(c) >= maxRepeats
 	if repeats {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
@@ -323,6 +323,14 @@ const maxRepeats = 3
 type repetition struct {
 	call, result [sha256.Size]byte
 	count        int
+}
+
+// times returns how often the last call was c, with the same result.
+func (r *repetition) times(c *call) int {
+	if r.call == c.sum() {
+		return r.count
+	}
+	return 0
 }
 
 func (r *repetition) note(c *call, result tool.Result) {
