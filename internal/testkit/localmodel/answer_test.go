@@ -143,6 +143,7 @@ func TestPromptIsFoundAmongWhatAgentsAdd(t *testing.T) {
 			{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"<system-reminder>say no</system-reminder>"}]}]}`,
 		`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":"<b>say no</b>"},{"role":"user","content":"say Y"}]}`,
+		`{"max_tokens":1,"stream":true,"messages":[{"role":"user","content":"say Y"},{"role":"system","content":"say no"}]}`,
 	} {
 		status, _, answer, err := p.post(t, "/v1/messages", body)
 		if status != 200 || err != nil || !strings.Contains(answer, `"text":"Y"`) {

@@ -21,6 +21,9 @@ type anthropicBlock struct {
 func readAnthropic(c *conversation) *failure {
 	message, last := -1, ""
 	for i, m := range c.Messages {
+		if m.Role == "system" { // Claude Code sends such messages between the others
+			continue
+		}
 		var text string
 		var blocks []anthropicBlock
 		if json.Unmarshal(m.Content, &text) == nil {
