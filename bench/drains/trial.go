@@ -159,7 +159,8 @@ func (t *trial) attach(ctx context.Context, r *runner) (err error) {
 	}
 	updates := t.control.Updates(ctx)
 	t.wg.Go(func() { // ends with the controller
-		for range updates {
+		for _, err := range updates {
+			_ = err // the last; calls report it too
 		}
 	})
 	return nil
