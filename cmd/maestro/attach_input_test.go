@@ -97,7 +97,7 @@ func TestAnswers(t *testing.T) {
 		{contracts.RequestApproval, `{}`, `y [1]`, "!y alone"},
 		{contracts.RequestApproval, `{}`, `y {"remember":"session"`, "!not understood"},
 		{contracts.RequestApproval, `{}`, `n {"remember":"session"`, "!not understood"},
-		{contracts.RequestApproval, `{}`, `y {"remember":"ever"}`, "!session only"},
+		{contracts.RequestApproval, `{}`, `y {"remember":"ever"}`, `!/remember Expected union value: want {"remember":"session"}`},
 		{contracts.RequestApproval, `{}`, `y {"option_id":"o"}`, "!no such option"},
 		{contracts.RequestApproval, offers, "2", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"option_id\":\"always\"}"}}`},
 		{contracts.RequestApproval, offers, "3", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"{\"option_id\":\"no\"}"}}`},
