@@ -134,6 +134,7 @@ func typesByWire() map[string]*Type {
 }
 
 func noteFields(seen map[string]map[string]bool, typ *Type, value map[string]any) {
+	typ.prepare()
 	name := typ.Name
 	if seen[name] == nil {
 		seen[name] = make(map[string]bool)
