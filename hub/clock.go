@@ -176,8 +176,9 @@ func (tx *tx) nextHeartbeat() time.Time {
 }
 
 // heartbeatAll marks a heartbeat as due for every mailbox that had none for one
-// interval, and closes connections that have been silent for three intervals.
-// Heartbeats are spread by the time of attachment.
+// interval, and closes connections that have been silent for three intervals although
+// they have had the time to read all. Heartbeats are spread by the time of
+// attachment.
 func (tx *tx) heartbeatAll() {
 	interval := tx.opts.HeartbeatInterval
 	tx.clients.nextHeartbeat = tx.now.Add(interval / 15)
@@ -188,7 +189,8 @@ func (tx *tx) heartbeatAll() {
 			continue
 		}
 		b.lastHeartbeat = tx.now
-		if seen := b.conn.LastSeen(); !seen.IsZero() && tx.now.Sub(seen) > 3*interval {
+		seen := b.conn.LastSeen()
+		if !seen.IsZero() && tx.now.Sub(seen) > 3*interval && tx.now.UnixNano() > b.readBy.Load() {
 			tx.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue

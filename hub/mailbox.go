@@ -34,6 +34,11 @@ type mailbox struct {
 	// Owned by the flush; there is at most one. Any goroutine may read cursor.
 	cursor           atomic.Uint64 // last entry written or skipped
 	missedTransients bool          // it read entries whose transient ones the store did not keep
+	listedAt         uint64        // the cursor of the last list of connections that it was sent, or will be
+
+	// When the slowest client that is served has read what was written, in Unix ns.
+	// Written by the flush.
+	readBy atomic.Int64
 
 	writer  atomic.Int32  // a writerState
 	stopped chan struct{} // closed when writer becomes writerStopped
@@ -352,12 +357,19 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 			if len(out) == 0 {
 				continue
 			}
-			if err := b.conn.Write(out); err != nil {
+			if err := b.write(out); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// write writes frames and adds the time that a client may take to read them.
+func (b *mailbox) write(frames []byte) error {
+	takes := int64(len(frames)) * int64(contracts.DefaultWriteTimeout) / contracts.WritePart
+	b.readBy.Store(max(b.readBy.Load(), time.Now().UnixNano()) + takes)
+	return b.conn.Write(frames)
 }
 
 // writeParcels writes the due parcels in one write. It returns the cursor of the
@@ -393,7 +405,7 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		out = append(out, p.frame...)
 		if p.closes {
 			if len(out) > 0 {
-				err = b.conn.Write(out)
+				err = b.write(out)
 			}
 			if p.why == nil {
 				return 0, errors.Join(err, errClosed)
@@ -402,7 +414,7 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		}
 	}
 	if len(out) > 0 {
-		err = b.conn.Write(out)
+		err = b.write(out)
 		*buf = out[:0]
 	}
 	if err == nil && jumped {
@@ -423,11 +435,11 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 		out = append(out, frame...)
 	default:
 		if len(out) > 0 {
-			err = b.conn.Write(out)
+			err = b.write(out)
 			out = out[:0]
 		}
 		if err == nil {
-			err = b.conn.Write(frame)
+			err = b.write(frame)
 		}
 		if err != nil {
 			return out, err
@@ -462,7 +474,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		return h.resetClient(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
-		if err := b.conn.Write(frames); err != nil {
+		if err := b.write(frames); err != nil {
 			return err
 		}
 	}
@@ -470,7 +482,9 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	h.readerMoved(b)
 	if b.missedTransients && h.journal.InWindow(next) {
 		b.missedTransients = false
-		h.sendConnectionList(b)
+		if b.listedAt < next { // else the list that waits tells what was missed
+			h.sendConnectionList(b)
+		}
 	}
 	return nil
 }

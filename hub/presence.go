@@ -193,7 +193,8 @@ func (tx *tx) connectionStates() []contracts.ConnectionState {
 func (h *Hub) sendConnectionList(b *mailbox) {
 	h.update(func(tx *tx) {
 		if c := b.sub.conn; tx.clients.conns[c.id] == c && !tx.life.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
-			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id, true))
+			b.listedAt = tx.note(note{})
+			tx.pushEvent(b, b.listedAt, tx.connectionInfo(c.id, true))
 		}
 	})
 }

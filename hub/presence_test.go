@@ -185,6 +185,43 @@ func TestWhoReadsFromTheStoreLearnsWhoIsHere(t *testing.T) {
 	})
 }
 
+// TestWhoLagsAgainAndAgainIsSentFewLists lets a viewer of a crowd lag by about what is
+// in memory, so that it reads from the store and from memory by turns.
+func TestWhoLagsAgainAndAgainIsSentFewLists(t *testing.T) {
+	opts := hub.Options{WindowBytes: 2 << 20, MaxPrivateBytes: 10 << 10, HeartbeatInterval: time.Hour}
+	withSoloist(t, opts, func(t *testing.T, s *soloist) {
+		s.crowd(12)
+		conn, slow := memconn.New(memconn.Options{Buffer: 16 << 10})
+		s.serve(conn, slow, contracts.Attach{Role: contracts.RoleViewer}, `{"type":"hello"}`)
+		seen := s.arrived(slow)
+		s.begin()
+		const lag, step, steps = 70, 12, 40 // messages of 16 KiB: first more than what is in memory, at last less
+		s.say(0, lag, 16<<10)
+		for i := range steps {
+			s.say(lag+step*i, step, 16<<10)
+			for read := uint64(0); read+lag < s.Cursor()+uint64(i/2); {
+				line, err := slow.Next(t.Context())
+				if err != nil {
+					why, _ := slow.Closed()
+					t.Fatalf("in step %d: got %v, closed because of %v; want a connection that stays", i, err, why)
+				}
+				seen = append(seen, line)
+				_, _ = fmt.Sscanf(line, `{"type":"message","cursor":%d`, &read) // another frame has no cursor
+				synctest.Wait()
+			}
+		}
+		seen = append(seen, s.arrived(slow)...)
+		s.cursors(seen)
+		if got, want := people(s.folds(seen)), people(s.Snapshot().State); got != want {
+			t.Errorf("folded:\n got %s\nwant %s", got, want)
+		}
+		lists := strings.Count(strings.Join(seen, "\n"), `"type":"connection_info"`)
+		if lists < 2 || lists > 1+step*steps/60 {
+			t.Errorf("got %d lists of connections, want one when the viewer came and one at most for 60 messages", lists)
+		}
+	})
+}
+
 // TestWhoComesBackAfterARestartLearnsWhoIsHere resumes with the cursor of an
 // earlier process, of whose crowd nobody else comes back.
 func TestWhoComesBackAfterARestartLearnsWhoIsHere(t *testing.T) {

@@ -577,6 +577,27 @@ func TestHeartbeatsRepeatTheCursorAndSilenceIsFatal(t *testing.T) {
 	})
 }
 
+// A client needs time for what lies before a ping in the buffers on the way.
+func TestClientMayBeSilentWhileItReads(t *testing.T) {
+	withSoloist(t, hub.Options{HeartbeatInterval: 3 * time.Second}, func(t *testing.T, s *soloist) {
+		viewer, _ := s.attach(contracts.Attach{Role: contracts.RoleViewer})
+		s.until(viewer, `"connection_info"`)
+		viewer.Mute()
+		s.begin()
+		s.say(0, 3, contracts.WritePart) // takes the slowest client that is served 30 s
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if _, closed := viewer.Closed(); closed {
+			t.Error("closed within the time to read, want open")
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if why, closed := viewer.Closed(); !closed || why == nil || why.Code != contracts.CodeTimeout {
+			t.Errorf("got %v, %t, want closed with timeout", why, closed)
+		}
+	})
+}
+
 func TestPresenceIsCoalescedInACrowd(t *testing.T) {
 	withSoloist(t, hub.Options{HeartbeatInterval: time.Hour}, func(t *testing.T, s *soloist) {
 		alice, _ := s.attach(contracts.Attach{Role: contracts.RoleController})
