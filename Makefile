@@ -34,8 +34,9 @@ others: ## programs of others that tests run, from npm
 	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
+# The two packages that take longest begin first.
 test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 30m ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
+	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
 test-fast: others ## the tests of what changed, but for those of the whole program; no race detector
 	go test $$(go list ./... | grep -v -e /cmd/ -e /conformance)
