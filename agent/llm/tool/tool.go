@@ -4,6 +4,7 @@ package tool
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"sync"
@@ -68,14 +69,14 @@ type Options struct {
 // call, and all its files lie in the workspace.
 type Kit struct {
 	Options
-	seen seen
 
-	// writing is held from the look at a file until it has changed: no change is lost.
-	writing sync.Mutex
+	// mu is held from the look at a file until it has changed: no change is lost.
+	mu   sync.Mutex
+	seen map[string][sha256.Size]byte // what the model knows that files hold, by path with links resolved
 }
 
 // New returns the tools of a session in which nothing was read.
-func New(o Options) *Kit { return &Kit{Options: o} }
+func New(o Options) *Kit { return &Kit{Options: o, seen: map[string][sha256.Size]byte{}} }
 
 // Tools returns bash, read, write, edit, glob and grep. Their labels repeat
 // arguments: the caller hides secrets in the arguments first.
