@@ -77,10 +77,9 @@ func (l *loader) fail(at place, format string, args ...any) {
 
 func (l *loader) scenario(at place) *scenario {
 	sc := &scenario{model: "script", provider: "maestro"}
-	o := l.object(at,
-		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name),
-		may("prompts", &sc.prompts, l.cues), may("default", &sc.fallback, l.program))
-	sc.complete = o["default"] != nil
+	l.object(at,
+		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name), may("prompts", &sc.prompts, l.cues),
+		member{key: "default", read: func(p place) { sc.prompts = append(sc.prompts, cue{"", l.program(p)}) }})
 	return sc
 }
 
@@ -102,22 +101,16 @@ func (l *loader) program(at place) []step {
 	return steps
 }
 
-func (l *loader) steps(at place) []step {
+func (l *loader) steps(at place) (steps []step) {
 	if l.depth++; l.depth > maxScriptDepth {
 		l.fail(at, "steps are nested more than %d deep", maxScriptDepth)
 	}
 	defer func() { l.depth-- }()
-	if l.err != nil {
-		return nil
-	}
-	places := l.list(at)
-	steps := make([]step, 0, len(places))
-	for _, p := range places {
-		s := l.step(p)
+	for _, p := range l.list(at) {
+		steps = append(steps, l.step(p))
 		if l.err != nil {
 			return nil
 		}
-		steps = append(steps, s)
 	}
 	return steps
 }
