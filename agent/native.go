@@ -51,8 +51,14 @@ func checkNative(name string, o Options) error {
 // newNative opens the model PROVIDER/MODEL, which has been checked.
 func newNative(name string, o Options) (contracts.Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
-	key, url := credential(service, os.Getenv)
-	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url)})
+	variables := "OPENAI_"
+	if service == provider.Anthropic {
+		variables = "ANTHROPIC_"
+	}
+	m, err := provider.Open(provider.Options{
+		Provider: service, Model: named,
+		Key: os.Getenv(variables + "API_KEY"), BaseURL: cmp.Or(o.ModelURL, os.Getenv(variables+"BASE_URL")),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +89,6 @@ func newNative(name string, o Options) (contracts.Agent, error) {
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})
 	return n, nil
-}
-
-// credential returns the provider's key and base URL from the environment; each
-// may be empty.
-func credential(service string, getenv func(string) string) (key, url string) {
-	prefix := "OPENAI_"
-	if service == provider.Anthropic {
-		prefix = "ANTHROPIC_"
-	}
-	return getenv(prefix + "API_KEY"), getenv(prefix + "BASE_URL")
 }
 
 // Start implements [contracts.Agent].

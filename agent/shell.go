@@ -98,15 +98,18 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	if err := r.Turn.Start(ctx); err != nil {
 		return err
 	}
+	lost := "" // why an approved command cannot run
 	switch {
 	case out.Verdict != contracts.VerdictApproved:
-		return r.decide(ctx, out)
 	case err != nil || args.Command == "":
-		return r.abandon(ctx, "Not run: the command was lost when the server restarted. Send it again.")
+		lost = "the command was lost when the server restarted. Send it again."
 	case strings.Contains(args.Command, mask.Mark):
-		return r.abandon(ctx, "Not run: a secret in the command was not kept when the server restarted. Send it again.")
+		lost = "a secret in the command was not kept when the server restarted. Send it again."
 	case args.Cwd != s.Dir:
-		return r.abandon(ctx, "Not run: it was approved for "+args.Cwd+", which is not the workspace any more.")
+		lost = "it was approved for " + args.Cwd + ", which is not the workspace any more."
+	}
+	if lost != "" {
+		return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, "Not run: "+lost)
 	}
 	return r.decide(ctx, out)
 }
@@ -165,11 +168,6 @@ func (r *shellRun) decide(ctx context.Context, out contracts.Outcome) error {
 		text += " Reason: " + out.Reason
 	}
 	return r.end(ctx, turn.After(r.callID, out.Verdict), text)
-}
-
-// abandon ends a call that was approved but cannot be run.
-func (r *shellRun) abandon(ctx context.Context, text string) error {
-	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
 // execute runs the command. If ctx ends meanwhile, the host closes the call.
