@@ -34,22 +34,22 @@ type native struct {
 	set  *mcp.Set
 }
 
-// checkNative is [Check] for the text after llm: and the options for it.
-func checkNative(name string, o Options) error {
+// checkNative is [Check] for the text after llm: and the options for it. It returns
+// the rules in them.
+func checkNative(name string, o Options) (llm.Rules, error) {
 	service, named, ok := strings.Cut(name, "/")
 	if !ok || service == "" || named == "" {
-		return errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
+		return llm.Rules{}, errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
 	}
 	texts := provider.Options{Provider: service, Model: named, Key: "any", BaseURL: o.ModelURL}
 	if _, err := provider.Open(texts); err != nil { // with a key, only the texts can be wrong
-		return err
+		return llm.Rules{}, err
 	}
-	_, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
-	return err
+	return llm.ParseRules(o.Allow, o.Ask, o.Deny)
 }
 
 // newNative opens the model PROVIDER/MODEL, which has been checked.
-func newNative(name string, o Options) (contracts.Agent, error) {
+func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
 	variables := "OPENAI_"
 	if service == provider.Anthropic {
@@ -59,10 +59,6 @@ func newNative(name string, o Options) (contracts.Agent, error) {
 		Provider: service, Model: named,
 		Key: os.Getenv(variables + "API_KEY"), BaseURL: cmp.Or(o.ModelURL, os.Getenv(variables+"BASE_URL")),
 	})
-	if err != nil {
-		return nil, err
-	}
-	rules, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
 	if err != nil {
 		return nil, err
 	}
