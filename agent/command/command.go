@@ -78,13 +78,12 @@ func (c Command) Run(ctx context.Context, emit func(text string) error) (Exit, e
 	wg.Go(func() { // ends when the group has, or after ctx
 		select {
 		case <-g.Exited():
-			late, stop := context.WithTimeout(ctx, lingerDelay)
-			defer stop()
-			select {
-			case <-drained:
-			case <-late.Done():
-			}
 		case <-ctx.Done():
+		}
+		select {
+		case <-drained:
+		case <-ctx.Done():
+		case <-time.After(lingerDelay):
 		}
 		g.Stop(killDelay, nil)
 		_ = output.Close() // ends the reading of a pipe that a process outside the group holds
