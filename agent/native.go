@@ -87,7 +87,6 @@ func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error)
 	return n, nil
 }
 
-// Start implements [contracts.Agent].
 func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	n.host = host
 	info, err := n.Agent.Start(ctx, host)
@@ -100,7 +99,6 @@ func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.Agen
 	return info, nil
 }
 
-// Close implements [contracts.Agent].
 func (n *native) Close(ctx context.Context) error {
 	if n.set != nil {
 		n.set.Close()

@@ -136,8 +136,6 @@ func parse(spec string, o Options) (func(Options) (contracts.Agent, error), erro
 // outlives a run.
 type unconfigured struct{}
 
-// Configure implements [contracts.Agent].
 func (unconfigured) Configure(*contracts.Init) {}
 
-// Close implements [contracts.Agent].
 func (unconfigured) Close(context.Context) error { return nil }

@@ -65,7 +65,6 @@ func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 	}, nil
 }
 
-// Run implements [contracts.Agent].
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	line := strings.TrimSpace(work.Content)
 	r := s.newRun(turn.ID("call_"), line)

@@ -201,7 +201,6 @@ type handler struct {
 	hide func(string) string
 }
 
-// Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	masked := slog.NewRecord(r.Time, r.Level, h.hide(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -211,7 +210,6 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, masked)
 }
 
-// WithAttrs implements [slog.Handler].
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	masked := make([]slog.Attr, 0, len(attrs))
 	for _, a := range attrs {
@@ -220,7 +218,6 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &handler{h.Handler.WithAttrs(masked), h.hide}
 }
 
-// WithGroup implements [slog.Handler].
 func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.hide}
 }

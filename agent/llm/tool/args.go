@@ -125,13 +125,11 @@ func set(v reflect.Value, f field, raw json.RawMessage) error {
 		n = len(items)
 	case reflect.Struct:
 		ok = json.Unmarshal(raw, &members) == nil
-	case reflect.Bool:
+	case reflect.Bool, reflect.String:
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
-	case reflect.String:
-		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
-		for _, r := range v.String() {
-			n += utf16.RuneLen(r) // as browsers count
-		}
+	}
+	if v.Kind() == reflect.String {
+		n = len(utf16.Encode([]rune(v.String()))) // as browsers count
 	}
 	problem, names := "", types[v.Kind()]
 	switch {
