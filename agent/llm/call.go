@@ -29,15 +29,10 @@ const (
 // without Run. If tools have the same name the first counts: ours, then those of
 // servers, then the client's.
 func (r *run) offer(ctx context.Context) []tool.Tool {
-	all := append([]tool.Tool{{Tool: askUser}}, r.opts.Tools...)
-	if r.opts.ServerTools != nil {
-		all = append(all, r.opts.ServerTools(ctx)...)
-	}
-	if r.opts.ClientTools != nil {
-		for _, t := range r.opts.ClientTools() {
-			if goodID().MatchString(t.Name) { // no provider takes another name
-				all = append(all, tool.Tool{Tool: t})
-			}
+	all := slices.Concat([]tool.Tool{{Tool: askUser}}, r.opts.Tools, r.opts.ServerTools(ctx))
+	for _, t := range r.opts.ClientTools() {
+		if goodID().MatchString(t.Name) { // no provider takes another name
+			all = append(all, tool.Tool{Tool: t})
 		}
 	}
 	taken := map[string]bool{}
