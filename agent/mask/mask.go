@@ -56,6 +56,7 @@ var (
 	assignments = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*)=("` + plain + `"|'` + plain + `'|` + plain + `)`)
 
 	certain = []pattern{
+		{find: lazyregexp.New(`["']([A-Za-z_][A-Za-z0-9_-]*)\\?["'][ \t]*:[ \t]*\\?["']` + inside + `\\?["']`), named: secretKey}, // in JSON
 		{find: lazyregexp.New(`(--?[A-Za-z][A-Za-z0-9-]*)[ \t]+` + value), named: func(name string) bool {
 			return proc.CertainSecret(name) && !strings.HasPrefix(strings.TrimLeft(name, "-"), "no-")
 		}},
@@ -65,9 +66,6 @@ var (
 		{needs: having("login", "sshpass", "redis-cli", "mysql", "mariadb"), find: lazyregexp.New(`\b((?:docker|podman|helm)[ \t](?:registry[ \t])?login` + skipped + `[ \t]-p[ \t]+|sshpass[ \t]+-p[ \t]*|redis-cli` + skipped +
 			`[ \t]-a[ \t]+|(?:mysql|mariadb)[a-z]*` + skipped + `[ \t]-p)` + value)},
 	}
-
-	// objects are of JSON.
-	objects = lazyregexp.New(`["']([A-Za-z_][A-Za-z0-9_-]*)\\?["'][ \t]*:[ \t]*\\?["']` + inside + `\\?["']`)
 )
 
 // runsText finds what runs text that a line makes: eval, a file that is read in,
@@ -104,7 +102,6 @@ func Text(text string) string { return hide(text, proc.SecretName) }
 
 func hide(text string, secretVariable func(name string) bool) string {
 	text = pattern{find: assignments, named: secretVariable}.cover(text)
-	text = pattern{find: objects, named: secretKey}.cover(text)
 	for _, p := range certain {
 		text = p.cover(text)
 	}
