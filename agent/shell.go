@@ -20,10 +20,6 @@ import (
 const (
 	shellTool = "bash"
 
-	// maxCommandBytes keeps a command line below the system's limit for one
-	// argument, which is 128 KiB on Linux.
-	maxCommandBytes = 100_000
-
 	// maxBriefChars bounds a command in the labels of a request.
 	maxBriefChars = 80
 )
@@ -118,8 +114,8 @@ func unfit(line string) string {
 	switch {
 	case line == "":
 		return "Type a command line, such as `ls`. It runs in the workspace once it is approved."
-	case len(line) > maxCommandBytes:
-		return fmt.Sprintf("Not run: the command line has %d bytes, and at most %d are allowed.", len(line), maxCommandBytes)
+	case len(line) > command.MaxLine:
+		return fmt.Sprintf("Not run: the command line has %d bytes, and at most %d are allowed.", len(line), command.MaxLine)
 	case strings.ContainsRune(line, 0):
 		return "Not run: the command line contains a NUL character."
 	}

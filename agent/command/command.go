@@ -15,6 +15,10 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
+// MaxLine is the most bytes that a command line should have, below what systems
+// accept as one argument: 128 KiB on Linux.
+const MaxLine = 100_000
+
 const (
 	// killDelay is how long processes have to end before they are killed.
 	killDelay = time.Second
