@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
-
 	"github.com/seed-028515a8/maestro/agent/command"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 func TestCommandsAreToldWithTheirEnd(t *testing.T) {

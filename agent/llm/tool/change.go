@@ -158,14 +158,8 @@ func change[A any](k *Kit, t Tool, did, doing string, path func(*A) string, to f
 	})
 	t.Gated = true
 	t.Look = func(raw json.RawMessage) Result {
-		a := new(A)
-		err := Decode(raw, a)
-		var look Result
-		if err == nil {
-			look, err = k.revise(path(a), to(a), false)
-		}
-		look, _ = told(look, err) // every error is a refusal
-		return look
+		look, _ := call(raw, func(a *A) (Result, error) { return k.revise(path(a), to(a), false) })
+		return look // every error is a refusal
 	}
 	return t
 }

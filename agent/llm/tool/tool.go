@@ -98,24 +98,24 @@ func define[A any](t Tool, did, doing, other string, about func(a *A) string,
 		return did + " " + words, doing + " " + words
 	}
 	t.Run = func(ctx context.Context, raw json.RawMessage, out func(text string) error) (Result, error) {
-		a := new(A)
-		if err := Decode(raw, a); err != nil {
-			return told(Result{}, err)
-		}
-		return told(run(ctx, a, out))
+		return call(raw, func(a *A) (Result, error) { return run(ctx, a, out) })
 	}
 	return t
+}
+
+// call runs a call with its arguments. A refusal becomes a result.
+func call[A any](raw json.RawMessage, run func(a *A) (Result, error)) (res Result, err error) {
+	a := new(A)
+	if err = Decode(raw, a); err == nil {
+		res, err = run(a)
+	}
+	if r, ok := errors.AsType[refusal](err); ok {
+		return Result{Text: string(r), IsError: true}, nil
+	}
+	return res, err
 }
 
 // A refusal is a failure in words for the model, which can act on it.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
-
-// told makes a refusal a result.
-func told(res Result, err error) (Result, error) {
-	if r, ok := errors.AsType[refusal](err); ok {
-		return Result{Text: string(r), IsError: true}, nil
-	}
-	return res, err
-}
