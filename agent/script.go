@@ -16,8 +16,6 @@ import (
 // answers always lead to the same messages, except for ids and times. Clients
 // mark it, because it announces itself as [contracts.ExecutorReplay] (D9). It
 // owns no goroutine; playing ends with the run's context.
-//
-// Its methods are called as [contracts.Agent] states.
 type Script struct {
 	unconfigured // a scenario does not depend on the configuration
 

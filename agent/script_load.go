@@ -35,23 +35,14 @@ func parseScript(data []byte) (*scenario, error) {
 		return nil, errors.New("not UTF-8")
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return nil, inLine(data, err)
+	// A text that is not JSON has no path, but a line.
+	if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(json.RawMessage))); ok {
+		before := data[:min(bad.Offset, int64(len(data)))]
+		return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(before, []byte("\n")), bad)
 	}
 	l := &loader{}
 	sc := l.scenario(place{"$", data})
 	return sc, l.err
-}
-
-// inLine adds the line number to the error of a text that is not JSON and so
-// has no path.
-func inLine(data []byte, err error) error {
-	syntax, ok := errors.AsType[*json.SyntaxError](err)
-	if !ok {
-		return err
-	}
-	before := data[:min(syntax.Offset, int64(len(data)))]
-	return fmt.Errorf("line %d: %w", 1+bytes.Count(before, []byte("\n")), err)
 }
 
 // A place is a value in the script and the path to it.
