@@ -114,25 +114,23 @@ type chatEvent struct {
 		Completion int64        `json:"completion_tokens"`
 	} `json:"usage"`
 	Choices []struct {
-		Index        int64     `json:"index"`
-		Delta        chatDelta `json:"delta"`
-		FinishReason string    `json:"finish_reason"`
+		Index int64 `json:"index"`
+		Delta struct {
+			Content          string `json:"content"`
+			Refusal          string `json:"refusal"`
+			ReasoningContent string `json:"reasoning_content"`
+			Reasoning        string `json:"reasoning"`
+			ToolCalls        []struct {
+				Index    int64  `json:"index"`
+				ID       string `json:"id"`
+				Function struct {
+					Name      string `json:"name"`
+					Arguments string `json:"arguments"`
+				} `json:"function"`
+			} `json:"tool_calls"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
-}
-
-type chatDelta struct {
-	Content          string `json:"content"`
-	Refusal          string `json:"refusal"`
-	ReasoningContent string `json:"reasoning_content"`
-	Reasoning        string `json:"reasoning"`
-	ToolCalls        []struct {
-		Index    int64  `json:"index"`
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
 }
 
 // Chat Completions number only calls. Reasoning and text have indexes below theirs.
