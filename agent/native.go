@@ -77,10 +77,10 @@ func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error)
 		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
 		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
 	}}
+	kit := tool.Kit{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}
 	n.Agent = llm.New(llm.Options{
 		Name: name, Model: m,
-		Tools:       tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
-		ServerTools: n.serverTools, ClientTools: n.clientTools,
+		Tools: kit.Tools(), ServerTools: n.serverTools, ClientTools: n.clientTools,
 		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})

@@ -134,6 +134,9 @@ const maxSeen = 4096
 // remember notes that the model knows what the file holds, even if only a part was
 // shown. It may drop another file. The caller holds k.mu.
 func (k *Kit) remember(f file, data []byte) {
+	if k.seen == nil {
+		k.seen = map[string][sha256.Size]byte{}
+	}
 	for other := range k.seen {
 		if len(k.seen) < maxSeen {
 			break

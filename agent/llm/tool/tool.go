@@ -50,8 +50,10 @@ type Result struct {
 	IsError bool
 }
 
-// Options say where and how the tools work. All fields but Workspace may be zero.
-type Options struct {
+// A Kit is the tools of one session. The tools share what the model has read: the
+// model may only change what it has seen. A Kit starts nothing that outlives a
+// call, and all its files lie in the workspace. All fields but Workspace may be zero.
+type Kit struct {
 	Workspace *workspace.Workspace
 
 	// Shell runs the command lines of bash. Empty is $SHELL, else /bin/bash, else sh.
@@ -62,21 +64,11 @@ type Options struct {
 
 	// Hosted leaves out all but a few of the other variables.
 	Hosted bool
-}
-
-// A Kit is the tools of one session. The tools share what the model has read: the
-// model may only change what it has seen. A Kit starts nothing that outlives a
-// call, and all its files lie in the workspace.
-type Kit struct {
-	Options
 
 	// mu is held from the look at a file until it has changed: no change is lost.
 	mu   sync.Mutex
 	seen map[string][sha256.Size]byte // what the model knows that files hold, by path with links resolved
 }
-
-// New returns the tools of a session in which nothing was read.
-func New(o Options) *Kit { return &Kit{Options: o, seen: map[string][sha256.Size]byte{}} }
 
 // Tools returns bash, read, write, edit, glob and grep. Their labels repeat
 // arguments: the caller hides secrets in the arguments first.
