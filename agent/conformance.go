@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/turn"
@@ -38,17 +40,14 @@ type Conformance struct {
 	host contracts.Host // set by Start
 
 	life context.Context // ends with Close
-	end  context.CancelCauseFunc
+	end  context.CancelFunc
 	asks sync.WaitGroup // the host bounds the open questions
 
-	mu       sync.Mutex
-	flushErr error
+	flushErr atomic.Pointer[string] // the text of the error of the next Flush; nil for none
 }
 
-var errConformanceClosed = errors.New("the agent was closed")
-
 func newConformance(o Options) contracts.Agent {
-	life, end := context.WithCancelCause(context.Background())
+	life, end := context.WithCancel(context.Background())
 	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end}
 }
 
@@ -71,9 +70,9 @@ func (c *Conformance) Start(_ context.Context, host contracts.Host) (contracts.A
 // Check refuses a trigger for a question with malformed arguments before the
 // prompt is accepted.
 func (c *Conformance) Check(content string) error {
-	name, args, ok := trigger(content)
+	name, args := trigger(content)
 	kind, asks := askedTypes[name]
-	if !ok || !asks {
+	if !asks {
 		return nil
 	}
 	_, err := parseRequest(args, kind)
@@ -84,14 +83,14 @@ func (c *Conformance) Check(content string) error {
 // to the arguments.
 var askedTypes = map[string]contracts.RequestType{"approval": contracts.RequestApproval, "server_request": ""}
 
-// trigger splits a prompt that is a trigger into its name and arguments.
-func trigger(content string) (name string, args []byte, ok bool) {
+// trigger splits a prompt that may be a trigger into its name and arguments.
+func trigger(content string) (name string, args []byte) {
 	rest, ok := strings.CutPrefix(content, "__maestro_conformance_")
 	if !ok {
-		return "", nil, false
+		return "", nil
 	}
 	name, text, _ := strings.Cut(rest, "__:")
-	return name, []byte(text), triggers[name] != nil
+	return name, []byte(text)
 }
 
 // triggers maps the name of a trigger to its function.
@@ -119,8 +118,9 @@ func reads[T any](do func(*Conformance, context.Context, T) error) func(*Conform
 // Run executes the trigger in the prompt. A trigger with malformed or too large
 // arguments is refused with bad_request before anything is published.
 func (c *Conformance) Run(ctx context.Context, work contracts.Work) error {
-	if name, args, ok := trigger(work.Content); ok {
-		return triggers[name](c, ctx, args)
+	name, args := trigger(work.Content)
+	if do := triggers[name]; do != nil {
+		return do(c, ctx, args)
 	}
 	if err := c.host.Publish(ctx, &contracts.Status{Message: "Prompt: " + work.Content}); err != nil {
 		return err
@@ -160,36 +160,25 @@ func (c *Conformance) respond(ctx context.Context, n int, delay time.Duration, t
 func asks(kind contracts.RequestType) func(*Conformance, context.Context, []byte) error {
 	return func(c *Conformance, ctx context.Context, args []byte) error {
 		req, err := parseRequest(args, kind)
+		if err == nil {
+			err = c.acknowledge(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		return c.ask(ctx, req)
+		waiting, shown := context.WithCancel(ctx)
+		c.asks.Go(func() { c.ask(req, shown) })   // ends with the answer, or with life
+		if c.profile == contracts.ProfilePublic { // the run waits until the question has been asked
+			<-waiting.Done()
+			return ctx.Err()
+		}
+		return nil
 	}
 }
 
-func (c *Conformance) ask(ctx context.Context, req *contracts.ServerRequest) error {
-	if err := c.acknowledge(ctx); err != nil {
-		return err
-	}
-	// In the public profile, the run waits until the question has been asked.
-	shown := make(chan struct{})
-	c.asks.Go(func() { // ends with the answer, or with life
-		c.await(req, sync.OnceFunc(func() { close(shown) }))
-	})
-	if c.profile != contracts.ProfilePublic {
-		return nil
-	}
-	select {
-	case <-shown:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// await asks and handles the answer. If the host refuses the question, it
+// ask asks and handles the answer. If the host refuses the question, it
 // publishes an error, because the run may have ended.
-func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
+func (c *Conformance) ask(req *contracts.ServerRequest, shown func()) {
 	defer shown()
 	out, err := c.host.Ask(c.life, req, contracts.AskOptions{Opened: shown})
 	if err == nil {
@@ -233,9 +222,7 @@ func parseRequest(args []byte, kind contracts.RequestType) (*contracts.ServerReq
 	if err := json.Unmarshal(args, &a); err != nil {
 		return nil, badTrigger(err.Error())
 	}
-	if kind == "" {
-		kind = a.RequestType
-	}
+	kind = cmp.Or(kind, a.RequestType)
 	if len(a.Args) == 0 {
 		a.Args = json.RawMessage("{}")
 	}
@@ -264,10 +251,7 @@ func (c *Conformance) clientTools(ctx context.Context, _ []byte) error {
 	for _, t := range c.host.ClientTools() {
 		names = append(names, t.Name)
 	}
-	text, err := json.Marshal(names)
-	if err != nil {
-		return err
-	}
+	text, _ := json.Marshal(names) // texts can be encoded
 	if err := c.host.Publish(ctx, &contracts.Status{Message: "Client tools: " + string(text)}); err != nil {
 		return err
 	}
@@ -311,24 +295,21 @@ func (c *Conformance) hang(ctx context.Context, _ struct{}) error {
 }
 
 func (c *Conformance) rememberFlushError(ctx context.Context, a struct{ Message string }) error {
-	c.mu.Lock()
-	c.flushErr = errors.New(a.Message)
-	c.mu.Unlock()
+	c.flushErr.Store(&a.Message)
 	return c.acknowledge(ctx)
 }
 
 // Flush has nothing to save. It fails once if a trigger asked for it.
 func (c *Conformance) Flush(context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	err := c.flushErr
-	c.flushErr = nil
-	return err
+	if text := c.flushErr.Swap(nil); text != nil {
+		return errors.New(*text)
+	}
+	return nil
 }
 
 // Close ends the open questions.
 func (c *Conformance) Close(context.Context) error {
-	c.end(errConformanceClosed)
+	c.end()
 	c.asks.Wait()
 	return nil
 }

@@ -284,8 +284,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
 	run.interrupted.Store(true) // without r.mu, which a client that does not read may block for long
 	run.quiet.Reset(h.wait.quiet)
-	timer := time.NewTimer(h.wait.interrupt)
-	defer timer.Stop()
+	late := time.After(h.wait.interrupt)
 	if r.send(&contracts.Interrupt{}) == nil {
 		select {
 		case <-run.ended:
@@ -293,7 +292,7 @@ func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
 			return context.Cause(ctx)
 		case <-r.over:
 			return context.Cause(ctx)
-		case <-timer.C:
+		case <-late:
 		}
 	}
 	r.child.Kill(errors.New("agent process killed: it did not stop when interrupted"))

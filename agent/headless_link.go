@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -298,18 +300,12 @@ func (r *link) begin() *run {
 func (r *link) finish(run *run) {
 	r.mu.Lock()
 	run.quiet.Stop()
-	run.over = true
-	var open []string
-	for id := range r.asks {
-		open = append(open, id)
-	}
+	r.run = nil
+	open := slices.Collect(maps.Keys(r.asks))
 	r.mu.Unlock()
 	for _, id := range open {
 		r.withdraw(id, contracts.VerdictCancelled, "Run ended before request completed", contracts.ResolvedByRuntime)
 	}
-	r.mu.Lock()
-	r.run = nil
-	r.mu.Unlock()
 }
 
 // armQuietTimer starts or stops the timer that ends the run. The caller holds

@@ -34,29 +34,31 @@ type native struct {
 	set  *mcp.Set
 }
 
-// checkNative is [Check] for the text after llm: and the options for it.
-func checkNative(name string, o Options) error {
+// checkNative is [Check] for the text after llm: and the options for it. It returns
+// the rules in them.
+func checkNative(name string, o Options) (llm.Rules, error) {
 	service, named, ok := strings.Cut(name, "/")
 	if !ok || service == "" || named == "" {
-		return errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
+		return llm.Rules{}, errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
 	}
 	texts := provider.Options{Provider: service, Model: named, Key: "any", BaseURL: o.ModelURL}
 	if _, err := provider.Open(texts); err != nil { // with a key, only the texts can be wrong
-		return err
+		return llm.Rules{}, err
 	}
-	_, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
-	return err
+	return llm.ParseRules(o.Allow, o.Ask, o.Deny)
 }
 
 // newNative opens the model PROVIDER/MODEL, which has been checked.
-func newNative(name string, o Options) (contracts.Agent, error) {
+func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
-	key, url := credential(service, os.Getenv)
-	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url)})
-	if err != nil {
-		return nil, err
+	variables := "OPENAI_"
+	if service == provider.Anthropic {
+		variables = "ANTHROPIC_"
 	}
-	rules, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
+	m, err := provider.Open(provider.Options{
+		Provider: service, Model: named,
+		Key: os.Getenv(variables + "API_KEY"), BaseURL: cmp.Or(o.ModelURL, os.Getenv(variables+"BASE_URL")),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,27 +77,16 @@ func newNative(name string, o Options) (contracts.Agent, error) {
 		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
 		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
 	}}
+	kit := tool.Kit{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}
 	n.Agent = llm.New(llm.Options{
 		Name: name, Model: m,
-		Tools:       tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
-		ServerTools: n.serverTools, ClientTools: n.clientTools,
+		Tools: kit.Tools(), ServerTools: n.serverTools, ClientTools: n.clientTools,
 		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})
 	return n, nil
 }
 
-// credential returns the provider's key and base URL from the environment; each
-// may be empty.
-func credential(service string, getenv func(string) string) (key, url string) {
-	prefix := "OPENAI_"
-	if service == provider.Anthropic {
-		prefix = "ANTHROPIC_"
-	}
-	return getenv(prefix + "API_KEY"), getenv(prefix + "BASE_URL")
-}
-
-// Start implements [contracts.Agent].
 func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	n.host = host
 	info, err := n.Agent.Start(ctx, host)
@@ -108,7 +99,6 @@ func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.Agen
 	return info, nil
 }
 
-// Close implements [contracts.Agent].
 func (n *native) Close(ctx context.Context) error {
 	if n.set != nil {
 		n.set.Close()

@@ -76,7 +76,8 @@ type Options struct {
 // Open starts no process. The words of CMD may be quoted as in a shell; nothing
 // in them is expanded.
 func Open(spec string, o Options) (contracts.Agent, error) {
-	if err := Check(spec, o); err != nil {
+	open, err := parse(spec, o)
+	if err != nil {
 		return nil, fmt.Errorf("agent %q: %w", spec, err)
 	}
 	dir, err := filepath.Abs(o.Dir)
@@ -87,56 +88,54 @@ func Open(spec string, o Options) (contracts.Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	kind, rest, _ := strings.Cut(spec, ":")
-	switch kind {
-	case "shell":
-		return &shell{Options: o}, nil
-	case "conformance":
-		return newConformance(o), nil
-	case "script":
-		return newScript(rest, o)
-	case "llm":
-		a, err := newNative(rest, o)
-		if err != nil {
-			return nil, fmt.Errorf("agent %q: %w", spec, err)
-		}
-		return a, nil
+	return open(o)
+}
+
+// Check returns the errors of a spec and of the options for llm: agents that
+// their texts alone show. It reads no file or environment and uses no network.
+func Check(spec string, o Options) error {
+	_, err := parse(spec, o)
+	return err
+}
+
+// parse is [Check], and returns what opens the agent.
+func parse(spec string, o Options) (func(Options) (contracts.Agent, error), error) {
+	kind, rest, hasRest := strings.Cut(spec, ":")
+	switch {
+	case spec == "shell":
+		return func(o Options) (contracts.Agent, error) { return &shell{Options: o}, nil }, nil
+	case spec == "conformance":
+		return func(o Options) (contracts.Agent, error) { return newConformance(o), nil }, nil
+	case kind == "script" && strings.TrimSpace(rest) != "":
+		return func(o Options) (contracts.Agent, error) { return newScript(rest, o) }, nil
+	case kind == "headless" && hasRest:
+		argv, err := proc.SplitWords(rest)
+		return func(o Options) (contracts.Agent, error) { return newHeadless(argv, o), nil }, err
+	case kind == "acp" && hasRest:
+		argv, err := proc.SplitWords(rest)
+		return func(o Options) (contracts.Agent, error) {
+			return acp.New(argv, acp.Options{
+				Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
+				StateDir: o.StateDir, Version: o.Version, Servers: handedServers(o), Log: o.Log,
+			}), nil
+		}, err
+	case kind == "llm" && hasRest:
+		rules, err := checkNative(rest, o)
+		return func(o Options) (contracts.Agent, error) {
+			a, err := newNative(rest, rules, o)
+			if err != nil {
+				return nil, fmt.Errorf("agent %q: %w", spec, err)
+			}
+			return a, nil
+		}, err
 	}
-	argv, err := proc.SplitWords(rest)
-	if err != nil {
-		return nil, fmt.Errorf("agent %q: %w", spec, err)
-	}
-	if kind == "headless" {
-		return newHeadless(argv, o), nil
-	}
-	return acp.New(argv, acp.Options{
-		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		StateDir: o.StateDir, Version: o.Version, Servers: handedServers(o), Log: o.Log,
-	}), nil
+	return nil, errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 }
 
 // unconfigured is a part of agents that have no configuration, and nothing that
 // outlives a run.
 type unconfigured struct{}
 
-// Configure implements [contracts.Agent].
 func (unconfigured) Configure(*contracts.Init) {}
 
-// Close implements [contracts.Agent].
 func (unconfigured) Close(context.Context) error { return nil }
-
-// Check returns the errors of a spec and of the options for llm: agents that
-// their texts alone show. It reads no file or environment and uses no network.
-func Check(spec string, o Options) error {
-	kind, rest, hasRest := strings.Cut(spec, ":")
-	switch {
-	case spec == "shell", spec == "conformance", kind == "script" && strings.TrimSpace(rest) != "":
-		return nil
-	case (kind == "headless" || kind == "acp") && hasRest:
-		_, err := proc.SplitWords(rest)
-		return err
-	case kind == "llm" && hasRest:
-		return checkNative(rest, o)
-	}
-	return errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
-}

@@ -16,8 +16,6 @@ import (
 // answers always lead to the same messages, except for ids and times. Clients
 // mark it, because it announces itself as [contracts.ExecutorReplay] (D9). It
 // owns no goroutine; playing ends with the run's context.
-//
-// Its methods are called as [contracts.Agent] states.
 type Script struct {
 	unconfigured // a scenario does not depend on the configuration
 
@@ -73,12 +71,10 @@ type scenario struct {
 	model    string
 	provider string
 	prompts  []cue
-	fallback []step // for prompts without a cue
-	complete bool   // there is a fallback, even an empty one
 }
 
 // A cue has the steps for prompts that contain match. An empty match is in
-// every prompt.
+// every prompt; the default is a last cue with it.
 type cue struct {
 	match string
 	steps []step
@@ -91,7 +87,7 @@ func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
 			return c.steps, true
 		}
 	}
-	return sc.fallback, sc.complete
+	return nil, false
 }
 
 // A step is one action of the script.
@@ -118,15 +114,14 @@ func (t text) at(n int) string {
 	return strings.ReplaceAll(string(t), iteration, strconv.Itoa(n))
 }
 
-// sizeOf adds up the sizes of steps.
+// sizeOf adds up the sizes of steps. No sum overflows: a script has at most
+// maxScriptBytes steps, of which a repeat counts as at most tooMany.
 func sizeOf(steps []step) (total int64) {
 	for _, s := range steps {
-		total = add(total, s.size)
+		total += s.size
 	}
 	return total
 }
 
-// tooMany stands for every size above the bound, so that sums do not overflow.
+// tooMany stands for every size of a repeat above the bound.
 const tooMany = maxScriptSteps + 1
-
-func add(a, b int64) int64 { return min(a+b, tooMany) }

@@ -35,23 +35,14 @@ func parseScript(data []byte) (*scenario, error) {
 		return nil, errors.New("not UTF-8")
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return nil, inLine(data, err)
+	// A text that is not JSON has no path, but a line.
+	if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(json.RawMessage))); ok {
+		before := data[:min(bad.Offset, int64(len(data)))]
+		return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(before, []byte("\n")), bad)
 	}
 	l := &loader{}
 	sc := l.scenario(place{"$", data})
 	return sc, l.err
-}
-
-// inLine adds the line number to the error of a text that is not JSON and so
-// has no path.
-func inLine(data []byte, err error) error {
-	syntax, ok := errors.AsType[*json.SyntaxError](err)
-	if !ok {
-		return err
-	}
-	before := data[:min(syntax.Offset, int64(len(data)))]
-	return fmt.Errorf("line %d: %w", 1+bytes.Count(before, []byte("\n")), err)
 }
 
 // A place is a value in the script and the path to it.
@@ -77,10 +68,9 @@ func (l *loader) fail(at place, format string, args ...any) {
 
 func (l *loader) scenario(at place) *scenario {
 	sc := &scenario{model: "script", provider: "maestro"}
-	o := l.object(at,
-		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name),
-		may("prompts", &sc.prompts, l.cues), may("default", &sc.fallback, l.program))
-	sc.complete = o["default"] != nil
+	l.object(at,
+		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name), may("prompts", &sc.prompts, l.cues),
+		member{key: "default", read: func(p place) { sc.prompts = append(sc.prompts, cue{"", l.program(p)}) }})
 	return sc
 }
 
@@ -102,22 +92,16 @@ func (l *loader) program(at place) []step {
 	return steps
 }
 
-func (l *loader) steps(at place) []step {
+func (l *loader) steps(at place) (steps []step) {
 	if l.depth++; l.depth > maxScriptDepth {
 		l.fail(at, "steps are nested more than %d deep", maxScriptDepth)
 	}
 	defer func() { l.depth-- }()
-	if l.err != nil {
-		return nil
-	}
-	places := l.list(at)
-	steps := make([]step, 0, len(places))
-	for _, p := range places {
-		s := l.step(p)
+	for _, p := range l.list(at) {
+		steps = append(steps, l.step(p))
 		if l.err != nil {
 			return nil
 		}
-		steps = append(steps, s)
 	}
 	return steps
 }

@@ -176,11 +176,8 @@ func FuzzParseScript(f *testing.F) {
 		if err != nil {
 			return
 		}
-		lists := [][]step{sc.fallback}
 		for _, c := range sc.prompts {
-			lists = append(lists, c.steps)
-		}
-		for _, steps := range lists {
+			steps := c.steps
 			switch n := sizeOf(steps); {
 			case n > maxScriptSteps:
 				t.Fatalf("got %d steps, want at most %d", n, maxScriptSteps)

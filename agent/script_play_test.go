@@ -82,7 +82,7 @@ func TestScriptPlaysEachStep(t *testing.T) {
 func TestPromptWithoutStepsIsTold(t *testing.T) {
 	host := hosttest.New(t)
 	s := startScript(t, host, `[]`)
-	s.scenario.complete = false
+	s.scenario.prompts = nil
 	if err := s.Run(t.Context(), contracts.Work{Content: "?"}); err != nil {
 		t.Fatal(err)
 	}

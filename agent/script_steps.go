@@ -119,7 +119,7 @@ func (l *loader) ask(at place) step {
 			for _, v := range verdicts[kind] {
 				known = append(known, member{key: string(v), read: func(p place) {
 					on[v] = l.steps(p)
-					size = add(size, sizeOf(on[v]))
+					size += sizeOf(on[v])
 				}})
 			}
 			l.object(p, known...)
@@ -244,7 +244,7 @@ func (l *loader) repeat(at place) step {
 	if rate > 0 {
 		period = time.Duration(float64(time.Second) / rate)
 	}
-	size := min(times*max(sizeOf(steps), 1), tooMany) // cannot overflow: both are bounded
+	size := min(times*min(max(sizeOf(steps), 1), tooMany), tooMany) // cannot overflow: both are bounded
 	return step{size, func(ctx context.Context, p *player) error {
 		outer := p.n
 		defer func() { p.n = outer }()

@@ -20,10 +20,6 @@ import (
 const (
 	shellTool = "bash"
 
-	// maxCommandBytes keeps a command line below the system's limit for one
-	// argument, which is 128 KiB on Linux.
-	maxCommandBytes = 100_000
-
 	// maxBriefChars bounds a command in the labels of a request.
 	maxBriefChars = 80
 )
@@ -65,7 +61,6 @@ func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 	}, nil
 }
 
-// Run implements [contracts.Agent].
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	line := strings.TrimSpace(work.Content)
 	r := s.newRun(turn.ID("call_"), line)
@@ -98,15 +93,18 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	if err := r.Turn.Start(ctx); err != nil {
 		return err
 	}
+	lost := "" // why an approved command cannot run
 	switch {
 	case out.Verdict != contracts.VerdictApproved:
-		return r.decide(ctx, out)
 	case err != nil || args.Command == "":
-		return r.abandon(ctx, "Not run: the command was lost when the server restarted. Send it again.")
+		lost = "the command was lost when the server restarted. Send it again."
 	case strings.Contains(args.Command, mask.Mark):
-		return r.abandon(ctx, "Not run: a secret in the command was not kept when the server restarted. Send it again.")
+		lost = "a secret in the command was not kept when the server restarted. Send it again."
 	case args.Cwd != s.Dir:
-		return r.abandon(ctx, "Not run: it was approved for "+args.Cwd+", which is not the workspace any more.")
+		lost = "it was approved for " + args.Cwd + ", which is not the workspace any more."
+	}
+	if lost != "" {
+		return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, "Not run: "+lost)
 	}
 	return r.decide(ctx, out)
 }
@@ -116,8 +114,8 @@ func unfit(line string) string {
 	switch {
 	case line == "":
 		return "Type a command line, such as `ls`. It runs in the workspace once it is approved."
-	case len(line) > maxCommandBytes:
-		return fmt.Sprintf("Not run: the command line has %d bytes, and at most %d are allowed.", len(line), maxCommandBytes)
+	case len(line) > command.MaxLine:
+		return fmt.Sprintf("Not run: the command line has %d bytes, and at most %d are allowed.", len(line), command.MaxLine)
 	case strings.ContainsRune(line, 0):
 		return "Not run: the command line contains a NUL character."
 	}
@@ -165,11 +163,6 @@ func (r *shellRun) decide(ctx context.Context, out contracts.Outcome) error {
 		text += " Reason: " + out.Reason
 	}
 	return r.end(ctx, turn.After(r.callID, out.Verdict), text)
-}
-
-// abandon ends a call that was approved but cannot be run.
-func (r *shellRun) abandon(ctx context.Context, text string) error {
-	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
 // execute runs the command. If ctx ends meanwhile, the host closes the call.

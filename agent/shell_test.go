@@ -146,7 +146,7 @@ func checkDenied(t *testing.T, s *shell, host *hosttest.Host) {
 func TestPromptsThatAreNoCommandAreExplained(t *testing.T) {
 	for _, tt := range []struct{ name, prompt, want string }{
 		{"blank", " \n", "Type a command line"},
-		{"long", strings.Repeat("x", maxCommandBytes+1), "100001 bytes"},
+		{"long", strings.Repeat("x", command.MaxLine+1), "100001 bytes"},
 		{"NUL", "echo \x00", "NUL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

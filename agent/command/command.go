@@ -15,6 +15,10 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
+// MaxLine is the most bytes that a command line should have, below what systems
+// accept as one argument: 128 KiB on Linux.
+const MaxLine = 100_000
+
 const (
 	// killDelay is how long processes have to end before they are killed.
 	killDelay = time.Second
@@ -78,13 +82,12 @@ func (c Command) Run(ctx context.Context, emit func(text string) error) (Exit, e
 	wg.Go(func() { // ends when the group has, or after ctx
 		select {
 		case <-g.Exited():
-			late, stop := context.WithTimeout(ctx, lingerDelay)
-			defer stop()
-			select {
-			case <-drained:
-			case <-late.Done():
-			}
 		case <-ctx.Done():
+		}
+		select {
+		case <-drained:
+		case <-ctx.Done():
+		case <-time.After(lingerDelay):
 		}
 		g.Stop(killDelay, nil)
 		_ = output.Close() // ends the reading of a pipe that a process outside the group holds

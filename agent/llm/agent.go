@@ -15,8 +15,8 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// Options are what a loop gets from its operator. The zero value of each field
-// but Model and Workspace is ready to use.
+// Options are what a loop gets from its operator. Model, ServerTools, ClientTools,
+// Workspace and Log are required.
 type Options struct {
 	// Name is PROVIDER/MODEL, for clients.
 	Name string
@@ -28,11 +28,11 @@ type Options struct {
 	Tools []tool.Tool
 
 	// ServerTools returns the tools of MCP servers. It is called before each turn of the
-	// model, and waits only briefly for servers that are not there. Nil means none.
+	// model, and waits only briefly for servers that are not there.
 	ServerTools func(ctx context.Context) []tool.Tool
 
 	// ClientTools returns the tools that the controlling client runs itself. It
-	// is called before each turn of the model. Nil means none.
+	// is called before each turn of the model.
 	ClientTools func() []model.Tool
 
 	// Workspace is where the agent works. The caller closes it after the agent.
@@ -61,7 +61,7 @@ type Options struct {
 	// Price is what tokens cost. With the zero value clients see a cost of 0.
 	Price Price
 
-	// Log receives faults. Nil discards it.
+	// Log receives faults.
 	Log *slog.Logger
 }
 
@@ -88,9 +88,6 @@ type Agent struct {
 func New(o Options) *Agent {
 	o.MaxIterations = cmp.Or(max(o.MaxIterations, 0), 100)
 	o.ContextTokens = cmp.Or(max(o.ContextTokens, 0), 200_000)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	a := &Agent{opts: o, prompt: basePrompt(o.Workspace.Root())}
 	a.provider, a.model, _ = strings.Cut(o.Name, "/")
 	return a

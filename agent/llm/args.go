@@ -48,7 +48,7 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	if key, ok := spelled[moreKey]; ok {
 		return empty, fmt.Errorf("the key %q is not for tools", key)
 	}
-	return encode(object)
+	return encode(object), nil
 }
 
 // objectOf returns arguments as an object with numbers as spelled, or nil.
@@ -62,13 +62,13 @@ func objectOf(args json.RawMessage) map[string]any {
 	return object
 }
 
-// encode returns a value as JSON without HTML escapes.
-func encode(value any) (json.RawMessage, error) {
+// encode returns what was decoded, or a text, as JSON without HTML escapes.
+func encode(value any) json.RawMessage {
 	var plain bytes.Buffer
 	enc := json.NewEncoder(&plain)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(value)
-	return bytes.TrimSpace(plain.Bytes()), err
+	_ = enc.Encode(value) // such values can be encoded
+	return bytes.TrimSpace(plain.Bytes())
 }
 
 const (
@@ -93,21 +93,15 @@ func shownArgs(args json.RawMessage) (shown json.RawMessage, omitted int, hides 
 	}
 	if object := objectOf(masked); object != nil {
 		shorten(object)
-		cut, err := encode(object)
-		omitted = len(masked) - len(cut)
+		omitted = len(masked) - len(encode(object))
 		object[omittedKey] = omitted
-		shown, more := encode(object)
-		if err == nil && more == nil && len(shown) <= maxArgsBytes {
+		if shown = encode(object); len(shown) <= maxArgsBytes {
 			return shown, omitted, hides
 		}
 	}
 	head := abridge.Head(string(masked), maxArgBytes)
 	omitted = len(masked) - len(head)
-	shown, err := encode(map[string]any{omittedKey: omitted, "head": head})
-	if err != nil {
-		return json.RawMessage("{}"), len(masked), hides // not reached: text can be encoded
-	}
-	return shown, omitted, hides
+	return encode(map[string]any{omittedKey: omitted, "head": head}), omitted, hides
 }
 
 // shorten returns a value with its texts cut. It changes objects and lists in place.
@@ -155,7 +149,7 @@ func lacking(t model.Tool, args json.RawMessage) string {
 		return ""
 	}
 	for _, name := range schema.Required {
-		if _, ok := object[name]; !ok {
+		if object[name] == nil {
 			return name
 		}
 	}

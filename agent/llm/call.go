@@ -29,15 +29,10 @@ const (
 // without Run. If tools have the same name the first counts: ours, then those of
 // servers, then the client's.
 func (r *run) offer(ctx context.Context) []tool.Tool {
-	all := append([]tool.Tool{{Tool: askUser}}, r.opts.Tools...)
-	if r.opts.ServerTools != nil {
-		all = append(all, r.opts.ServerTools(ctx)...)
-	}
-	if r.opts.ClientTools != nil {
-		for _, t := range r.opts.ClientTools() {
-			if goodID().MatchString(t.Name) { // no provider takes another name
-				all = append(all, tool.Tool{Tool: t})
-			}
+	all := slices.Concat([]tool.Tool{{Tool: askUser}}, r.opts.Tools, r.opts.ServerTools(ctx))
+	for _, t := range r.opts.ClientTools() {
+		if goodID().MatchString(t.Name) { // no provider takes another name
+			all = append(all, tool.Tool{Tool: t})
 		}
 	}
 	taken := map[string]bool{}
@@ -334,10 +329,7 @@ func (r *repetition) times(c *call) int {
 }
 
 func (r *repetition) note(c *call, result tool.Result) {
-	text, err := json.Marshal(result)
-	if err != nil {
-		return // not reached: a result is text and bytes
-	}
+	text, _ := json.Marshal(result) // text and bytes can be encoded
 	now := repetition{c.sum(), sha256.Sum256(text), 1}
 	if r.call == now.call && r.result == now.result {
 		now.count += r.count

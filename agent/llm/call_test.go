@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -652,7 +653,7 @@ func TestToolsOfServersAndClients(t *testing.T) {
 	shadowed := bash(nil)
 	servers := func(context.Context) []tool.Tool { return []tool.Tool{remote, shadowed} }
 	m := newFake(t, says("", callOf("a", "mcp__sh__run", `{"command":"x"}`), callOf("b", "open_editor", `{"file":"README.md","token":"t"}`)), says("Done."))
-	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), ServerTools: servers, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
+	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), Log: slog.New(slog.DiscardHandler), ServerTools: servers, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
 		return []model.Tool{{Name: "open_editor"}, {Name: "ask_user"}}
 	}})
 	info, err := a.Start(t.Context(), host)

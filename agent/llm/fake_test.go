@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -278,6 +279,15 @@ func open(t testing.TB, host *hosttest.Host, o Options) *session {
 	}
 	if o.Name == "" {
 		o.Name = "example/atlas-large"
+	}
+	if o.ServerTools == nil {
+		o.ServerTools = func(context.Context) []tool.Tool { return nil }
+	}
+	if o.ClientTools == nil {
+		o.ClientTools = func() []model.Tool { return nil }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	a := New(o)
 	_, err := a.Start(context.Background(), host)

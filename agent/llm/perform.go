@@ -139,13 +139,10 @@ func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bo
 	}
 	title, label, action := c.labels()
 	summary := title + " failed and may work if it is tried again"
-	args, err := encode(retryArgs{
+	args := encode(retryArgs{
 		ToolCallID: c.Shown, Args: c.args, ErrorMessage: shownError(cause),
 		Attempt: round, MaxAttempts: maxRetryRounds, Summary: summary,
 	})
-	if err != nil {
-		return false, fmt.Errorf("encode args: %w", err)
-	}
 	out, err := r.ask(ctx, c, fmt.Sprintf(":retry:%d", round), &contracts.ServerRequest{
 		RequestType: contracts.RequestToolRetry, DisplayName: title, SummaryLabel: label, ActionDescription: action,
 		Args: args, Reason: summary,

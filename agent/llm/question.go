@@ -52,10 +52,7 @@ func (r *run) question(ctx context.Context, c *call) error {
 	if err := tool.Decode(c.Args, &all); err != nil {
 		return r.refuse(ctx, c, "invalid_arguments", "Nobody was asked. "+err.Error())
 	}
-	args, err := json.Marshal(all)
-	if err != nil {
-		return fmt.Errorf("encode args: %w", err)
-	}
+	args, _ := json.Marshal(all) // texts can be encoded
 	return r.put(ctx, c, &contracts.ServerRequest{
 		RequestType: contracts.RequestUserInput, Args: args, Reason: "Agent requested structured user input",
 	})

@@ -254,10 +254,7 @@ var (
 func (r *run) newCall(got model.Call, others []*call) *call {
 	c := &call{Call: got, tool: r.offered(got.Tool)}
 	c.Shown = turn.ID("call_")
-	used := r.journal.ids[c.ID]
-	for _, o := range others {
-		used = used || o.ID == c.ID
-	}
+	used := r.journal.ids[c.ID] || slices.ContainsFunc(others, func(o *call) bool { return o.ID == c.ID })
 	if used || !goodID().MatchString(c.ID) {
 		c.ID = c.Shown
 	}

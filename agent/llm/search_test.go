@@ -42,7 +42,7 @@ func TestRulesHoldForSearchesOfWhatIsAbove(t *testing.T) {
 		hosttest.Must(t, work.WriteFile("secret/key", []byte("word\n")))
 		host := hosttest.New(t)
 		m := newFake(t, says("", callOf("a", tt.tool, tt.args)), says("So."))
-		a := start(t, host, Options{Model: m, Workspace: work, Tools: tool.New(tool.Options{Workspace: work}).Tools(), Rules: parsed(t, tt.allowed, tt.asked, tt.denied)})
+		a := start(t, host, Options{Model: m, Workspace: work, Tools: (&tool.Kit{Workspace: work}).Tools(), Rules: parsed(t, tt.allowed, tt.asked, tt.denied)})
 		hosttest.Must(t, a.Run(t.Context(), prompt("look")))
 		got := results(m.request(1))[0].Text
 		if tt.tool == "glob" { // the newest first
@@ -64,7 +64,7 @@ func TestRememberedSearchesAreNotAskedAboutAgain(t *testing.T) {
 	}
 	look := func(id, path string) model.Call { return callOf(id, "grep", `{"pattern":"word","path":"`+path+`"}`) }
 	m := newFake(t, says("", look("a", "secret")), says("", look("b", "secret/key")), says("", look("c", ".")), says("So."))
-	a := start(t, host, Options{Model: m, Workspace: work, Tools: tool.New(tool.Options{Workspace: work}).Tools(), Rules: parsed(t, "", "read(secret/**)", "")})
+	a := start(t, host, Options{Model: m, Workspace: work, Tools: (&tool.Kit{Workspace: work}).Tools(), Rules: parsed(t, "", "read(secret/**)", "")})
 	hosttest.Must(t, a.Run(t.Context(), prompt("look")))
 	if n := len(host.Asked()); n != 1 {
 		t.Errorf("got %d questions, want the first alone", n)

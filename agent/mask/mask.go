@@ -56,6 +56,7 @@ var (
 	assignments = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*)=("` + plain + `"|'` + plain + `'|` + plain + `)`)
 
 	certain = []pattern{
+		{find: lazyregexp.New(`["']([A-Za-z_][A-Za-z0-9_-]*)\\?["'][ \t]*:[ \t]*\\?["']` + inside + `\\?["']`), named: secretKey}, // in JSON
 		{find: lazyregexp.New(`(--?[A-Za-z][A-Za-z0-9-]*)[ \t]+` + value), named: func(name string) bool {
 			return proc.CertainSecret(name) && !strings.HasPrefix(strings.TrimLeft(name, "-"), "no-")
 		}},
@@ -65,9 +66,6 @@ var (
 		{needs: having("login", "sshpass", "redis-cli", "mysql", "mariadb"), find: lazyregexp.New(`\b((?:docker|podman|helm)[ \t](?:registry[ \t])?login` + skipped + `[ \t]-p[ \t]+|sshpass[ \t]+-p[ \t]*|redis-cli` + skipped +
 			`[ \t]-a[ \t]+|(?:mysql|mariadb)[a-z]*` + skipped + `[ \t]-p)` + value)},
 	}
-
-	// objects are of JSON.
-	objects = lazyregexp.New(`["']([A-Za-z_][A-Za-z0-9_-]*)\\?["'][ \t]*:[ \t]*\\?["']` + inside + `\\?["']`)
 )
 
 // runsText finds what runs text that a line makes: eval, a file that is read in,
@@ -104,7 +102,6 @@ func Text(text string) string { return hide(text, proc.SecretName) }
 
 func hide(text string, secretVariable func(name string) bool) string {
 	text = pattern{find: assignments, named: secretVariable}.cover(text)
-	text = pattern{find: objects, named: secretKey}.cover(text)
 	for _, p := range certain {
 		text = p.cover(text)
 	}
@@ -153,9 +150,7 @@ func Args(args json.RawMessage) json.RawMessage {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false) // what is shown is not longer than what it shows
-	if enc.Encode(masked) != nil {
-		return args // not reached: what was decoded can be encoded
-	}
+	_ = enc.Encode(masked)   // what was decoded can be encoded
 	return bytes.TrimSpace(text.Bytes())
 }
 
@@ -203,7 +198,6 @@ type handler struct {
 	hide func(string) string
 }
 
-// Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	masked := slog.NewRecord(r.Time, r.Level, h.hide(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -213,7 +207,6 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, masked)
 }
 
-// WithAttrs implements [slog.Handler].
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	masked := make([]slog.Attr, 0, len(attrs))
 	for _, a := range attrs {
@@ -222,7 +215,6 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &handler{h.Handler.WithAttrs(masked), h.hide}
 }
 
-// WithGroup implements [slog.Handler].
 func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.hide}
 }

@@ -23,10 +23,7 @@ var ephemeral = object{"type": "ephemeral"}
 func (s *service) anthropicRequest(req *model.Request) object {
 	takes := claudeOf(s.Model)
 	length := cmp.Or(req.MaxTokens, takes.length)
-	var tools []object
-	for _, t := range req.Tools {
-		tools = append(tools, given(object{"name": t.Name, "description": t.Description, "input_schema": schemaOf(t)}))
-	}
+	tools := functions(req.Tools, "input_schema")
 	if len(tools) > 0 {
 		tools[len(tools)-1]["cache_control"] = ephemeral
 	}
@@ -126,9 +123,10 @@ func (s *service) anthropicMessages(messages []model.Message) []object {
 	var out []object
 	marks := 2
 	for _, m := range slices.Backward(messages) {
-		role, blocks := "user", anthropicUser(m.Parts)
-		if m.Role == model.RoleAssistant {
-			role, blocks = "assistant", s.anthropicAssistant(m.Parts)
+		role, blocks := "assistant", s.anthropicAssistant(m.Parts)
+		if m.Role == model.RoleUser {
+			results, rest := anthropicForm.user(m.Parts, anthropicResult)
+			role, blocks = "user", append(results, rest...)
 		}
 		if len(blocks) == 0 {
 			continue
@@ -177,21 +175,10 @@ type sealedThinking struct {
 	Data      string `json:"data,omitempty"` // of redacted thinking
 }
 
-// anthropicUser returns the content of a message of the user, results of calls first.
-func anthropicUser(parts []model.Part) []object {
-	var results, rest []object
-	for _, p := range parts {
-		switch {
-		case p.Result != nil:
-			results = append(results, anthropicResult(p.Result))
-		case p.Image != nil:
-			rest = append(rest, anthropicImage(*p.Image))
-		case p.Text != nil && strings.TrimSpace(*p.Text) != "":
-			rest = append(rest, object{"type": "text", "text": *p.Text})
-		}
-	}
-	return append(results, rest...)
-}
+var anthropicForm = form{"text", func(i model.Image) object {
+	return object{"type": "image", "source": object{
+		"type": "base64", "media_type": i.MimeType, "data": base64.StdEncoding.EncodeToString(i.Data)}}
+}}
 
 // anthropicResult returns the result of a call. An error must not have images; with
 // images the text says that it is an error.
@@ -200,23 +187,11 @@ func anthropicResult(r *model.CallResult) object {
 	if plain {
 		text = r.Text
 	}
-	var content []object
-	if strings.TrimSpace(text) != "" {
-		content = append(content, object{"type": "text", "text": text})
-	}
-	for _, i := range r.Images {
-		content = append(content, anthropicImage(i))
-	}
-	result := given(object{"type": "tool_result", "tool_use_id": r.ID, "content": content})
+	result := given(object{"type": "tool_result", "tool_use_id": r.ID, "content": anthropicForm.content(text, r.Images...)})
 	if plain {
 		result["is_error"] = true
 	}
 	return result
-}
-
-func anthropicImage(i model.Image) object {
-	return object{"type": "image", "source": object{
-		"type": "base64", "media_type": i.MimeType, "data": base64.StdEncoding.EncodeToString(i.Data)}}
 }
 
 // An anthropicEvent is an event of any type.

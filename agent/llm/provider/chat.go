@@ -13,7 +13,7 @@ func (s *service) chatRequest(req *model.Request) object {
 		messages = append(messages, object{"role": "system", "content": req.System})
 	}
 	var tools []object
-	for _, f := range functions(req.Tools) {
+	for _, f := range functions(req.Tools, "parameters") {
 		tools = append(tools, object{"type": "function", "function": f})
 	}
 	limit, effort := "max_tokens", "" // every compatible service knows this name
@@ -79,34 +79,31 @@ func (s *service) chatAssistant(parts []model.Part, withReasoning bool) object {
 // chatUser returns a message of the user: one message for the result of each call,
 // then the rest. A result takes only text, so its images follow as the user's.
 func chatUser(parts []model.Part) []object {
-	var out, content []object
-	var text []string
-	var images []model.Image
-	for _, p := range parts {
-		switch {
-		case p.Result != nil:
-			out = append(out, object{"role": "tool", "tool_call_id": p.Result.ID, "content": resultText(p.Result)})
-			images = p.Result.Images
-		case p.Image != nil:
-			images = []model.Image{*p.Image}
-		case p.Text != nil && *p.Text != "":
-			text = append(text, *p.Text)
-			content = append(content, object{"type": "text", "text": *p.Text})
+	var images []object
+	out, rest := chatForm.user(parts, func(r *model.CallResult) object {
+		images = append(images, chatForm.content("", r.Images...)...)
+		return object{"role": "tool", "tool_call_id": r.ID, "content": resultText(r)}
+	})
+	content := append(images, rest...)
+	var texts []string
+	for _, c := range content {
+		if text, ok := c["text"].(string); ok {
+			texts = append(texts, text)
 		}
-		for _, i := range images {
-			content = append(content, object{"type": "image_url", "image_url": object{"url": dataURL(i)}})
-		}
-		images = nil
 	}
 	switch {
 	case len(content) == 0:
-	case len(content) == len(text): // not every compatible service takes a list
-		out = append(out, object{"role": "user", "content": strings.Join(text, "\n\n")})
+	case len(content) == len(texts): // not every compatible service takes a list
+		out = append(out, object{"role": "user", "content": strings.Join(texts, "\n\n")})
 	default:
 		out = append(out, object{"role": "user", "content": content})
 	}
 	return out
 }
+
+var chatForm = form{"text", func(i model.Image) object {
+	return object{"type": "image_url", "image_url": object{"url": dataURL(i)}}
+}}
 
 // A chatEvent is a piece of a completion. Reasoning has one of two names.
 type chatEvent struct {
@@ -117,25 +114,23 @@ type chatEvent struct {
 		Completion int64        `json:"completion_tokens"`
 	} `json:"usage"`
 	Choices []struct {
-		Index        int64     `json:"index"`
-		Delta        chatDelta `json:"delta"`
-		FinishReason string    `json:"finish_reason"`
+		Index int64 `json:"index"`
+		Delta struct {
+			Content          string `json:"content"`
+			Refusal          string `json:"refusal"`
+			ReasoningContent string `json:"reasoning_content"`
+			Reasoning        string `json:"reasoning"`
+			ToolCalls        []struct {
+				Index    int64  `json:"index"`
+				ID       string `json:"id"`
+				Function struct {
+					Name      string `json:"name"`
+					Arguments string `json:"arguments"`
+				} `json:"function"`
+			} `json:"tool_calls"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
-}
-
-type chatDelta struct {
-	Content          string `json:"content"`
-	Refusal          string `json:"refusal"`
-	ReasoningContent string `json:"reasoning_content"`
-	Reasoning        string `json:"reasoning"`
-	ToolCalls        []struct {
-		Index    int64  `json:"index"`
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
 }
 
 // Chat Completions number only calls. Reasoning and text have indexes below theirs.

@@ -149,10 +149,7 @@ func TestSilenceIsGivenUp(t *testing.T) {
 	for _, provider := range providers {
 		for _, first := range []string{"", beginnings[provider]} {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1", HTTPClient: &http.Client{Transport: quiet{first}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := through(t, quiet{first}, Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1"})
 				begun := time.Now()
 				h, err := stream(t.Context(), m, prompt("hello"))
 				kind := map[bool]model.Kind{true: model.KindTransient, false: model.KindCut}[first == ""]
@@ -194,16 +191,13 @@ func TestSlowListenerIsNotSilence(t *testing.T) {
 			}[provider]
 			path := map[string]string{Anthropic: "/v1/messages", OpenAI: "/v1/responses", OpenAIChat: "/v1/chat/completions"}[provider]
 			local(localmodel.Options{}).ServeHTTP(recorded, httptest.NewRequest("POST", path, strings.NewReader(body)))
-			client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+			client := transport(func(r *http.Request) (*http.Response, error) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				res := recorded.Result()
 				res.Body = io.NopCloser(&whileAsked{iotest.OneByteReader(res.Body), r.Context()})
 				return res, r.Body.Close()
-			})}
-			m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1", HTTPClient: client})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
+			m := through(t, client, Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1"})
 			reply, err := m.Stream(t.Context(), prompt("say one two three"), func(model.Delta) error {
 				time.Sleep(time.Hour)
 				return nil
@@ -225,10 +219,7 @@ func TestFinishedReplyIsNotWaitedFor(t *testing.T) {
 	}
 	for _, provider := range providers {
 		synctest.Test(t, func(t *testing.T) {
-			m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1", HTTPClient: &http.Client{Transport: quiet{last[provider]}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := through(t, quiet{last[provider]}, Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1"})
 			begun := time.Now()
 			mustStream(t, m, prompt("hello"))
 			if got := time.Since(begun); got > lingering {
@@ -252,15 +243,12 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func TestRepliesAreBounded(t *testing.T) {
 	for _, provider := range providers {
-		client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+		client := transport(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: endless{}, Request: r}, nil
-		})}
-		m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1", HTTPClient: client})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.(*service).maxReply = 100_000
-		_, err = stream(t.Context(), m, prompt("hello"))
+		})
+		m := through(t, client, Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1"})
+		m.maxReply = 100_000
+		_, err := stream(t.Context(), m, prompt("hello"))
 		if e := failed(t, err); e.Kind != model.KindMalformed || !strings.HasSuffix(e.Message, "a reply of more than 100000 bytes") {
 			t.Errorf("%s: got %+v, want too large", provider, e)
 		}
@@ -270,12 +258,9 @@ func TestRepliesAreBounded(t *testing.T) {
 func TestServiceThatIsNotThereIsTransient(t *testing.T) {
 	ending := map[string]string{Anthropic: "/v1/messages", OpenAI: "/responses", OpenAIChat: "/chat/completions"}
 	for _, provider := range providers {
-		client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) { return nil, errors.New("dial tcp: refused") })}
-		m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://somewhere.example/sk-0123456789", HTTPClient: client})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = stream(context.Background(), m, prompt("hello"))
+		client := transport(func(r *http.Request) (*http.Response, error) { return nil, errors.New("dial tcp: refused") })
+		m := through(t, client, Options{Provider: provider, Model: "m", BaseURL: "http://somewhere.example/sk-0123456789"})
+		_, err := stream(context.Background(), m, prompt("hello"))
 		want := provider + " cannot be reached at http://somewhere.example/***" + ending[provider] + ": dial tcp: refused"
 		if e := failed(t, err); e.Kind != model.KindTransient || e.Message != want {
 			t.Errorf("got %+v, want %s", e, want)

@@ -23,15 +23,23 @@ func open(t *testing.T, provider string, handler http.Handler, more ...func(*Opt
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	o := Options{Provider: provider, Model: "local", BaseURL: server.URL, HTTPClient: server.Client()}
+	o := Options{Provider: provider, Model: "local", BaseURL: server.URL}
 	for _, f := range more {
 		f(&o)
 	}
+	return through(t, server.Client().Transport, o)
+}
+
+// through returns a model whose requests go through a transport.
+func through(t *testing.T, transport http.RoundTripper, o Options) *service {
+	t.Helper()
 	m, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	s := m.(*service)
+	s.client.Transport = transport
+	return s
 }
 
 // prompt is a request with nothing but a prompt.

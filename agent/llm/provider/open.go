@@ -58,10 +58,6 @@ type Options struct {
 
 	// Key is the credential. It may be empty if BaseURL is not the provider's own.
 	Key string
-
-	// HTTPClient sends the requests; nil means one on http.DefaultTransport. It
-	// never follows redirects, which would carry the credential to another host.
-	HTTPClient *http.Client
 }
 
 // Open returns a model. It does not ask the service whether the model exists.
@@ -83,9 +79,7 @@ func Open(o Options) (model.Model, error) {
 	if official && o.Key == "" {
 		return nil, &model.Error{Kind: model.KindAuth, Message: "open model: " + o.Provider + " needs a key: set " + d.variable + ", or say --model-url"}
 	}
-	if o.HTTPClient != nil {
-		s.client = *o.HTTPClient
-	}
+	// A redirect would carry the credential to another host.
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s, nil
 }

@@ -25,15 +25,18 @@ const (
 
 // A complaint is what a service says about a failure.
 type complaint struct {
-	code    string // its type and code, with a blank between them
-	message string
+	Type    string          `json:"type"`
+	Code    any             `json:"code"`
+	Message string          `json:"message"`
+	Detail  json.RawMessage `json:"detail"`
+	Error   json.RawMessage `json:"error"`
 }
 
 // refusal returns the error for an answer that is none of success. It names the
 // address: an address that is almost right belongs to something else.
 func (c *call) refusal(res *http.Response, body []byte) *model.Error {
 	said := readComplaint(body)
-	text := c.redact(said.message, c.texts)
+	text := c.redact(said.Message, c.texts)
 	if text == "" && res.StatusCode < 400 {
 		text = "the service is elsewhere; give its base URL"
 	}
@@ -51,7 +54,7 @@ func (c *call) broke(raw []byte) *model.Error {
 	if e.Kind == model.KindTransient {
 		e.Kind = model.KindCut
 	}
-	if text := c.redact(said.message, c.texts); text != "" {
+	if text := c.redact(said.Message, c.texts); text != "" {
 		e.Message += ": " + text
 	}
 	return e
@@ -64,14 +67,7 @@ func readComplaint(body []byte) complaint {
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
 		body = list[0]
 	}
-	type shape struct {
-		Type    string          `json:"type"`
-		Code    any             `json:"code"`
-		Message string          `json:"message"`
-		Detail  json.RawMessage `json:"detail"`
-		Error   json.RawMessage `json:"error"`
-	}
-	var said, inner shape
+	var said, inner complaint
 	if json.Unmarshal(body, &said) != nil {
 		return complaint{} // a page of a proxy, or nothing
 	}
@@ -84,8 +80,7 @@ func readComplaint(body []byte) complaint {
 	case said.Message == "":
 		_ = json.Unmarshal(said.Detail, &said.Message) // FastAPI puts the text here
 	}
-	code, _ := said.Code.(string) // a number repeats the status
-	return complaint{said.Type + " " + code, said.Message}
+	return said
 }
 
 // tooLong matches the messages about a conversation that does not fit.
@@ -93,18 +88,19 @@ var tooLong = lazyregexp.New(`(?i)prompt is too long|maximum context length|cont
 
 // classify says what may be done about a failure. status is zero within a stream.
 func classify(status int, c complaint) model.Kind {
+	code, _ := c.Code.(string) // a number repeats the status
 	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(c.code, word) })
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(c.Type+" "+code, word) })
 	}
 	is := func(statuses ...int) bool { return slices.Contains(statuses, status) }
 	switch {
 	case has("insufficient_quota", "billing"), is(http.StatusPaymentRequired),
-		strings.Contains(c.message, "credit balance is too low"):
+		strings.Contains(c.Message, "credit balance is too low"):
 		return model.KindQuota
 	case has("overloaded", "rate_limit", "slow_down"), is(http.StatusTooManyRequests, 529, http.StatusServiceUnavailable):
 		return model.KindOverloaded
 	case has("context_length_exceeded", "request_too_large"), is(http.StatusRequestEntityTooLarge),
-		status < 500 && tooLong().MatchString(c.message):
+		status < 500 && tooLong().MatchString(c.Message):
 		return model.KindTooLong
 	case has("authentication_error", "permission_error", "invalid_api_key"), is(http.StatusUnauthorized, http.StatusForbidden):
 		return model.KindAuth

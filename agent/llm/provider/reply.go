@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -47,9 +48,9 @@ type block struct {
 
 // find returns the last block at an index, or nil.
 func (r *reply) find(index int64) *block {
-	for i := len(r.blocks) - 1; i >= 0; i-- {
-		if r.blocks[i].index == index {
-			return r.blocks[i]
+	for _, b := range slices.Backward(r.blocks) {
+		if b.index == index {
+			return b
 		}
 	}
 	return nil
@@ -88,48 +89,38 @@ func (r *reply) soFar() model.Reply {
 			out.Message.Parts = append(out.Message.Parts, model.Part{Text: &text})
 		case b.kind == thinkingBlock && (text != "" || b.opaque != nil):
 			out.Message.Parts = append(out.Message.Parts, model.Part{Thinking: &model.Thinking{Text: text, Provider: r.Provider, Opaque: b.opaque}})
-		case b.kind == callBlock && b.ended:
-			if args := argsOf(text); args != nil {
-				out.Message.Parts = append(out.Message.Parts, model.Part{Call: &model.Call{ID: b.id, Tool: b.tool, Args: args}})
-			}
+		case b.call() != nil:
+			out.Message.Parts = append(out.Message.Parts, model.Part{Call: b.call()})
 		}
 	}
 	return out
 }
 
-// argsOf returns the arguments of a call as an object, nil if they are none.
-func argsOf(text string) json.RawMessage {
-	text = strings.TrimSpace(text)
-	switch {
-	case text == "" || text == "null":
-		return json.RawMessage("{}")
-	case !strings.HasPrefix(text, "{") || !json.Valid([]byte(text)):
+// call returns the call of a block, nil if it is none or has no object of arguments.
+func (b *block) call() *model.Call {
+	args := strings.TrimSpace(b.text.String())
+	if args == "" || args == "null" {
+		args = "{}"
+	}
+	if b.kind != callBlock || !b.ended || !strings.HasPrefix(args, "{") || !json.Valid([]byte(args)) {
 		return nil
 	}
-	return json.RawMessage(text)
+	return &model.Call{ID: b.id, Tool: b.tool, Args: json.RawMessage(args)}
 }
 
 // finish returns a reply that the service has ended. Calls that are not whole are
 // an error unless the reply hit the output limit.
 func (r *reply) finish() (model.Reply, error) {
 	out := r.soFar()
-	begun, whole := 0, 0
-	for _, b := range r.blocks {
-		if b.kind == callBlock {
-			begun++
-		}
-	}
-	for _, p := range out.Message.Parts {
-		if p.Call != nil {
-			whole++
-		}
-	}
-	if whole < begun && r.stop != model.StopLength {
-		return out, &model.Error{Kind: model.KindMalformed, Message: r.Provider + " ended a call whose arguments are no JSON object"}
-	}
 	out.Stop = cmp.Or(r.stop, model.StopDone)
-	if r.stop == "" && whole > 0 {
-		out.Stop = model.StopCalls
+	for _, b := range r.blocks {
+		switch {
+		case b.kind != callBlock || r.stop == model.StopLength:
+		case b.call() == nil:
+			return r.soFar(), &model.Error{Kind: model.KindMalformed, Message: r.Provider + " ended a call whose arguments are no JSON object"}
+		case r.stop == "":
+			out.Stop = model.StopCalls
+		}
 	}
 	return out, nil
 }

@@ -11,7 +11,7 @@ import (
 // responsesRequest returns a request for OpenAI Responses. The service stores
 // nothing: reasoning is kept in the history, encrypted by the service.
 func (s *service) responsesRequest(req *model.Request) object {
-	tools := functions(req.Tools)
+	tools := functions(req.Tools, "parameters")
 	for _, t := range tools {
 		t["type"], t["strict"] = "function", false
 	}
@@ -70,10 +70,11 @@ func openaiEffort(name string, e model.Effort) string {
 	return string(e)
 }
 
-func functions(tools []model.Tool) []object {
+// functions returns tools with their schemas as a member.
+func functions(tools []model.Tool, schema string) []object {
 	all := make([]object, len(tools))
 	for i, t := range tools {
-		all[i] = given(object{"name": t.Name, "description": t.Description, "parameters": schemaOf(t)})
+		all[i] = given(object{"name": t.Name, "description": t.Description, schema: schemaOf(t)})
 	}
 	return all
 }
@@ -84,7 +85,13 @@ func (s *service) responsesInput(messages []model.Message) []any {
 	var items []any
 	for _, m := range messages {
 		if m.Role == model.RoleUser {
-			items = append(items, responsesUser(m.Parts)...)
+			results, content := responsesForm.user(m.Parts, responsesResult)
+			for _, result := range results {
+				items = append(items, result)
+			}
+			if len(content) > 0 {
+				items = append(items, object{"role": "user", "content": content})
+			}
 			continue
 		}
 		var reasoning []any
@@ -108,39 +115,20 @@ func (s *service) responsesInput(messages []model.Message) []any {
 	return items
 }
 
-// responsesUser returns a message of the user: the results of calls, then the rest.
-func responsesUser(parts []model.Part) []any {
-	var items []any
-	var content []object
-	for _, p := range parts {
-		switch {
-		case p.Result != nil:
-			items = append(items, responsesResult(p.Result))
-		case p.Image != nil:
-			content = append(content, object{"type": "input_image", "detail": "auto", "image_url": dataURL(*p.Image)})
-		case p.Text != nil && *p.Text != "":
-			content = append(content, object{"type": "input_text", "text": *p.Text})
-		}
-	}
-	if len(content) > 0 {
-		items = append(items, object{"role": "user", "content": content})
-	}
-	return items
-}
+var (
+	responsesForm = form{"input_text", func(i model.Image) object {
+		return object{"type": "input_image", "detail": "auto", "image_url": dataURL(i)}
+	}}
+	responsesResultForm = form{"input_text", func(i model.Image) object {
+		return object{"type": "input_image", "image_url": dataURL(i)}
+	}}
+)
 
 func responsesResult(r *model.CallResult) object {
 	result := object{"type": "function_call_output", "call_id": r.ID, "output": resultText(r)}
-	if len(r.Images) == 0 {
-		return result
+	if len(r.Images) > 0 {
+		result["output"] = responsesResultForm.content(resultText(r), r.Images...)
 	}
-	var content []object
-	if text := resultText(r); text != "" {
-		content = append(content, object{"type": "input_text", "text": text})
-	}
-	for _, i := range r.Images {
-		content = append(content, object{"type": "input_image", "image_url": dataURL(i)})
-	}
-	result["output"] = content
 	return result
 }
 

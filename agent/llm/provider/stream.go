@@ -61,6 +61,38 @@ func given(o object) object {
 	return o
 }
 
+// A form is how a service takes texts and images of the user.
+type form struct {
+	text  string // the type of a text
+	image func(model.Image) object
+}
+
+// content returns a text, unless it is blank, and images.
+func (f form) content(text string, images ...model.Image) (content []object) {
+	if strings.TrimSpace(text) != "" {
+		content = append(content, object{"type": f.text, "text": text})
+	}
+	for _, i := range images {
+		content = append(content, f.image(i))
+	}
+	return content
+}
+
+// user returns the results of calls in a message of the user, and the rest of it.
+func (f form) user(parts []model.Part, result func(*model.CallResult) object) (results, rest []object) {
+	for _, p := range parts {
+		switch {
+		case p.Result != nil:
+			results = append(results, result(p.Result))
+		case p.Image != nil:
+			rest = append(rest, f.image(*p.Image))
+		case p.Text != nil:
+			rest = append(rest, f.content(*p.Text)...)
+		}
+	}
+	return results, rest
+}
+
 // A service is a [model.Model] with its address and credential.
 type service struct {
 	dialect

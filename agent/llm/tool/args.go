@@ -56,10 +56,7 @@ var types = map[reflect.Kind]struct{ schema, min, max, name, less, more string }
 
 // SchemaOf returns the JSON schema of the arguments of type A.
 func SchemaOf[A any]() json.RawMessage {
-	schema, err := json.Marshal(schemaOf(reflect.TypeFor[A](), field{}))
-	if err != nil {
-		panic(err) // never: the schema consists of texts and numbers
-	}
+	schema, _ := json.Marshal(schemaOf(reflect.TypeFor[A](), field{})) // texts and numbers can be encoded
 	return schema
 }
 
@@ -128,13 +125,11 @@ func set(v reflect.Value, f field, raw json.RawMessage) error {
 		n = len(items)
 	case reflect.Struct:
 		ok = json.Unmarshal(raw, &members) == nil
-	case reflect.Bool:
+	case reflect.Bool, reflect.String:
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
-	case reflect.String:
-		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
-		for _, r := range v.String() {
-			n += utf16.RuneLen(r) // as browsers count
-		}
+	}
+	if v.Kind() == reflect.String {
+		n = len(utf16.Encode([]rune(v.String()))) // as browsers count
 	}
 	problem, names := "", types[v.Kind()]
 	switch {

@@ -189,7 +189,7 @@ func fuzzArgs(f *testing.F, tool Tool, decode func(json.RawMessage) error) {
 	})
 }
 
-var kit = New(Options{Workspace: &workspace.Workspace{}})
+var kit = &Kit{Workspace: &workspace.Workspace{}}
 
 func decoding[A any](raw json.RawMessage) error { return Decode(raw, new(A)) }
 

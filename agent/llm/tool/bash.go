@@ -13,15 +13,9 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-const (
-	// maxCommandBytes keeps a command line below what systems accept as one
-	// argument, which is 128 KiB on Linux.
-	maxCommandBytes = 100_000
-
-	// maxOutputBytes bounds what the model is told of a command's output: half
-	// of it from the beginning, half from the end.
-	maxOutputBytes = 30_000
-)
+// maxOutputBytes bounds what the model is told of a command's output: half of it
+// from the beginning, half from the end.
+const maxOutputBytes = 30_000
 
 type bashArgs struct {
 	Command     string `json:"command" min:"1" about:"The command line for the shell"`
@@ -33,8 +27,8 @@ func (a *bashArgs) check() error {
 	switch {
 	case strings.TrimSpace(a.Command) == "":
 		return refusal("The argument command is empty.")
-	case len(a.Command) > maxCommandBytes:
-		return refusal(fmt.Sprintf("The command has %d bytes, and at most %d are allowed. Write a script to a file and run that.", len(a.Command), maxCommandBytes))
+	case len(a.Command) > command.MaxLine:
+		return refusal(fmt.Sprintf("The command has %d bytes, and at most %d are allowed. Write a script to a file and run that.", len(a.Command), command.MaxLine))
 	case strings.ContainsRune(a.Command, 0):
 		return refusal("The command contains a NUL character.")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-028515a8/maestro/agent/command"
 	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
@@ -32,7 +33,7 @@ func TestCommandsAreToldWithTheirEnd(t *testing.T) {
 	b.refuses("bash", args{"command": "echo x; kill -KILL $$"}, "x\n\nEnded by SIGKILL after ")
 	b.refuses("bash", args{"command": " \n"}, "The argument command is empty.")
 	b.refuses("bash", args{"command": "a\x00b"}, "NUL")
-	b.refuses("bash", args{"command": strings.Repeat("x", maxCommandBytes+1)}, "100001 bytes")
+	b.refuses("bash", args{"command": strings.Repeat("x", command.MaxLine+1)}, "100001 bytes")
 }
 
 func TestCommandThatTakesTooLongIsEnded(t *testing.T) {

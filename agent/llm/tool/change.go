@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 
 	"github.com/seed-028515a8/maestro/agent/diff"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -27,17 +26,15 @@ type writeArgs struct {
 }
 
 func (k *Kit) write() Tool {
-	return change[writeArgs](k, Tool{
+	return change(k, Tool{
 		Tool: model.Tool{
 			Name: "write",
 			Description: "Makes a file that holds exactly the content, or replaces all of an existing one, which has to be read first. " +
 				"To change a part of a file use edit.",
 		},
 		Title: "Write",
-	}, "Wrote", "Writing")
+	}, "Wrote", "Writing", func(a *writeArgs) string { return a.Path }, func(a *writeArgs) revision { return a.revise })
 }
-
-func (a *writeArgs) file() string { return a.Path }
 
 func (a *writeArgs) revise(f file, was []byte, there bool) (revised, error) {
 	switch {
@@ -76,7 +73,7 @@ func (a *editArgs) check() error {
 }
 
 func (k *Kit) edit() Tool {
-	return change[editArgs](k, Tool{
+	return change(k, Tool{
 		Tool: model.Tool{
 			Name: "edit",
 			Description: "Replaces old_string by new_string in a text file that was read before. old_string has to occur exactly once, " +
@@ -84,10 +81,8 @@ func (k *Kit) edit() Tool {
 				"An empty old_string makes a new file. The result is a diff.",
 		},
 		Title: "Edit",
-	}, "Edited", "Editing")
+	}, "Edited", "Editing", func(a *editArgs) string { return a.Path }, func(a *editArgs) revision { return a.revise })
 }
-
-func (a *editArgs) file() string { return a.Path }
 
 func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	switch {
@@ -105,11 +100,13 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	n := strings.Count(d.text, before)
 	switch grown := len(after) + strings.Count(after, "\n") - len(before); {
 	case n == 0:
-		return revised{}, d.notFound(f, before)
+		return revised{}, notFound(f, before)
 	case a.All && len(was)+n*grown > maxFileBytes:
 		return revised{}, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
 	case !a.All && strings.Index(d.text, before) != strings.LastIndex(d.text, before): // also where it overlaps itself
-		return revised{}, d.ambiguous(f, before)
+		line := 1 + strings.Count(d.text[:strings.Index(d.text, before)], "\n")
+		return revised{}, refusal(fmt.Sprintf("old_string occurs more than once in %s, first on line %d. "+
+			"Add text around it until it is unique, or set replace_all to change every one.", f.name, line))
 	}
 	changed := strings.ReplaceAll(d.text, before, after)
 	text := d.file(changed)
@@ -131,83 +128,51 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(n, "replacement"), shown), about}, nil
 }
 
-// maxSeen bounds the files in seen. The model has to read a dropped file again.
+// maxSeen bounds the files in Kit.seen. The model has to read a dropped file again.
 const maxSeen = 4096
 
-// seen holds what the model knows of files: a file counts as known even if only a
-// part was shown. The zero value is ready. Its methods may be called from any
-// goroutine.
-type seen struct {
-	mu    sync.Mutex
-	files map[string][sha256.Size]byte // what they held, by path with links resolved
-}
-
-// put notes what the file at path holds. It may drop another file.
-func (s *seen) put(path string, data []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.files == nil {
-		s.files = map[string][sha256.Size]byte{}
+// remember notes that the model knows what the file holds, even if only a part was
+// shown. It may drop another file. The caller holds k.mu.
+func (k *Kit) remember(f file, data []byte) {
+	if k.seen == nil {
+		k.seen = map[string][sha256.Size]byte{}
 	}
-	for other := range s.files {
-		if len(s.files) < maxSeen {
+	for other := range k.seen {
+		if len(k.seen) < maxSeen {
 			break
 		}
-		delete(s.files, other)
+		delete(k.seen, other)
 	}
-	s.files[path] = sha256.Sum256(data)
+	k.seen[k.key(f)] = sha256.Sum256(data)
 }
-
-// check reports whether the file at path was ever seen, and held the same as now.
-func (s *seen) check(path string, data []byte) (ever, same bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum, ever := s.files[path]
-	return ever, sum == sha256.Sum256(data)
-}
-
-// remember notes that the model knows what the file holds.
-func (k *Kit) remember(f file, data []byte) { k.seen.put(k.key(f), data) }
 
 // A revised is a change of a file: its new text, what the model is told, and what
 // people are told who are asked first, if the arguments alone do not say it.
 type revised struct{ text, said, about string }
 
-// A revision is the arguments of a tool that changes a file.
-type revision interface {
-	file() string
+// A revision returns the change of a file that held was, if it was there.
+type revision func(f file, was []byte, there bool) (revised, error)
 
-	// revise returns the change of a file that held was, if it was there.
-	revise(f file, was []byte, there bool) (revised, error)
-}
-
-// change completes a tool that changes the file in its arguments of type A.
-func change[A any, P interface {
-	*A
-	revision
-}](k *Kit, t Tool, did, doing string) Tool {
-	t = define(t, did, doing, "a file", func(a *A) string { return P(a).file() },
-		func(_ context.Context, a *A, _ func(string) error) (Result, error) { return k.revise(P(a), true) })
+// change completes a tool that changes a file. Its arguments of type A have the path
+// and the revision.
+func change[A any](k *Kit, t Tool, did, doing string, path func(*A) string, to func(*A) revision) Tool {
+	t = define(t, did, doing, "a file", path, func(_ context.Context, a *A, _ func(string) error) (Result, error) {
+		return k.revise(path(a), to(a), true)
+	})
 	t.Gated = true
 	t.Look = func(raw json.RawMessage) Result {
-		a := new(A)
-		err := Decode(raw, a)
-		var look Result
-		if err == nil {
-			look, err = k.revise(P(a), false)
-		}
-		look, _ = told(look, err) // every error is a refusal
-		return look
+		look, _ := call(raw, func(a *A) (Result, error) { return k.revise(path(a), to(a), false) })
+		return look // every error is a refusal
 	}
 	return t
 }
 
 // revise changes a file or makes a new one. The model must know what an existing
 // file holds. Without apply revise says only what it would do.
-func (k *Kit) revise(a revision, apply bool) (Result, error) {
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	f, err := k.locate(a.file())
+func (k *Kit) revise(path string, change revision, apply bool) (Result, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f, err := k.locate(path)
 	if err != nil {
 		return Result{}, err
 	}
@@ -219,15 +184,15 @@ func (k *Kit) revise(a revision, apply bool) (Result, error) {
 		if was, info, err = k.load(f); err != nil {
 			return Result{}, err
 		}
-		switch ever, same := k.seen.check(k.key(f), was); {
+		switch sum, ever := k.seen[k.key(f)]; {
 		case len(was) == 0: // nothing is lost
 		case !ever:
 			return Result{}, refusal(f.name + " was not read yet. Read it before changing it.")
-		case !same:
+		case sum != sha256.Sum256(was):
 			return Result{}, refusal(fmt.Sprintf("%s has changed since it was last read, maybe by a command or by a person. Read it again before changing it.", f.name))
 		}
 	}
-	to, err := a.revise(f, was, there)
+	to, err := change(f, was, there)
 	switch {
 	case err != nil:
 		return Result{}, err

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
@@ -35,18 +34,11 @@ func (d document) file(text string) string {
 // lineFeeds returns text with a line feed for every CRLF.
 func lineFeeds(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// ambiguous refuses an edit whose old_string occurs more than once.
-func (d document) ambiguous(f file, before string) error {
-	line := 1 + strings.Count(d.text[:strings.Index(d.text, before)], "\n")
-	return refusal(fmt.Sprintf("old_string occurs more than once in %s, first on line %d. "+
-		"Add text around it until it is unique, or set replace_all to change every one.", f.name, line))
-}
-
 // numbers matches the line numbers that read shows.
 var numbers = lazyregexp.New(`(?m)^ *[0-9]+\t`)
 
 // notFound refuses an edit whose old_string does not occur.
-func (d document) notFound(f file, before string) error {
+func notFound(f file, before string) error {
 	text := "old_string does not occur in " + f.name + "."
 	if numbers().MatchString(before) {
 		return refusal(text + " It seems to have the line numbers in it that read shows; leave those out.")

@@ -33,7 +33,7 @@ func on(t testing.TB, files map[string]string) bench {
 	w, err := workspace.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { must(t, w.Close()) })
-	return bench{New(Options{Workspace: w}), t}
+	return bench{&Kit{Workspace: w}, t}
 }
 
 // put makes a file and the directories it lies in.

@@ -64,6 +64,8 @@ func (k *Kit) runRead(_ context.Context, a *readArgs, _ func(string) error) (Res
 			return Result{}, err
 		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.remember(f, data)
 	return res, nil
 }

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"image"
 	"image/gif"
@@ -114,11 +115,13 @@ func TestWhatIsNoTextIsTold(t *testing.T) {
 }
 
 func TestOneOfTooManyFilesIsForgotten(t *testing.T) {
-	var s seen
+	b := on(t, nil)
+	var last file
 	for i := range maxSeen + 1 {
-		s.put(fmt.Sprint(i), []byte("x"))
+		last = file{rel: fmt.Sprint(i)}
+		b.remember(last, []byte("x"))
 	}
-	if _, same := s.check(fmt.Sprint(maxSeen), []byte("x")); !same || len(s.files) != maxSeen {
-		t.Errorf("got %d files, the last one known: %v, want %d with it", len(s.files), same, maxSeen)
+	if sum := b.seen[b.key(last)]; sum != sha256.Sum256([]byte("x")) || len(b.seen) != maxSeen {
+		t.Errorf("got %d files, the last one with sum %x, want %d with it", len(b.seen), sum, maxSeen)
 	}
 }

@@ -4,6 +4,7 @@ package tool
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"sync"
@@ -49,8 +50,10 @@ type Result struct {
 	IsError bool
 }
 
-// Options say where and how the tools work. All fields but Workspace may be zero.
-type Options struct {
+// A Kit is the tools of one session. The tools share what the model has read: the
+// model may only change what it has seen. A Kit starts nothing that outlives a
+// call, and all its files lie in the workspace. All fields but Workspace may be zero.
+type Kit struct {
 	Workspace *workspace.Workspace
 
 	// Shell runs the command lines of bash. Empty is $SHELL, else /bin/bash, else sh.
@@ -61,21 +64,11 @@ type Options struct {
 
 	// Hosted leaves out all but a few of the other variables.
 	Hosted bool
+
+	// mu is held from the look at a file until it has changed: no change is lost.
+	mu   sync.Mutex
+	seen map[string][sha256.Size]byte // what the model knows that files hold, by path with links resolved
 }
-
-// A Kit is the tools of one session. The tools share what the model has read: the
-// model may only change what it has seen. A Kit starts nothing that outlives a
-// call, and all its files lie in the workspace.
-type Kit struct {
-	Options
-	seen seen
-
-	// writing is held from the look at a file until it has changed: no change is lost.
-	writing sync.Mutex
-}
-
-// New returns the tools of a session in which nothing was read.
-func New(o Options) *Kit { return &Kit{Options: o} }
 
 // Tools returns bash, read, write, edit, glob and grep. Their labels repeat
 // arguments: the caller hides secrets in the arguments first.
@@ -97,24 +90,24 @@ func define[A any](t Tool, did, doing, other string, about func(a *A) string,
 		return did + " " + words, doing + " " + words
 	}
 	t.Run = func(ctx context.Context, raw json.RawMessage, out func(text string) error) (Result, error) {
-		a := new(A)
-		if err := Decode(raw, a); err != nil {
-			return told(Result{}, err)
-		}
-		return told(run(ctx, a, out))
+		return call(raw, func(a *A) (Result, error) { return run(ctx, a, out) })
 	}
 	return t
+}
+
+// call runs a call with its arguments. A refusal becomes a result.
+func call[A any](raw json.RawMessage, run func(a *A) (Result, error)) (res Result, err error) {
+	a := new(A)
+	if err = Decode(raw, a); err == nil {
+		res, err = run(a)
+	}
+	if r, ok := errors.AsType[refusal](err); ok {
+		return Result{Text: string(r), IsError: true}, nil
+	}
+	return res, err
 }
 
 // A refusal is a failure in words for the model, which can act on it.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
-
-// told makes a refusal a result.
-func told(res Result, err error) (Result, error) {
-	if r, ok := errors.AsType[refusal](err); ok {
-		return Result{Text: string(r), IsError: true}, nil
-	}
-	return res, err
-}

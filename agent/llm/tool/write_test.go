@@ -34,7 +34,7 @@ func TestOnlyKnownFilesAreChanged(t *testing.T) {
 	}
 	for name, with := range change {
 		put(t, b.Workspace.At("file"), "old\n")
-		b.seen = seen{}
+		clear(b.seen)
 		b.refuses(name, with("file", "new"), "file was not read yet")
 		b.does("grep", args{"pattern": "old", "output_mode": "content"})
 		b.refuses(name, with("file", "new"), "file was not read yet")
