@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -120,18 +121,14 @@ func (f *attachFlags) address(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch u.Scheme {
-	case "ws", "wss", "http", "https":
-	default:
+	switch {
+	case !slices.Contains([]string{"ws", "wss", "http", "https"}, u.Scheme):
 		return "", fmt.Errorf("server address %q: want ws://, wss://, http:// or https://", text)
-	}
-	if u.Host == "" {
+	case u.Host == "":
 		return "", fmt.Errorf("server address %q: no host", text)
-	}
-	if !mayServe(u.Port()) {
+	case !mayServe(u.Port()):
 		return "", fmt.Errorf("server address %q: want a port from 1 to 65535", text)
-	}
-	if strings.Contains(u.Path, "/api/headless") && !strings.HasSuffix(u.Path, "/ws") {
+	case strings.Contains(u.Path, "/api/headless") && !strings.HasSuffix(u.Path, "/ws"):
 		return "", fmt.Errorf("server address %q: want %s://%s, and --session ID for one of its sessions", text, u.Scheme, u.Host)
 	}
 	for key, values := range u.Query() {
