@@ -197,7 +197,7 @@ func (r *hostedSession) backend(secrets string) backend {
 		list: func(p contracts.Principal) *contracts.SessionList {
 			list := &contracts.SessionList{Sessions: []contracts.SessionEntry{}}
 			if p.SessionID == "" || p.SessionID == r.hub.SessionID() {
-				list.Sessions = append(list.Sessions, describe(r.hub).listed())
+				list.Sessions = append(list.Sessions, describe(r.hub))
 			}
 			return list
 		},
