@@ -14,10 +14,7 @@ import (
 // and /bin/bash that is executable, else sh.
 func FindShell(preferred string) string {
 	for _, path := range []string{preferred, os.Getenv("SHELL"), "/bin/bash"} {
-		if path == "" {
-			continue
-		}
-		if found, err := exec.LookPath(path); err == nil {
+		if found, err := exec.LookPath(path); err == nil { // an empty path is not found
 			return found
 		}
 	}

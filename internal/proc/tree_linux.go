@@ -19,7 +19,7 @@ import (
 type tree struct {
 	mark   string // searched for in an environment; begins with NUL
 	leader string // the process that os/exec waits for; the guard has none
-	born   uint64 // start time of the oldest process of the tree, in ticks; older ones are skipped
+	born   int64  // start time of the oldest process of the tree, in ticks; older ones are skipped
 
 	mu      sync.Mutex
 	leaders map[int]bool
@@ -93,7 +93,8 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 	switch ours := t.leaders[s.group] || t.leaders[s.session]; {
 	case s.ended:
 		if ours && s.parent == os.Getpid() && id != t.leader {
-			_, _ = unix.Wait4(s.id, nil, unix.WNOHANG, nil) // a zombie child: it cannot fail
+			pid, _ := strconv.Atoi(id)                     // the name of a folder that was a number
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // a zombie child: it cannot fail
 		}
 		return false, nil
 	case ours:
@@ -117,10 +118,9 @@ const (
 
 // A stat is the content of a process's stat file.
 type stat struct {
-	ended          bool
-	id, parent     int
-	group, session int
-	born           uint64 // in ticks since the system was started
+	ended                  bool
+	parent, group, session int
+	born                   int64 // in ticks since the system was started
 }
 
 // statOf returns the stat of a process; one that is gone counts as ended.
@@ -136,14 +136,11 @@ func statOf(id string, buf []byte) (s stat, err error) {
 	if len(fields) < 20 {
 		return stat{ended: true}, nil
 	}
-	s.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
-	var errs [5]error
-	s.id, errs[0] = strconv.Atoi(id)
-	s.parent, errs[1] = strconv.Atoi(string(fields[1]))
-	s.group, errs[2] = strconv.Atoi(string(fields[2]))
-	s.session, errs[3] = strconv.Atoi(string(fields[3]))
-	s.born, errs[4] = strconv.ParseUint(string(fields[19]), 10, 64)
-	return s, errors.Join(errs[:]...)
+	number := func(i int) int64 { n, _ := strconv.ParseInt(string(fields[i]), 10, 64); return n } // the kernel writes numbers
+	return stat{
+		ended:  fields[0][0] == 'Z' || fields[0][0] == 'X',
+		parent: int(number(1)), group: int(number(2)), session: int(number(3)), born: number(19),
+	}, nil
 }
 
 // readProc reads the beginning of a file about a process, or nothing if the process
