@@ -49,27 +49,18 @@ func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 		slices.Reverse(names)
 	}
 	buf, found := make([]byte, maxEnviron), false
+	has := func(name string) bool {
+		has, err := t.has(name, buf)
+		found = found || has || err != nil
+		return has
+	}
 	for _, name := range names {
 		id, err := strconv.Atoi(name)
-		if err != nil || id == os.Getpid() {
+		if err != nil || id == os.Getpid() || !has(name) {
 			continue
 		}
-		switch has, err := t.has(name, buf); {
-		case err != nil:
-			found = true
-			continue
-		case !has:
-			continue
-		}
-		p, err := os.FindProcess(id)
-		if err != nil {
-			continue
-		}
-		switch has, err := t.has(name, buf); { // again, so that p is no other process with its id
-		case err != nil:
-			found = true
-		case has:
-			found = true
+		p, _ := os.FindProcess(id) // on Unix it always succeeds
+		if has(name) {             // again, so that p is no other process with its id
 			act(p)
 		}
 		_ = p.Release()
