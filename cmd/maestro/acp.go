@@ -205,7 +205,7 @@ func (l *localServers) start(dir string) (*server, error) {
 		return nil, err
 	}
 	v.open.Open = v.sessions.openSoon
-	v.net.accept(l.log)
+	v.net.accept()
 	l.log.Info("server for the editor", "url", v.net.readiness(firstSession).BaseURL, "workspace", v.sessions.work.Root())
 	return v, nil
 }

@@ -55,7 +55,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 		log.Error("session set aside", "session", firstSession, "err", err)
 		err = nil
 	}
-	v.net.accept(log) // not before: a client may ask for the first session at once
+	v.net.accept() // not before: a client may ask for the first session at once
 	if err == nil {
 		err = announce(s, v.net.readiness(firstSession), out)
 	}
