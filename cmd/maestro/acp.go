@@ -89,7 +89,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Op
 	if flag := otherFlag(cmd, withURL); flag != "" {
 		return opts, nil, usage{fmt.Errorf("--%s cannot be used with a URL: leave out the URL, or start that server with it", flag)}
 	}
-	address, err := f.address(args[0])
+	server, err := f.address(args[0])
 	if err != nil {
 		return opts, nil, usage{err}
 	}
@@ -101,8 +101,9 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Op
 		return opts, nil, err
 	}
 	opts.Session, opts.Create = f.session, f.create
-	server := acpserver.Server{URL: address, TokenFile: token}
-	opts.Open = func(context.Context, string) (acpserver.Server, error) { return server, nil }
+	opts.Open = func(context.Context, string) (acpserver.Server, error) {
+		return acpserver.Server{URL: server.String(), TokenFile: token}, nil
+	}
 	return opts, nil, nil
 }
 
