@@ -113,7 +113,10 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, err
 	}
 	run := m.runtime
-	run.Dir, run.StateDir, run.SessionID, run.Version = m.work.Root(), m.agentDir(key), key.ID, version()
+	run.Dir, run.SessionID, run.Version = m.work.Root(), key.ID, version()
+	if m.dir != "" {
+		run.StateDir = filepath.Join(m.sessionDir(key), "agent")
+	}
 	run.Servers, run.Log = m.servers, m.log
 	a, err := agent.Open(m.agent, run)
 	if err != nil {
@@ -208,15 +211,6 @@ func (m *sessions) sessionDir(key hub.Key) string {
 }
 
 func sessionFolder(id string) string { return sessionPrefix + url.PathEscape(id) }
-
-// agentDir returns the folder for the state of a session's agent, empty if nothing is
-// kept.
-func (m *sessions) agentDir(key hub.Key) string {
-	if m.dir == "" {
-		return ""
-	}
-	return filepath.Join(m.sessionDir(key), "agent")
-}
 
 // sessionPrefix begins the name of a session's folder.
 const sessionPrefix = "s-"
