@@ -35,17 +35,27 @@ func newTree(leader *os.Process, mark string) *tree {
 	return t
 }
 
-// each calls act with every process of the tree that has not ended, the oldest first,
-// or the youngest, which is the most likely to start others meanwhile. It reports
+// signal sends a signal to every process of the tree that has not ended. It reports
 // whether there was one, or may have been: without file descriptors it cannot look.
-func (t *tree) each(youngest bool, act func(*os.Process)) bool {
+func (t *tree) signal(sig unix.Signal) bool {
+	if sig == unix.SIGKILL { // another signal would arrive twice, which may mean something else
+		t.mu.Lock()
+		leaders := slices.Collect(maps.Keys(t.leaders))
+		t.mu.Unlock()
+		for _, leader := range leaders {
+			_ = unix.Kill(-leader, sig) // needs no descriptors; an empty group is no error
+		}
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // as many as could be read
-	if youngest {
+	names, _ := dir.Readdirnames(-1) // as many as could be read, the oldest first
+	// A parent that is asked to end before its children ends because of that, and not
+	// because its children have gone. The youngest is the most likely to start others
+	// meanwhile, and is killed first.
+	if sig == unix.SIGKILL {
 		slices.Reverse(names)
 	}
 	buf, found := make([]byte, maxEnviron), false
@@ -61,15 +71,12 @@ func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 		}
 		p, _ := os.FindProcess(id) // on Unix it always succeeds
 		if has(name) {             // again, so that p is no other process with its id
-			act(p)
+			_ = p.Signal(sig) // an error says that the process has ended
 		}
 		_ = p.Release()
 	}
 	return found
 }
-
-// lives reports whether a process of the tree has not ended.
-func (t *tree) lives() bool { return t.each(true, func(*os.Process) {}) }
 
 // has reports whether a process is in the tree and has not ended. buf is a read
 // buffer. The error says that it could not look. If this process is the first of a
@@ -158,27 +165,6 @@ func readProc(id, file string, buf []byte) (n int, err error) {
 		n += m
 	}
 	return n, nil
-}
-
-// signal sends a signal to every process of the tree. It reports whether there
-// was one.
-func (t *tree) signal(sig unix.Signal) bool {
-	if sig == unix.SIGKILL { // another signal would arrive twice, which may mean something else
-		for _, leader := range t.groups() {
-			_ = unix.Kill(-leader, sig) // needs no descriptors; an empty group is no error
-		}
-	}
-	// A parent that is asked to end before its children ends because of that,
-	// and not because its children have gone.
-	return t.each(sig == unix.SIGKILL, func(p *os.Process) {
-		_ = p.Signal(sig) // an error says that the process has ended
-	})
-}
-
-func (t *tree) groups() []int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.leaders))
 }
 
 // lastStarted returns the id of the process that was started last, or "".
