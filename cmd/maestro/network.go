@@ -346,9 +346,9 @@ func writeReady(path string, r readiness) error {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
+		err = errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return nil
+	return err
 }
 
 // answerPatience is how long close waits for answers that are being written. It does

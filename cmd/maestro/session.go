@@ -139,7 +139,18 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		watcher.Close()
 		return nil, errors.Join(err, store.Close(), tools.Close(ctx))
 	}
-	watch(watcher, h, func() { m.kept.touch(key.Scope, key.ID) })
+	watcher.Watch(func() (observe.Lag, observe.Totals) {
+		m := h.Metrics()
+		return observe.Lag(h.Lag()), observe.Totals{
+			Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(),
+			AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
+		}
+	}, h.Snapshot())
+	go func() { // ends with the session
+		<-h.Done()
+		watcher.Close()
+		m.kept.touch(key.Scope, key.ID)
+	}()
 	return h, h.Start(ctx)
 }
 
@@ -150,23 +161,6 @@ func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&
 func (m *sessions) counts(p contracts.Principal) bool {
 	alive := m.alive.Load()
 	return alive == nil || (*alive)(p)
-}
-
-// watch connects the observer to the session until the session has ended, and then
-// calls ended.
-func watch(w *observe.Session, h *hub.Hub, ended func()) {
-	w.Watch(func() (observe.Lag, observe.Totals) {
-		m := h.Metrics()
-		return observe.Lag(h.Lag()), observe.Totals{
-			Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(),
-			AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
-		}
-	}, h.Snapshot())
-	go func() { // ends with the session
-		<-h.Done()
-		w.Close()
-		ended()
-	}()
 }
 
 func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
