@@ -27,13 +27,11 @@ import (
 // maxLocalServers bounds the servers that one editor makes this program start.
 const maxLocalServers = 16
 
-// acpFlags are the values of the flags of acp.
 type acpFlags struct {
 	attachFlags // view, take, session, create, tokenFile and name
 	server      settings
 }
 
-// acpCommand returns the command that serves editors as an agent.
 func acpCommand() *cobra.Command {
 	var flags acpFlags
 	cmd := &cobra.Command{

@@ -22,7 +22,6 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// attachFlags are the values of the flags of attach.
 type attachFlags struct {
 	view      bool
 	take      bool
@@ -34,8 +33,6 @@ type attachFlags struct {
 	name      string
 }
 
-// attachCommand returns the command that follows a session in a terminal, line
-// by line.
 func attachCommand() *cobra.Command {
 	var flags attachFlags
 	cmd := &cobra.Command{
@@ -162,7 +159,6 @@ func (f *attachFlags) token() (string, error) {
 // would take minutes.
 const shownHistory = 2000
 
-// options returns the options of the client.
 func (f *attachFlags) options(tokenFile string) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,

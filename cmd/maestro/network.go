@@ -195,7 +195,6 @@ func (n *network) profile(addr string) error {
 	return nil
 }
 
-// authenticator returns the authentication of the routes.
 func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter) (*auth.Authenticator, error) {
 	opts := s.access
 	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, n.log
@@ -232,7 +231,6 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 	return auth.New(opts)
 }
 
-// routes returns the routes of the server.
 func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
