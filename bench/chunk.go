@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net/http/httputil"
 	"strconv"
 )
 
@@ -45,17 +47,11 @@ func parseChunk(head []byte, first bool) (size uint64, ok bool, err error) {
 
 // unchunk returns what the chunks in raw, the start of a body, hold so far.
 func unchunk(raw []byte) (body []byte, err error) {
-	from, first := 0, true // of the head being read
-	for to := 1; to <= len(raw); to++ {
-		size, ok, err := parseChunk(raw[from:to], first)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			end := to + int(min(size, uint64(len(raw)-to)))
-			body = append(body, raw[to:end]...)
-			from, to, first = end, end, false
-		}
+	switch body, err = io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(raw))); err {
+	case nil:
+		return nil, errBodyEnded
+	case io.ErrUnexpectedEOF: // more is to come
+		return body, nil
 	}
-	return body, nil
+	return nil, err
 }

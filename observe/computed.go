@@ -73,7 +73,6 @@ func (c computed) Collect(out chan<- prometheus.Metric) {
 	c(of(prometheus.GaugeValue), of(prometheus.CounterValue))
 }
 
-// sessionMetrics computes the metrics of all sessions.
 func (o *Observer) sessionMetrics(gauge, counter Measure) {
 	open, total := o.open()
 	states := map[string]int{stateIdle: 0, stateRunning: 0, stateWaiting: 0}

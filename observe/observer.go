@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -127,11 +128,7 @@ func (o *Observer) forget(s *Session) {
 func (o *Observer) open() (open []*Session, past Totals) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	open = make([]*Session, 0, len(o.sessions))
-	for s := range o.sessions {
-		open = append(open, s)
-	}
-	return open, o.past
+	return slices.Collect(maps.Keys(o.sessions)), o.past
 }
 
 // Shutdown closes the open sessions and waits until the spans are exported, at most

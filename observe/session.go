@@ -417,7 +417,6 @@ func (s *Session) start(parent trace.Span, name string, at time.Time, attrs ...a
 	return span
 }
 
-// finish ends a span.
 func finish(span trace.Span, code codes.Code, why string, at time.Time) {
 	span.SetStatus(code, why)
 	span.End(timestamp(at))

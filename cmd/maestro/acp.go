@@ -27,13 +27,11 @@ import (
 // maxLocalServers bounds the servers that one editor makes this program start.
 const maxLocalServers = 16
 
-// acpFlags are the values of the flags of acp.
 type acpFlags struct {
 	attachFlags // view, take, session, create, tokenFile and name
 	server      settings
 }
 
-// acpCommand returns the command that serves editors as an agent.
 func acpCommand() *cobra.Command {
 	var flags acpFlags
 	cmd := &cobra.Command{
@@ -89,7 +87,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Op
 	if flag := otherFlag(cmd, withURL); flag != "" {
 		return opts, nil, usage{fmt.Errorf("--%s cannot be used with a URL: leave out the URL, or start that server with it", flag)}
 	}
-	address, err := f.address(args[0])
+	server, err := f.address(args[0])
 	if err != nil {
 		return opts, nil, usage{err}
 	}
@@ -101,8 +99,9 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Op
 		return opts, nil, err
 	}
 	opts.Session, opts.Create = f.session, f.create
-	server := acpserver.Server{URL: address, TokenFile: token}
-	opts.Open = func(context.Context, string) (acpserver.Server, error) { return server, nil }
+	opts.Open = func(context.Context, string) (acpserver.Server, error) {
+		return acpserver.Server{URL: server.String(), TokenFile: token}, nil
+	}
 	return opts, nil, nil
 }
 
@@ -205,7 +204,7 @@ func (l *localServers) start(dir string) (*server, error) {
 		return nil, err
 	}
 	v.open.Open = v.sessions.openSoon
-	v.net.accept(l.log)
+	v.net.accept()
 	l.log.Info("server for the editor", "url", v.net.readiness(firstSession).BaseURL, "workspace", v.sessions.work.Root())
 	return v, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
-// attachFlags are the values of the flags of attach.
 type attachFlags struct {
 	view      bool
 	take      bool
@@ -33,8 +33,6 @@ type attachFlags struct {
 	name      string
 }
 
-// attachCommand returns the command that follows a session in a terminal, line
-// by line.
 func attachCommand() *cobra.Command {
 	var flags attachFlags
 	cmd := &cobra.Command{
@@ -85,14 +83,14 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			address, err := flags.address(append(args, defaultListen)[0])
+			server, err := flags.address(append(args, defaultListen)[0])
 			if err == nil && flags.view && flags.take {
 				err = errViewerTakes
 			}
 			if err != nil {
 				return usage{err}
 			}
-			return runAttach(cmd, address, &flags)
+			return runAttach(cmd, server, &flags)
 		},
 	}
 	f := cmd.Flags()
@@ -109,7 +107,7 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 
 // address returns the URL of the server in text, and takes the session from its query.
 // The default scheme is http, and a port alone is on loopback.
-func (f *attachFlags) address(text string) (string, error) {
+func (f *attachFlags) address(text string) (*url.URL, error) {
 	if isPort(text) {
 		text = net.JoinHostPort("127.0.0.1", text)
 	}
@@ -118,21 +116,17 @@ func (f *attachFlags) address(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	switch u.Scheme {
-	case "ws", "wss", "http", "https":
-	default:
-		return "", fmt.Errorf("server address %q: want ws://, wss://, http:// or https://", text)
-	}
-	if u.Host == "" {
-		return "", fmt.Errorf("server address %q: no host", text)
-	}
-	if !mayServe(u.Port()) {
-		return "", fmt.Errorf("server address %q: want a port from 1 to 65535", text)
-	}
-	if strings.Contains(u.Path, "/api/headless") && !strings.HasSuffix(u.Path, "/ws") {
-		return "", fmt.Errorf("server address %q: want %s://%s, and --session ID for one of its sessions", text, u.Scheme, u.Host)
+	switch {
+	case !slices.Contains([]string{"ws", "wss", "http", "https"}, u.Scheme):
+		return nil, fmt.Errorf("server address %q: want ws://, wss://, http:// or https://", text)
+	case u.Host == "":
+		return nil, fmt.Errorf("server address %q: no host", text)
+	case !mayServe(u.Port()):
+		return nil, fmt.Errorf("server address %q: want a port from 1 to 65535", text)
+	case strings.Contains(u.Path, "/api/headless") && !strings.HasSuffix(u.Path, "/ws"):
+		return nil, fmt.Errorf("server address %q: want %s://%s, and --session ID for one of its sessions", text, u.Scheme, u.Host)
 	}
 	for key, values := range u.Query() {
 		switch {
@@ -141,11 +135,11 @@ func (f *attachFlags) address(text string) (string, error) {
 		case key == "create" && (values[0] == "1" || values[0] == "true"):
 			f.create = true
 		default:
-			return "", fmt.Errorf("%s=%s in the URL: attach takes only sessionId and create=1 from there, and --session in its place", key, values[0])
+			return nil, fmt.Errorf("%s=%s in the URL: attach takes only sessionId and create=1 from there, and --session in its place", key, values[0])
 		}
 	}
 	u.RawQuery = ""
-	return u.String(), nil
+	return u, nil
 }
 
 // token returns the path of the token file. It is empty if the default file does not
@@ -165,7 +159,6 @@ func (f *attachFlags) token() (string, error) {
 // would take minutes.
 const shownHistory = 2000
 
-// options returns the options of the client.
 func (f *attachFlags) options(tokenFile string) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
@@ -195,7 +188,7 @@ func (f *attachFlags) options(tokenFile string) []client.Option {
 
 // runAttach attaches and follows the session until the user leaves or the
 // server ends it.
-func runAttach(cmd *cobra.Command, address string, flags *attachFlags) error {
+func runAttach(cmd *cobra.Command, server *url.URL, flags *attachFlags) error {
 	token, err := flags.token()
 	if err != nil {
 		return err
@@ -208,9 +201,9 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags) error {
 	signal.Notify(signals, leaving()...)
 	signal.Notify(signals, console.Signals...)
 
-	c, err := flags.dial(ctx, cmd.ErrOrStderr(), address, flags.options(token))
+	c, err := flags.dial(ctx, cmd.ErrOrStderr(), server, flags.options(token))
 	if err != nil {
-		return flags.explain(err, hostOf(address), token)
+		return flags.explain(err, server.Host, token)
 	}
 	defer c.Close(false) // detaches, so that a closed terminal does not keep control
 	mode, err := flags.terminal(cmd.InOrStdin(), cmd.OutOrStdout())
@@ -227,24 +220,24 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags) error {
 	a.redial = func(ctx context.Context) (follower, error) {
 		viewer := *flags
 		viewer.view = true
-		return client.Dial(ctx, address, append(viewer.options(token), client.WithHistory(), client.WithoutReconnect())...)
+		return client.Dial(ctx, server.String(), append(viewer.options(token), client.WithHistory(), client.WithoutReconnect())...)
 	}
 	a.typed = console.IsTerminal(cmd.InOrStdin())
-	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), hostOf(address), token)
+	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), server.Host, token)
 }
 
 // openingTakesLong is the time after which attach says that it waits for the server.
 const openingTakesLong = 2 * time.Second
 
 // dial attaches. Ctrl-C ends it.
-func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string, opts []client.Option) (*client.Client, error) {
+func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, server *url.URL, opts []client.Option) (*client.Client, error) {
 	ctx, stop := signal.NotifyContext(ctx, leaving()...)
 	defer stop()
 	long := time.AfterFunc(openingTakesLong, func() {
-		_, _ = fmt.Fprintf(errOut, "-- waiting for %s: an agent may take a minute to start\n", hostOf(address))
+		_, _ = fmt.Fprintf(errOut, "-- waiting for %s: an agent may take a minute to start\n", server.Host)
 	})
 	defer long.Stop()
-	c, err := client.Dial(ctx, address, opts...)
+	c, err := client.Dial(ctx, server.String(), opts...)
 	if err != nil && ctx.Err() != nil {
 		return nil, exit(exitFailure)
 	}

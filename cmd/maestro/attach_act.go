@@ -191,11 +191,7 @@ func (a *attachment) dispatch(ctx context.Context) {
 		select {
 		case o := <-a.orders:
 			o.result, o.err = o.do(ctx)
-			select {
-			case a.outcomes <- o:
-			case <-ctx.Done():
-				return
-			}
+			a.outcomes <- o // there is room, likewise
 		case <-ctx.Done():
 			return
 		}

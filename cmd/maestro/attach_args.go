@@ -230,7 +230,6 @@ func plain(byName map[string]json.RawMessage) (short, long []string) {
 	return short, long
 }
 
-// field returns an argument with its name.
 func field(name, text string) []string {
 	name = inLine(name, maxShown) + ":"
 	if !strings.Contains(text, "\n") {

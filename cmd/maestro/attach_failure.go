@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"syscall"
 
@@ -55,15 +54,6 @@ func inWords(err error) string {
 		return "the question has ended already"
 	}
 	return oneLine(err.Error(), maxArgs)
-}
-
-// hostOf returns the host and port of a server's address.
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
-	}
-	return u.Host
 }
 
 // innermost returns the text of the innermost error.

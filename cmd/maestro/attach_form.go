@@ -416,7 +416,6 @@ func (f *formField) check(raw json.RawMessage) error {
 	return nil
 }
 
-// asJSON returns a value as JSON.
 func asJSON(value any) json.RawMessage {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -69,7 +69,7 @@ type attachment struct {
 	goneBegun bool       // that question was answered in part
 	past      *history   // nil unless it is being shown
 	orders    chan order // maxSending-buffered; never closed
-	outcomes  chan order // never closed
+	outcomes  chan order // likewise
 }
 
 // An order is a request to the server, and later its outcome.
@@ -91,7 +91,7 @@ var errLeave = errors.New("leave")
 func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size func() (width, height int)) *attachment {
 	a := &attachment{
 		client: c, inbox: newInbox(), viewer: flags.view, edit: &console.Line{},
-		orders: make(chan order, maxSending), outcomes: make(chan order),
+		orders: make(chan order, maxSending), outcomes: make(chan order, maxSending),
 	}
 	coloured := func(out io.Writer) bool {
 		return console.IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
@@ -130,8 +130,6 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	lines := make(chan input)
 	go a.restoring(func() { readInput(ctx, in, a.local.Live(), lines) })() // ends with the input, or after the next one once ctx has ended
 
-	quiet := time.NewTimer(quietPeriod)
-	defer quiet.Stop()
 	for {
 		present, past, typed := updates, (chan news)(nil), lines
 		if a.past != nil {
@@ -139,6 +137,10 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 		}
 		if !a.takesLines() {
 			typed = nil
+		}
+		var quiet <-chan time.Time
+		if a.ended {
+			quiet = time.After(quietPeriod)
 		}
 		a.aim()
 		if len(present)+len(past) == 0 {
@@ -148,10 +150,8 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 		select {
 		case n := <-present:
 			err = a.update(n)
-			quiet.Reset(quietPeriod)
 		case n, more := <-past:
 			a.page(n, more)
-			quiet.Reset(quietPeriod)
 		case line, ok := <-typed:
 			switch {
 			case !ok && a.typed:
@@ -165,13 +165,11 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			default:
 				err = a.line(ctx, &wg, line.text)
 			}
-			quiet.Reset(quietPeriod)
 		case o := <-a.outcomes:
 			a.outcome(o)
-			quiet.Reset(quietPeriod)
 		case s := <-signals:
 			err = a.signal(s)
-		case <-quiet.C:
+		case <-quiet:
 			err = a.quiet()
 		case <-ctx.Done():
 			err = errLeave
@@ -421,11 +419,11 @@ func (a *attachment) catchUp(u client.Update) {
 	}
 }
 
-// quiet handles a time without news. A script without further lines leaves if its
-// runs have ended, or if a question waits for it.
+// quiet handles a time without news after the last line of a script. The script leaves if
+// its runs have ended, or if a question waits for it.
 func (a *attachment) quiet() error {
 	switch {
-	case !a.ended || a.sending > 0 || !a.accepted:
+	case a.sending > 0 || !a.accepted:
 	case a.inbox.first() != nil && a.view.driving():
 		a.local.Line(console.Red, "! a question waits for an answer, and there are no more lines")
 		a.failed = true

@@ -245,7 +245,7 @@ func TestServerIsNamedInManyWays(t *testing.T) {
 		"ws://h:1/api/headless/ws?sessionId=main": "ws://h:1/api/headless/ws",
 	} {
 		var flags attachFlags
-		if got, err := flags.address(text); got != want || err != nil {
+		if got, err := flags.address(text); err != nil || got.String() != want {
 			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
 		}
 	}

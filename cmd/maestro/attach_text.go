@@ -47,43 +47,33 @@ const (
 func (c *cleaner) clean(piece string) string {
 	var out strings.Builder
 	for _, r := range piece { // invalid bytes come as U+FFFD
-		c.next(&out, r)
+		if c.inside != seqNone && c.swallow(r) {
+			continue
+		}
+		after := c.cr
+		c.cr = r == '\r'
+		switch {
+		case r == '\n' && after: // the carriage return was its newline
+		case r == '\r' || r == '\u2028' || r == '\u2029':
+			out.WriteByte('\n')
+		case r == '\n' || r == '\t':
+			out.WriteRune(r)
+		case r == runeESC:
+			c.open(seqEscape)
+		case r == runeCSI:
+			c.open(seqControl)
+		case strings.ContainsRune("\u0090\u0098\u009d\u009e\u009f", r):
+			c.open(seqString)
+		case unicode.Is(unicode.Bidi_Control, r):
+			out.WriteRune(unicode.ReplacementChar)
+		case unicode.IsControl(r):
+		case r >= 0xE0000 && r <= 0xE007F: // a tag is invisible, and tags can hide a text that only a machine reads
+		default:
+			out.WriteRune(r)
+		}
 	}
 	return out.String()
 }
-
-// next handles one character.
-func (c *cleaner) next(out *strings.Builder, r rune) {
-	if c.inside != seqNone && c.swallow(r) {
-		return
-	}
-	after := c.cr
-	c.cr = r == '\r'
-	switch {
-	case r == '\r':
-		out.WriteByte('\n')
-	case r == '\n' && after: // the carriage return was its newline
-	case r == '\n' || r == '\t':
-		out.WriteRune(r)
-	case r == runeESC:
-		c.open(seqEscape)
-	case r == runeCSI:
-		c.open(seqControl)
-	case strings.ContainsRune("\u0090\u0098\u009d\u009e\u009f", r):
-		c.open(seqString)
-	case r == '\u2028' || r == '\u2029':
-		out.WriteByte('\n')
-	case unicode.Is(unicode.Bidi_Control, r):
-		out.WriteRune(unicode.ReplacementChar)
-	case unicode.IsControl(r) || isTag(r):
-	default:
-		out.WriteRune(r)
-	}
-}
-
-// isTag reports whether r is an invisible tag character. Tags can hide a text that
-// only a machine reads.
-func isTag(r rune) bool { return r >= 0xE0000 && r <= 0xE007F }
 
 func (c *cleaner) open(s sequence) { c.inside, c.length, c.escaped, c.cr = s, 0, false, false }
 

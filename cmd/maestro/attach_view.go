@@ -146,7 +146,7 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 		}
 		v.tools[t.CallID] = t.Tool
 		v.screen.Line(console.Cyan, "* "+oneLine(t.Tool, 60)+" is running")
-		v.output("tool "+t.CallID, t.Output, console.Plain)
+		v.stream("tool "+t.CallID, console.Plain, outputPrefix, t.Output)
 	}
 	if r := st.CurrentResponse; r != nil && (r.ResponseID == "" || r.ResponseID != v.response) {
 		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Thinking, IsThinking: true})
@@ -183,7 +183,7 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.ToolCall:
 		v.toolCall(e)
 	case *contracts.ToolOutput:
-		v.output("tool "+e.CallID, e.Content, console.Plain)
+		v.stream("tool "+e.CallID, console.Plain, outputPrefix, e.Content)
 	case *contracts.ToolEnd:
 		v.toolEnd(e)
 	case *contracts.ServerRequest:
@@ -266,10 +266,6 @@ const (
 	outputPrefix = "  | " // output
 	errorPrefix  = " 2| " // standard error of a command
 )
-
-func (v *view) output(flow, content string, look console.Style) {
-	v.stream(flow, look, outputPrefix, content)
-}
 
 func (v *view) chunk(e *contracts.ResponseChunk) {
 	v.response = e.ResponseID

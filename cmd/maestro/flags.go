@@ -390,14 +390,13 @@ func (s *settings) absolute() error {
 }
 
 func (s *settings) log() *slog.Logger {
-	var opts slog.HandlerOptions
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
-	opts.Level = level
+	opts := &slog.HandlerOptions{Level: level}
 	if s.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, &opts))
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &opts))
+	return slog.New(slog.NewTextHandler(os.Stderr, opts))
 }
 
 // defaultStateRoot returns the default directory of all state.
@@ -418,12 +417,11 @@ func tokenFile(root string) string { return filepath.Join(root, "token") }
 // the platform in the environment.
 func (s *settings) mcpServers(getenv func(string) string) ([]mcp.Server, error) {
 	var servers []mcp.Server
+	var err error
 	if s.mcpConfig != "" {
-		listed, err := mcp.Load(s.mcpConfig)
-		if err != nil {
+		if servers, err = mcp.Load(s.mcpConfig); err != nil {
 			return nil, err
 		}
-		servers = listed
 	}
 	platform, err := mcp.Platform(getenv)
 	switch {
@@ -431,11 +429,8 @@ func (s *settings) mcpServers(getenv func(string) string) ([]mcp.Server, error) 
 		return nil, err
 	case platform == nil:
 		return servers, nil
-	}
-	for _, other := range servers {
-		if other.Name == platform.Name {
-			return nil, fmt.Errorf("--mcp-config: the name %q is the platform's", other.Name)
-		}
+	case slices.ContainsFunc(servers, func(other mcp.Server) bool { return other.Name == platform.Name }):
+		return nil, fmt.Errorf("--mcp-config: the name %q is the platform's", platform.Name)
 	}
 	return append(servers, *platform), nil
 }

@@ -125,7 +125,7 @@ func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, err
 	if err != nil {
 		return nil, err
 	}
-	n.accept(log)
+	n.accept()
 	ready := n.readiness(h.SessionID())
 	if err := writeReady(s.readyFile, ready); err != nil {
 		return nil, errors.Join(err, n.close(context.Background()))

@@ -88,7 +88,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	}
 	n, err := listen(s, secrets, r.backend(secrets), log)
 	if err == nil {
-		n.accept(log)
+		n.accept()
 		err = announce(s, n.readiness(r.hub.SessionID()), out)
 	}
 	if err == nil {
@@ -197,7 +197,7 @@ func (r *hostedSession) backend(secrets string) backend {
 		list: func(p contracts.Principal) *contracts.SessionList {
 			list := &contracts.SessionList{Sessions: []contracts.SessionEntry{}}
 			if p.SessionID == "" || p.SessionID == r.hub.SessionID() {
-				list.Sessions = append(list.Sessions, describe(r.hub).listed())
+				list.Sessions = append(list.Sessions, describe(r.hub))
 			}
 			return list
 		},

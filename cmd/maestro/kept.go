@@ -58,7 +58,7 @@ func (c *catalog) full(scope string, most int) (bool, error) {
 
 // list returns the sessions of a scope for which wanted reports true, the one used
 // last first, and at most that many.
-func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]entry, error) {
+func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]contracts.SessionEntry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ids, err := c.scope(scope)
@@ -66,7 +66,7 @@ func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]e
 		return nil, err
 	}
 	folder := c.folder(scope)
-	var found []entry
+	var found []contracts.SessionEntry
 	c.scopes[scope] = slices.DeleteFunc(ids, func(id string) (removed bool) {
 		if len(found) == most || !wanted(id) {
 			return false
@@ -76,7 +76,7 @@ func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]e
 			c.size--
 			return true
 		}
-		found = append(found, entry{contracts.SessionEntry{SessionID: id}, at}) // also if its time is unknown
+		found = append(found, contracts.SessionEntry{SessionID: id, UpdatedAt: at.UTC().Format(listedTime)}) // also if its time is unknown
 		return false
 	})
 	return found, nil

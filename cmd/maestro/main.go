@@ -125,10 +125,7 @@ func rootCommand(args ...string) *cobra.Command {
 		}
 	}
 	root.InitDefaultHelpCmd()
-	help, _, err := root.Find([]string{"help"})
-	if err != nil {
-		panic(err) // the line before made it
-	}
+	help, _, _ := root.Find([]string{"help"})                 // the line before made it
 	help.Args = func(_ *cobra.Command, args []string) error { // cobra prints the help of the root for an unknown command
 		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
 			return fmt.Errorf("no command %q", strings.Join(args, " "))

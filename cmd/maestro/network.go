@@ -32,7 +32,8 @@ import (
 
 // A network is the listening side of the program.
 type network struct {
-	ln        net.Listener
+	net.Listener
+	log       *slog.Logger
 	server    *http.Server
 	connLimit *connlimit.Limiter
 	scheme    string        // http or https
@@ -40,6 +41,7 @@ type network struct {
 	control   string        // path of the control token's file; empty if there is none
 	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
 	failed    atomic.Uint64 // failures to accept because no descriptor was left
+	said      time.Time     // when such a failure was last logged
 	done      chan struct{}
 }
 
@@ -83,45 +85,37 @@ func listen(s settings, root string, h backend, log *slog.Logger) (*network, err
 	if err != nil {
 		return nil, err
 	}
-	n := &network{ln: ln, scheme: "http", done: make(chan struct{})}
-	if err := n.open(s, root, h, log); err != nil {
+	n := &network{Listener: ln, log: log, scheme: "http", done: make(chan struct{})}
+	if err := n.open(s, root, h); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return n, nil
 }
 
 // accept serves clients until close.
-func (n *network) accept(log *slog.Logger) {
+func (n *network) accept() {
 	go func() { // ends when the server is shut down; close waits for it
 		defer close(n.done)
 		serve := n.server.Serve
 		if n.scheme == "https" {
 			serve = func(ln net.Listener) error { return n.server.ServeTLS(ln, "", "") }
 		}
-		if err := serve(&acceptor{network: n, Listener: n.ln, log: log}); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("listener failed", "err", err)
+		if err := serve(n); !errors.Is(err, http.ErrServerClosed) {
+			n.log.Error("listener failed", "err", err)
 		}
 	}()
 }
 
-// An acceptor accepts connections. If no descriptor is left, it logs that and closes a
-// connection that waits for a request.
-type acceptor struct {
-	*network
-	net.Listener
-	log  *slog.Logger
-	said time.Time // when a failure was last logged
-}
-
-// Accept implements [net.Listener]. The server calls it again after a pause.
-func (a *acceptor) Accept() (net.Conn, error) {
-	conn, err := a.Listener.Accept()
+// Accept implements [net.Listener]. If no descriptor is left, it logs that and closes a
+// connection that waits for a request. The server calls it again after a pause.
+func (n *network) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		a.failed.Add(1)
-		a.connLimit.MakeRoom()
-		if time.Since(a.said) > refusalSpan {
-			a.said = time.Now()
-			a.log.Error("connections cannot be accepted: raise the limit of open files, or lower --max-connections", "err", err)
+		n.failed.Add(1)
+		n.connLimit.MakeRoom()
+		if time.Since(n.said) > refusalSpan {
+			n.said = time.Now()
+			n.log.Error("connections cannot be accepted: raise the limit of open files, or lower --max-connections", "err", err)
 		}
 	}
 	return conn, err
@@ -143,27 +137,27 @@ func (n *network) measure(gauge, counter observe.Measure) {
 	counter("accept_failures_total", "Times that no connection could be accepted for want of descriptors.", float64(n.failed.Load()))
 }
 
-func (n *network) open(s settings, root string, h backend, log *slog.Logger) error {
-	if s.auth == "off" && !isLoopback(n.ln.Addr()) {
-		return errNotLoopback("--auth off", n.ln.Addr().String())
+func (n *network) open(s settings, root string, h backend) error {
+	if s.auth == "off" && !isLoopback(n.Addr()) {
+		return errNotLoopback("--auth off", n.Addr().String())
 	}
-	refusals := &refusalLog{log: log, now: time.Now}
+	refusals := &refusalLog{log: n.log, now: time.Now}
 	s.clients.Refused, s.clients.Evicted = refusals.request, refusals.evicted
 	n.connLimit = connlimit.New(s.clients)
 	limiter := ratelimit.New(s.rates)
-	g, err := n.authenticator(s, root, h, limiter, log)
+	g, err := n.authenticator(s, root, h, limiter)
 	if err != nil {
 		return err
 	}
 	h.admit(g.Alive)
-	mux, err := n.routes(s, g, h, limiter, refusals, log)
+	mux, err := n.routes(s, g, h, limiter, refusals)
 	if err != nil {
 		return err
 	}
 	n.server = &http.Server{
 		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.header, ReadTimeout: s.read,
 		IdleTimeout: s.idle, MaxHeaderBytes: s.headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors of clients
+		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug), // errors of clients
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
 	n.connLimit.Guard(n.server)
@@ -176,11 +170,11 @@ func (n *network) open(s settings, root string, h backend, log *slog.Logger) err
 		n.scheme = "https"
 		n.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
-	return n.profile(s.pprof, log)
+	return n.profile(s.pprof)
 }
 
 // profile serves the profiles of the process on a loopback address of their own.
-func (n *network) profile(addr string, log *slog.Logger) error {
+func (n *network) profile(addr string) error {
 	if addr == "" {
 		return nil
 	}
@@ -192,19 +186,18 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 		return errors.Join(errNotLoopback("--pprof", addr), ln.Close())
 	}
 	n.debug = &http.Server{Handler: observe.Debug(), ReadHeaderTimeout: 5 * time.Second}
-	log.Info("profiles", "url", "http://"+ln.Addr().String()+"/debug/pprof/")
+	n.log.Info("profiles", "url", "http://"+ln.Addr().String()+"/debug/pprof/")
 	go func() { // ends with close
 		if err := n.debug.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("profiles", "err", err)
+			n.log.Error("profiles", "err", err)
 		}
 	}()
 	return nil
 }
 
-// authenticator returns the authentication of the routes.
-func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter, log *slog.Logger) (*auth.Authenticator, error) {
+func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter) (*auth.Authenticator, error) {
 	opts := s.access
-	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, log
+	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, n.log
 	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
 		_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
 		return err
@@ -238,8 +231,7 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 	return auth.New(opts)
 }
 
-// routes returns the routes of the server.
-func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
+func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
@@ -256,7 +248,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			}
 			return &visit{session, att}, session.Admit(att)
 		},
-		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: log,
+		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -267,7 +259,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: log}),
+		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: n.log}),
 		MaxBodyBytes: s.session.MaxFrameBytes, Strict: s.session.Strict,
 	})
 	if err != nil {
@@ -314,8 +306,8 @@ type readiness struct {
 }
 
 func (n *network) readiness(session string) readiness {
-	addr := n.ln.Addr().String()
-	if tcp, ok := n.ln.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // every interface includes loopback
+	addr := n.Addr().String()
+	if tcp, ok := n.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // every interface includes loopback
 		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
 	return readiness{
@@ -352,9 +344,9 @@ func writeReady(path string, r readiness) error {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
+		err = errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return nil
+	return err
 }
 
 // answerPatience is how long close waits for answers that are being written. It does

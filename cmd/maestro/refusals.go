@@ -29,7 +29,6 @@ const (
 	maxLogged    = 128 // bytes of a text that a client chose
 )
 
-// request logs the refusal of a request.
 func (l *refusalLog) request(r *http.Request, refusal *contracts.Error) {
 	l.add(refusal, "remote", r.RemoteAddr, "method", abridge.Head(r.Method, maxLogged), "route", r.Pattern,
 		"host", abridge.Head(r.Host, maxLogged), "origin", abridge.Head(r.Header.Get("Origin"), maxLogged))

@@ -55,7 +55,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 		log.Error("session set aside", "session", firstSession, "err", err)
 		err = nil
 	}
-	v.net.accept(log) // not before: a client may ask for the first session at once
+	v.net.accept() // not before: a client may ask for the first session at once
 	if err == nil {
 		err = announce(s, v.net.readiness(firstSession), out)
 	}
@@ -107,12 +107,7 @@ func untilSignal() (ctx context.Context, started func()) {
 }
 
 // codeOf returns the exit code of a program that a signal ended.
-func codeOf(sig os.Signal) exit {
-	if number, ok := sig.(syscall.Signal); ok {
-		return 128 + exit(number)
-	}
-	return exitFailure
-}
+func codeOf(sig os.Signal) exit { return 128 + exit(sig.(syscall.Signal)) }
 
 // awaitEnd waits for a signal, for the end of the input if onEOF is set, or for done.
 // After a signal its error is the exit code.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -125,7 +124,7 @@ const maxListedSessions = 1000
 // list lists the sessions of a principal, the latest first.
 func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	open := map[string]bool{}
-	var all []entry
+	all := []contracts.SessionEntry{}
 	for key, h := range v.open.List() {
 		if key.Scope == p.Scope && (p.SessionID == "" || p.SessionID == key.ID) {
 			open[key.ID] = true
@@ -140,32 +139,20 @@ func (v *server) list(p contracts.Principal) *contracts.SessionList {
 		v.sessions.log.Error("list sessions", "err", err)
 	}
 	all = append(all, kept...)
-	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(b.at.Compare(a.at), strings.Compare(a.SessionID, b.SessionID))
+	slices.SortFunc(all, func(a, b contracts.SessionEntry) int {
+		return cmp.Or(strings.Compare(b.UpdatedAt, a.UpdatedAt), strings.Compare(a.SessionID, b.SessionID))
 	})
-	list := &contracts.SessionList{Sessions: []contracts.SessionEntry{}, Truncated: len(all) > maxListedSessions}
-	for _, e := range all[:min(len(all), maxListedSessions)] {
-		list.Sessions = append(list.Sessions, e.listed())
-	}
-	return list
+	return &contracts.SessionList{Sessions: all[:min(len(all), maxListedSessions)], Truncated: len(all) > maxListedSessions}
 }
 
-// An entry is one line of a listing.
-type entry struct {
-	contracts.SessionEntry
-	at time.Time
-}
+// listedTime is the form of a time in a listing. Its order is that of the times.
+const listedTime = "2006-01-02T15:04:05.000Z"
 
-// listed returns the entry in the form for clients.
-func (e entry) listed() contracts.SessionEntry {
-	e.UpdatedAt = e.at.UTC().Format("2006-01-02T15:04:05.000Z")
-	return e.SessionEntry
-}
-
-func describe(h *hub.Hub) entry {
+// describe returns the entry of an open session in a listing.
+func describe(h *hub.Hub) contracts.SessionEntry {
 	sum := h.Summary()
-	return entry{at: sum.Updated, SessionEntry: contracts.SessionEntry{
-		SessionID: h.SessionID(), Open: true, Cursor: &sum.Cursor, IsResponding: sum.Responding,
-		Connections: int64(sum.Connections), Pending: int64(sum.Pending),
-	}}
+	return contracts.SessionEntry{
+		SessionID: h.SessionID(), UpdatedAt: sum.Updated.UTC().Format(listedTime), Open: true, Cursor: &sum.Cursor,
+		IsResponding: sum.Responding, Connections: int64(sum.Connections), Pending: int64(sum.Pending),
+	}
 }

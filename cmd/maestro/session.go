@@ -113,7 +113,10 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, err
 	}
 	run := m.runtime
-	run.Dir, run.StateDir, run.SessionID, run.Version = m.work.Root(), m.agentDir(key), key.ID, version()
+	run.Dir, run.SessionID, run.Version = m.work.Root(), key.ID, version()
+	if m.dir != "" {
+		run.StateDir = filepath.Join(m.sessionDir(key), "agent")
+	}
 	run.Servers, run.Log = m.servers, m.log
 	a, err := agent.Open(m.agent, run)
 	if err != nil {
@@ -136,7 +139,18 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		watcher.Close()
 		return nil, errors.Join(err, store.Close(), tools.Close(ctx))
 	}
-	watch(watcher, h, func() { m.kept.touch(key.Scope, key.ID) })
+	watcher.Watch(func() (observe.Lag, observe.Totals) {
+		m := h.Metrics()
+		return observe.Lag(h.Lag()), observe.Totals{
+			Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(),
+			AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
+		}
+	}, h.Snapshot())
+	go func() { // ends with the session
+		<-h.Done()
+		watcher.Close()
+		m.kept.touch(key.Scope, key.ID)
+	}()
 	return h, h.Start(ctx)
 }
 
@@ -147,23 +161,6 @@ func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&
 func (m *sessions) counts(p contracts.Principal) bool {
 	alive := m.alive.Load()
 	return alive == nil || (*alive)(p)
-}
-
-// watch connects the observer to the session until the session has ended, and then
-// calls ended.
-func watch(w *observe.Session, h *hub.Hub, ended func()) {
-	w.Watch(func() (observe.Lag, observe.Totals) {
-		m := h.Metrics()
-		return observe.Lag(h.Lag()), observe.Totals{
-			Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(),
-			AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
-		}
-	}, h.Snapshot())
-	go func() { // ends with the session
-		<-h.Done()
-		w.Close()
-		ended()
-	}()
 }
 
 func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
@@ -208,15 +205,6 @@ func (m *sessions) sessionDir(key hub.Key) string {
 }
 
 func sessionFolder(id string) string { return sessionPrefix + url.PathEscape(id) }
-
-// agentDir returns the folder for the state of a session's agent, empty if nothing is
-// kept.
-func (m *sessions) agentDir(key hub.Key) string {
-	if m.dir == "" {
-		return ""
-	}
-	return filepath.Join(m.sessionDir(key), "agent")
-}
 
 // sessionPrefix begins the name of a session's folder.
 const sessionPrefix = "s-"

@@ -138,7 +138,6 @@ func (k *keyboard) next() (key, bool) {
 	return types(text, false), n > 0
 }
 
-// sequence reads an escape sequence.
 func (k *keyboard) sequence() (key, bool) {
 	if bytes.HasPrefix(k.waiting, []byte(pasteBegin)) {
 		k.drop(len(pasteBegin))
@@ -226,7 +225,6 @@ func partOf(text []byte, mark string) int {
 	return 0
 }
 
-// drop removes n bytes from waiting.
 func (k *keyboard) drop(n int) {
 	if k.waiting = k.waiting[n:]; len(k.waiting) == 0 {
 		k.waiting = nil

@@ -184,7 +184,6 @@ func (l *Line) put(c cell) {
 	l.at++
 }
 
-// remove deletes cells.
 func (l *Line) remove(from, to int) {
 	from, to = max(from, 0), min(to, len(l.cells))
 	if from >= to {

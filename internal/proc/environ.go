@@ -127,12 +127,7 @@ func holdsPassword(value string) bool {
 		authority := upTo(url, "/?#")
 		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 			user, password, _ := strings.Cut(authority[:at], ":")
-			for _, t := range tokens {
-				if strings.HasPrefix(user, t.prefix) {
-					return true
-				}
-			}
-			if password != "" {
+			if password != "" || slices.ContainsFunc(tokens, func(t token) bool { return strings.HasPrefix(user, t.prefix) }) {
 				return true
 			}
 			continue

@@ -62,10 +62,6 @@ func (g *Group) ID() int { return g.cmd.Process.Pid }
 // Exited is closed when the leader has ended.
 func (g *Group) Exited() <-chan struct{} { return g.exited }
 
-// Status returns the leader's exit code, or -1 and the name of the signal that
-// ended it. Call it after Exited is closed.
-func (g *Group) Status() (code int, signal string) { return exitStatus(g.cmd.ProcessState) }
-
 // Stop asks every process of the group to end, and kills the rest after grace,
 // or when hurry is closed. Without grace it kills at once. It returns when the
 // leader was waited for and the group is empty; see killDelay for a killed

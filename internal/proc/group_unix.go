@@ -24,9 +24,10 @@ func groupAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
 	return attr
 }
 
-// exitStatus returns the exit code, or -1 and the name of the signal that ended
-// the process.
-func exitStatus(state *os.ProcessState) (code int, signal string) {
+// Status returns the leader's exit code, or -1 and the name of the signal that
+// ended it. Call it after Exited is closed.
+func (g *Group) Status() (code int, signal string) {
+	state := g.cmd.ProcessState
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return -1, unix.SignalName(status.Signal())
 	}
@@ -46,6 +47,9 @@ func Unread(pipe *os.File) int {
 	}
 	return max(n, 0)
 }
+
+// lives reports whether a process of the tree has not ended.
+func (t *tree) lives() bool { return t.signal(0) }
 
 // terminate asks every process of the tree to end. It reports whether there was
 // one.

@@ -51,10 +51,9 @@ func (*guard) ready() error    { return nil }
 func (*guard) watch(int) error { return nil }
 func (*guard) forget(int)      {}
 
-// exitStatus returns the exit code; no signal ends a process here.
-func exitStatus(state *os.ProcessState) (code int, signal string) {
-	return state.ExitCode(), ""
-}
+// Status returns the leader's exit code; no signal ends a process here. Call it after
+// Exited is closed.
+func (g *Group) Status() (code int, signal string) { return g.cmd.ProcessState.ExitCode(), "" }
 
 // Unread returns 0: the number of bytes in a pipe cannot be determined.
 func Unread(*os.File) int { return 0 }

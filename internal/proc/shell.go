@@ -14,10 +14,7 @@ import (
 // and /bin/bash that is executable, else sh.
 func FindShell(preferred string) string {
 	for _, path := range []string{preferred, os.Getenv("SHELL"), "/bin/bash"} {
-		if path == "" {
-			continue
-		}
-		if found, err := exec.LookPath(path); err == nil {
+		if found, err := exec.LookPath(path); err == nil { // an empty path is not found
 			return found
 		}
 	}
@@ -29,12 +26,11 @@ func FindShell(preferred string) string {
 // Any other is looked up in the PATH of env, without its relative entries. The
 // error is that of [exec.LookPath].
 func FindProgram(name, dir string, env []string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) || strings.Contains(name, "/") {
-		path := name
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
+	if strings.ContainsAny(name, "/"+string(filepath.Separator)) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
 		}
-		return exec.LookPath(path)
+		return exec.LookPath(name)
 	}
 	for _, in := range filepath.SplitList(lookup(env, "PATH")) {
 		if !filepath.IsAbs(in) {

@@ -20,9 +20,6 @@ func newTree(leader *os.Process, mark string) *tree {
 	return &tree{mark: mark, leaders: map[int]bool{leader.Pid: true}}
 }
 
-// lives reports whether the tree has a process.
-func (t *tree) lives() bool { return t.signal(0) }
-
 // signal sends a signal to every process of the tree. It reports whether there
 // was one; a zombie counts.
 func (t *tree) signal(sig unix.Signal) bool {

@@ -19,7 +19,7 @@ import (
 type tree struct {
 	mark   string // searched for in an environment; begins with NUL
 	leader string // the process that os/exec waits for; the guard has none
-	born   uint64 // start time of the oldest process of the tree, in ticks; older ones are skipped
+	born   int64  // start time of the oldest process of the tree, in ticks; older ones are skipped
 
 	mu      sync.Mutex
 	leaders map[int]bool
@@ -35,50 +35,48 @@ func newTree(leader *os.Process, mark string) *tree {
 	return t
 }
 
-// each calls act with every process of the tree that has not ended, the oldest first,
-// or the youngest, which is the most likely to start others meanwhile. It reports
+// signal sends a signal to every process of the tree that has not ended. It reports
 // whether there was one, or may have been: without file descriptors it cannot look.
-func (t *tree) each(youngest bool, act func(*os.Process)) bool {
+func (t *tree) signal(sig unix.Signal) bool {
+	if sig == unix.SIGKILL { // another signal would arrive twice, which may mean something else
+		t.mu.Lock()
+		leaders := slices.Collect(maps.Keys(t.leaders))
+		t.mu.Unlock()
+		for _, leader := range leaders {
+			_ = unix.Kill(-leader, sig) // needs no descriptors; an empty group is no error
+		}
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // as many as could be read
-	if youngest {
+	names, _ := dir.Readdirnames(-1) // as many as could be read, the oldest first
+	// A parent that is asked to end before its children ends because of that, and not
+	// because its children have gone. The youngest is the most likely to start others
+	// meanwhile, and is killed first.
+	if sig == unix.SIGKILL {
 		slices.Reverse(names)
 	}
 	buf, found := make([]byte, maxEnviron), false
+	has := func(name string) bool {
+		has, err := t.has(name, buf)
+		found = found || has || err != nil
+		return has
+	}
 	for _, name := range names {
 		id, err := strconv.Atoi(name)
-		if err != nil || id == os.Getpid() {
+		if err != nil || id == os.Getpid() || !has(name) {
 			continue
 		}
-		switch has, err := t.has(name, buf); {
-		case err != nil:
-			found = true
-			continue
-		case !has:
-			continue
-		}
-		p, err := os.FindProcess(id)
-		if err != nil {
-			continue
-		}
-		switch has, err := t.has(name, buf); { // again, so that p is no other process with its id
-		case err != nil:
-			found = true
-		case has:
-			found = true
-			act(p)
+		p, _ := os.FindProcess(id) // on Unix it always succeeds
+		if has(name) {             // again, so that p is no other process with its id
+			_ = p.Signal(sig) // an error says that the process has ended
 		}
 		_ = p.Release()
 	}
 	return found
 }
-
-// lives reports whether a process of the tree has not ended.
-func (t *tree) lives() bool { return t.each(true, func(*os.Process) {}) }
 
 // has reports whether a process is in the tree and has not ended. buf is a read
 // buffer. The error says that it could not look. If this process is the first of a
@@ -93,7 +91,8 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 	switch ours := t.leaders[s.group] || t.leaders[s.session]; {
 	case s.ended:
 		if ours && s.parent == os.Getpid() && id != t.leader {
-			_, _ = unix.Wait4(s.id, nil, unix.WNOHANG, nil) // a zombie child: it cannot fail
+			pid, _ := strconv.Atoi(id)                     // the name of a folder that was a number
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // a zombie child: it cannot fail
 		}
 		return false, nil
 	case ours:
@@ -117,10 +116,9 @@ const (
 
 // A stat is the content of a process's stat file.
 type stat struct {
-	ended          bool
-	id, parent     int
-	group, session int
-	born           uint64 // in ticks since the system was started
+	ended                  bool
+	parent, group, session int
+	born                   int64 // in ticks since the system was started
 }
 
 // statOf returns the stat of a process; one that is gone counts as ended.
@@ -136,14 +134,11 @@ func statOf(id string, buf []byte) (s stat, err error) {
 	if len(fields) < 20 {
 		return stat{ended: true}, nil
 	}
-	s.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
-	var errs [5]error
-	s.id, errs[0] = strconv.Atoi(id)
-	s.parent, errs[1] = strconv.Atoi(string(fields[1]))
-	s.group, errs[2] = strconv.Atoi(string(fields[2]))
-	s.session, errs[3] = strconv.Atoi(string(fields[3]))
-	s.born, errs[4] = strconv.ParseUint(string(fields[19]), 10, 64)
-	return s, errors.Join(errs[:]...)
+	number := func(i int) int64 { n, _ := strconv.ParseInt(string(fields[i]), 10, 64); return n } // the kernel writes numbers
+	return stat{
+		ended:  fields[0][0] == 'Z' || fields[0][0] == 'X',
+		parent: int(number(1)), group: int(number(2)), session: int(number(3)), born: number(19),
+	}, nil
 }
 
 // readProc reads the beginning of a file about a process, or nothing if the process
@@ -170,27 +165,6 @@ func readProc(id, file string, buf []byte) (n int, err error) {
 		n += m
 	}
 	return n, nil
-}
-
-// signal sends a signal to every process of the tree. It reports whether there
-// was one.
-func (t *tree) signal(sig unix.Signal) bool {
-	if sig == unix.SIGKILL { // another signal would arrive twice, which may mean something else
-		for _, leader := range t.groups() {
-			_ = unix.Kill(-leader, sig) // needs no descriptors; an empty group is no error
-		}
-	}
-	// A parent that is asked to end before its children ends because of that,
-	// and not because its children have gone.
-	return t.each(sig == unix.SIGKILL, func(p *os.Process) {
-		_ = p.Signal(sig) // an error says that the process has ended
-	})
-}
-
-func (t *tree) groups() []int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.leaders))
 }
 
 // lastStarted returns the id of the process that was started last, or "".
