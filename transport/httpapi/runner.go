@@ -45,45 +45,43 @@ func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request)
 		id := runner.Identity()
 		answer(w, http.StatusOK, &id, nil)
 	}
-	drain := func(w http.ResponseWriter, r *http.Request) {
-		if runner == nil {
-			httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
-			return
-		}
-		if err := control(r); err != nil {
-			httperr.Write(w, err)
-			return
-		}
-		drained(w, r, runner)
-	}
 	mux.Handle(base+"identity", reads(identity))
-	mux.Handle(base+"drain", httperr.Methods{"POST": drain})
+	mux.Handle(base+"drain", httperr.Methods{"POST": func(w http.ResponseWriter, r *http.Request) {
+		var result *contracts.DrainAnswer
+		err := error(&contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
+		if runner != nil {
+			err = control(r)
+		}
+		if err == nil {
+			result, err = drain(w, r, runner)
+		}
+		status := http.StatusOK
+		if err == nil && result.Status != contracts.Drained {
+			status = http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", "1")
+		}
+		answer(w, status, result, err)
+	}})
 }
 
-func drained(w http.ResponseWriter, r *http.Request, runner Runner) {
+func drain(w http.ResponseWriter, r *http.Request, runner Runner) (*contracts.DrainAnswer, error) {
 	body, err := connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
 	if err != nil {
-		httperr.Write(w, err)
-		return
+		return nil, err
 	}
 	result, replayed, err := runner.Drain(r.Context(), body)
 	if replayed {
 		w.Header().Set(headerReplayed, "true")
 	}
-	status := http.StatusOK
-	if err == nil && result.Status != contracts.Drained {
-		status = http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", "1")
-	}
-	answer(w, status, result, err)
+	return result, err
 }
 
 // fence checks a request against the runner's session and owner.
-func (h *Handler) fence(r *http.Request, c *call) error {
+func (h *Handler) fence(r *http.Request, session string) error {
 	if h.opts.Fence == nil {
 		return nil
 	}
-	if err := h.opts.Fence.CheckSession(c.id); err != nil {
+	if err := h.opts.Fence.CheckSession(session); err != nil {
 		return err
 	}
 	if generation := r.Header.Get(headerOwner); generation != "" {
