@@ -98,8 +98,8 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
 	defer cancel()
-	defer l.conn.close()
-	defer context.AfterFunc(ctx, l.conn.close)()
+	defer l.close()
+	defer context.AfterFunc(ctx, l.close)()
 	c.noteAttached(l.attached)
 	var at *contracts.Snapshot
 	for at == nil {
@@ -118,7 +118,7 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 		c.skipped = c.base - c.tail
 	}
 	c.position.advance(c.skipped)
-	l.conn.close()
+	l.close()
 	again, err := c.attach(ctx, c.reconnectTakeover(), "")
 	if err == nil && again.attached.Resume != "replay" {
 		c.skipped = c.base // the server no longer has that many entries
@@ -232,11 +232,11 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	defer writer.Wait()
 	defer c.calls.unlink()
 	defer stop(nil)
-	defer l.conn.close()
-	defer context.AfterFunc(ctx, l.conn.close)()
+	defer l.close()
+	defer context.AfterFunc(ctx, l.close)()
 
 	c.calls.link(c.noteAttached(l.attached))
-	writer.Go(func() { stop(c.write(ctx, l.conn)) }) // ends with ctx or the connection
+	writer.Go(func() { stop(c.write(ctx, l)) }) // ends with ctx or the connection
 	l.silence = time.AfterFunc(l.silenceLimit, func() { stop(errSilent) })
 	l.silence.Stop() // until the first read
 	defer l.silence.Stop()
@@ -283,10 +283,10 @@ func (c *Client) read(ctx context.Context, l *link) error {
 }
 
 // write sends queued frames until ctx or the connection ends.
-func (c *Client) write(ctx context.Context, conn *socket) error {
+func (c *Client) write(ctx context.Context, l *link) error {
 	for {
 		for frame := c.calls.next(); frame != nil; frame = c.calls.next() {
-			if err := conn.write(frame); err != nil {
+			if err := l.write(frame); err != nil {
 				return err
 			}
 		}
