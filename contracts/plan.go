@@ -116,22 +116,13 @@ func (k Kind) String() string {
 
 // expectation returns the violation text for a value of another kind.
 func (v *Value) expectation() string {
-	switch v.Kind {
-	case KindBool:
-		return "Expected boolean"
-	case KindInt, KindUint, KindFloat:
-		return "Expected number"
-	case KindRaw:
-		return "Expected any value"
-	case KindList:
-		return "Expected array"
-	case KindMap, KindObject, KindBlock:
-		return "Expected object"
-	}
 	if v.Enum != nil {
 		return "Expected union value"
 	}
-	return "Expected string"
+	return "Expected " + []string{
+		"string", "string", "boolean", "number", "number", "number",
+		"any value", "array", "object", "object", "object",
+	}[v.Kind]
 }
 
 // find returns the index of the field named key, or -1. Messages usually keep
