@@ -126,7 +126,7 @@ func New(opts Options) (*Authenticator, error) {
 	}
 	g := &Authenticator{
 		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
-		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+		tickets: passes{ttl: ticketTTL, most: maxTickets}, cookies: passes{ttl: cookieTTL, most: maxCookies},
 	}
 	err := g.setCredentials(opts)
 	if err == nil {
