@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -58,7 +59,7 @@ func (c *Conn) Form() contracts.Form { return Form{} }
 func (c *Conn) Write(frames []byte) error { return c.tap.writeFrames(frames) }
 
 // LastSeen returns when the peer last sent any byte, pongs included.
-func (c *Conn) LastSeen() time.Time { return c.tap.lastSeen() }
+func (c *Conn) LastSeen() time.Time { return c.tap.born.Add(time.Duration(c.tap.seen.Load())) }
 
 // Close sends a close frame with the close code of why, or 1000 for nil. The
 // peer has one second to answer it; within that second a blocked Write fails
@@ -206,7 +207,7 @@ func (c *Conn) explain(err error) error {
 		return net.ErrClosed
 	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
 		c.Close(&contracts.Error{Code: contracts.CodePayloadTooLarge})
-	case timedOut(c.tap.readErr):
+	case errors.Is(c.tap.readErr, os.ErrDeadlineExceeded):
 		c.Close(&contracts.Error{Code: contracts.CodeTimeout})
 	case c.tap.readErr == nil && !errors.Is(err, net.ErrClosed):
 		c.closeWith(closeProtocolError, contracts.CodeBadRequest) // has no effect if the library has sent its own close frame

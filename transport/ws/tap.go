@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -236,12 +235,6 @@ func (t *tap) unlock() {
 		}
 	}
 }
-
-// lastSeen returns when the peer last sent anything.
-func (t *tap) lastSeen() time.Time { return t.born.Add(time.Duration(t.seen.Load())) }
-
-// timedOut reports whether err is a deadline of the socket.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 // A hijacker is a ResponseWriter that wraps the hijacked connection in a tap.
 type hijacker struct {
