@@ -40,9 +40,8 @@ type Client struct {
 	lastID   atomic.Uint64
 	stop     context.CancelCauseFunc
 	finished chan struct{} // closed when both goroutines have ended
-	jitter   func() float64
-	skipped  uint64 // entries before those of WithTail
-	base     uint64 // cursor of the state read first with WithTail; else 0
+	skipped  uint64        // entries before those of WithTail
+	base     uint64        // cursor of the state read first with WithTail; else 0
 
 	// Owned by the goroutine that reads.
 	position position
@@ -70,7 +69,6 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 		calls:    newCalls(),
 		idPrefix: rand.Text()[:12],
 		finished: make(chan struct{}),
-		jitter:   mathrand.Float64,
 		state:    session.New(),
 	}
 	c.queue = newQueue(c.buffer)
@@ -211,7 +209,7 @@ func (c *Client) run(ctx context.Context, l *link) {
 
 // follow serves one connection after another and returns why it gave up.
 func (c *Client) follow(ctx context.Context, l *link) error {
-	tries := attempts{policy: c.reconnect, jitter: c.jitter}
+	tries := attempts{policy: c.reconnect, jitter: mathrand.Float64}
 	for {
 		began := time.Now()
 		why := c.serve(ctx, l)
