@@ -28,12 +28,8 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, by contract
 	if err != nil {
 		return nil, err
 	}
-	if req.ApprovalMode == "" {
-		req.ApprovalMode = mode
-	}
-	if req.SessionID == "" {
-		req.SessionID = by.Principal.SessionID
-	}
+	req.ApprovalMode = cmp.Or(req.ApprovalMode, mode)
+	req.SessionID = cmp.Or(req.SessionID, by.Principal.SessionID)
 	if err := checkSession(by.Principal, req.SessionID); err != nil {
 		return nil, err
 	}
