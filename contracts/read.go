@@ -355,7 +355,7 @@ type blockForm struct {
 	MimeType *string `json:"mimeType,omitempty"`
 }
 
-var blockFormType = nestedTypes{}.object(reflect.TypeFor[blockForm]())
+var blockFormType = &Type{goType: reflect.TypeFor[blockForm]()}
 
 // block reads a content block and checks that it has the keys of its type.
 func (r *reader) block(v reflect.Value) {
