@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -31,9 +32,7 @@ func (g *Authenticator) Mint(p contracts.Principal, session string, role contrac
 	if p.SessionID != "" && session != "" && session != p.SessionID {
 		return "", time.Time{}, denied("this credential is for another session")
 	}
-	if session != "" {
-		p.SessionID = session
-	}
+	p.SessionID = cmp.Or(session, p.SessionID)
 	if role == contracts.RoleViewer {
 		p.Role = role
 	}
