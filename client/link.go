@@ -163,8 +163,11 @@ func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, o
 			return true
 		},
 	})
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // the URL may contain a ticket
+	}
 	if err != nil {
-		return nil, upgradeError(withoutURL(err), res)
+		return nil, upgradeError(err, res)
 	}
 	if e := wrongProtocol(conn.Subprotocol()); e != nil {
 		_ = conn.CloseNow()
@@ -172,15 +175,6 @@ func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, o
 	}
 	conn.SetReadLimit(maxFrame)
 	return conn, nil
-}
-
-// withoutURL removes the URL from an HTTP client's error, because it may contain a
-// ticket.
-func withoutURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
 }
 
 // write sends a text. If the server does not read it within the write timeout, the
