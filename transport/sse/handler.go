@@ -76,7 +76,9 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 			return err
 		}
 	}
-	c := newConn(newAnswer(w, r), http.Header{}, epoch, s.opts.WriteTimeout)
+	ctx, stop := context.WithCancel(r.Context())
+	through := &answer{w: w, control: http.NewResponseController(w), ctx: ctx, stop: stop}
+	c := newConn(through, http.Header{}, epoch, s.opts.WriteTimeout)
 	taken := slot
 	slot = nil
 	s.run(c, taken, session, req, by)

@@ -51,7 +51,13 @@ func New(in io.Reader, out io.Writer, maxLine int) *Conn {
 	c := &Conn{born: time.Now(), done: make(chan struct{})}
 	c.quit = sync.OnceFunc(func() {
 		close(c.done)
-		expire(in, out)
+		past := time.Unix(1, 0) // interrupts reads and writes of streams that have deadlines
+		if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
+			_ = d.SetReadDeadline(past) // fails on a blocking pipe, which cannot be interrupted
+		}
+		if d, ok := out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+			_ = d.SetWriteDeadline(past) // as above
+		}
 	})
 	lines := newLines(in, maxLine)
 	c.reads = newWorker(c.done, func(struct{}) inbound {
@@ -64,17 +70,6 @@ func New(in io.Reader, out io.Writer, maxLine int) *Conn {
 		return err
 	})
 	return c
-}
-
-// expire interrupts reads of in and writes to out, if they have deadlines.
-func expire(in io.Reader, out io.Writer) {
-	past := time.Unix(1, 0)
-	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = d.SetReadDeadline(past) // fails on a blocking pipe, which cannot be interrupted
-	}
-	if d, ok := out.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = d.SetWriteDeadline(past) // as above
-	}
 }
 
 // A worker does the calls of one function in a goroutine of its own, until done is
