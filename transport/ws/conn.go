@@ -161,26 +161,18 @@ func (c *Conn) read() ([]byte, error) {
 		return nil, errBinary
 	}
 	c.frame = buffers.Get().(*[]byte)
-	if err := c.fill(r); err != nil {
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most) // the scanner has checked announced lengths
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !utf8.Valid(*c.frame) {
+	case c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
+		return nil, io.ErrUnexpectedEOF
+	case c.tap.readErr != nil:
+		return nil, c.tap.readErr
+	case !utf8.Valid(*c.frame):
 		return nil, errBadText
 	}
 	return *c.frame, nil
-}
-
-// fill reads a whole message into c.frame. The scanner has already checked the
-// length that a header announces.
-func (c *Conn) fill(r io.Reader) (err error) {
-	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
-	switch {
-	case err != nil:
-		return err
-	case c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
-		return io.ErrUnexpectedEOF
-	}
-	return c.tap.readErr
 }
 
 // explain returns the error of ReadFrame for a failed read, and closes the
