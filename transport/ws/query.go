@@ -104,10 +104,7 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 		}
 		att.SessionID = strings.Clone(pathID) // as in get
 	}
-	if refusal != nil {
-		return contracts.Attach{}, refusal
-	}
-	return att, nil
+	return att, refusal
 }
 
 func badRequest(text string) *contracts.Error {
