@@ -37,43 +37,41 @@ const (
 // they answer 404. control authorizes a drain.
 func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request) error) {
 	const base = "/.well-known/evalops/remote-runner/"
-	identity := func(w http.ResponseWriter, _ *http.Request) {
-		if runner == nil {
-			httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner identity unavailable"})
-			return
+	absent := func(what string) http.HandlerFunc {
+		refusal := &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner " + what + " unavailable"}
+		return func(w http.ResponseWriter, _ *http.Request) { httperr.Write(w, refusal) }
+	}
+	identity, drain := absent("identity"), absent("drain")
+	if runner != nil {
+		identity = func(w http.ResponseWriter, _ *http.Request) {
+			id := runner.Identity()
+			answer(w, http.StatusOK, &id, nil)
 		}
-		id := runner.Identity()
-		answer(w, http.StatusOK, &id, nil)
+		drain = func(w http.ResponseWriter, r *http.Request) { drained(w, r, runner, control) }
 	}
 	mux.Handle(base+"identity", reads(identity))
-	mux.Handle(base+"drain", httperr.Methods{"POST": func(w http.ResponseWriter, r *http.Request) {
-		var result *contracts.DrainAnswer
-		err := error(&contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
-		if runner != nil {
-			err = control(r)
-		}
-		if err == nil {
-			result, err = drain(w, r, runner)
-		}
-		status := http.StatusOK
-		if err == nil && result.Status != contracts.Drained {
-			status = http.StatusServiceUnavailable
-			w.Header().Set("Retry-After", "1")
-		}
-		answer(w, status, result, err)
-	}})
+	mux.Handle(base+"drain", httperr.Methods{"POST": drain})
 }
 
-func drain(w http.ResponseWriter, r *http.Request, runner Runner) (*contracts.DrainAnswer, error) {
-	body, err := connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
-	if err != nil {
-		return nil, err
+func drained(w http.ResponseWriter, r *http.Request, runner Runner, control func(*http.Request) error) {
+	var body []byte
+	var result *contracts.DrainAnswer
+	replayed, status := false, http.StatusOK
+	err := control(r)
+	if err == nil {
+		body, err = connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
 	}
-	result, replayed, err := runner.Drain(r.Context(), body)
+	if err == nil {
+		result, replayed, err = runner.Drain(r.Context(), body)
+	}
 	if replayed {
 		w.Header().Set(headerReplayed, "true")
 	}
-	return result, err
+	if err == nil && result.Status != contracts.Drained {
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	answer(w, status, result, err)
 }
 
 // fence checks a request against the runner's session and owner.
