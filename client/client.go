@@ -103,8 +103,7 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	for at == nil {
 		frame, _, err := l.next()
 		if first, ok := frame.(*contracts.SnapshotEnvelope); ok {
-			var d contracts.Decoder
-			at, err = d.Snapshot(first.Snapshot)
+			at, err = l.decoder.Snapshot(first.Snapshot)
 		}
 		if err != nil && !errors.Is(err, contracts.ErrUnknownType) {
 			return nil, l.closeError(cmp.Or(context.Cause(ctx), err))
@@ -112,9 +111,7 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	}
 	c.state.Restore(at)
 	c.base = at.Cursor
-	if c.base > c.tail {
-		c.skipped = c.base - c.tail
-	}
+	c.skipped = c.base - min(c.base, c.tail)
 	c.position.advance(c.skipped)
 	l.close()
 	again, err := c.attach(ctx, c.reconnectTakeover(), "")
@@ -246,15 +243,19 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	return l.closeError(err)
 }
 
-// noteAttached records the server's ws.attached. It reports whether the server
-// continues the same connection.
+// noteAttached records the server's ws.attached. Unless the server replays, the next
+// snapshot sets the cursor, even if it is smaller. noteAttached reports whether the
+// server continues the same connection.
 func (c *Client) noteAttached(a *contracts.Attached) (same bool) {
-	same = a.ConnectionID == c.position.connection
-	c.position.attached(a)
+	old, replaying := c.position, a.Resume == "replay"
+	c.position = position{
+		session: a.SessionID, connection: a.ConnectionID, token: a.ConnectionToken,
+		epoch: a.Epoch, cursor: old.cursor, known: old.known && replaying, replaying: replaying,
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attached = *a
-	return same
+	return a.ConnectionID == old.connection
 }
 
 // read handles frames until the connection ends.
