@@ -141,10 +141,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 	if err := confine(&att); err != nil {
 		return contracts.Attach{}, err
 	}
-	if wait := h.opts.RateLimit.Attach(principal.ID); wait > 0 {
-		return contracts.Attach{}, ratelimit.Refusal(w.Header(), wait)
-	}
-	return att, nil
+	return att, ratelimit.Refusal(w.Header(), h.opts.RateLimit.Attach(principal.ID))
 }
 
 // confine applies the principal's limits to the attachment.
