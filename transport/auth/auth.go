@@ -112,9 +112,7 @@ func New(opts Options) (*Authenticator, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.RateLimit == nil {
-		opts.RateLimit = ratelimit.New(ratelimit.Options{Now: opts.Now})
-	}
+	opts.RateLimit = cmp.Or(opts.RateLimit, ratelimit.New(ratelimit.Options{Now: opts.Now}))
 	if opts.Identified == nil {
 		opts.Identified = func(*http.Request, contracts.Principal) error { return nil }
 	}

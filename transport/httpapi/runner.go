@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -104,11 +105,7 @@ func (h *Handler) fenceAttach(r *http.Request, req *contracts.AttachRequest) err
 // FenceUpgrade checks a WebSocket attachment against the runner's session and
 // owner.
 func FenceUpgrade(f Fence, r *http.Request) error {
-	id := r.PathValue("id")
-	if id == "" {
-		id = r.URL.Query().Get("sessionId")
-	}
-	return fenceAttachment(f, r, id)
+	return fenceAttachment(f, r, cmp.Or(r.PathValue("id"), r.URL.Query().Get("sessionId")))
 }
 
 // fenceAttachment checks an attachment of any kind against the runner's session

@@ -77,9 +77,7 @@ func New(opts Options) (*Handler, error) {
 	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if opts.RateLimit == nil {
-		opts.RateLimit = ratelimit.New(ratelimit.Options{})
-	}
+	opts.RateLimit = cmp.Or(opts.RateLimit, ratelimit.New(ratelimit.Options{}))
 	return &Handler{opts}, nil
 }
 
