@@ -40,9 +40,8 @@ type Client struct {
 	lastID   atomic.Uint64
 	stop     context.CancelCauseFunc
 	finished chan struct{} // closed when both goroutines have ended
-	jitter   func() float64
-	skipped  uint64 // entries before those of WithTail
-	base     uint64 // cursor of the state read first with WithTail; else 0
+	skipped  uint64        // entries before those of WithTail
+	base     uint64        // cursor of the state read first with WithTail; else 0
 
 	// Owned by the goroutine that reads.
 	position position
@@ -70,7 +69,6 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 		calls:    newCalls(),
 		idPrefix: rand.Text()[:12],
 		finished: make(chan struct{}),
-		jitter:   mathrand.Float64,
 		state:    session.New(),
 	}
 	c.queue = newQueue(c.buffer)
@@ -98,15 +96,14 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
 	defer cancel()
-	defer l.conn.close()
-	defer context.AfterFunc(ctx, l.conn.close)()
+	defer l.close()
+	defer context.AfterFunc(ctx, l.close)()
 	c.noteAttached(l.attached)
 	var at *contracts.Snapshot
 	for at == nil {
 		frame, _, err := l.next()
 		if first, ok := frame.(*contracts.SnapshotEnvelope); ok {
-			var d contracts.Decoder
-			at, err = d.Snapshot(first.Snapshot)
+			at, err = l.decoder.Snapshot(first.Snapshot)
 		}
 		if err != nil && !errors.Is(err, contracts.ErrUnknownType) {
 			return nil, l.closeError(cmp.Or(context.Cause(ctx), err))
@@ -114,11 +111,9 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	}
 	c.state.Restore(at)
 	c.base = at.Cursor
-	if c.base > c.tail {
-		c.skipped = c.base - c.tail
-	}
+	c.skipped = c.base - min(c.base, c.tail)
 	c.position.advance(c.skipped)
-	l.conn.close()
+	l.close()
 	again, err := c.attach(ctx, c.reconnectTakeover(), "")
 	if err == nil && again.attached.Resume != "replay" {
 		c.skipped = c.base // the server no longer has that many entries
@@ -211,7 +206,7 @@ func (c *Client) run(ctx context.Context, l *link) {
 
 // follow serves one connection after another and returns why it gave up.
 func (c *Client) follow(ctx context.Context, l *link) error {
-	tries := attempts{policy: c.reconnect, jitter: c.jitter}
+	tries := attempts{policy: c.reconnect, jitter: mathrand.Float64}
 	for {
 		began := time.Now()
 		why := c.serve(ctx, l)
@@ -232,11 +227,11 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	defer writer.Wait()
 	defer c.calls.unlink()
 	defer stop(nil)
-	defer l.conn.close()
-	defer context.AfterFunc(ctx, l.conn.close)()
+	defer l.close()
+	defer context.AfterFunc(ctx, l.close)()
 
 	c.calls.link(c.noteAttached(l.attached))
-	writer.Go(func() { stop(c.write(ctx, l.conn)) }) // ends with ctx or the connection
+	writer.Go(func() { stop(c.write(ctx, l)) }) // ends with ctx or the connection
 	l.silence = time.AfterFunc(l.silenceLimit, func() { stop(errSilent) })
 	l.silence.Stop() // until the first read
 	defer l.silence.Stop()
@@ -248,15 +243,19 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	return l.closeError(err)
 }
 
-// noteAttached records the server's ws.attached. It reports whether the server
-// continues the same connection.
+// noteAttached records the server's ws.attached. Unless the server replays, the next
+// snapshot sets the cursor, even if it is smaller. noteAttached reports whether the
+// server continues the same connection.
 func (c *Client) noteAttached(a *contracts.Attached) (same bool) {
-	same = a.ConnectionID == c.position.connection
-	c.position.attached(a)
+	old, replaying := c.position, a.Resume == "replay"
+	c.position = position{
+		session: a.SessionID, connection: a.ConnectionID, token: a.ConnectionToken,
+		epoch: a.Epoch, cursor: old.cursor, known: old.known && replaying, replaying: replaying,
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attached = *a
-	return same
+	return a.ConnectionID == old.connection
 }
 
 // read handles frames until the connection ends.
@@ -283,10 +282,10 @@ func (c *Client) read(ctx context.Context, l *link) error {
 }
 
 // write sends queued frames until ctx or the connection ends.
-func (c *Client) write(ctx context.Context, conn *socket) error {
+func (c *Client) write(ctx context.Context, l *link) error {
 	for {
 		for frame := c.calls.next(); frame != nil; frame = c.calls.next() {
-			if err := conn.write(frame); err != nil {
+			if err := l.write(frame); err != nil {
 				return err
 			}
 		}

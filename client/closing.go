@@ -125,11 +125,11 @@ func upgradeError(err error, res *http.Response) *CloseError {
 		Code  contracts.Code `json:"code"`
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // with a partial body only the message is lost
-	e := &CloseError{Code: statusCode(res.StatusCode, ""), Message: http.StatusText(res.StatusCode)}
+	e := &CloseError{Status: res.StatusCode, Message: http.StatusText(res.StatusCode)}
 	if json.Unmarshal(text, &body) == nil && body.Code != "" {
-		e.Code, e.Reason, e.Message = statusCode(res.StatusCode, body.Code), body.Code, body.Error
+		e.Reason, e.Message = body.Code, body.Error
 	}
-	e.Status = res.StatusCode
+	e.Code = statusCode(e.Status, e.Reason)
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}

@@ -19,7 +19,7 @@ import (
 // A link is one connection. Until its writer starts, it belongs to the goroutine
 // that made it; afterwards that goroutine only reads.
 type link struct {
-	conn     *socket
+	conn     *websocket.Conn // CloseNow unblocks reads and writes
 	decoder  contracts.Decoder
 	attached *contracts.Attached
 
@@ -48,17 +48,15 @@ func (c *Client) attach(ctx context.Context, takeover contracts.Takeover, ticket
 	l := &link{}
 	opening, opened := context.WithTimeout(ctx, openTimeout)
 	defer opened()
-	conn, err := openSocket(opening, &c.config, c.address, query, l.noteActivity)
-	if err != nil {
+	var err error
+	if l.conn, err = c.dial(opening, c.address, query, l.noteActivity); err != nil {
 		return nil, err
 	}
-	l.conn = conn
 	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
 	defer cancel()
-	stop := context.AfterFunc(ctx, conn.close)
-	defer stop()
+	defer context.AfterFunc(ctx, l.close)()
 	if err := l.handshake(&c.position, c.greeting); err != nil {
-		conn.close()
+		l.close()
 		return nil, l.closeError(cmp.Or(context.Cause(ctx), err))
 	}
 	interval := time.Duration(l.attached.HeartbeatIntervalMS) * time.Millisecond
@@ -75,9 +73,9 @@ func (l *link) handshake(at *position, hello []byte) error {
 		if err != nil {
 			return err
 		}
-		_ = l.conn.write(text)
+		_ = l.write(text)
 	}
-	_ = l.conn.write(hello)
+	_ = l.write(hello)
 	for {
 		frame, _, err := l.next()
 		if err != nil {
@@ -98,9 +96,12 @@ func (l *link) handshake(at *position, hello []byte) error {
 
 // next returns the next frame and its size. It also stores a goodbye.
 func (l *link) next() (contracts.Frame, int, error) {
-	text, err := l.conn.read()
+	kind, text, err := l.conn.Read(context.Background())
 	if err != nil {
 		return nil, 0, err
+	}
+	if kind != websocket.MessageText {
+		return nil, 0, fmt.Errorf("a %v frame: the protocol has text only", kind)
 	}
 	frame, err := l.decoder.ServerFrame(text)
 	if err != nil {
@@ -131,15 +132,9 @@ func (f *protocolError) Unwrap() error { return f.err }
 // of MaxStateText and the outputs of all active tools and commands.
 const maxFrame = 64 << 20
 
-// A socket sends and receives texts over a WebSocket. close unblocks read and
-// write; one goroutine reads, and any may write.
-type socket struct {
-	conn *websocket.Conn
-}
-
-// openSocket connects to address with query added. The goroutine that reads calls
-// onPing for each ping. The error is a *CloseError.
-func openSocket(ctx context.Context, c *config, address *url.URL, query url.Values, onPing func()) (*socket, error) {
+// dial connects to address with query added. The goroutine that reads calls onPing for
+// each ping. The error is a *CloseError.
+func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, onPing func()) (*websocket.Conn, error) {
 	header := http.Header{}
 	token, err := c.credential()
 	if err != nil {
@@ -168,45 +163,30 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 			return true
 		},
 	})
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // the URL may contain a ticket
+	}
 	if err != nil {
-		return nil, upgradeError(withoutURL(err), res)
+		return nil, upgradeError(err, res)
 	}
 	if e := wrongProtocol(conn.Subprotocol()); e != nil {
 		_ = conn.CloseNow()
 		return nil, e
 	}
 	conn.SetReadLimit(maxFrame)
-	return &socket{conn: conn}, nil
-}
-
-// withoutURL removes the URL from an HTTP client's error, because it may contain a
-// ticket.
-func withoutURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
-}
-
-// read returns the next text. close unblocks it.
-func (s *socket) read() ([]byte, error) {
-	kind, text, err := s.conn.Read(context.Background())
-	if err == nil && kind != websocket.MessageText {
-		err = fmt.Errorf("a %v frame: the protocol has text only", kind)
-	}
-	return text, err
+	return conn, nil
 }
 
 // write sends a text. If the server does not read it within the write timeout, the
 // connection ends.
-func (s *socket) write(text []byte) error {
+func (l *link) write(text []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), contracts.DefaultWriteTimeout)
 	defer cancel()
-	return s.conn.Write(ctx, websocket.MessageText, text)
+	return l.conn.Write(ctx, websocket.MessageText, text)
 }
 
 // close ends the connection at once.
-func (s *socket) close() { _ = s.conn.CloseNow() }
+func (l *link) close() { _ = l.conn.CloseNow() }
 
 // endpoint returns the WebSocket address of a base URL, and the single-use ticket
 // in it, if any.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -109,17 +110,6 @@ type position struct {
 	replaying bool
 }
 
-// attached records the server's ws.attached. Unless the server replays, the next
-// snapshot sets the cursor, even if it is smaller.
-func (p *position) attached(a *contracts.Attached) {
-	p.session, p.connection, p.token = a.SessionID, a.ConnectionID, a.ConnectionToken
-	p.epoch = a.Epoch
-	p.replaying = a.Resume == "replay"
-	if !p.replaying {
-		p.known = false
-	}
-}
-
 // accept reports whether the message at cursor is new, and advances to it.
 func (p *position) accept(cursor uint64) bool {
 	if p.known && cursor <= p.cursor {
@@ -140,14 +130,10 @@ func (p *position) query(c *config, takeover contracts.Takeover) url.Values {
 			q.Set(key, value)
 		}
 	}
-	session := p.session
-	if session == "" {
-		session = c.session
-		if c.create {
-			q.Set("create", "1")
-		}
+	if p.session == "" && c.create {
+		q.Set("create", "1")
 	}
-	set("sessionId", session)
+	set("sessionId", cmp.Or(p.session, c.session))
 	set("takeControl", string(takeover))
 	set("connectionId", p.connection)
 	if p.known {

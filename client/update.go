@@ -83,8 +83,7 @@ func (c *Client) handleFrame(ctx context.Context, frame contracts.Frame, size in
 // replay of missed entries.
 func (c *Client) handleMessage(ctx context.Context, f *contracts.MessageEnvelope, size int) error {
 	u := Update{Kind: KindEvent, Cursor: f.Cursor, Body: f.Message, Replayed: c.position.replaying}
-	var d contracts.Decoder
-	event, err := d.Event(f.Message)
+	event, err := new(contracts.Decoder).Event(f.Message)
 	if errors.Is(err, contracts.ErrUnknownType) {
 		u.Kind, err = KindUnknown, nil
 	}
@@ -103,8 +102,7 @@ func (c *Client) handleMessage(ctx context.Context, f *contracts.MessageEnvelope
 
 // handleSnapshot delivers a reset, or a snapshot if it is new.
 func (c *Client) handleSnapshot(ctx context.Context, u Update, size int) error {
-	var d contracts.Decoder
-	snapshot, err := d.Snapshot(u.Body)
+	snapshot, err := new(contracts.Decoder).Snapshot(u.Body)
 	if err != nil {
 		return &protocolError{err}
 	}

@@ -93,7 +93,7 @@ func ParseAnswerNote(text string) (AnswerNote, error) {
 }
 
 var (
-	noteType  = nestedTypes{}.object(reflect.TypeFor[AnswerNote]())
+	noteType  = &Type{goType: reflect.TypeFor[AnswerNote]()}
 	noteTexts = &texts{}
 )
 

@@ -32,8 +32,8 @@ func exampleBodies(t testing.TB) map[string]json.RawMessage {
 func newBody(t testing.TB, name string) any {
 	t.Helper()
 	for _, body := range bodies {
-		if body.Name() == name {
-			return reflect.New(body).Interface()
+		if typ := reflect.TypeOf(body).Elem(); typ.Name() == name {
+			return reflect.New(typ).Interface()
 		}
 	}
 	t.Fatalf("got an example of %s, want only those of bodies", name)
@@ -109,7 +109,8 @@ func FuzzBody(f *testing.F) {
 		f.Add(name, []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
-		for _, typ := range bodies {
+		for _, body := range bodies {
+			typ := reflect.TypeOf(body).Elem()
 			if typ.Name() != name {
 				continue
 			}

@@ -34,10 +34,10 @@ type ToolResult struct {
 // A ContentBlock is a piece of an answer: text, or an image in base64. Exactly
 // the keys of its type are on the wire.
 type ContentBlock struct {
-	Type     string // "text" or "image"
-	Text     string // text only
-	Data     string // image only, base64
-	MimeType string // image only
+	Type     string `json:"type" wire:"oneof=text|image"`
+	Text     string `json:"text,omitempty"`     // text only
+	Data     string `json:"data,omitempty"`     // image only, base64
+	MimeType string `json:"mimeType,omitempty"` // image only
 }
 
 // A ClientTool is a tool that a client runs for the agent when it gets a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // Encoded is an event's JSON. Clients share Body; do not change it.
@@ -41,39 +42,18 @@ func ValidateEvent(e Event) error {
 
 // EncodeSnapshot encodes a snapshot under the rules of [EncodeEvent].
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	encoded, err := encode(make([]byte, 0, estimateSize(s)), s, CodeInternal, "Failed to emit headless snapshot: ")
-	if cap(encoded.Body)-len(encoded.Body) > maxSpare {
-		return bytes.Clone(encoded.Body), nil // the snapshot may stay in memory for a while
+	buf := snapshotBuffers.Get().(*[]byte)
+	defer snapshotBuffers.Put(buf)
+	encoded, err := encode(*buf, s, CodeInternal, "Failed to emit headless snapshot: ")
+	if err != nil {
+		return nil, err
 	}
-	return encoded.Body, err
+	*buf = encoded.Body
+	return bytes.Clone(encoded.Body), nil // without spare memory: the snapshot may stay for a while
 }
 
-// maxSpare is how many unused bytes the buffer of an encoded snapshot may have.
-const maxSpare = 64 << 10
-
-// estimateSize estimates the encoded size of a snapshot, so that its buffer rarely
-// grows.
-func estimateSize(s *Snapshot) int {
-	const (
-		base          = 2 << 10 // the state without lists
-		perConnection = 320     // with a name
-		perRequest    = 3       // lists that name a request
-	)
-	if s == nil {
-		return base
-	}
-	size := base + perConnection*len(s.State.Connections)
-	if r := s.State.CurrentResponse; r != nil {
-		size += len(r.Text) + len(r.Thinking)
-	}
-	for _, r := range s.State.PendingRequests {
-		size += perRequest * (base/4 + len(r.Args))
-	}
-	for _, t := range s.State.ActiveTools {
-		size += len(t.Output)
-	}
-	return size
-}
+// snapshotBuffers holds buffers in which snapshots are encoded before they are copied.
+var snapshotBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // EncodeCommand encodes a client's message. A command that a server would refuse
 // returns an [*Error] with code bad_request.

@@ -283,7 +283,7 @@ type drainForm struct {
 }
 
 var (
-	drainFormType = nestedTypes{}.object(reflect.TypeFor[drainForm]())
+	drainFormType = &Type{goType: reflect.TypeFor[drainForm]()}
 	drainTexts    = &texts{parse: "Invalid drain payload: "}
 )
 
@@ -353,13 +353,14 @@ func badDrain(text string) error {
 var ignoredOnRestore = []string{"pending_requests", "retention_policy", "work_continuity", "platform_evidence", "git"}
 
 var (
-	manifestType  = nested.object(reflect.TypeFor[Manifest]())
+	manifestType  = nestedType(reflect.TypeFor[Manifest]())
 	manifestTexts = &texts{parse: "invalid_snapshot_manifest: "}
 )
 
 // pick returns a type with only the fields for which want returns true.
 func (t *Type) pick(want func(name string) bool) *Type {
 	picked := &Type{goType: t.goType}
+	picked.once.Do(func() {}) // it gets its fields here
 	for _, f := range t.prepare().Fields {
 		if want(f.Name) {
 			picked.add(f)

@@ -27,8 +27,7 @@ type Type struct {
 
 	// prepare sets Fields and required when the type is used first. Reading the
 	// tags of all types would take a tenth of the program's start.
-	once   sync.Once
-	nested nestedTypes // of the objects inside; nil if the fields are set already
+	once sync.Once
 }
 
 // A Group says where objects of a type occur.
@@ -116,22 +115,13 @@ func (k Kind) String() string {
 
 // expectation returns the violation text for a value of another kind.
 func (v *Value) expectation() string {
-	switch v.Kind {
-	case KindBool:
-		return "Expected boolean"
-	case KindInt, KindUint, KindFloat:
-		return "Expected number"
-	case KindRaw:
-		return "Expected any value"
-	case KindList:
-		return "Expected array"
-	case KindMap, KindObject, KindBlock:
-		return "Expected object"
-	}
 	if v.Enum != nil {
 		return "Expected union value"
 	}
-	return "Expected string"
+	return "Expected " + []string{
+		"string", "string", "boolean", "number", "number", "number",
+		"any value", "array", "object", "object", "object",
+	}[v.Kind]
 }
 
 // find returns the index of the field named key, or -1. Messages usually keep
@@ -148,33 +138,31 @@ func (t *Type) find(key []byte, hint int) int {
 	return -1
 }
 
-// nestedTypes holds the types without a type key: those of nested objects, of the
-// snapshot and of whole HTTP bodies.
-type nestedTypes map[reflect.Type]*Type
+// nested holds the types without a type key: those of nested objects, of the
+// snapshot and of whole HTTP bodies. Once the program has started, preparing guards
+// it.
+var (
+	nested    = map[reflect.Type]*Type{}
+	preparing sync.Mutex
+)
 
-// object returns the type of a nested object.
-func (nested nestedTypes) object(goType reflect.Type) *Type {
+// nestedType returns the type of a nested object.
+func nestedType(goType reflect.Type) *Type {
 	t, ok := nested[goType]
 	if !ok {
-		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType, nested: nested}
+		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType}
 		nested[goType] = t
 	}
 	return t
 }
 
-// preparing guards all nestedTypes once the program has started.
-var preparing sync.Mutex
-
 // prepare sets the fields of t, and returns t.
 func (t *Type) prepare() *Type {
 	t.once.Do(func() {
-		if t.nested == nil {
-			return
-		}
 		preparing.Lock()
 		defer preparing.Unlock()
 		for i := range t.goType.NumField() {
-			t.add(t.nested.field(i, t.goType.Field(i)))
+			t.add(newField(i, t.goType.Field(i)))
 		}
 	})
 	return t
@@ -191,10 +179,10 @@ func (t *Type) add(f Field) {
 	t.Fields = append(t.Fields, f)
 }
 
-// field reads the tags of one Go field.
-func (nested nestedTypes) field(index int, sf reflect.StructField) Field {
+// newField reads the tags of one Go field.
+func newField(index int, sf reflect.StructField) Field {
 	name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-	f := Field{Name: name, GoName: sf.Name, prefix: `,"` + name + `":`, index: index, Value: nested.value(sf.Type)}
+	f := Field{Name: name, GoName: sf.Name, prefix: `,"` + name + `":`, index: index, Value: newValue(sf.Type)}
 	f.Required = !strings.Contains(options, "omit")
 	f.keepsEmpty = f.Kind == KindList && options != "omitempty"
 	f.Nullable = f.pointer && f.Required || f.Kind == KindNullString
@@ -243,14 +231,14 @@ var simpleKinds = map[reflect.Type]Kind{
 	reflect.TypeFor[ContentBlock]():      KindBlock,
 }
 
-// value describes the values of a Go type. It panics for types without a wire form.
-func (nested nestedTypes) value(goType reflect.Type) Value {
+// newValue describes the values of a Go type. It panics for types without a wire form.
+func newValue(goType reflect.Type) Value {
 	if kind, ok := simpleKinds[goType]; ok {
 		return Value{Kind: kind}
 	}
 	switch goType.Kind() {
 	case reflect.Pointer:
-		v := nested.value(goType.Elem())
+		v := newValue(goType.Elem())
 		v.pointer = true
 		return v
 	case reflect.String:
@@ -260,10 +248,10 @@ func (nested nestedTypes) value(goType reflect.Type) Value {
 		}
 		return v
 	case reflect.Slice:
-		item := nested.value(goType.Elem())
+		item := newValue(goType.Elem())
 		return Value{Kind: KindList, Item: &item}
 	case reflect.Struct:
-		return Value{Kind: KindObject, Object: nested.object(goType)}
+		return Value{Kind: KindObject, Object: nestedType(goType)}
 	}
 	panic(fmt.Sprintf("contracts: no wire form for %v", goType))
 }
@@ -279,8 +267,6 @@ type family struct {
 type texts struct{ parse, invalid, typeless, unknown string }
 
 var (
-	nested = nestedTypes{}
-
 	commandTexts = &texts{
 		parse:    "Failed to parse command: ",
 		invalid:  "Invalid headless command: ",
@@ -300,17 +286,15 @@ var (
 	events         = familyOf(GroupEvent, messageTexts, allEvents, Event.EventType)
 	serverFrames   = familyOf(GroupServerFrame, messageTexts, allServerFrames, Frame.FrameType)
 	clientFrames   = union(commands, clientControls)
-	snapshotType   = nested.object(reflect.TypeFor[Snapshot]())
+	messageTypes   = slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types)
+	snapshotType   = nestedType(reflect.TypeFor[Snapshot]())
 
-	// bodies lists the types of whole HTTP requests and responses.
-	bodies = []reflect.Type{
-		reflect.TypeFor[AttachRequest](), reflect.TypeFor[SubscriptionRequest](), reflect.TypeFor[ConnectionAnswer](),
-		reflect.TypeFor[SubscriptionAnswer](), reflect.TypeFor[HeartbeatAnswer](),
-		reflect.TypeFor[DisconnectAnswer](), reflect.TypeFor[MessageAnswer](), reflect.TypeFor[SuccessAnswer](),
-		reflect.TypeFor[SessionList](), reflect.TypeFor[TicketRequest](), reflect.TypeFor[TicketAnswer](),
-		reflect.TypeFor[ShareRequest](), reflect.TypeFor[ShareAnswer](), reflect.TypeFor[ShareList](),
-		reflect.TypeFor[RunnerIdentity](), reflect.TypeFor[DrainRequest](), reflect.TypeFor[DrainAnswer](),
-		reflect.TypeFor[Manifest](),
+	// bodies has a nil pointer to each type of whole HTTP requests and responses.
+	bodies = []any{
+		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
+		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
+		(*SessionList)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
+		(*ShareList)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 
 	// byGoType holds each type that can be encoded.
@@ -322,7 +306,7 @@ func familyOf[T any](group Group, t *texts, messages []T, typeOf func(T) string)
 	f := &family{byWire: make(map[string]*Type), texts: t}
 	for _, m := range messages {
 		goType := reflect.TypeOf(m).Elem()
-		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(m), goType: goType, nested: nested}
+		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(m), goType: goType}
 		t.opening = `,"type":"` + t.Wire + `"`
 		f.types, f.byWire[t.Wire] = append(f.types, t), t
 	}
@@ -339,9 +323,10 @@ func union(a, b *family) *family {
 func indexTypes() map[reflect.Type]*Type {
 	index := map[reflect.Type]*Type{snapshotType.goType: snapshotType}
 	for _, body := range bodies {
-		index[body] = nested.object(body)
+		goType := reflect.TypeOf(body).Elem()
+		index[goType] = nestedType(goType)
 	}
-	for _, t := range slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types) {
+	for _, t := range messageTypes {
 		index[t.goType] = t
 	}
 	return index
@@ -349,8 +334,7 @@ func indexTypes() map[reflect.Type]*Type {
 
 // Types lists every type: messages in wire order, then objects by name.
 func Types() []*Type {
-	messages := slices.Concat(commands.types, clientControls.types, events.types, serverFrames.types)
-	for _, t := range messages {
+	for _, t := range messageTypes {
 		t.prepare()
 	}
 	var objects []*Type
@@ -362,7 +346,7 @@ func Types() []*Type {
 		}
 	}
 	slices.SortFunc(objects, func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
-	return append(messages, objects...)
+	return slices.Concat(messageTypes, objects)
 }
 
 // enums lists the values of string types in canonical order. Code is not in it:

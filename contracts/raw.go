@@ -7,16 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkRaw returns an error unless value is one JSON value within limit levels.
-func checkRaw(value []byte, limit int) *syntaxError {
-	s := scanner{text: value, limit: limit}
-	s.space()
-	s.skip()
-	s.end()
-	return s.err
-}
-
-// appendCompact appends a JSON value that checkRaw accepts, without white space.
+// appendCompact appends a JSON value that the scanner accepts, without white space.
 // Invalid UTF-8 and lone surrogates in its strings become U+FFFD; U+2028 and
 // U+2029, which older JavaScript does not allow in strings, are escaped.
 func appendCompact(dst, value []byte) []byte {

@@ -79,8 +79,9 @@ func (r *reader) reenter(start int) {
 }
 
 // members reads the members of an object into v, up to and including its end. typed
-// says that the type key of the object has been read.
-func (r *reader) members(t *Type, v reflect.Value, typed bool) {
+// says that the type key of the object has been read. Bit i of given is set if
+// t.Fields[i] was there and not null.
+func (r *reader) members(t *Type, v reflect.Value, typed bool) (given uint64) {
 	t.prepare()
 	var others map[string]bool // unknown keys so far
 	var seen uint64            // bit i: t.Fields[i] has been read
@@ -104,11 +105,14 @@ func (r *reader) members(t *Type, v reflect.Value, typed bool) {
 			seen |= 1 << i
 			hint = i + 1
 			r.pushName(t.Fields[i].Name)
-			r.member(&t.Fields[i], v)
+			if r.member(&t.Fields[i], v) {
+				given |= 1 << i
+			}
 			r.pop()
 		}
 	}
 	r.absent(t, v, t.required&^seen)
+	return given
 }
 
 // unknownKey handles a key that is not in the type. It does not check a server's
@@ -173,17 +177,18 @@ func (s *Value) clear(v reflect.Value) {
 	}
 }
 
-// member reads one field of the object v.
-func (r *reader) member(f *Field, v reflect.Value) {
+// member reads one field of the object v. It returns false for null.
+func (r *reader) member(f *Field, v reflect.Value) bool {
 	v = v.Field(f.index)
 	if r.peek() == 'n' && (f.Kind != KindRaw || f.Nullable) {
 		r.null(f, v)
-		return
+		return false
 	}
 	r.value(&f.Value, v)
 	if f.keepsEmpty && v.IsNil() {
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	}
+	return true
 }
 
 // null reads a null. Where the type does not allow null, it counts as absent unless
@@ -347,40 +352,26 @@ func (r *reader) stringMap(v reflect.Value) {
 	}
 }
 
-// A blockForm is a content block before its keys are checked against its type.
-type blockForm struct {
-	Type     string  `json:"type" wire:"oneof=text|image"`
-	Text     *string `json:"text,omitempty"`
-	Data     *string `json:"data,omitempty"`
-	MimeType *string `json:"mimeType,omitempty"`
-}
+var blockType = &Type{goType: reflect.TypeFor[ContentBlock]()}
 
-var blockFormType = nestedTypes{}.object(reflect.TypeFor[blockForm]())
-
-// block reads a content block and checks that it has the keys of its type.
+// block reads a content block. The keys of its own type are required, and those of the
+// other type unknown.
 func (r *reader) block(v reflect.Value) {
-	var form blockForm
 	r.open()
-	r.members(blockFormType, reflect.ValueOf(&form).Elem(), false)
-	if form.Type == "" {
+	given := r.members(blockType, v, false)
+	kind := v.Interface().(ContentBlock).Type
+	if kind == "" {
 		return // a violation
 	}
-	block := v.Addr().Interface().(*ContentBlock)
-	block.Type = form.Type
-	r.blockText(&block.Text, "text", form.Text, form.Type == "text")
-	r.blockText(&block.Data, "data", form.Data, form.Type == "image")
-	r.blockText(&block.MimeType, "mimeType", form.MimeType, form.Type == "image")
-}
-
-// blockText sets a string of a block. It is required in blocks of its own type, and
-// an unknown key in others.
-func (r *reader) blockText(into *string, key string, s *string, own bool) {
-	switch {
-	case own && s == nil:
-		r.violateAt(key, "Required property")
-	case own:
-		*into = *s
-	case s != nil:
-		r.unexpected(key)
+	for i := 1; i < len(blockType.Fields); i++ { // the first one is the type
+		f := &blockType.Fields[i]
+		own := (f.Name == "text") == (kind == "text")
+		switch isGiven := given&(1<<i) != 0; {
+		case own && !isGiven:
+			r.violateAt(f.Name, "Required property")
+		case isGiven && !own:
+			v.Field(f.index).SetZero()
+			r.unexpected(f.Name)
+		}
 	}
 }

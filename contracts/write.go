@@ -197,7 +197,11 @@ func (w *writer) raw(s *Value, value []byte) {
 	if s.Body != "" {
 		limit = maxBodyDepth
 	}
-	syntax := checkRaw(value, limit)
+	check := scanner{text: value, limit: limit}
+	check.space()
+	check.skip()
+	check.end()
+	syntax := check.err
 	if syntax != nil && (!syntax.deep || s.Body != "") {
 		w.violate("Expected JSON: " + syntax.Error())
 		return

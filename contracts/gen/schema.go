@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -20,9 +21,6 @@ var families = []struct {
 	{"ClientFrame", []contracts.Group{contracts.GroupCommand, contracts.GroupClientControl}, "What a client sends on a networked transport."},
 	{"ServerFrame", []contracts.Group{contracts.GroupServerFrame}, "What the server sends on a networked transport."},
 }
-
-// bodies are the definitions that encoded bodies refer to.
-var bodies = map[string]string{"event": "Event", "command": "Command", "init": "Init", "snapshot": "Snapshot"}
 
 // schemaOf makes the JSON Schema (draft 2020-12) of everything on the wire.
 // It is closed: it describes exactly what this version sends.
@@ -119,7 +117,7 @@ func valueSchema(src *source, v contracts.Value, defs map[string]*jsonschema.Sch
 		if v.Body == "" {
 			return &jsonschema.Schema{} // any JSON
 		}
-		return ref(bodies[v.Body])
+		return ref(strings.ToUpper(v.Body[:1]) + v.Body[1:]) // Event, Command, Init or Snapshot
 	}
 	return &jsonschema.Schema{Type: v.Kind.String()}
 }

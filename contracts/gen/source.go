@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/constant"
@@ -36,28 +37,26 @@ func readSource(dir string) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		src.readTypes(file)
-		if filepath.Base(path) == "limits.go" {
-			if err := src.readConstants(file); err != nil {
-				return nil, err
+		for _, decl := range file.Decls {
+			gen, ok := decl.(*ast.GenDecl)
+			switch {
+			case ok && gen.Tok == token.TYPE:
+				src.readType(gen)
+			case ok && gen.Tok == token.CONST && filepath.Base(path) == "limits.go":
+				err = errors.Join(err, src.readConstants(gen))
 			}
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return src, nil
 }
 
-func (src *source) readTypes(file *ast.File) {
-	for _, decl := range file.Decls {
-		gen, ok := decl.(*ast.GenDecl)
-		if !ok || gen.Tok != token.TYPE {
-			continue
-		}
-		spec := gen.Specs[0].(*ast.TypeSpec)
-		src.types[spec.Name.Name] = prose(gen.Doc)
-		body, ok := spec.Type.(*ast.StructType)
-		if !ok {
-			continue
-		}
+func (src *source) readType(gen *ast.GenDecl) {
+	spec := gen.Specs[0].(*ast.TypeSpec)
+	src.types[spec.Name.Name] = prose(gen.Doc)
+	if body, ok := spec.Type.(*ast.StructType); ok {
 		for _, f := range body.Fields.List {
 			for _, name := range f.Names {
 				src.fields[spec.Name.Name+"."+name.Name] = prose(f.Comment)
@@ -72,20 +71,14 @@ func prose(c *ast.CommentGroup) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-func (src *source) readConstants(file *ast.File) error {
-	for _, decl := range file.Decls {
-		gen, ok := decl.(*ast.GenDecl)
-		if !ok || gen.Tok != token.CONST {
-			continue
+func (src *source) readConstants(gen *ast.GenDecl) error {
+	for _, spec := range gen.Specs {
+		c := spec.(*ast.ValueSpec)
+		value, err := readableValue(c.Values[0])
+		if err != nil {
+			return fmt.Errorf("limits.go: %s: %w", c.Names[0].Name, err)
 		}
-		for _, spec := range gen.Specs {
-			c := spec.(*ast.ValueSpec)
-			value, err := readableValue(c.Values[0])
-			if err != nil {
-				return fmt.Errorf("limits.go: %s: %w", c.Names[0].Name, err)
-			}
-			src.constants = append(src.constants, constantDoc{c.Names[0].Name, value, prose(c.Comment)})
-		}
+		src.constants = append(src.constants, constantDoc{c.Names[0].Name, value, prose(c.Comment)})
 	}
 	return nil
 }

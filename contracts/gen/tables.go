@@ -32,7 +32,16 @@ var pages = []string{"docs/protocol.md", "docs/messages.md"}
 // fillPages returns the pages of the protocol reference with all their tables made
 // anew. Every table must have one place.
 func fillPages(root string, src *source, schema *jsonschema.Schema) (map[string][]byte, error) {
-	tables := makeTables(src, schema)
+	tables := map[string]string{
+		"commands":        typeTables(src, contracts.GroupCommand),
+		"client controls": typeTables(src, contracts.GroupClientControl),
+		"events":          typeTables(src, contracts.GroupEvent),
+		"server frames":   typeTables(src, contracts.GroupServerFrame),
+		"objects":         typeTables(src, contracts.GroupObject),
+		"sets":            setTable(schema),
+		"codes":           codeTable(),
+		"limits":          limitTable(src),
+	}
 	outputs := make(map[string][]byte)
 	for _, path := range pages {
 		page, err := os.ReadFile(filepath.Join(root, path))
@@ -47,20 +56,6 @@ func fillPages(root string, src *source, schema *jsonschema.Schema) (map[string]
 		return nil, fmt.Errorf("no place for table %q", name)
 	}
 	return outputs, nil
-}
-
-// makeTables returns all tables by their names.
-func makeTables(src *source, schema *jsonschema.Schema) map[string]string {
-	return map[string]string{
-		"commands":        typeTables(src, contracts.GroupCommand),
-		"client controls": typeTables(src, contracts.GroupClientControl),
-		"events":          typeTables(src, contracts.GroupEvent),
-		"server frames":   typeTables(src, contracts.GroupServerFrame),
-		"objects":         typeTables(src, contracts.GroupObject),
-		"sets":            setTable(schema),
-		"codes":           codeTable(),
-		"limits":          limitTable(src),
-	}
 }
 
 // fillTables returns a page with its tables made anew, and removes them from tables.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"go/doc/comment"
 	"maps"
 	"path"
 	"slices"
@@ -36,7 +37,7 @@ func typeScriptFile(root *jsonschema.Schema) []byte {
 }
 
 func declare(b *bytes.Buffer, name string, s *jsonschema.Schema) {
-	comment(b, s.Description)
+	writeComment(b, s.Description)
 	if s.Type != "object" {
 		fmt.Fprintf(b, "export type %s =\n  | %s;\n", name, strings.Join(alternatives(s), "\n  | "))
 		return
@@ -113,20 +114,12 @@ func alternatives(s *jsonschema.Schema) (list []string) {
 	return list
 }
 
-// comment writes a doc comment, wrapped, after a blank line.
-func comment(b *bytes.Buffer, doc string) {
+// writeComment writes a doc comment, wrapped, after a blank line.
+func writeComment(b *bytes.Buffer, doc string) {
 	b.WriteString("\n")
 	if doc == "" {
 		return
 	}
-	b.WriteString("/**\n")
-	line := " *"
-	for word := range strings.FieldsSeq(doc) {
-		if len(line)+1+len(word) > 80 {
-			b.WriteString(line + "\n")
-			line = " *"
-		}
-		line += " " + word
-	}
-	b.WriteString(line + "\n */\n")
+	text := (&comment.Printer{TextPrefix: " * ", TextWidth: 77}).Text(new(comment.Parser).Parse(doc))
+	fmt.Fprintf(b, "/**\n%s */\n", text)
 }

@@ -848,8 +848,8 @@ export interface SessionInfo {
 }
 
 /**
- * ConnectionInfo says who is connected. Without Connections (absent, not
- * empty), it reports one change: the connection ConnectionID was added or
+ * ConnectionInfo says who is connected. Without Connections (absent,
+ * not empty), it reports one change: the connection ConnectionID was added or
  * changed, or has gone if there is no Role. The client then updates its list.
  * The count is always exact.
  */
@@ -1283,8 +1283,8 @@ export interface HeartbeatAnswer {
 }
 
 /**
- * A Manifest describes a drained session: its state, what was flushed, and
- * which files of the workspace belong to it. It has no credentials.
+ * A Manifest describes a drained session: its state, what was flushed,
+ * and which files of the workspace belong to it. It has no credentials.
  */
 export interface Manifest {
   protocol_version: "evalops.remote-runner.snapshot-manifest.v1";

@@ -112,9 +112,7 @@ func New(opts Options) (*Authenticator, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.RateLimit == nil {
-		opts.RateLimit = ratelimit.New(ratelimit.Options{Now: opts.Now})
-	}
+	opts.RateLimit = cmp.Or(opts.RateLimit, ratelimit.New(ratelimit.Options{Now: opts.Now}))
 	if opts.Identified == nil {
 		opts.Identified = func(*http.Request, contracts.Principal) error { return nil }
 	}
@@ -126,7 +124,7 @@ func New(opts Options) (*Authenticator, error) {
 	}
 	g := &Authenticator{
 		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
-		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+		tickets: passes{ttl: ticketTTL, most: maxTickets}, cookies: passes{ttl: cookieTTL, most: maxCookies},
 	}
 	err := g.setCredentials(opts)
 	if err == nil {
@@ -270,8 +268,9 @@ func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	}
 	switch {
 	case strings.HasPrefix(key, sharePrefix):
-		if p, ok := g.shares.holder(key, g.opts.Now()); ok {
-			return p, nil
+		hash := hashOfToken(key)
+		if one := g.shares.find(g.opts.Now(), func(one *share) bool { return one.SHA256 == hash }); one != nil {
+			return one.bearer(), nil
 		}
 	case g.jwts != nil && strings.Count(key, ".") == 2:
 		return g.jwts.holder(key)

@@ -50,7 +50,11 @@ func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 		}
 		origin, err := g.checkOrigin(r)
 		if r.Header.Get("Upgrade") == "" { // CORS does not apply to WebSockets
-			allowRead(w.Header(), r, origin, err)
+			w.Header().Add("Vary", "Origin")
+			if err == nil && origin != "" {
+				w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+				w.Header().Set("Access-Control-Expose-Headers", exposeHeaders)
+			}
 		}
 		switch {
 		case err != nil && (!safe(r.Method) || preflight(r)):
@@ -61,16 +65,6 @@ func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 		}
 	})
-}
-
-// allowRead lets a page of an allowed origin read the answer.
-func allowRead(answer http.Header, r *http.Request, origin string, err error) {
-	answer.Add("Vary", "Origin")
-	if err != nil || origin == "" {
-		return
-	}
-	answer.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
-	answer.Set("Access-Control-Expose-Headers", exposeHeaders)
 }
 
 // preflight reports whether r is a CORS preflight request.

@@ -127,14 +127,11 @@ func (g *Authenticator) checkSender(r *http.Request) (origin string, err error) 
 // address, which DNS does not resolve.
 func (g *Authenticator) checkHost(r *http.Request) error {
 	name, port, ok := splitHost(r.Host)
-	if !ok || !g.isConfiguredHost(name, port) && !isLocal(name, r) {
+	configured := g.hosts[name] || port != "" && g.hosts[net.JoinHostPort(name, port)]
+	if !ok || !configured && !isLocal(name, r) {
 		return denied("Host is not one of this server's")
 	}
 	return nil
-}
-
-func (g *Authenticator) isConfiguredHost(name, port string) bool {
-	return g.hosts[name] || port != "" && g.hosts[net.JoinHostPort(name, port)]
 }
 
 // isLocal reports whether name is a loopback name or address, or the address at
@@ -175,28 +172,21 @@ func splitHost(host string) (name, port string, ok bool) {
 }
 
 // checkOrigin refuses a request from a page whose origin is neither the
-// server's nor listed, and returns the canonical Origin. It returns "" for
-// requests not sent by a page, and for reads that the browser sends without an
-// Origin.
-func (g *Authenticator) checkOrigin(r *http.Request) (string, error) {
-	values := r.Header.Values("Origin")
-	if len(values) == 0 {
-		return "", g.checkCross(r)
+// server's nor listed, and a cross-origin write. It returns the canonical
+// Origin: "" for requests not sent by a page, and for reads that the browser
+// sends without an Origin.
+func (g *Authenticator) checkOrigin(r *http.Request) (origin string, err error) {
+	if values := r.Header.Values("Origin"); len(values) > 0 {
+		var ok bool
+		origin, ok = canonicalOrigin(values[0])
+		if len(values) > 1 || !ok || !g.origins[origin] && !sameOrigin(origin, r.Host) {
+			return "", denied("Origin is not allowed")
+		}
 	}
-	origin, ok := canonicalOrigin(values[0])
-	if len(values) > 1 || !ok || !g.origins[origin] && !sameOrigin(origin, r.Host) {
-		return "", denied("Origin is not allowed")
+	if g.cross.Check(r) != nil { // by the headers that newer browsers send besides Origin
+		return "", denied("cross-origin request refused")
 	}
-	return origin, g.checkCross(r)
-}
-
-// checkCross refuses cross-origin writes by the headers that newer browsers
-// send besides Origin.
-func (g *Authenticator) checkCross(r *http.Request) error {
-	if g.cross.Check(r) != nil {
-		return denied("cross-origin request refused")
-	}
-	return nil
+	return origin, nil
 }
 
 // canonicalOrigin returns scheme://host[:port] in lower case, without the
@@ -216,15 +206,9 @@ func canonicalOrigin(s string) (string, bool) {
 // the default port.
 func sameOrigin(origin, host string) bool {
 	scheme, rest, _ := strings.Cut(origin, "://")
-	return (scheme == "http" || scheme == "https") && rest == trimPort(scheme, strings.ToLower(host))
+	return defaultPorts[scheme] != "" && rest == trimPort(scheme, strings.ToLower(host))
 }
 
-func trimPort(scheme, host string) string {
-	switch scheme {
-	case "http":
-		return strings.TrimSuffix(host, ":80")
-	case "https":
-		return strings.TrimSuffix(host, ":443")
-	}
-	return host
-}
+var defaultPorts = map[string]string{"http": ":80", "https": ":443"}
+
+func trimPort(scheme, host string) string { return strings.TrimSuffix(host, defaultPorts[scheme]) }

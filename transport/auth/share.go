@@ -99,16 +99,6 @@ func (s *shares) find(now time.Time, is func(*share) bool) *share {
 	return nil
 }
 
-// holder returns the principal of a share token.
-func (s *shares) holder(token string, now time.Time) (contracts.Principal, bool) {
-	hash := hashOfToken(token)
-	one := s.find(now, func(one *share) bool { return one.SHA256 == hash })
-	if one == nil {
-		return contracts.Principal{}, false
-	}
-	return one.bearer(), true
-}
-
 // has reports whether the share of a principal is valid.
 func (s *shares) has(principalID string, now time.Time) bool {
 	id := strings.TrimPrefix(principalID, shareOwner)

@@ -1,11 +1,12 @@
 package auth
 
 import (
-	"container/list"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,9 +32,7 @@ func (g *Authenticator) Mint(p contracts.Principal, session string, role contrac
 	if p.SessionID != "" && session != "" && session != p.SessionID {
 		return "", time.Time{}, denied("this credential is for another session")
 	}
-	if session != "" {
-		p.SessionID = session
-	}
+	p.SessionID = cmp.Or(session, p.SessionID)
 	if role == contracts.RoleViewer {
 		p.Role = role
 	}
@@ -106,13 +105,8 @@ type passes struct {
 	ttl  time.Duration
 	most int // beyond it the oldest is forgotten
 
-	mu    sync.Mutex
-	order *list.List                          // of *pass, oldest first; at most most
-	byKey map[[sha256.Size]byte]*list.Element // into order
-}
-
-func newPasses(ttl time.Duration, most int) passes {
-	return passes{ttl: ttl, most: most, order: list.New(), byKey: map[[sha256.Size]byte]*list.Element{}}
+	mu   sync.Mutex
+	list []*pass // oldest first; at most most
 }
 
 // newSecret returns 256 random bits as base64url text.
@@ -129,13 +123,11 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 	made := &pass{key: sha256.Sum256([]byte(secret)), holder: holder, origin: origin, expires: expires}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for e := p.order.Front(); e != nil; e = p.order.Front() {
-		if old := e.Value.(*pass); p.order.Len() < p.most && now.Before(old.expires) {
-			break
-		}
-		p.remove(e)
+	p.list = slices.DeleteFunc(p.list, func(old *pass) bool { return !now.Before(old.expires) })
+	if len(p.list) >= p.most {
+		p.list = slices.Delete(p.list, 0, 1)
 	}
-	p.byKey[made.key] = p.order.PushBack(made)
+	p.list = append(p.list, made)
 	return secret, expires
 }
 
@@ -143,19 +135,15 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 func (p *passes) find(secret string, usedUp bool, now time.Time) (found pass, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := p.byKey[sha256.Sum256([]byte(secret))]
-	if e == nil {
+	key := sha256.Sum256([]byte(secret))
+	i := slices.IndexFunc(p.list, func(one *pass) bool { return one.key == key })
+	if i < 0 {
 		return pass{}, false
 	}
-	found = *e.Value.(*pass)
+	found = *p.list[i]
 	ok = now.Before(found.expires)
 	if usedUp || !ok {
-		p.remove(e)
+		p.list = slices.Delete(p.list, i, i+1)
 	}
 	return found, ok
-}
-
-// remove removes a pass. The caller holds mu.
-func (p *passes) remove(e *list.Element) {
-	delete(p.byKey, p.order.Remove(e).(*pass).key)
 }

@@ -100,10 +100,8 @@ func checkToken(token string) error {
 	if len(token) < minToken || len(token) > maxToken {
 		return fmt.Errorf("a token has %d to %d bytes", minToken, maxToken)
 	}
-	for i := range len(token) {
-		if token[i] <= ' ' || token[i] > '~' {
-			return errors.New("a token is printable ASCII without spaces")
-		}
+	if strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return errors.New("a token is printable ASCII without spaces")
 	}
 	return nil
 }

@@ -171,24 +171,19 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 		return nil, errTooLarge
 	}
 	text, err := slotOf(r).ReadAll(http.MaxBytesReader(w, r.Body, int64(most)), nil, most)
-	if err != nil {
-		return nil, unread(err)
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	refusal, refused := errors.AsType[*contracts.Error](err)
+	switch {
+	case err == nil:
+		return text, nil
+	case large:
+		return nil, errTooLarge
+	case refused:
+		return nil, refusal
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &contracts.Error{Code: contracts.CodeTimeout, Message: "the body took too long"}
 	}
-	return text, nil
+	return nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "the body could not be read"}
 }
 
 var errTooLarge = &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
-
-// unread returns the refusal for a body that could not be read.
-func unread(err error) error {
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return errTooLarge
-	}
-	if refusal, ok := errors.AsType[*contracts.Error](err); ok {
-		return refusal
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &contracts.Error{Code: contracts.CodeTimeout, Message: "the body took too long"}
-	}
-	return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the body could not be read"}
-}

@@ -18,7 +18,7 @@ import (
 )
 
 // attachment reads the body of an attaching request.
-func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*contracts.AttachRequest, error) {
+func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, by contracts.Caller) (*contracts.AttachRequest, error) {
 	req := new(contracts.AttachRequest)
 	if err := h.body(w, r, req, false); err != nil {
 		return nil, err
@@ -28,13 +28,9 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 	if err != nil {
 		return nil, err
 	}
-	if req.ApprovalMode == "" {
-		req.ApprovalMode = mode
-	}
-	if req.SessionID == "" {
-		req.SessionID = c.by.Principal.SessionID
-	}
-	if err := checkSession(c.by.Principal, req.SessionID); err != nil {
+	req.ApprovalMode = cmp.Or(req.ApprovalMode, mode)
+	req.SessionID = cmp.Or(req.SessionID, by.Principal.SessionID)
+	if err := checkSession(by.Principal, req.SessionID); err != nil {
 		return nil, err
 	}
 	return req, h.fenceAttach(r, req)
@@ -42,19 +38,19 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 
 // connect makes or renews a connection. It refuses an unknown session id; an
 // empty one makes a new session.
-func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	req, err := h.attachment(w, r, c)
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	req, err := h.attachment(w, r, by)
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := h.openSession(r, c, req, req.SessionID == "")
+	s, _, err := h.openSession(r, by, req, req.SessionID == "")
 	if err == nil {
 		err = reserve(r, s)
 	}
 	if err != nil {
 		return nil, err
 	}
-	got, token, err := s.Connect(req, c.by)
+	got, token, err := s.Connect(req, by)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +77,15 @@ func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot *json
 }
 
 // openSession finds or makes the session of an attaching client.
-func (h *Handler) openSession(r *http.Request, c *call, req *contracts.AttachRequest, create bool) (Session, bool, error) {
+func (h *Handler) openSession(
+	r *http.Request, by contracts.Caller, req *contracts.AttachRequest, create bool,
+) (s Session, opened bool, err error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return nil, false, err
 	}
 	return h.opts.Find(r.Context(), Wanted{
-		ID: req.SessionID, Create: create, Key: key, Principal: c.by.Principal, Role: c.by.Role, Runtime: req,
+		ID: req.SessionID, Create: create, Key: key, Principal: by.Principal, Role: by.Role, Runtime: req,
 	})
 }
 
@@ -102,21 +100,19 @@ func setSessionHeaders(w http.ResponseWriter, s Session, token string) {
 
 // create makes the session, or finds it. The client that makes it gets a
 // connection, which its subscription then takes over.
-func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	req, err := h.attachment(w, r, c)
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	req, err := h.attachment(w, r, by)
 	if err != nil {
 		return nil, err
 	}
-	s, opened, err := h.openSession(r, c, req, true)
+	s, opened, err := h.openSession(r, by, req, true)
 	if err != nil {
 		return nil, err
 	}
 	if !opened {
 		return nil, show(w, r, s)
 	}
-	req.ConnectionID = ""
-	by := c.by
-	by.ConnectionID = ""
+	req.ConnectionID, by.ConnectionID = "", ""
 	got, token, err := s.Connect(req, by)
 	if err != nil {
 		return nil, err
@@ -127,11 +123,11 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) (any, 
 	return nil, nil
 }
 
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	if h.opts.List == nil {
 		return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
 	}
-	text, err := contracts.EncodeBody(h.opts.List(c.by.Principal))
+	text, err := contracts.EncodeBody(h.opts.List(by.Principal))
 	if err == nil {
 		err = connlimit.ReserveAnswer(r, len(text))
 	}
@@ -142,8 +138,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) (any, er
 	return nil, nil
 }
 
-func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	s, err := h.find(r, c)
+func (h *Handler) state(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	s, err := h.find(r, by)
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +163,19 @@ func show(w http.ResponseWriter, r *http.Request, s Session) error {
 	return nil
 }
 
-func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	req, err := h.attachment(w, r, c)
+func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	req, err := h.attachment(w, r, by)
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.find(r, c)
+	s, err := h.find(r, by)
 	if err == nil {
 		err = reserve(r, s)
 	}
 	if err != nil {
 		return nil, err
 	}
-	got, token, err := s.Subscribe(req, c.by)
+	got, token, err := s.Subscribe(req, by)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +183,7 @@ func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) (an
 	return nil, answerWith(w, r, got, &got.Snapshot)
 }
 
-func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
+func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	var req contracts.SubscriptionRequest
 	if err := h.body(w, r, &req, false); err != nil {
 		return nil, err
@@ -195,45 +191,33 @@ func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) (
 	if req.SubscriptionID == "" {
 		return nil, badRequest("Invalid request body: /subscriptionId Expected required property")
 	}
-	s, err := h.find(r, c)
+	s, err := h.find(r, by)
 	if err != nil {
 		return nil, err
 	}
-	return &contracts.SuccessAnswer{Success: true}, s.Unsubscribe(req.SubscriptionID, c.by)
+	return &contracts.SuccessAnswer{Success: true}, s.Unsubscribe(req.SubscriptionID, by)
 }
 
-// targetSession finds the session of a request. If the body names a connection or
-// subscription, it replaces those of the headers in the returned caller.
-func (h *Handler) targetSession(w http.ResponseWriter, r *http.Request, c *call) (Session, contracts.Caller, error) {
-	var req contracts.SubscriptionRequest
-	if err := h.body(w, r, &req, true); err != nil {
-		return nil, c.by, err
+// onTarget serves a request about the connection or subscription that its body names,
+// or else its headers.
+func onTarget[A any](h *Handler, do func(Session, contracts.Caller) (A, error)) endpoint {
+	return func(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+		var req contracts.SubscriptionRequest
+		if err := h.body(w, r, &req, true); err != nil {
+			return nil, err
+		}
+		if req.ConnectionID != "" || req.SubscriptionID != "" {
+			by.ConnectionID, by.SubscriptionID = req.ConnectionID, req.SubscriptionID
+		}
+		s, err := h.find(r, by)
+		if err != nil {
+			return nil, err
+		}
+		return do(s, by)
 	}
-	by := c.by
-	if req.ConnectionID != "" || req.SubscriptionID != "" { // headers are the fallback
-		by.ConnectionID, by.SubscriptionID = req.ConnectionID, req.SubscriptionID
-	}
-	s, err := h.find(r, c)
-	return s, by, err
 }
 
-func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	s, by, err := h.targetSession(w, r, c)
-	if err != nil {
-		return nil, err
-	}
-	return s.Heartbeat(by)
-}
-
-func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
-	s, by, err := h.targetSession(w, r, c)
-	if err != nil {
-		return nil, err
-	}
-	return s.Disconnect(by)
-}
-
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return nil, err
@@ -245,11 +229,11 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) (any, er
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.find(r, c)
+	s, err := h.find(r, by)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.Post(text, key, c.by, func(answer []byte) {
+	return nil, s.Post(text, key, by, func(answer []byte) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // without it net/http would send chunks
 		httperr.WriteJSON(w, http.StatusOK, answer)
 		_ = http.NewResponseController(w).Flush() // an error says that the client has gone; it asks again
@@ -257,26 +241,26 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) (any, er
 }
 
 // events answers with the event stream.
-func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
+func (h *Handler) events(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	if h.opts.Fence != nil {
 		if err := h.opts.Fence.CheckOwner(r.Header.Get(headerOwner)); err != nil {
 			return nil, err
 		}
 	}
-	req, err := streamRequest(r, c)
+	req, err := streamRequest(r, by)
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.find(r, c)
+	s, err := h.find(r, by)
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.opts.Streams.Serve(w, r, s, req, c.by)
+	return nil, h.opts.Streams.Serve(w, r, s, req, by)
 }
 
 // streamRequest reads where a stream begins. A browser that reconnects repeats
 // its first query, so Last-Event-ID overrides the cursor in the query (A59).
-func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err error) {
+func streamRequest(r *http.Request, by contracts.Caller) (req contracts.StreamRequest, err error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return req, badRequest("malformed query")
@@ -287,7 +271,7 @@ func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err e
 		}
 		return strings.Clone(q.Get(name)) // a copy, so that the request can be freed
 	}
-	req.SubscriptionID = cmp.Or(param("subscriptionId"), c.by.SubscriptionID)
+	req.SubscriptionID = cmp.Or(param("subscriptionId"), by.SubscriptionID)
 	if text := param("cursor"); text != "" {
 		n, bad := strconv.ParseInt(text, 10, 64)
 		if bad != nil && err == nil {

@@ -107,7 +107,7 @@ func FuzzStreamRequest(f *testing.F) {
 		r := httptest.NewRequest("GET", "/events", nil)
 		r.URL.RawQuery = query
 		r.Header = http.Header{"Last-Event-Id": {last}}
-		req, err := streamRequest(r, &call{})
+		req, err := streamRequest(r, contracts.Caller{})
 		if err != nil {
 			if refusal, ok := err.(*contracts.Error); !ok || refusal.Code != contracts.CodeBadRequest {
 				t.Errorf("%q: got %v, want a refusal", query, err)

@@ -54,8 +54,8 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mount(mux, session+"/events", httperr.Methods{"GET": attaches(h.events)}) // a stream does not end, so there is no HEAD
 	mount(mux, session+"/messages", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/message", httperr.Methods{"POST": asks(h.send)})
-	mount(mux, session+"/heartbeat", httperr.Methods{"POST": asks(h.heartbeat)})
-	mount(mux, session+"/disconnect", httperr.Methods{"POST": asks(h.disconnect)})
+	mount(mux, session+"/heartbeat", httperr.Methods{"POST": asks(onTarget(h, Session.Heartbeat))})
+	mount(mux, session+"/disconnect", httperr.Methods{"POST": asks(onTarget(h, Session.Disconnect))})
 	mux.Handle("/healthz", reads(healthz))
 	mux.Handle("/readyz", reads(h.readyz))
 	mux.HandleFunc("/", noRoute)
@@ -70,49 +70,44 @@ func reads(do http.HandlerFunc) httperr.Methods { return httperr.Methods{"GET": 
 
 // An endpoint serves one request. It returns a body type or an error to be sent,
 // or nil after it has answered.
-type endpoint func(w http.ResponseWriter, r *http.Request, c *call) (body any, err error)
+type endpoint func(w http.ResponseWriter, r *http.Request, by contracts.Caller) (body any, err error)
+
+// A limit is the method of a RateLimiter that counts a request.
+type limit func(r RateLimiter, principalID string) (wait time.Duration)
 
 // authenticated wraps endpoints with what they have in common: authentication,
 // rate limit and headers. count is the limit that their requests count for.
-func (h *Handler) authenticated(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
+func (h *Handler) authenticated(count limit) func(endpoint) http.HandlerFunc {
 	return func(do endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			var body any
-			c, err := h.begin(w, r, count)
+			by, err := h.begin(w, r, count)
 			if err == nil {
-				body, err = do(w, r, c)
+				body, err = do(w, r, by)
 			}
 			answer(w, http.StatusOK, body, err)
 		}
 	}
 }
 
-// A call is a request of a known principal.
-type call struct {
-	by contracts.Caller
-	id string // the session id in the path, or empty
-}
-
-func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(RateLimiter, string) time.Duration) (*call, error) {
+// begin admits a request, and returns its sender.
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count limit) (by contracts.Caller, err error) {
 	p, err := h.opts.Authorize(r)
-	if err != nil {
-		return nil, err
+	if err == nil && h.opts.Rates != nil {
+		err = ratelimit.Refusal(w.Header(), count(h.opts.Rates, p.ID))
 	}
-	if h.opts.Rates != nil {
-		if wait := count(h.opts.Rates, p.ID); wait > 0 {
-			return nil, ratelimit.Refusal(w.Header(), wait)
-		}
-	}
-	by, err := caller(r.Header)
 	if err != nil {
-		return nil, err
+		return by, err
+	}
+	if by, err = caller(r.Header); err != nil {
+		return by, err
 	}
 	by.Principal = p
-	c := &call{by: by, id: r.PathValue("id")}
-	if err := checkSession(p, c.id); err != nil {
-		return nil, err
+	session := r.PathValue("id")
+	if err := checkSession(p, session); err != nil {
+		return by, err
 	}
-	return c, h.fence(r, c)
+	return by, h.fence(r, session)
 }
 
 // checkSession refuses a session id that is malformed or not for the principal.
@@ -128,8 +123,8 @@ func checkSession(p contracts.Principal, id string) error {
 }
 
 // find opens the session in the path.
-func (h *Handler) find(r *http.Request, c *call) (Session, error) {
-	s, _, err := h.opts.Find(r.Context(), Wanted{ID: c.id, Principal: c.by.Principal})
+func (h *Handler) find(r *http.Request, by contracts.Caller) (Session, error) {
+	s, _, err := h.opts.Find(r.Context(), Wanted{ID: r.PathValue("id"), Principal: by.Principal})
 	return s, err
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -37,40 +38,36 @@ const (
 // they answer 404. control authorizes a drain.
 func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request) error) {
 	const base = "/.well-known/evalops/remote-runner/"
-	identity := func(w http.ResponseWriter, _ *http.Request) {
-		if runner == nil {
-			httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner identity unavailable"})
-			return
-		}
-		id := runner.Identity()
-		answer(w, http.StatusOK, &id, nil)
+	absent := func(what string) http.HandlerFunc {
+		refusal := &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner " + what + " unavailable"}
+		return func(w http.ResponseWriter, _ *http.Request) { httperr.Write(w, refusal) }
 	}
-	drain := func(w http.ResponseWriter, r *http.Request) {
-		if runner == nil {
-			httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
-			return
+	identity, drain := absent("identity"), absent("drain")
+	if runner != nil {
+		identity = func(w http.ResponseWriter, _ *http.Request) {
+			id := runner.Identity()
+			answer(w, http.StatusOK, &id, nil)
 		}
-		if err := control(r); err != nil {
-			httperr.Write(w, err)
-			return
-		}
-		drained(w, r, runner)
+		drain = func(w http.ResponseWriter, r *http.Request) { drained(w, r, runner, control) }
 	}
 	mux.Handle(base+"identity", reads(identity))
 	mux.Handle(base+"drain", httperr.Methods{"POST": drain})
 }
 
-func drained(w http.ResponseWriter, r *http.Request, runner Runner) {
-	body, err := connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
-	if err != nil {
-		httperr.Write(w, err)
-		return
+func drained(w http.ResponseWriter, r *http.Request, runner Runner, control func(*http.Request) error) {
+	var body []byte
+	var result *contracts.DrainAnswer
+	replayed, status := false, http.StatusOK
+	err := control(r)
+	if err == nil {
+		body, err = connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
 	}
-	result, replayed, err := runner.Drain(r.Context(), body)
+	if err == nil {
+		result, replayed, err = runner.Drain(r.Context(), body)
+	}
 	if replayed {
 		w.Header().Set(headerReplayed, "true")
 	}
-	status := http.StatusOK
 	if err == nil && result.Status != contracts.Drained {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
@@ -79,11 +76,11 @@ func drained(w http.ResponseWriter, r *http.Request, runner Runner) {
 }
 
 // fence checks a request against the runner's session and owner.
-func (h *Handler) fence(r *http.Request, c *call) error {
+func (h *Handler) fence(r *http.Request, session string) error {
 	if h.opts.Fence == nil {
 		return nil
 	}
-	if err := h.opts.Fence.CheckSession(c.id); err != nil {
+	if err := h.opts.Fence.CheckSession(session); err != nil {
 		return err
 	}
 	if generation := r.Header.Get(headerOwner); generation != "" {
@@ -108,11 +105,7 @@ func (h *Handler) fenceAttach(r *http.Request, req *contracts.AttachRequest) err
 // FenceUpgrade checks a WebSocket attachment against the runner's session and
 // owner.
 func FenceUpgrade(f Fence, r *http.Request) error {
-	id := r.PathValue("id")
-	if id == "" {
-		id = r.URL.Query().Get("sessionId")
-	}
-	return fenceAttachment(f, r, id)
+	return fenceAttachment(f, r, cmp.Or(r.PathValue("id"), r.URL.Query().Get("sessionId")))
 }
 
 // fenceAttachment checks an attachment of any kind against the runner's session

@@ -51,8 +51,8 @@ type wire interface {
 	leave()
 }
 
-func newConn(w wire, epoch string, timeout time.Duration) *Conn {
-	h := http.Header{}
+// newConn returns a stream whose answer has the fields of h besides its own.
+func newConn(w wire, h http.Header, epoch string, timeout time.Duration) *Conn {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // otherwise proxies buffer events

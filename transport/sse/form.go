@@ -64,17 +64,11 @@ func (f Form) appendID(dst []byte, cursor uint64) []byte {
 // but <epoch>.<cursor>.
 func ParseID(id string) (epoch string, cursor int64, ok bool) {
 	dot := strings.LastIndexByte(id, '.')
-	if dot < 1 || dot > contracts.MaxIDBytes || !isNumber(id[dot+1:]) {
-		return "", 0, false
-	}
-	cursor, err := strconv.ParseInt(id[dot+1:], 10, 64)
-	if err != nil {
+	digits := id[dot+1:]
+	cursor, err := strconv.ParseInt(digits, 10, 64)
+	// One number has one spelling: no sign and no leading zeros.
+	if dot < 1 || dot > contracts.MaxIDBytes || err != nil || cursor < 0 || strconv.FormatInt(cursor, 10) != digits {
 		return "", 0, false
 	}
 	return id[:dot], cursor, true
-}
-
-// isNumber reports whether s is a decimal number without leading zeros.
-func isNumber(s string) bool {
-	return s == "0" || s != "" && s[0] != '0' && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }

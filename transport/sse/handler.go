@@ -67,8 +67,8 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 		conn, _, err := http.NewResponseController(w).Hijack() // bytes read after the request are dropped
 		switch {
 		case err == nil:
-			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, epoch, s.opts.WriteTimeout)
-			copyHeader(c.header, w.Header())
+			header := w.Header().Clone() // fields that were set before, such as for CORS
+			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, header, epoch, s.opts.WriteTimeout)
 			go s.run(c, slot, session, req, by) // ends with the stream; the limiter waits for it
 			slot = nil
 			return nil
@@ -76,21 +76,13 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 			return err
 		}
 	}
-	c := newConn(newAnswer(w, r), epoch, s.opts.WriteTimeout)
+	ctx, stop := context.WithCancel(r.Context())
+	through := &answer{w: w, control: http.NewResponseController(w), ctx: ctx, stop: stop}
+	c := newConn(through, http.Header{}, epoch, s.opts.WriteTimeout)
 	taken := slot
 	slot = nil
 	s.run(c, taken, session, req, by)
 	return nil
-}
-
-// copyHeader adds the header fields that were set before the answer became a
-// stream, such as CORS fields.
-func copyHeader(dst, src http.Header) {
-	for name, values := range src {
-		if _, own := dst[name]; !own {
-			dst[name] = values
-		}
-	}
 }
 
 // run serves a stream from its start to its end.

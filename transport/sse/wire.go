@@ -143,11 +143,6 @@ type answer struct {
 	ended bool       // no deadline may be set any more: the handler returns, or the stream was cut
 }
 
-func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
-	ctx, stop := context.WithCancel(r.Context())
-	return &answer{w: w, control: http.NewResponseController(w), ctx: ctx, stop: stop}
-}
-
 func (a *answer) begin(header http.Header, first []byte, deadline time.Time) error {
 	maps.Copy(a.w.Header(), header)
 	a.w.WriteHeader(http.StatusOK)

@@ -51,7 +51,13 @@ func New(in io.Reader, out io.Writer, maxLine int) *Conn {
 	c := &Conn{born: time.Now(), done: make(chan struct{})}
 	c.quit = sync.OnceFunc(func() {
 		close(c.done)
-		expire(in, out)
+		past := time.Unix(1, 0) // interrupts reads and writes of streams that have deadlines
+		if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
+			_ = d.SetReadDeadline(past) // fails on a blocking pipe, which cannot be interrupted
+		}
+		if d, ok := out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+			_ = d.SetWriteDeadline(past) // as above
+		}
 	})
 	lines := newLines(in, maxLine)
 	c.reads = newWorker(c.done, func(struct{}) inbound {
@@ -64,17 +70,6 @@ func New(in io.Reader, out io.Writer, maxLine int) *Conn {
 		return err
 	})
 	return c
-}
-
-// expire interrupts reads of in and writes to out, if they have deadlines.
-func expire(in io.Reader, out io.Writer) {
-	past := time.Unix(1, 0)
-	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = d.SetReadDeadline(past) // fails on a blocking pipe, which cannot be interrupted
-	}
-	if d, ok := out.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = d.SetWriteDeadline(past) // as above
-	}
 }
 
 // A worker does the calls of one function in a goroutine of its own, until done is
@@ -172,28 +167,18 @@ func (c *Conn) LastSeen() time.Time { return c.born.Add(time.Duration(c.seen.Loa
 // written.
 func (c *Conn) Close(*contracts.Error) { c.quit() }
 
-// Form builds lines of bare messages, without cursors. A local client has no
-// snapshots, resets or heartbeats. All Forms are equal.
+// Form builds lines of bare messages, without cursors, and of control frames. It
+// appends nothing else: a local client has no snapshots, resets or heartbeats. All
+// Forms are equal.
 type Form struct{}
 
 var _ contracts.Form = Form{}
 
-// AppendMessage appends body as a line.
-func (Form) AppendMessage(dst []byte, _ uint64, body []byte) []byte { return appendLine(dst, body) }
-
-// AppendSnapshot appends nothing.
-func (Form) AppendSnapshot(dst []byte, _ uint64, _ []byte) []byte { return dst }
-
-// AppendReset appends nothing.
+func (Form) AppendMessage(dst []byte, _ uint64, body []byte) []byte                     { return appendLine(dst, body) }
+func (Form) AppendSnapshot(dst []byte, _ uint64, _ []byte) []byte                       { return dst }
 func (Form) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte) []byte { return dst }
-
-// AppendHeartbeat appends nothing.
-func (Form) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte { return dst }
-
-// AppendOpening appends nothing.
-func (Form) AppendOpening(dst []byte) []byte { return dst }
-
-// AppendControl appends text as a line.
-func (Form) AppendControl(dst, text []byte) []byte { return appendLine(dst, text) }
+func (Form) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte                        { return dst }
+func (Form) AppendOpening(dst []byte) []byte                                            { return dst }
+func (Form) AppendControl(dst, text []byte) []byte                                      { return appendLine(dst, text) }
 
 func appendLine(dst, text []byte) []byte { return append(append(dst, text...), '\n') }

@@ -41,17 +41,13 @@ func (l *lines) next() ([]byte, error) {
 		}
 		text = bytes.TrimSuffix(text, []byte("\r"))
 		if err != nil || len(text) > l.max {
-			return nil, tooLong(l.max)
+			return nil, &contracts.Error{
+				Code: contracts.CodeBadRequest, Type: contracts.ErrorProtocol,
+				Message: fmt.Sprintf("Failed to parse command: line exceeds %d bytes", l.max),
+			}
 		}
 		if len(bytes.TrimSpace(text)) > 0 {
 			return text, nil
 		}
-	}
-}
-
-func tooLong(max int) *contracts.Error {
-	return &contracts.Error{
-		Code: contracts.CodeBadRequest, Type: contracts.ErrorProtocol,
-		Message: fmt.Sprintf("Failed to parse command: line exceeds %d bytes", max),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -58,7 +59,7 @@ func (c *Conn) Form() contracts.Form { return Form{} }
 func (c *Conn) Write(frames []byte) error { return c.tap.writeFrames(frames) }
 
 // LastSeen returns when the peer last sent any byte, pongs included.
-func (c *Conn) LastSeen() time.Time { return c.tap.lastSeen() }
+func (c *Conn) LastSeen() time.Time { return c.tap.born.Add(time.Duration(c.tap.seen.Load())) }
 
 // Close sends a close frame with the close code of why, or 1000 for nil. The
 // peer has one second to answer it; within that second a blocked Write fails
@@ -160,26 +161,18 @@ func (c *Conn) read() ([]byte, error) {
 		return nil, errBinary
 	}
 	c.frame = buffers.Get().(*[]byte)
-	if err := c.fill(r); err != nil {
+	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most) // the scanner has checked announced lengths
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !utf8.Valid(*c.frame) {
+	case c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
+		return nil, io.ErrUnexpectedEOF
+	case c.tap.readErr != nil:
+		return nil, c.tap.readErr
+	case !utf8.Valid(*c.frame):
 		return nil, errBadText
 	}
 	return *c.frame, nil
-}
-
-// fill reads a whole message into c.frame. The scanner has already checked the
-// length that a header announces.
-func (c *Conn) fill(r io.Reader) (err error) {
-	*c.frame, err = c.slot.ReadAll(r, *c.frame, c.tap.scanner.most)
-	switch {
-	case err != nil:
-		return err
-	case c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
-		return io.ErrUnexpectedEOF
-	}
-	return c.tap.readErr
 }
 
 // explain returns the error of ReadFrame for a failed read, and closes the
@@ -206,7 +199,7 @@ func (c *Conn) explain(err error) error {
 		return net.ErrClosed
 	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
 		c.Close(&contracts.Error{Code: contracts.CodePayloadTooLarge})
-	case timedOut(c.tap.readErr):
+	case errors.Is(c.tap.readErr, os.ErrDeadlineExceeded):
 		c.Close(&contracts.Error{Code: contracts.CodeTimeout})
 	case c.tap.readErr == nil && !errors.Is(err, net.ErrClosed):
 		c.closeWith(closeProtocolError, contracts.CodeBadRequest) // has no effect if the library has sent its own close frame

@@ -77,9 +77,7 @@ func New(opts Options) (*Handler, error) {
 	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if opts.RateLimit == nil {
-		opts.RateLimit = ratelimit.New(ratelimit.Options{})
-	}
+	opts.RateLimit = cmp.Or(opts.RateLimit, ratelimit.New(ratelimit.Options{}))
 	return &Handler{opts}, nil
 }
 
@@ -141,10 +139,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 	if err := confine(&att); err != nil {
 		return contracts.Attach{}, err
 	}
-	if wait := h.opts.RateLimit.Attach(principal.ID); wait > 0 {
-		return contracts.Attach{}, ratelimit.Refusal(w.Header(), wait)
-	}
-	return att, nil
+	return att, ratelimit.Refusal(w.Header(), h.opts.RateLimit.Attach(principal.ID))
 }
 
 // confine applies the principal's limits to the attachment.

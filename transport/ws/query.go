@@ -31,8 +31,8 @@ func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 		answer.Set("Sec-WebSocket-Version", "13")
 		return &contracts.Error{Code: contracts.CodeUpgradeRequired, Message: "WebSocket version 13 is required"}
 	}
-	keys := r.Header.Values("Sec-WebSocket-Key")
-	if len(keys) != 1 || !validKey(keys[0]) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
+	if len(r.Header.Values("Sec-WebSocket-Key")) != 1 || err != nil || len(key) != 16 {
 		return badRequest("malformed Sec-WebSocket-Key")
 	}
 	offers := tokens(r.Header, "Sec-WebSocket-Protocol")
@@ -45,11 +45,6 @@ func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 		return &contracts.Error{Code: contracts.CodeUpgradeRequired, Message: "protocol version not supported; use " + contracts.Subprotocol}
 	}
 	return badRequest("the WebSocket subprotocol " + contracts.Subprotocol + " must be offered")
-}
-
-func validKey(key string) bool {
-	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key))
-	return err == nil && len(b) == 16
 }
 
 // hasToken reports whether a header lists token, in any case.
@@ -109,10 +104,7 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 		}
 		att.SessionID = strings.Clone(pathID) // as in get
 	}
-	if refusal != nil {
-		return contracts.Attach{}, refusal
-	}
-	return att, nil
+	return att, refusal
 }
 
 func badRequest(text string) *contracts.Error {

@@ -7,9 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,10 +46,10 @@ type tap struct {
 	pong atomic.Pointer[[]byte] // the answer to the latest ping, until it is sent
 
 	// Owned by the goroutine that reads.
-	early     []byte  // bytes that the peer sent before the upgrade was answered
-	scanner   scanner // of the bytes read
-	readErr   error   // the first error of the socket, as opposed to the library's
-	bytesLeft int     // wire bytes that the current message may still take; negative means no bound
+	in        io.Reader // the bytes that the peer sent before the upgrade was answered, then Conn
+	scanner   scanner   // of the bytes read
+	readErr   error     // the first error of the socket, as opposed to the library's
+	bytesLeft int       // wire bytes that the current message may still take; negative means no bound
 
 	// writing is a lock that is held across I/O: a channel of capacity 1, full
 	// while it is locked. A goroutine that waits for it waits for the peer.
@@ -69,14 +69,7 @@ func newTap(timeout time.Duration, maxMessage int) *tap {
 
 // Read reads from the socket for the library.
 func (t *tap) Read(p []byte) (n int, err error) {
-	if len(t.early) > 0 {
-		n = copy(p, t.early)
-		if t.early = t.early[n:]; len(t.early) == 0 {
-			t.early = nil
-		}
-	} else {
-		n, err = t.Conn.Read(p)
-	}
+	n, err = t.in.Read(p)
 	if n > 0 {
 		t.seen.Store(int64(time.Since(t.born)))
 		if scanErr := t.scanner.scan(p[:n]); scanErr != nil && err == nil {
@@ -98,29 +91,22 @@ func (t *tap) Read(p []byte) (n int, err error) {
 // frame headers and control frames between its fragments.
 func (t *tap) beginMessage() {
 	t.bytesLeft = 2*t.scanner.most + 64<<10
-	t.setReadDeadline(time.Now().Add(messageTimeout))
+	t.setDeadline(t.Conn.SetReadDeadline, time.Now().Add(messageTimeout))
 }
 
 // endMessage removes the bounds of beginMessage: between messages a peer may be
 // silent.
 func (t *tap) endMessage() {
 	t.bytesLeft = -1
-	t.setReadDeadline(time.Time{})
+	t.setDeadline(t.Conn.SetReadDeadline, time.Time{})
 }
 
-func (t *tap) setReadDeadline(at time.Time) {
+// setDeadline sets a deadline, unless the connection is closing.
+func (t *tap) setDeadline(set func(time.Time) error, at time.Time) {
 	t.deadlines.Lock()
 	defer t.deadlines.Unlock()
 	if !t.closing {
-		_ = t.Conn.SetReadDeadline(at) // fails on a dead socket, where reading fails as well
-	}
-}
-
-func (t *tap) setWriteDeadline() {
-	t.deadlines.Lock()
-	defer t.deadlines.Unlock()
-	if !t.closing {
-		_ = t.Conn.SetWriteDeadline(time.Now().Add(t.timeout)) // as above
+		_ = set(at) // fails on a dead socket, where reading and writing fail as well
 	}
 }
 
@@ -187,7 +173,7 @@ func (t *tap) send(frames []byte) error {
 	}
 	var err error
 	for part := range slices.Chunk(frames, contracts.WritePart) {
-		t.setWriteDeadline()
+		t.setDeadline(t.Conn.SetWriteDeadline, time.Now().Add(t.timeout))
 		if _, err = t.Conn.Write(part); err != nil {
 			break
 		}
@@ -237,12 +223,6 @@ func (t *tap) unlock() {
 	}
 }
 
-// lastSeen returns when the peer last sent anything.
-func (t *tap) lastSeen() time.Time { return t.born.Add(time.Duration(t.seen.Load())) }
-
-// timedOut reports whether err is a deadline of the socket.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
-
 // A hijacker is a ResponseWriter that wraps the hijacked connection in a tap.
 type hijacker struct {
 	http.ResponseWriter
@@ -260,7 +240,10 @@ func (w *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w.tap.Conn, w.tap.early = conn, bytes.Clone(early)
+	w.tap.Conn, w.tap.in = conn, conn
+	if len(early) > 0 {
+		w.tap.in = io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn)
+	}
 	return w.tap, bufio.NewReadWriter(bufio.NewReaderSize(w.tap, readBuffer), bufio.NewWriterSize(w.tap, writeBuffer)), nil
 }
 
