@@ -124,7 +124,7 @@ func New(opts Options) (*Authenticator, error) {
 	}
 	g := &Authenticator{
 		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
-		tickets: passes{ttl: ticketTTL, most: maxTickets}, cookies: passes{ttl: cookieTTL, most: maxCookies},
+		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
 	}
 	err := g.setCredentials(opts)
 	if err == nil {

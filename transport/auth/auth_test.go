@@ -320,7 +320,7 @@ func TestTicketsAreBounded(t *testing.T) {
 	for range maxTickets - 1 {
 		mint()
 	}
-	if got := len(g.tickets.list); got != maxTickets {
+	if got := len(g.tickets.byKey); got != maxTickets || g.tickets.order.Len() != maxTickets {
 		t.Errorf("got %d tickets, want %d", got, maxTickets)
 	}
 	if _, err := g.Authorize(request("GET", "/?ticket="+first)); err == nil {
@@ -331,7 +331,7 @@ func TestTicketsAreBounded(t *testing.T) {
 	}
 	c.now = c.now.Add(ticketTTL)
 	mint()
-	if got := len(g.tickets.list); got != 1 {
+	if got := len(g.tickets.byKey); got != 1 || g.tickets.order.Len() != 1 {
 		t.Errorf("after all have expired: got %d tickets, want 1", got)
 	}
 }

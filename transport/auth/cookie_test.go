@@ -267,7 +267,7 @@ func TestCookieExpires(t *testing.T) {
 			t.Errorf("got %v, want admission %v", err, tt.ok)
 		}
 	}
-	if len(g.cookies.list) != 0 {
+	if len(g.cookies.byKey) != 0 || g.cookies.order.Len() != 0 {
 		t.Error("an expired cookie is kept")
 	}
 }
@@ -278,7 +278,7 @@ func TestCookiesAreBounded(t *testing.T) {
 	for range maxCookies - 1 {
 		login(t, g)
 	}
-	if got := len(g.cookies.list); got != maxCookies {
+	if got := len(g.cookies.byKey); got != maxCookies || g.cookies.order.Len() != maxCookies {
 		t.Errorf("got %d cookies, want %d", got, maxCookies)
 	}
 	for cookie, ok := range map[string]bool{first: false, second: true} {

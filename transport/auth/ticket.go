@@ -2,11 +2,11 @@ package auth
 
 import (
 	"cmp"
+	"container/list"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -105,8 +105,13 @@ type passes struct {
 	ttl  time.Duration
 	most int // beyond it the oldest is forgotten
 
-	mu   sync.Mutex
-	list []*pass // oldest first; at most most
+	mu    sync.Mutex
+	order *list.List                          // of *pass, oldest first; at most most
+	byKey map[[sha256.Size]byte]*list.Element // into order
+}
+
+func newPasses(ttl time.Duration, most int) passes {
+	return passes{ttl: ttl, most: most, order: list.New(), byKey: map[[sha256.Size]byte]*list.Element{}}
 }
 
 // newSecret returns 256 random bits as base64url text.
@@ -123,11 +128,13 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 	made := &pass{key: sha256.Sum256([]byte(secret)), holder: holder, origin: origin, expires: expires}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = slices.DeleteFunc(p.list, func(old *pass) bool { return !now.Before(old.expires) })
-	if len(p.list) >= p.most {
-		p.list = slices.Delete(p.list, 0, 1)
+	for e := p.order.Front(); e != nil; e = p.order.Front() {
+		if old := e.Value.(*pass); p.order.Len() < p.most && now.Before(old.expires) {
+			break
+		}
+		p.remove(e)
 	}
-	p.list = append(p.list, made)
+	p.byKey[made.key] = p.order.PushBack(made)
 	return secret, expires
 }
 
@@ -135,15 +142,19 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 func (p *passes) find(secret string, usedUp bool, now time.Time) (found pass, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := sha256.Sum256([]byte(secret))
-	i := slices.IndexFunc(p.list, func(one *pass) bool { return one.key == key })
-	if i < 0 {
+	e := p.byKey[sha256.Sum256([]byte(secret))]
+	if e == nil {
 		return pass{}, false
 	}
-	found = *p.list[i]
+	found = *e.Value.(*pass)
 	ok = now.Before(found.expires)
 	if usedUp || !ok {
-		p.list = slices.Delete(p.list, i, i+1)
+		p.remove(e)
 	}
 	return found, ok
+}
+
+// remove removes a pass. The caller holds mu.
+func (p *passes) remove(e *list.Element) {
+	delete(p.byKey, p.order.Remove(e).(*pass).key)
 }
