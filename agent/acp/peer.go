@@ -191,24 +191,20 @@ func (p *peer) serve(m rpc.Message) {
 	case acp.ClientMethodFsReadTextFile:
 		p.handle(m, with(m.Params, p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
-		p.perform(m, "write a file", func(*run) handler { return with(m.Params, p.writeFile) })
+		p.perform(m, "write a file", with(m.Params, p.writeFile))
 	case acp.ClientMethodTerminalCreate:
-		p.perform(m, "run a command", func(r *run) handler {
-			return with(m.Params, func(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
-				return p.createTerminal(r, params)
-			})
-		})
+		p.perform(m, "run a command", with(m.Params, p.createTerminal))
 	case acp.ClientMethodTerminalOutput:
-		p.handle(m, p.onTerminal(m, (*peer).terminalOutput))
+		p.handle(m, p.onTerminal(m, p.terminalOutput))
 	case acp.ClientMethodTerminalWaitForExit:
-		p.handle(m, p.onTerminal(m, (*peer).awaitTerminal))
+		p.handle(m, p.onTerminal(m, p.awaitTerminal))
 	case acp.ClientMethodTerminalKill:
-		p.handle(m, p.onTerminal(m, func(_ *peer, _ context.Context, t *terminal) (any, error) {
+		p.handle(m, p.onTerminal(m, func(_ context.Context, t *terminal) (any, error) {
 			t.stop() // the terminal remains
 			return acp.KillTerminalResponse{}, nil
 		}))
 	case acp.ClientMethodTerminalRelease:
-		p.handle(m, p.onTerminal(m, (*peer).releaseTerminal))
+		p.handle(m, p.onTerminal(m, p.releaseTerminal))
 	case methodCancelRequest:
 		p.cancelRequest(m.Params)
 	default:
@@ -223,17 +219,18 @@ func (p *peer) serve(m rpc.Message) {
 // methodCancelRequest withdraws a request.
 const methodCancelRequest = "$/cancel_request"
 
-// A handler serves a request: its result or its error is the answer.
-type handler func(ctx context.Context) (any, error)
+// A handler serves a request: its result or its error is the answer. r is the
+// run that the request is a part of, nil without one.
+type handler func(ctx context.Context, r *run) (any, error)
 
 // with returns a handler that decodes params for f.
-func with[P, R any](params json.RawMessage, f func(context.Context, P) (R, error)) handler {
-	return func(ctx context.Context) (any, error) {
+func with[P, R any](params json.RawMessage, f func(context.Context, *run, P) (R, error)) handler {
+	return func(ctx context.Context, r *run) (any, error) {
 		var p P
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, acp.NewInvalidParams("the params cannot be read")
 		}
-		return f(ctx, p)
+		return f(ctx, r, p)
 	}
 }
 
@@ -244,16 +241,16 @@ func (p *peer) handle(m rpc.Message, f handler) {
 }
 
 // perform serves a request that changes something, as a part of a run.
-func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
+func (p *peer) perform(m rpc.Message, what string, f handler) {
 	p.prepare(m, func() (*run, handler) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		r, err := p.working(what)
 		if err != nil {
-			return nil, func(context.Context) (any, error) { return nil, err }
+			return nil, func(context.Context, *run) (any, error) { return nil, err }
 		}
 		r.work.Add(1)
-		return r, f(r)
+		return r, f
 	})
 }
 
@@ -290,7 +287,7 @@ func (p *peer) prepare(m rpc.Message, prepared func() (*run, handler)) {
 			p.reqMu.Unlock()
 			cancel()
 		}()
-		result, err := f(ctx)
+		result, err := f(ctx, r)
 		if err != nil {
 			p.refuse(id, refusal(err))
 			return

@@ -61,9 +61,9 @@ func (p *peer) permission(m rpc.Message) {
 	p.prepare(m, func() (*run, handler) {
 		q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
 		if q == nil {
-			return nil, func(context.Context) (any, error) { return chosen(nil, -1), nil }
+			return nil, func(context.Context, *run) (any, error) { return chosen(nil, -1), nil }
 		}
-		return q.r, func(ctx context.Context) (any, error) {
+		return q.r, func(ctx context.Context, _ *run) (any, error) {
 			defer close(q.ended)
 			out, err := p.put(ctx, q)
 			return chosen(ids, p.decide(q, out, err)), nil
@@ -293,11 +293,11 @@ func (p *peer) elicitation(m rpc.Message) {
 		r := p.active()
 		if r == nil {
 			p.reportStray("ask for input")
-			return nil, func(context.Context) (any, error) { return elicit.Answer{Action: elicit.Cancel}, nil }
+			return nil, func(context.Context, *run) (any, error) { return elicit.Answer{Action: elicit.Cancel}, nil }
 		}
 		p.endResponse(r)
 		r.work.Add(1)
-		return r, func(ctx context.Context) (any, error) { return p.elicit(ctx, r, &q), nil }
+		return r, func(ctx context.Context, r *run) (any, error) { return p.elicit(ctx, r, &q), nil }
 	})
 }
 
