@@ -215,9 +215,7 @@ func (p *peer) arm(r *run, c *call) {
 	case slices.Contains(readOnly, acp.ToolKind(c.kind)), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
 		wait = p.a.wait.glance
 	}
-	if c.hold != nil {
-		c.hold.Stop()
-	}
+	c.release()
 	c.hold = time.AfterFunc(wait, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
