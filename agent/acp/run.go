@@ -165,16 +165,15 @@ func (p *peer) endOpenCalls(r *run) {
 
 // replied ends a run that the program has answered.
 func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
-	if _, refused := errors.AsType[*rpc.Error](reply.Err); reply.Err != nil && !refused {
-		if errors.Is(reply.Err, rpc.ErrEnded) {
-			<-p.over
-			return failure(ctx, p.proc.Account())
-		}
-		return failure(ctx, reply.Err) // an answer that was too long
-	}
-	if reply.Err != nil {
+	switch _, refused := errors.AsType[*rpc.Error](reply.Err); {
+	case refused:
 		p.endAnsweredRun(r, contracts.Usage{})
 		return failure(ctx, p.withSignInHint(reply.Err))
+	case errors.Is(reply.Err, rpc.ErrEnded):
+		<-p.over
+		return failure(ctx, p.proc.Account())
+	case reply.Err != nil: // the answer was too long
+		return failure(ctx, reply.Err)
 	}
 	var result struct {
 		Stop  string     `json:"stopReason"`
