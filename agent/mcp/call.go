@@ -246,11 +246,11 @@ func (l *link) setCall(token string, c *call) {
 }
 
 // progress handles a progress notification.
-func (s *session) progress(p *sdk.ProgressNotificationParams) {
+func (l *link) progress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
-	s.link.mu.Lock()
-	c := s.link.calls[token]
-	s.link.mu.Unlock()
+	l.mu.Lock()
+	c := l.calls[token]
+	l.mu.Unlock()
 	if c != nil {
 		c.text.Store(new(progressText(p)))
 	}
@@ -267,6 +267,3 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 	}
 	return abridge.Head(text, maxProgress)
 }
-
-// completed handles the end of an elicitation elsewhere.
-func (s *session) completed(elicitationID string) { s.link.completed(elicitationID) }

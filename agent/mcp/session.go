@@ -106,18 +106,11 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 func (s *session) transport() (sdk.Transport, error) {
 	l := s.link
 	if l.server.Command != "" {
-		p, err := newPipe(l, s)
+		p, err := newPipe(l)
 		s.pipe = p
 		return p, err
 	}
-	s.web = newWeb(&l.server, l.set.opts.SessionID, s.life)
-	s.web.ended = func() {
-		if s.stopping.Err() == nil {
-			s.lapsed.Store(true)
-			l.log.Debug("MCP server no longer reports changes")
-		}
-	}
-	s.web.flooded = func() { s.stop(errFlood); s.cut() }
+	s.web = newWeb(s)
 	return &sdk.StreamableClientTransport{
 		Endpoint: l.server.URL, HTTPClient: s.web.client(), MaxEventSize: contracts.MaxLineBytes,
 	}, nil
@@ -137,11 +130,11 @@ func (s *session) newClient() *sdk.Client {
 			return s.elicit(ctx, req.Params), nil
 		},
 		ElicitationCompleteHandler: func(_ context.Context, req *sdk.ElicitationCompleteNotificationRequest) {
-			s.completed(req.Params.ElicitationID)
+			s.link.completed(req.Params.ElicitationID)
 		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.relist() },
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
-			s.progress(req.Params)
+			s.link.progress(req.Params)
 		},
 	})
 	client.AddReceivingMiddleware(s.refuseSampling)
@@ -337,14 +330,12 @@ func schemaOf(schema any) (json.RawMessage, error) {
 	if schema != nil && !ok {
 		return nil, errors.New("its schema is no object")
 	}
-	if kind, typed := fields["type"]; typed && kind != "object" {
+	whole := map[string]any{"type": "object"}
+	maps.Copy(whole, fields)
+	if whole["type"] != "object" {
 		return nil, errors.New("its arguments are no object")
-	} else if !typed {
-		whole := map[string]any{"type": "object"}
-		maps.Copy(whole, fields)
-		fields = whole
 	}
-	text, err := json.Marshal(fields)
+	text, err := json.Marshal(whole)
 	if err == nil && len(text) > maxSchemaBytes {
 		err = errors.New("its schema is too long")
 	}
