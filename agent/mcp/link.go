@@ -92,7 +92,7 @@ func newLink(s *Set, server Server) *link {
 		set: s, server: server, title: title(&server), secrets: secretsOf(&server),
 		calls: map[string]*call{}, waits: map[string][]chan struct{}{},
 	}
-	l.log = mask.Log(s.log, l.hide).With("mcp_server", server.Name)
+	l.log = mask.Log(s.opts.Log, l.hide).With("mcp_server", server.Name)
 	return l
 }
 

@@ -135,13 +135,10 @@ func headerValue(value string) bool {
 // to it in a session: the configured ones and, for the platform's server, the
 // session's id. They do not include a per-request id.
 func (s Server) HeadersFor(sessionID string) map[string]string {
-	all := maps.Clone(s.Headers)
-	if !s.Platform || sessionID == "" || !headerValue(sessionID) || all[sessionHeader] != "" {
-		return all
+	all := map[string]string{}
+	maps.Copy(all, s.Headers)
+	if s.Platform && all[sessionHeader] == "" && sessionID != "" && headerValue(sessionID) {
+		all[sessionHeader] = sessionID
 	}
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[sessionHeader] = sessionID
 	return all
 }

@@ -80,7 +80,6 @@ type Options struct {
 // at growing intervals up to 1 minute.
 type Set struct {
 	opts  Options
-	log   *slog.Logger
 	links []*link // in the order of the options
 
 	life context.Context // ends with Close
@@ -107,7 +106,7 @@ func Open(o Options) *Set {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Set{opts: o, log: o.Log, questions: make(chan struct{}, maxQuestions)}
+	s := &Set{opts: o, questions: make(chan struct{}, maxQuestions)}
 	s.life, s.stop = context.WithCancelCause(context.Background())
 	s.add(o.Servers)
 	var first []<-chan struct{}
@@ -160,7 +159,7 @@ func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
 	}
 	if len(all) > 0 {
 		text += label(strings.Join(all, ", "))
-		s.log.Info(text)
+		s.opts.Log.Info(text)
 		s.publish(text)
 	}
 }
@@ -170,7 +169,7 @@ func (s *Set) publish(text string) {
 	ctx, cancel := context.WithTimeout(s.life, statusTime)
 	defer cancel()
 	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
-		s.log.Debug("cannot publish a status", "error", err)
+		s.opts.Log.Debug("cannot publish a status", "error", err)
 	}
 }
 
