@@ -181,38 +181,36 @@ func (p *peer) status(text string) {
 
 // serve handles a message of the program. Only its reader calls it.
 func (p *peer) serve(m rpc.Message) {
-	switch m.Method {
-	case acp.ClientMethodSessionUpdate:
+	switch method := m.Method; {
+	case method == acp.ClientMethodSessionUpdate:
 		p.update(m.Params)
-	case acp.ClientMethodSessionRequestPermission:
+	case method == methodCancelRequest:
+		p.cancelRequest(m.Params)
+	case m.ID == nil:
+		p.log.Debug("agent process sent an unknown notification", "method", method)
+	case method == acp.ClientMethodSessionRequestPermission:
 		p.permission(m)
-	case acp.ClientMethodElicitationCreate:
+	case method == acp.ClientMethodElicitationCreate:
 		p.elicitation(m)
-	case acp.ClientMethodFsReadTextFile:
+	case method == acp.ClientMethodFsReadTextFile:
 		p.handle(m, with(m.Params, p.readFile))
-	case acp.ClientMethodFsWriteTextFile:
+	case method == acp.ClientMethodFsWriteTextFile:
 		p.perform(m, "write a file", with(m.Params, p.writeFile))
-	case acp.ClientMethodTerminalCreate:
+	case method == acp.ClientMethodTerminalCreate:
 		p.perform(m, "run a command", with(m.Params, p.createTerminal))
-	case acp.ClientMethodTerminalOutput:
+	case method == acp.ClientMethodTerminalOutput:
 		p.handle(m, p.onTerminal(m, p.terminalOutput))
-	case acp.ClientMethodTerminalWaitForExit:
+	case method == acp.ClientMethodTerminalWaitForExit:
 		p.handle(m, p.onTerminal(m, p.awaitTerminal))
-	case acp.ClientMethodTerminalKill:
+	case method == acp.ClientMethodTerminalKill:
 		p.handle(m, p.onTerminal(m, func(_ context.Context, t *terminal) (any, error) {
 			t.stop() // the terminal remains
 			return acp.KillTerminalResponse{}, nil
 		}))
-	case acp.ClientMethodTerminalRelease:
+	case method == acp.ClientMethodTerminalRelease:
 		p.handle(m, p.onTerminal(m, p.releaseTerminal))
-	case methodCancelRequest:
-		p.cancelRequest(m.Params)
 	default:
-		if m.ID == nil {
-			p.log.Debug("agent process sent an unknown notification", "method", m.Method)
-			return
-		}
-		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
+		p.refuse(m.ID, acp.NewMethodNotFound(method))
 	}
 }
 
@@ -258,9 +256,6 @@ func (p *peer) perform(m rpc.Message, what string, f handler) {
 // too many requests, it refuses this one. A request that counts in the work of a
 // run ends with the run.
 func (p *peer) prepare(m rpc.Message, prepared func() (*run, handler)) {
-	if m.ID == nil {
-		return // a request without an id gets no answer
-	}
 	id, key := m.ID, string(m.ID) // so that the rest of the message, which may be long, can be freed
 	ctx, cancel := context.WithCancel(p.life)
 	p.reqMu.Lock()

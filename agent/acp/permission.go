@@ -37,9 +37,6 @@ type question struct {
 // permission asks the clients a permission request of the program. Only its
 // reader calls it; a goroutine that ends with the question sends the answer.
 func (p *peer) permission(m rpc.Message) {
-	if m.ID == nil {
-		return
-	}
 	var params struct {
 		Call    callUpdate `json:"toolCall"`
 		Options list[struct {
@@ -269,9 +266,6 @@ const asksForInput = "The agent asks for input"
 // The params are decoded as our own type, because the library's types do not
 // keep the whole schema.
 func (p *peer) elicitation(m rpc.Message) {
-	if m.ID == nil {
-		return
-	}
 	var q elicit.Question
 	decode(m.Params, &q)
 	if (q.Mode == "" || q.Mode == elicit.ModeForm) && isNull(q.RequestedSchema) {
