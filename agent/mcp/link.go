@@ -56,10 +56,9 @@ type link struct {
 	retryAt  time.Time     // no attempt before
 	err      error         // there is no session, and clients were told
 	troubled bool          // it was said that there is none
-	tools    []Tool        // as last listed
+	tools    []Tool        // as last listed; nil before
 	known    bool          // the tools were listed, and later changes are reported
 
-	listedOnce bool // the tools were listed before
 	introduced bool // clients were told that the server is available
 	alone      bool // the link itself must tell clients
 
@@ -151,7 +150,7 @@ func (l *link) sessionOrWait() (*session, <-chan struct{}, error) {
 func (l *link) awaited() (dialing <-chan struct{}, until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dialing, l.patience, l.dialing != nil && !l.listedOnce
+	return l.dialing, l.patience, l.dialing != nil && l.tools == nil
 }
 
 // attempt tries once to connect to the server.
@@ -229,10 +228,9 @@ func (l *link) lost(s *session, err error) {
 	default:
 		l.pause()
 	}
-	again := l.troubled
-	l.troubled = l.troubled || !lapsed
+	l.troubled = !lapsed
 	l.mu.Unlock()
-	if !lapsed && !again {
+	if !lapsed {
 		l.say("is gone: "+why(err)+". It is tried again when it is used.", err)
 	}
 }
@@ -290,15 +288,15 @@ func (l *link) listed() []Tool {
 	return tools
 }
 
-// setTools sets the listed tools, and returns how they differ from those listed
-// before, if any.
+// setTools sets the listed tools, which are not nil, and returns how they differ
+// from those listed before, if any.
 func (l *link) setTools(tools []Tool) (changes string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listedOnce {
+	if l.tools != nil {
 		changes = differences(l.tools, tools)
 	}
-	l.tools, l.known, l.listedOnce = tools, true, true
+	l.tools, l.known = tools, true
 	return changes
 }
 

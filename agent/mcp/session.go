@@ -261,7 +261,7 @@ func (s *session) refresh(quiet bool) bool {
 
 // list reads the tools that the server offers, and leaves out invalid ones.
 func (s *session) list(ctx context.Context) error {
-	var tools []Tool
+	tools := []Tool{}
 	var left []string // left out
 	seen := map[string]bool{}
 	room := maxToolsBytes

@@ -313,7 +313,7 @@ func TestServersThatAreThereAreSaidOnce(t *testing.T) {
 		arrive := func(l *link) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.session, l.dialing, l.tools, l.listedOnce = &session{}, nil, make([]Tool, 2), true
+			l.session, l.dialing, l.tools = &session{}, nil, make([]Tool, 2)
 			close(attempts[l.server.Name])
 		}
 		arrive(s.links[0])
