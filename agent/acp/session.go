@@ -68,6 +68,7 @@ func (p *peer) handshake(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.session = begun.SessionID
 	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
 	p.used = settingsOf(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
@@ -141,7 +142,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (sessionResult
 	if id := p.a.session(); id != "" {
 		begun, err := p.reopen(ctx, acp.SessionId(id), servers)
 		if err == nil {
-			p.opened(id, true)
+			begun.SessionID, p.resumed = id, true
 			return begun, nil
 		}
 		e, refused := errors.AsType[*rpc.Error](err)
@@ -158,15 +159,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (sessionResult
 	if err == nil && begun.SessionID == "" {
 		err = errors.New("the agent made a session without an id")
 	}
-	p.opened(begun.SessionID, false)
 	return begun, err
-}
-
-// opened records the session of the process. The reader uses it too.
-func (p *peer) opened(id string, resumed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.session, p.resumed = id, resumed
 }
 
 var errCannotReopen = errors.New("it keeps no sessions")
