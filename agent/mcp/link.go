@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,8 +61,8 @@ type link struct {
 	introduced bool // clients were told that the server is available
 	alone      bool // the link itself must tell clients
 
-	calls map[string]*call           // running calls, by progress token
-	waits map[string][]chan struct{} // waits for what people do elsewhere, by elicitation id
+	calls map[string]*call         // running calls, by progress token
+	waits map[chan struct{}]string // the elicitation ids of what people do elsewhere, by the channels that wait
 
 	asking  int       // open questions
 	askedAt time.Time // when the last one ended
@@ -89,7 +88,7 @@ func (q *quota) take() int {
 func newLink(s *Set, server Server) *link {
 	l := &link{
 		set: s, server: server, title: title(&server), secrets: secretsOf(&server),
-		calls: map[string]*call{}, waits: map[string][]chan struct{}{},
+		calls: map[string]*call{}, waits: map[chan struct{}]string{},
 	}
 	l.log = mask.Log(s.opts.Log, l.hide).With("mcp_server", server.Name)
 	return l
@@ -364,14 +363,11 @@ func (l *link) await(elicitationID string) (done <-chan struct{}, forget func())
 	c := make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waits[elicitationID] = append(l.waits[elicitationID], c)
+	l.waits[c] = elicitationID
 	return c, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		rest := slices.DeleteFunc(l.waits[elicitationID], func(o chan struct{}) bool { return o == c })
-		if l.waits[elicitationID] = rest; len(rest) == 0 {
-			delete(l.waits, elicitationID)
-		}
+		delete(l.waits, c)
 	}
 }
 
@@ -379,10 +375,12 @@ func (l *link) await(elicitationID string) (done <-chan struct{}, forget func())
 func (l *link) completed(elicitationID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.waits[elicitationID] {
-		close(c)
+	for c, id := range l.waits {
+		if id == elicitationID {
+			close(c)
+			delete(l.waits, c)
+		}
 	}
-	delete(l.waits, elicitationID)
 }
 
 // dial makes a connection. If a program ends at the first request of the newer
