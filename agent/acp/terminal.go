@@ -82,12 +82,11 @@ func (p *peer) directory(cwd *string) (string, error) {
 		return p.a.files.Root(), nil
 	}
 	rel, err := p.inside(*cwd)
-	if err == nil {
-		if rel, err = p.a.files.Real(rel); err != nil {
-			err = fileRefusal(*cwd, err)
-		}
+	if err != nil {
+		return "", err
 	}
-	return p.a.files.At(rel), err
+	rel, err = p.a.files.Real(rel)
+	return p.a.files.At(rel), fileRefusal(*cwd, err)
 }
 
 // addTerminal registers a terminal whose command is about to start.
