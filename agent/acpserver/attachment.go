@@ -120,7 +120,11 @@ func (a *attachment) ended(err error) {
 	case !wanted:
 		a.notice("Detached from this session: " + err.Error())
 	}
-	a.fail(err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.turn != nil { // no more updates will come
+		a.finish(a.turn, acp.PromptResponse{}, err)
+	}
 }
 
 // greet answers the request that attached.
@@ -169,7 +173,6 @@ func (a *attachment) take(u client.Update) {
 		a.greet()
 	}
 	if a.present && mattersToQuestions(u) {
-		a.tellHolder()
 		a.reconcile()
 	}
 }

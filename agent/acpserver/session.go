@@ -119,9 +119,7 @@ func (p *peer) enter(a *attachment) error {
 func (p *peer) drop(a *attachment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.attached[a.id] == a {
-		delete(p.attached, a.id)
-	}
+	delete(p.attached, a.id)
 }
 
 // dialing returns the client options for attaching.

@@ -126,15 +126,6 @@ func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
 	a.peer.answer(t.request, answer)
 }
 
-// fail answers the open turn, if any, because no more updates will come.
-func (a *attachment) fail(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := a.turn; t != nil {
-		a.finish(t, acp.PromptResponse{}, err)
-	}
-}
-
 // awaitTurn waits until the open turn, if any, is answered.
 func (a *attachment) awaitTurn() {
 	a.mu.Lock()
@@ -174,17 +165,6 @@ func (a *attachment) runEnded(cursor uint64, failed *contracts.ErrorEvent) bool 
 	t.ended, t.failed = true, failed
 	a.settle(t)
 	return true
-}
-
-// lost ends the turn if the end of its run was missed: the state at cursor is
-// idle.
-func (a *attachment) lost(cursor uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := a.turn; t != nil && t.accepted != nil && (t.echoed || cursor > *t.accepted) {
-		t.ended = true
-		a.settle(t)
-	}
 }
 
 // cancelTurn stops the open turn, and reports whether there was one.
