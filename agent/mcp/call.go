@@ -101,18 +101,14 @@ func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, p
 
 // objectOf returns args as a JSON object.
 func objectOf(args json.RawMessage) (json.RawMessage, error) {
-	if len(args) == 0 {
-		return json.RawMessage("{}"), nil
-	}
-	if len(args) > maxArgs {
-		return nil, errors.New("the arguments are too long")
-	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(args, &fields) != nil {
+	switch {
+	case len(args) > maxArgs:
+		return nil, errors.New("the arguments are too long")
+	case len(args) > 0 && json.Unmarshal(args, &fields) != nil:
 		return nil, errors.New("the arguments are no JSON object")
-	}
-	if fields == nil {
-		return json.RawMessage("{}"), nil // for null
+	case fields == nil: // empty, or null
+		return json.RawMessage("{}"), nil
 	}
 	return args, nil
 }

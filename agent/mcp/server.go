@@ -46,10 +46,14 @@ func (s Server) LogValue() slog.Value { return slog.StringValue(s.Name) }
 
 // check returns an error in the configuration of a server, with its key.
 func (s *Server) check() error {
-	if err := checkName(s.Name); err != nil {
-		return err
-	}
-	if s.Command != "" {
+	switch {
+	case s.Name == "":
+		return errors.New("a server needs a name")
+	case len(s.Name) > maxNameBytes:
+		return fmt.Errorf("a name has at most %d bytes", maxNameBytes)
+	case !utf8.ValidString(s.Name) || strings.ContainsFunc(s.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return errors.New("a name has printable characters only")
+	case s.Command != "":
 		return s.checkProgram()
 	}
 	if _, err := parseURL(s.URL); err != nil {
@@ -85,19 +89,6 @@ func (s *Server) checkProgram() error {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
 			return fmt.Errorf("env: %q is no variable that a program could get", name)
 		}
-	}
-	return nil
-}
-
-// checkName returns an error for a name that cannot be shown.
-func checkName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("a server needs a name")
-	case len(name) > maxNameBytes:
-		return fmt.Errorf("a name has at most %d bytes", maxNameBytes)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return errors.New("a name has printable characters only")
 	}
 	return nil
 }

@@ -87,9 +87,8 @@ type Set struct {
 
 	questions chan struct{} // holds a token for each open question
 
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup // counts all goroutines; not added to once closed
+	mu sync.Mutex     // held while life ends
+	wg sync.WaitGroup // counts all goroutines; not added to once life has ended
 }
 
 // Open starts to connect to all servers at once, and does not wait. Clients get
@@ -253,9 +252,8 @@ func (s *Set) find(fullName string) (*link, Tool) {
 // returns when nothing is left, within a few seconds.
 func (s *Set) Close() {
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.stop(errClosed)
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 
@@ -264,7 +262,7 @@ func (s *Set) Close() {
 func (s *Set) start(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.life.Err() != nil {
 		return false
 	}
 	s.wg.Go(f)
