@@ -238,17 +238,23 @@ func (p *peer) handle(m rpc.Message, f handler) {
 	p.prepare(m, func() (*run, handler) { return nil, f })
 }
 
-// perform serves a request that changes something, as a part of a run.
+// perform serves a request that changes something, as a part of a run. Outside a
+// run nobody would see the change and nobody could stop it.
 func (p *peer) perform(m rpc.Message, what string, f handler) {
 	p.prepare(m, func() (*run, handler) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		r, err := p.working(what)
-		if err != nil {
-			return nil, func(context.Context, *run) (any, error) { return nil, err }
+		r, why := p.active(), ": the run was interrupted"
+		switch {
+		case r == nil:
+			p.reportStray(what)
+			why = " outside of a run"
+		case !r.stopping:
+			r.work.Add(1)
+			return r, f
 		}
-		r.work.Add(1)
-		return r, f
+		err := acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + why})
+		return nil, func(context.Context, *run) (any, error) { return nil, err }
 	})
 }
 

@@ -340,21 +340,6 @@ func (p *peer) active() *run {
 	return p.run
 }
 
-// working returns the run in which the program may change something. Outside a
-// run nobody would see the change and nobody could stop it. The caller holds
-// p.mu.
-func (p *peer) working(what string) (*run, error) {
-	r := p.active()
-	switch {
-	case r == nil:
-		p.reportStray(what)
-		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + " outside of a run"})
-	case r.stopping:
-		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + ": the run was interrupted"})
-	}
-	return r, nil
-}
-
 // reportStray reports that the program tried something outside a run, once for
 // each operation between two runs. The caller holds p.mu.
 func (p *peer) reportStray(what string) {
