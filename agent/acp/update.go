@@ -88,14 +88,14 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 	for _, c := range u.Commands.kept {
 		names = append(names, "/"+c.Name)
 	}
-	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
 	if len(names) == 0 {
 		return
 	}
+	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
+	sum := digest([]string{text})
 	p.a.mu.Lock()
-	was := p.a.commands
-	p.a.commands = digest([]string{text})
-	again := p.a.commands == was
+	again := p.a.commands == sum
+	p.a.commands = sum
 	p.a.mu.Unlock()
 	if !again {
 		p.status(text)
