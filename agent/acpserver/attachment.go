@@ -123,7 +123,7 @@ func (a *attachment) ended(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.turn != nil { // no more updates will come
-		a.finish(a.turn, acp.PromptResponse{}, err)
+		a.finish("", err)
 	}
 }
 

@@ -116,7 +116,7 @@ func (a *attachment) ask(r contracts.PendingRequest) {
 			return
 		}
 		if answer == nil { // the editor says that the prompt was cancelled
-			if !a.cancelTurn() {
+			if a.cancelTurn() == nil {
 				a.notice("The question waits for an answer: it belongs to no prompt of this editor that could be cancelled.")
 			}
 			return

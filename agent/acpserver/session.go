@@ -162,8 +162,12 @@ func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.Close
 	if a == nil {
 		return nil, failure("the session is not attached")
 	}
-	a.cancelTurn()
-	a.awaitTurn()
+	if t := a.cancelTurn(); t != nil {
+		select {
+		case <-t.over:
+		case <-a.over:
+		}
+	}
 	a.end()
 	return struct{}{}, nil
 }

@@ -89,9 +89,9 @@ func (a *attachment) send(cmd *contracts.Prompt) {
 		t.accepted = &result.Cursor
 		a.settle(t)
 	case t.cancelled:
-		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+		a.finish(acp.StopReasonCancelled, nil)
 	default:
-		a.finish(t, acp.PromptResponse{}, err)
+		a.finish("", err)
 	}
 }
 
@@ -103,41 +103,25 @@ func (a *attachment) settle(t *turn) {
 	}
 	switch failed := t.failed; {
 	case t.cancelled, failed != nil && failed.ErrorType == contracts.ErrorCancelled:
-		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+		a.finish(acp.StopReasonCancelled, nil)
 	case failed != nil:
-		a.finish(t, acp.PromptResponse{}, errors.New(failed.Message))
+		a.finish("", errors.New(failed.Message))
 	default:
-		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil)
+		a.finish(acp.StopReasonEndTurn, nil)
 	}
 }
 
-// finish answers a turn. The caller holds a.mu, so that later updates are sent
-// after the answer.
-func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
-	if a.turn != t {
-		return
-	}
+// finish answers the open turn. The caller holds a.mu, so that later updates are
+// sent after the answer.
+func (a *attachment) finish(why acp.StopReason, err error) {
+	t := a.turn
 	a.turn = nil
 	close(t.over)
 	if err != nil {
 		a.peer.refuse(t.request, refusal(a.explain(err)))
 		return
 	}
-	a.peer.answer(t.request, answer)
-}
-
-// awaitTurn waits until the open turn, if any, is answered.
-func (a *attachment) awaitTurn() {
-	a.mu.Lock()
-	t := a.turn
-	a.mu.Unlock()
-	if t == nil {
-		return
-	}
-	select {
-	case <-t.over:
-	case <-a.over:
-	}
+	a.peer.answer(t.request, acp.PromptResponse{StopReason: why})
 }
 
 // echo reports whether a prompt in the session is the editor's own, which the
@@ -167,19 +151,16 @@ func (a *attachment) runEnded(cursor uint64, failed *contracts.ErrorEvent) bool 
 	return true
 }
 
-// cancelTurn stops the open turn, and reports whether there was one.
-func (a *attachment) cancelTurn() bool {
+// cancelTurn stops the open turn and returns it, nil if there is none.
+func (a *attachment) cancelTurn() *turn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil {
-		return false
-	}
-	if !t.cancelled {
+	if t != nil && !t.cancelled {
 		t.cancelled = true
 		a.peer.serving.Go(func() { a.interrupt(t) }) // ends with cancelPatience
 	}
-	return true
+	return t
 }
 
 // interrupt stops the run of a turn. The turn ends even if that fails, because
@@ -213,7 +194,7 @@ func (a *attachment) interrupt(t *turn) {
 	default:
 		a.notice("The run goes on: " + a.explain(err).Error())
 	}
-	a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+	a.finish(acp.StopReasonCancelled, nil)
 }
 
 // explain adds to a refusal which client is in control, and to a lost answer what
