@@ -368,9 +368,13 @@ func (p *peer) prompt(m rpc.Message) {
 		p.admit(m, func() { a.command(m.ID, text[1:]) })
 		return
 	}
-	if err := a.begin(m.ID, cmd.Content); err != nil {
+	t, err := a.begin(m.ID, cmd.Content)
+	if err != nil {
 		p.refuse(m.ID, refusal(err))
 		return
 	}
-	p.serving.Go(func() { a.send(cmd) }) // one per session; ends with the answer, or with the attachment
+	p.serving.Go(func() { // ends with the answer, or with the attachment
+		result, err := a.tell(cmd)
+		a.sent(t, result, err)
+	})
 }

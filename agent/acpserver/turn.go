@@ -42,20 +42,20 @@ type turn struct {
 }
 
 // begin makes a prompt the editor's open one.
-func (a *attachment) begin(request json.RawMessage, text string) error {
+func (a *attachment) begin(request json.RawMessage, text string) (*turn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.ctx.Err() != nil:
-		return context.Cause(a.ctx)
+		return nil, context.Cause(a.ctx)
 	case a.turn != nil:
-		return failure("a prompt is being worked on: wait for it or cancel it")
+		return nil, failure("a prompt is being worked on: wait for it or cancel it")
 	}
 	if a.away {
 		a.notice(textAway)
 	}
 	a.turn = &turn{request: request, text: text, settled: make(chan struct{}), over: make(chan struct{})}
-	return nil
+	return a.turn, nil
 }
 
 // maxSent bounds a command, in bytes of JSON: the server closes the connection
@@ -74,13 +74,11 @@ func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
 	return a.client.Send(a.ctx, cmd)
 }
 
-// send sends the prompt of the open turn.
-func (a *attachment) send(cmd *contracts.Prompt) {
-	result, err := a.tell(cmd)
+// sent handles the server's answer to the prompt of a turn.
+func (a *attachment) sent(t *turn, result contracts.Result, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := a.turn
-	if t == nil { // the session has ended meanwhile
+	if a.turn != t { // the session has ended meanwhile, or the turn was cancelled and did not wait
 		return
 	}
 	close(t.settled)
