@@ -135,7 +135,7 @@ func (a *attachment) restore(u client.Update) {
 	}
 	a.running = now.IsResponding
 	if !now.IsResponding && len(now.TrackedTools) == 0 {
-		a.runEnded(u.Cursor, nil) // if a run has ended, its end was missed
+		a.lost(u.Cursor)
 	}
 }
 

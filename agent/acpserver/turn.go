@@ -149,6 +149,17 @@ func (a *attachment) runEnded(cursor uint64, failed *contracts.ErrorEvent) bool 
 	return true
 }
 
+// lost ends the turn if the end of its run was missed: the state at cursor is
+// idle. Before the acceptance is known, the run may have yet to begin.
+func (a *attachment) lost(cursor uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.turn; t != nil && t.accepted != nil && (t.echoed || cursor > *t.accepted) {
+		t.ended = true
+		a.settle(t)
+	}
+}
+
 // cancelTurn stops the open turn and returns it, nil if there is none.
 func (a *attachment) cancelTurn() *turn {
 	a.mu.Lock()
