@@ -239,7 +239,6 @@ func (a *Agent) noteOnce(text string) {
 	}
 }
 
-// publishNotes publishes the notes.
 func (a *Agent) publishNotes() {
 	a.mu.Lock()
 	notes := a.notes

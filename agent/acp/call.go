@@ -167,7 +167,6 @@ func key(id string) string {
 	return digest([]string{id})
 }
 
-// merge applies an update.
 func (c *call) merge(u *callUpdate) {
 	if u.Title != "" {
 		c.title, c.clipped = shown(u.Title, maxTitle), len(u.Title) > maxTitle

@@ -87,7 +87,6 @@ func newPeer(a *Agent) *peer {
 	return p
 }
 
-// start starts the program.
 func (p *peer) start() error {
 	life, stop := context.WithCancel(p.life)
 	p.life = life
@@ -123,10 +122,7 @@ func (p *peer) reportExit() {
 		return // it was closed
 	}
 	p.log.Warn("agent process ended", "error", cause)
-	if !greeted {
-		return // launch returns the error
-	}
-	if !broken {
+	if greeted && !broken { // otherwise launch or the run returns the error
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
 		})
@@ -327,7 +323,6 @@ func decode(raw json.RawMessage, v any) { _ = json.Unmarshal(raw, v) }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// refuse answers a request with an error.
 func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 	if err := p.conn.Refuse(id, (*rpc.Error)(e)); err != nil {
 		p.log.Debug("cannot refuse a request of the agent process", "error", err)

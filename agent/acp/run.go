@@ -42,7 +42,6 @@ type run struct {
 	work sync.WaitGroup // counts its questions, writes and terminals
 }
 
-// prompt serves one prompt.
 func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	r := p.begin()
 	defer p.finish(r)

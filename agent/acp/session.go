@@ -118,7 +118,6 @@ func (p *peer) initialize(ctx context.Context) error {
 	return nil
 }
 
-// introduce calls initialize once.
 func (p *peer) introduce(ctx context.Context, reads bool) (init introduction, err error) {
 	err = p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
 		ProtocolVersion: acp.ProtocolVersionNumber,

@@ -144,7 +144,6 @@ func (a *attachment) greet() {
 	}
 }
 
-// take handles one update.
 func (a *attachment) take(u client.Update) {
 	switch u.Kind {
 	case client.KindEvent:

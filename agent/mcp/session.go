@@ -202,7 +202,6 @@ func (s *session) close() {
 	}
 }
 
-// abort cuts the connection.
 func (s *session) abort() {
 	s.cut()
 	if s.pipe != nil {

@@ -163,7 +163,6 @@ func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
 	}
 }
 
-// publish publishes a status.
 func (s *Set) publish(text string) {
 	ctx, cancel := context.WithTimeout(s.life, statusTime)
 	defer cancel()
