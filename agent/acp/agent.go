@@ -141,10 +141,10 @@ func (a *Agent) launch(ctx context.Context) (*peer, error) {
 	defer stop(nil)
 	defer context.AfterFunc(a.life, func() { stop(context.Cause(a.life)) })()
 
-	p, err := a.attempt(ctx)
+	p, err := a.attempt(ctx, stop)
 	if lost, ok := errors.AsType[*lostError](err); ok && ctx.Err() == nil {
 		a.forget(lost.cause)
-		p, err = a.attempt(ctx)
+		p, err = a.attempt(ctx, stop)
 	}
 	if err != nil {
 		return nil, err
@@ -153,15 +153,13 @@ func (a *Agent) launch(ctx context.Context) (*peer, error) {
 	return p, nil
 }
 
-// attempt starts the program once.
-func (a *Agent) attempt(ctx context.Context) (*peer, error) {
+// attempt starts the program once. stop ends ctx.
+func (a *Agent) attempt(ctx context.Context, stop context.CancelCauseFunc) (*peer, error) {
 	if err := context.Cause(a.life); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.wait.ready, fmt.Errorf("agent process did not become ready in %v", a.wait.ready))
 	defer cancel()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	p, program := newPeer(a), filepath.Base(a.argv[0])
 	slow := time.AfterFunc(a.wait.notice, func() {
 		a.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", a.wait.ready, "hint", p.hint())
@@ -241,7 +239,6 @@ func (a *Agent) noteOnce(text string) {
 	}
 }
 
-// publishNotes publishes the notes.
 func (a *Agent) publishNotes() {
 	a.mu.Lock()
 	notes := a.notes

@@ -167,7 +167,6 @@ func key(id string) string {
 	return digest([]string{id})
 }
 
-// merge applies an update.
 func (c *call) merge(u *callUpdate) {
 	if u.Title != "" {
 		c.title, c.clipped = shown(u.Title, maxTitle), len(u.Title) > maxTitle
@@ -215,9 +214,7 @@ func (p *peer) arm(r *run, c *call) {
 	case slices.Contains(readOnly, acp.ToolKind(c.kind)), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
 		wait = p.a.wait.glance
 	}
-	if c.hold != nil {
-		c.hold.Stop()
-	}
+	c.release()
 	c.hold = time.AfterFunc(wait, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

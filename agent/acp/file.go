@@ -48,7 +48,7 @@ func fileRefusal(path string, err error) error {
 }
 
 // readFile serves fs/read_text_file.
-func (p *peer) readFile(ctx context.Context, params acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
+func (p *peer) readFile(ctx context.Context, _ *run, params acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
 	p.reading.Lock()
 	context.AfterFunc(ctx, p.reading.Unlock) // ctx ends when the answer has been written
 	if ctx.Err() != nil {
@@ -104,7 +104,7 @@ type writing struct {
 }
 
 // writeFile serves fs/write_text_file.
-func (p *peer) writeFile(_ context.Context, params writing) (acp.WriteTextFileResponse, error) {
+func (p *peer) writeFile(_ context.Context, _ *run, params writing) (acp.WriteTextFileResponse, error) {
 	var done acp.WriteTextFileResponse
 	if params.Content == nil {
 		return done, acp.NewInvalidParams(map[string]any{"details": "content is required"})

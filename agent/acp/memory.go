@@ -52,10 +52,8 @@ func (a *Agent) recall() {
 		a.note("The agent starts a new conversation: it does not know what was said before")
 		return
 	}
-	if a.opts.StateDir != "" {
-		if err := writeMemory(a.opts.StateDir, a.memoryOf("")); err != nil {
-			a.opts.Log.Debug("cannot save the agent session", "error", err) // reported when there is a session
-		}
+	if err := writeMemory(a.opts.StateDir, a.memoryOf("")); err != nil {
+		a.opts.Log.Debug("cannot save the agent session", "error", err) // reported when there is a session
 	}
 }
 
@@ -98,14 +96,7 @@ func (a *Agent) remember(session string) {
 	}
 	a.memory = m
 	a.mu.Unlock()
-	if a.opts.StateDir == "" {
-		return
-	}
-	err := fmt.Errorf("its id has %d bytes", len(session))
-	if len(session) <= maxSession {
-		err = writeMemory(a.opts.StateDir, m)
-	}
-	if err != nil {
+	if err := writeMemory(a.opts.StateDir, m); err != nil {
 		a.opts.Log.Warn("cannot save the agent session", "error", err)
 		a.noteOnce("The agent's session cannot be kept: after a restart of the server it starts a new conversation")
 	}
@@ -127,8 +118,15 @@ func (a *Agent) session() string {
 	return a.memory.Session
 }
 
-// writeMemory replaces the file atomically; only its owner can read it.
+// writeMemory replaces the file atomically; only its owner can read it. Without
+// a directory it does nothing.
 func writeMemory(dir string, m memory) error {
+	if dir == "" {
+		return nil
+	}
+	if len(m.Session) > maxSession {
+		return fmt.Errorf("its id has %d bytes", len(m.Session))
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -87,7 +87,6 @@ func newPeer(a *Agent) *peer {
 	return p
 }
 
-// start starts the program.
 func (p *peer) start() error {
 	life, stop := context.WithCancel(p.life)
 	p.life = life
@@ -123,10 +122,7 @@ func (p *peer) reportExit() {
 		return // it was closed
 	}
 	p.log.Warn("agent process ended", "error", cause)
-	if !greeted {
-		return // launch returns the error
-	}
-	if !broken {
+	if greeted && !broken { // otherwise launch or the run returns the error
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
 		})
@@ -181,59 +177,54 @@ func (p *peer) status(text string) {
 
 // serve handles a message of the program. Only its reader calls it.
 func (p *peer) serve(m rpc.Message) {
-	switch m.Method {
-	case acp.ClientMethodSessionUpdate:
+	switch method := m.Method; {
+	case method == acp.ClientMethodSessionUpdate:
 		p.update(m.Params)
-	case acp.ClientMethodSessionRequestPermission:
+	case method == methodCancelRequest:
+		p.cancelRequest(m.Params)
+	case m.ID == nil:
+		p.log.Debug("agent process sent an unknown notification", "method", method)
+	case method == acp.ClientMethodSessionRequestPermission:
 		p.permission(m)
-	case acp.ClientMethodElicitationCreate:
+	case method == acp.ClientMethodElicitationCreate:
 		p.elicitation(m)
-	case acp.ClientMethodFsReadTextFile:
+	case method == acp.ClientMethodFsReadTextFile:
 		p.handle(m, with(m.Params, p.readFile))
-	case acp.ClientMethodFsWriteTextFile:
-		p.perform(m, "write a file", func(*run) handler { return with(m.Params, p.writeFile) })
-	case acp.ClientMethodTerminalCreate:
-		p.perform(m, "run a command", func(r *run) handler {
-			return with(m.Params, func(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
-				return p.createTerminal(r, params)
-			})
-		})
-	case acp.ClientMethodTerminalOutput:
-		p.handle(m, p.onTerminal(m, (*peer).terminalOutput))
-	case acp.ClientMethodTerminalWaitForExit:
-		p.handle(m, p.onTerminal(m, (*peer).awaitTerminal))
-	case acp.ClientMethodTerminalKill:
-		p.handle(m, p.onTerminal(m, func(_ *peer, _ context.Context, t *terminal) (any, error) {
+	case method == acp.ClientMethodFsWriteTextFile:
+		p.perform(m, "write a file", with(m.Params, p.writeFile))
+	case method == acp.ClientMethodTerminalCreate:
+		p.perform(m, "run a command", with(m.Params, p.createTerminal))
+	case method == acp.ClientMethodTerminalOutput:
+		p.handle(m, p.onTerminal(m, p.terminalOutput))
+	case method == acp.ClientMethodTerminalWaitForExit:
+		p.handle(m, p.onTerminal(m, p.awaitTerminal))
+	case method == acp.ClientMethodTerminalKill:
+		p.handle(m, p.onTerminal(m, func(_ context.Context, t *terminal) (any, error) {
 			t.stop() // the terminal remains
 			return acp.KillTerminalResponse{}, nil
 		}))
-	case acp.ClientMethodTerminalRelease:
-		p.handle(m, p.onTerminal(m, (*peer).releaseTerminal))
-	case methodCancelRequest:
-		p.cancelRequest(m.Params)
+	case method == acp.ClientMethodTerminalRelease:
+		p.handle(m, p.onTerminal(m, p.releaseTerminal))
 	default:
-		if m.ID == nil {
-			p.log.Debug("agent process sent an unknown notification", "method", m.Method)
-			return
-		}
-		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
+		p.refuse(m.ID, acp.NewMethodNotFound(method))
 	}
 }
 
 // methodCancelRequest withdraws a request.
 const methodCancelRequest = "$/cancel_request"
 
-// A handler serves a request: its result or its error is the answer.
-type handler func(ctx context.Context) (any, error)
+// A handler serves a request: its result or its error is the answer. r is the
+// run that the request is a part of, nil without one.
+type handler func(ctx context.Context, r *run) (any, error)
 
 // with returns a handler that decodes params for f.
-func with[P, R any](params json.RawMessage, f func(context.Context, P) (R, error)) handler {
-	return func(ctx context.Context) (any, error) {
+func with[P, R any](params json.RawMessage, f func(context.Context, *run, P) (R, error)) handler {
+	return func(ctx context.Context, r *run) (any, error) {
 		var p P
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, acp.NewInvalidParams("the params cannot be read")
 		}
-		return f(ctx, p)
+		return f(ctx, r, p)
 	}
 }
 
@@ -243,17 +234,23 @@ func (p *peer) handle(m rpc.Message, f handler) {
 	p.prepare(m, func() (*run, handler) { return nil, f })
 }
 
-// perform serves a request that changes something, as a part of a run.
-func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
+// perform serves a request that changes something, as a part of a run. Outside a
+// run nobody would see the change and nobody could stop it.
+func (p *peer) perform(m rpc.Message, what string, f handler) {
 	p.prepare(m, func() (*run, handler) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		r, err := p.working(what)
-		if err != nil {
-			return nil, func(context.Context) (any, error) { return nil, err }
+		r, why := p.active(), ": the run was interrupted"
+		switch {
+		case r == nil:
+			p.reportStray(what)
+			why = " outside of a run"
+		case !r.stopping:
+			r.work.Add(1)
+			return r, f
 		}
-		r.work.Add(1)
-		return r, f(r)
+		err := acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + why})
+		return nil, func(context.Context, *run) (any, error) { return nil, err }
 	})
 }
 
@@ -261,9 +258,6 @@ func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
 // too many requests, it refuses this one. A request that counts in the work of a
 // run ends with the run.
 func (p *peer) prepare(m rpc.Message, prepared func() (*run, handler)) {
-	if m.ID == nil {
-		return // a request without an id gets no answer
-	}
 	id, key := m.ID, string(m.ID) // so that the rest of the message, which may be long, can be freed
 	ctx, cancel := context.WithCancel(p.life)
 	p.reqMu.Lock()
@@ -290,7 +284,7 @@ func (p *peer) prepare(m rpc.Message, prepared func() (*run, handler)) {
 			p.reqMu.Unlock()
 			cancel()
 		}()
-		result, err := f(ctx)
+		result, err := f(ctx, r)
 		if err != nil {
 			p.refuse(id, refusal(err))
 			return
@@ -329,7 +323,6 @@ func decode(raw json.RawMessage, v any) { _ = json.Unmarshal(raw, v) }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// refuse answers a request with an error.
 func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 	if err := p.conn.Refuse(id, (*rpc.Error)(e)); err != nil {
 		p.log.Debug("cannot refuse a request of the agent process", "error", err)

@@ -37,9 +37,6 @@ type question struct {
 // permission asks the clients a permission request of the program. Only its
 // reader calls it; a goroutine that ends with the question sends the answer.
 func (p *peer) permission(m rpc.Message) {
-	if m.ID == nil {
-		return
-	}
 	var params struct {
 		Call    callUpdate `json:"toolCall"`
 		Options list[struct {
@@ -61,9 +58,9 @@ func (p *peer) permission(m rpc.Message) {
 	p.prepare(m, func() (*run, handler) {
 		q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
 		if q == nil {
-			return nil, func(context.Context) (any, error) { return chosen(nil, -1), nil }
+			return nil, func(context.Context, *run) (any, error) { return chosen(nil, -1), nil }
 		}
-		return q.r, func(ctx context.Context) (any, error) {
+		return q.r, func(ctx context.Context, _ *run) (any, error) {
 			defer close(q.ended)
 			out, err := p.put(ctx, q)
 			return chosen(ids, p.decide(q, out, err)), nil
@@ -177,13 +174,14 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 			p.progress(q.r, q.c)
 		}
 	}()
+	announces := q.first && q.c.stage == asking && p.active() == q.r
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			p.log.Debug("cannot ask a question of the agent process", "error", err)
 		}
 		// If the run is being stopped, the hub closes the call, because the question
 		// may wait for the next process.
-		if q.first && q.c.stage == asking && p.active() == q.r && !q.r.stopping {
+		if announces && !q.r.stopping {
 			p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
 		}
 		return -1
@@ -201,24 +199,17 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	if option.Always() && !out.Announced { // no client saw the question's reason
 		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", nameOf(option))})
 	}
-	p.show(q, out, i >= 0 && !option.Rejects() && out.Verdict == contracts.VerdictApproved)
-	return i
-}
-
-// show publishes what follows from an answer for a call that has not begun. The
-// program reports the rest of a running call. The caller holds p.mu.
-func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
-	if !q.first || q.c.stage != asking || p.active() != q.r {
-		return
-	}
-	if !out.Announced {
+	if announces && !out.Announced {
 		p.publish(&contracts.ToolCall{CallID: q.c.id, Tool: q.c.kind, Args: q.ask.Args})
 	}
-	if allowed {
+	switch allowed := i >= 0 && !option.Rejects() && out.Verdict == contracts.VerdictApproved; {
+	case !announces: // the program reports the rest of a running call
+	case allowed:
 		p.begun(q.r, q.c)
-		return
+	default:
+		p.end(q.r, q.c, turn.After(q.c.id, contracts.VerdictDenied))
 	}
-	p.end(q.r, q.c, turn.After(q.c.id, contracts.VerdictDenied))
+	return i
 }
 
 // choose returns the index of the option that an answer means, -1 if there is
@@ -258,10 +249,6 @@ func chosen(ids []string, i int) acp.RequestPermissionResponse {
 	return acp.RequestPermissionResponse{Outcome: outcome}
 }
 
-// asksForInput is the reason of a question. The protocol does not say whether
-// the question comes from an MCP server behind the program.
-const asksForInput = "The agent asks for input"
-
 // elicitation asks the clients an elicitation of the program, or of an MCP
 // server behind it. Only the reader calls it; a goroutine that ends with the
 // question sends the answer.
@@ -269,9 +256,6 @@ const asksForInput = "The agent asks for input"
 // The params are decoded as our own type, because the library's types do not
 // keep the whole schema.
 func (p *peer) elicitation(m rpc.Message) {
-	if m.ID == nil {
-		return
-	}
 	var q elicit.Question
 	decode(m.Params, &q)
 	if (q.Mode == "" || q.Mode == elicit.ModeForm) && isNull(q.RequestedSchema) {
@@ -293,28 +277,26 @@ func (p *peer) elicitation(m rpc.Message) {
 		r := p.active()
 		if r == nil {
 			p.reportStray("ask for input")
-			return nil, func(context.Context) (any, error) { return elicit.Answer{Action: elicit.Cancel}, nil }
+			return nil, func(context.Context, *run) (any, error) { return elicit.Answer{Action: elicit.Cancel}, nil }
 		}
 		p.endResponse(r)
 		r.work.Add(1)
-		return r, func(ctx context.Context) (any, error) { return p.elicit(ctx, r, &q), nil }
+		return r, func(ctx context.Context, r *run) (any, error) { return p.elicit(ctx, r, &q), nil }
 	})
 }
-
-// errRunOver is the error of a question whose run has ended.
-var errRunOver = errors.New("the run has ended")
 
 // elicit asks a checked question and ends its calls. Only a clear answer of a
 // client is accepted; any other outcome cancels the question.
 func (p *peer) elicit(ctx context.Context, r *run, q *elicit.Question) elicit.Answer {
-	answer, out, why, err := q.Put(asksForInput, func(req *contracts.ServerRequest) (contracts.Outcome, error) {
+	// The protocol does not say whether an MCP server behind the program asks.
+	answer, out, why, err := q.Put("The agent asks for input", func(req *contracts.ServerRequest) (contracts.Outcome, error) {
 		out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {
 		case err != nil:
 		case p.active() != r || r.stopping:
-			err = errRunOver
+			err = errors.New("the run has ended")
 		case out.Announced: // otherwise the hub has said why nobody was asked
 			p.publish(turn.After(req.CallID, out.Verdict))
 		}

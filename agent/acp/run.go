@@ -42,7 +42,6 @@ type run struct {
 	work sync.WaitGroup // counts its questions, writes and terminals
 }
 
-// prompt serves one prompt.
 func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	r := p.begin()
 	defer p.finish(r)
@@ -165,16 +164,15 @@ func (p *peer) endOpenCalls(r *run) {
 
 // replied ends a run that the program has answered.
 func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
-	if _, refused := errors.AsType[*rpc.Error](reply.Err); reply.Err != nil && !refused {
-		if errors.Is(reply.Err, rpc.ErrEnded) {
-			<-p.over
-			return failure(ctx, p.proc.Account())
-		}
-		return failure(ctx, reply.Err) // an answer that was too long
-	}
-	if reply.Err != nil {
+	switch _, refused := errors.AsType[*rpc.Error](reply.Err); {
+	case refused:
 		p.endAnsweredRun(r, contracts.Usage{})
 		return failure(ctx, p.withSignInHint(reply.Err))
+	case errors.Is(reply.Err, rpc.ErrEnded):
+		<-p.over
+		return failure(ctx, p.proc.Account())
+	case reply.Err != nil: // the answer was too long
+		return failure(ctx, reply.Err)
 	}
 	var result struct {
 		Stop  string     `json:"stopReason"`
@@ -339,21 +337,6 @@ func (p *peer) active() *run {
 		return nil
 	}
 	return p.run
-}
-
-// working returns the run in which the program may change something. Outside a
-// run nobody would see the change and nobody could stop it. The caller holds
-// p.mu.
-func (p *peer) working(what string) (*run, error) {
-	r := p.active()
-	switch {
-	case r == nil:
-		p.reportStray(what)
-		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + " outside of a run"})
-	case r.stopping:
-		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + ": the run was interrupted"})
-	}
-	return r, nil
 }
 
 // reportStray reports that the program tried something outside a run, once for

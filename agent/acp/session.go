@@ -13,7 +13,6 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
-	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
@@ -58,16 +57,13 @@ func (p *peer) handshake(ctx context.Context) error {
 	if err := p.initialize(ctx); err != nil {
 		return err
 	}
-	servers, left := servers(p.a.opts.Servers, p.can.McpCapabilities)
-	for _, text := range left {
-		p.a.noteOnce(text)
-	}
-	begun, err := p.open(ctx, servers)
+	begun, err := p.open(ctx, p.servers())
 	if err != nil {
 		return p.withSignInHint(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.session = begun.SessionID
 	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
 	p.used = settingsOf(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
@@ -122,7 +118,6 @@ func (p *peer) initialize(ctx context.Context) error {
 	return nil
 }
 
-// introduce calls initialize once.
 func (p *peer) introduce(ctx context.Context, reads bool) (init introduction, err error) {
 	err = p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
 		ProtocolVersion: acp.ProtocolVersionNumber,
@@ -141,7 +136,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (sessionResult
 	if id := p.a.session(); id != "" {
 		begun, err := p.reopen(ctx, acp.SessionId(id), servers)
 		if err == nil {
-			p.opened(id, true)
+			begun.SessionID, p.resumed = id, true
 			return begun, nil
 		}
 		e, refused := errors.AsType[*rpc.Error](err)
@@ -158,15 +153,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (sessionResult
 	if err == nil && begun.SessionID == "" {
 		err = errors.New("the agent made a session without an id")
 	}
-	p.opened(begun.SessionID, false)
 	return begun, err
-}
-
-// opened records the session of the process. The reader uses it too.
-func (p *peer) opened(id string, resumed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.session, p.resumed = id, resumed
 }
 
 var errCannotReopen = errors.New("it keeps no sessions")
@@ -294,43 +281,37 @@ func (p *peer) setThinking(ctx context.Context) {
 	}
 }
 
-// servers returns the servers of list that a program with these capabilities
-// supports, in the form of the protocol, and for each other one why it is left
-// out.
-func servers(list []mcp.Server, can acp.McpCapabilities) (taken []acp.McpServer, left []string) {
-	taken = []acp.McpServer{} // the protocol requires a list, not null
-	for _, s := range list {
+// servers returns the MCP servers that the program supports, in the form of the
+// protocol. Clients are told why the others are left out.
+func (p *peer) servers() []acp.McpServer {
+	taken := []acp.McpServer{} // the protocol requires a list, not null
+	for _, s := range p.a.opts.Servers {
 		switch {
 		case s.Command != "":
-			command, args := start(&s)
+			command, args := s.Command, append([]string{}, s.Args...)
+			switch { // the protocol has no field for a working directory
+			case s.Dir == "":
+			case runtime.GOOS == "windows":
+				p.a.noteOnce(fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))
+			default:
+				command, args = "/bin/sh", append([]string{"-c", `cd "$1" && shift && exec "$@"`, "sh", s.Dir, s.Command}, s.Args...)
+			}
 			taken = append(taken, acp.McpServer{Stdio: &acp.McpServerStdio{
 				Name: s.Name, Command: command, Args: args,
 				Env: sorted(s.Env, func(name, value string) acp.EnvVariable { return acp.EnvVariable{Name: name, Value: value} }),
 			}})
-			if s.Dir != "" && runtime.GOOS == "windows" {
-				left = append(left, fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))
-			}
 		case s.URL == "":
-			left = append(left, fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
-		case can.Http:
+			p.a.noteOnce(fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
+		case p.can.McpCapabilities.Http:
 			taken = append(taken, acp.McpServer{Http: &acp.McpServerHttpInline{
 				Type: "http", Name: s.Name, Url: s.URL,
 				Headers: sorted(s.Headers, func(name, value string) acp.HttpHeader { return acp.HttpHeader{Name: name, Value: value} }),
 			}})
 		default:
-			left = append(left, fmt.Sprintf("MCP server %s is left out: the agent reaches no servers over HTTP", s.Name))
+			p.a.noteOnce(fmt.Sprintf("MCP server %s is left out: the agent reaches no servers over HTTP", s.Name))
 		}
 	}
-	return taken, left
-}
-
-// start returns the command that starts a server. The protocol has no field for
-// a working directory, so a shell changes to it first.
-func start(s *mcp.Server) (command string, args []string) {
-	if s.Dir == "" || runtime.GOOS == "windows" {
-		return s.Command, append([]string{}, s.Args...)
-	}
-	return "/bin/sh", append([]string{"-c", `cd "$1" && shift && exec "$@"`, "sh", s.Dir, s.Command}, s.Args...)
+	return taken
 }
 
 // sorted returns the variables or headers in a map in the form of the protocol, by name.

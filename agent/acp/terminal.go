@@ -38,18 +38,18 @@ type terminal struct {
 	line  string // the command line
 	run   *run
 	stop  context.CancelFunc // kills it
-	done  chan struct{}      // closed when the command has ended; exit is set then
+	done  chan struct{}      // closed when the command has ended
 	limit int
 
 	// Guarded by peer.mu.
-	output []byte // at most twice the limit; see terminal.text
-	cut    bool   // output was lost
-	exit   acp.TerminalExitStatus
-	shown  *call // the call that shows the output; nil before one refers to it
+	output []byte                  // at most twice the limit; see terminal.text
+	cut    bool                    // output was lost
+	exit   *acp.TerminalExitStatus // nil before the command has ended; not changed afterwards
+	shown  *call                   // the call that shows the output; nil before one refers to it
 }
 
 // createTerminal serves terminal/create. r does not end before it returns.
-func (p *peer) createTerminal(r *run, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+func (p *peer) createTerminal(_ context.Context, r *run, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	if params.Command == "" {
 		return acp.CreateTerminalResponse{}, acp.NewInvalidParams(map[string]any{"details": "command is required"})
 	}
@@ -82,12 +82,11 @@ func (p *peer) directory(cwd *string) (string, error) {
 		return p.a.files.Root(), nil
 	}
 	rel, err := p.inside(*cwd)
-	if err == nil {
-		if rel, err = p.a.files.Real(rel); err != nil {
-			err = fileRefusal(*cwd, err)
-		}
+	if err != nil {
+		return "", err
 	}
-	return p.a.files.At(rel), err
+	rel, err = p.a.files.Real(rel)
+	return p.a.files.At(rel), fileRefusal(*cwd, err)
 }
 
 // addTerminal registers a terminal whose command is about to start.
@@ -161,10 +160,9 @@ func (p *peer) ended(t *terminal, exit command.Exit, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	t.exit = &acp.TerminalExitStatus{ExitCode: &exit.Code}
 	if exit.Signal != "" {
-		t.exit.Signal = &exit.Signal
-	} else {
-		t.exit.ExitCode = &exit.Code
+		t.exit = &acp.TerminalExitStatus{Signal: &exit.Signal}
 	}
 	close(t.done)
 }
@@ -181,8 +179,8 @@ func (p *peer) follow(r *run, c *call, id string) {
 }
 
 // onTerminal returns a handler of a request about one of the program's terminals.
-func (p *peer) onTerminal(m rpc.Message, f func(*peer, context.Context, *terminal) (any, error)) handler {
-	return with(m.Params, func(ctx context.Context, params acp.TerminalOutputRequest) (any, error) { // all have the same params
+func (p *peer) onTerminal(m rpc.Message, f func(context.Context, *terminal) (any, error)) handler {
+	return with(m.Params, func(ctx context.Context, _ *run, params acp.TerminalOutputRequest) (any, error) { // all have the same params
 		p.mu.Lock()
 		var t *terminal
 		if p.run != nil {
@@ -193,7 +191,7 @@ func (p *peer) onTerminal(m rpc.Message, f func(*peer, context.Context, *termina
 			data := map[string]any{"terminalId": params.TerminalId}
 			return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: data}
 		}
-		return f(p, ctx, t)
+		return f(ctx, t)
 	})
 }
 
@@ -202,21 +200,13 @@ func (p *peer) terminalOutput(_ context.Context, t *terminal) (any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := t.text()
-	answer := acp.TerminalOutputResponse{Output: text, Truncated: t.cut || len(text) < len(t.output)}
-	select {
-	case <-t.done:
-		answer.ExitStatus = &acp.TerminalExitStatus{ExitCode: t.exit.ExitCode, Signal: t.exit.Signal}
-	default:
-	}
-	return answer, nil
+	return acp.TerminalOutputResponse{Output: text, Truncated: t.cut || len(text) < len(t.output), ExitStatus: t.exit}, nil
 }
 
 // awaitTerminal serves terminal/wait_for_exit.
 func (p *peer) awaitTerminal(ctx context.Context, t *terminal) (any, error) {
 	select {
 	case <-t.done:
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		return acp.WaitForTerminalExitResponse{ExitCode: t.exit.ExitCode, Signal: t.exit.Signal}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -241,10 +231,8 @@ func (p *peer) releaseTerminal(ctx context.Context, t *terminal) (any, error) {
 func (p *peer) endTerminals(r *run) {
 	var left []string
 	for _, t := range r.terminals {
-		select {
-		case <-t.done:
+		if t.exit != nil {
 			continue
-		default:
 		}
 		t.stop()
 		line, _, _ := strings.Cut(mask.Command(t.line), "\n")

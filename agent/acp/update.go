@@ -41,37 +41,32 @@ func (p *peer) update(params json.RawMessage) {
 		p.log.Debug("agent process sent an update of another session", "kind", kind.Name)
 		return
 	}
-	if take := keeping[kind.Name]; take != nil {
-		take(p, n.Update)
-		return
+	r, raw := p.active(), n.Update
+	switch name := kind.Name; {
+	case name == "available_commands_update":
+		p.tellCommands(raw)
+	case name == "current_mode_update":
+		p.tellMode(raw)
+	case name == "config_option_update":
+		p.takeOptions(raw)
+	case name == "usage_update":
+		p.takeUsage(raw)
+	case r == nil: // a repetition while a session is loaded, or too late
+		p.log.Debug("agent process sent an update that is not shown", "kind", name)
+	case name == "agent_message_chunk":
+		p.takeChunk(r, raw, false)
+	case name == "agent_thought_chunk":
+		p.takeChunk(r, raw, true)
+	case name == "tool_call":
+		p.takeCall(r, raw, true)
+	case name == "tool_call_update":
+		p.takeCall(r, raw, false)
+	case name == "plan":
+		p.tellPlan(r, raw)
+	default: // also messages of users, which come only when a session is loaded
+		p.log.Debug("agent process sent an update that is not shown", "kind", name)
 	}
-	take := telling[kind.Name]
-	r := p.active()
-	if take == nil || r == nil { // unknown, a repetition while a session is loaded, or too late
-		p.log.Debug("agent process sent an update that is not shown", "kind", kind.Name)
-		return
-	}
-	take(p, r, n.Update)
 }
-
-// keeping has the kinds of updates about the session, and telling those about a
-// run. Messages of users are not among them, because they come only when a
-// session is loaded.
-var (
-	keeping = map[string]func(*peer, json.RawMessage){
-		"available_commands_update": (*peer).tellCommands,
-		"current_mode_update":       (*peer).tellMode,
-		"config_option_update":      (*peer).takeOptions,
-		"usage_update":              (*peer).takeUsage,
-	}
-	telling = map[string]func(*peer, *run, json.RawMessage){
-		"agent_message_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, false) },
-		"agent_thought_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, true) },
-		"tool_call":           func(p *peer, r *run, raw json.RawMessage) { p.takeCall(r, raw, true) },
-		"tool_call_update":    func(p *peer, r *run, raw json.RawMessage) { p.takeCall(r, raw, false) },
-		"plan":                (*peer).tellPlan,
-	}
-)
 
 func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
 	var c struct {
@@ -93,14 +88,14 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 	for _, c := range u.Commands.kept {
 		names = append(names, "/"+c.Name)
 	}
-	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
 	if len(names) == 0 {
 		return
 	}
+	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
+	sum := digest([]string{text})
 	p.a.mu.Lock()
-	was := p.a.commands
-	p.a.commands = digest([]string{text})
-	again := p.a.commands == was
+	again := p.a.commands == sum
+	p.a.commands = sum
 	p.a.mu.Unlock()
 	if !again {
 		p.status(text)

@@ -120,7 +120,11 @@ func (a *attachment) ended(err error) {
 	case !wanted:
 		a.notice("Detached from this session: " + err.Error())
 	}
-	a.fail(err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.turn != nil { // no more updates will come
+		a.finish("", err)
+	}
 }
 
 // greet answers the request that attached.
@@ -140,7 +144,6 @@ func (a *attachment) greet() {
 	}
 }
 
-// take handles one update.
 func (a *attachment) take(u client.Update) {
 	switch u.Kind {
 	case client.KindEvent:
@@ -169,7 +172,6 @@ func (a *attachment) take(u client.Update) {
 		a.greet()
 	}
 	if a.present && mattersToQuestions(u) {
-		a.tellHolder()
 		a.reconcile()
 	}
 }

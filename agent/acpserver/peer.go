@@ -232,14 +232,12 @@ func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.R
 	})
 }
 
-// emptyList is how editors in Lua encode an object without fields.
-const emptyList = "[]"
-
-// decode decodes parameters. Missing parameters decode as an empty object.
+// decode decodes parameters. Missing parameters decode as an empty object, and so
+// does an empty list, which editors in Lua send for an object without fields.
 func decode(raw json.RawMessage, v any) error {
 	raw = bytes.TrimSpace(raw)
 	switch {
-	case len(raw) == 0 || string(raw) == "null" || string(raw) == emptyList:
+	case len(raw) == 0 || string(raw) == "null" || string(raw) == "[]":
 		raw = json.RawMessage("{}")
 	case raw[0] != '{':
 		return errors.New("they are no object")
@@ -247,13 +245,10 @@ func decode(raw json.RawMessage, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// codeRefused is the error code for requests that the server or its state does
-// not allow. ACP leaves the code to agents.
-const codeRefused = -32001
-
-// failure returns an error with a text for people.
+// failure returns an error, with a text for people, about a request that the
+// server or its state does not allow. ACP leaves the code to agents.
 func failure(text string) *acp.RequestError {
-	return &acp.RequestError{Code: codeRefused, Message: text}
+	return &acp.RequestError{Code: -32001, Message: text}
 }
 
 // invalid returns an error about parameters. Editors show the message and not
@@ -368,9 +363,13 @@ func (p *peer) prompt(m rpc.Message) {
 		p.admit(m, func() { a.command(m.ID, text[1:]) })
 		return
 	}
-	if err := a.begin(m.ID, cmd.Content); err != nil {
+	t, err := a.begin(m.ID, cmd.Content)
+	if err != nil {
 		p.refuse(m.ID, refusal(err))
 		return
 	}
-	p.serving.Go(func() { a.send(cmd) }) // one per session; ends with the answer, or with the attachment
+	p.serving.Go(func() { // ends with the answer, or with the attachment
+		result, err := a.tell(cmd)
+		a.sent(t, result, err)
+	})
 }

@@ -47,19 +47,6 @@ func mattersToQuestions(u client.Update) bool {
 	return true
 }
 
-// tellHolder tells the editor when another client takes control.
-func (a *attachment) tellHolder() {
-	st := a.fold.Snapshot(0).State
-	holder := holderOf(&st)
-	if holder == a.holder {
-		return
-	}
-	a.holder = holder
-	if holder != "" && holder != a.client.Attached().ConnectionID {
-		a.notice(fmt.Sprintf("%s is in control of this session.", nameOf(&st, holder)))
-	}
-}
-
 // resolved adds the reason of a question that was not approved to the output of
 // its call.
 func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
@@ -69,25 +56,26 @@ func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
 	}
 	switch e.Resolution {
 	case contracts.VerdictDenied, contracts.VerdictFailed, contracts.VerdictCancelled:
-		c.append("[" + string(e.Resolution) + ": " + reasonOf(e.Reason) + "]\n")
+		reason := e.Reason
+		if w, err := contracts.ParseAnswerNote(reason); err == nil && w.OptionID != "" {
+			reason = "as chosen" // the note is not for people
+		}
+		c.append("[" + string(e.Resolution) + ": " + reason + "]\n")
 	}
 }
 
-// reasonOf returns a reason as text for people. It may be an answer note.
-func reasonOf(text string) string {
-	if w, err := contracts.ParseAnswerNote(text); err == nil && w.OptionID != "" {
-		return "as chosen"
-	}
-	return text
-}
-
-// reconcile asks the editor the open questions that it can answer, and
-// withdraws the others.
+// reconcile tells the editor when another client takes control. It asks the
+// editor the open questions that it can answer, and withdraws the others.
 func (a *attachment) reconcile() {
 	st := a.fold.Snapshot(0).State
-	wanted := map[string]contracts.PendingRequest{}
 	holder := holderOf(&st)
-	if !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID) { // the server would accept an answer
+	mine := holder == "" || holder == a.client.Attached().ConnectionID
+	if holder != a.holder && !mine {
+		a.notice(fmt.Sprintf("%s is in control of this session.", nameOf(&st, holder)))
+	}
+	a.holder = holder
+	wanted := map[string]contracts.PendingRequest{}
+	if !a.peer.View && mine { // the server would accept an answer
 		for _, r := range st.PendingRequests {
 			if slices.Contains(a.peer.kinds, r.Kind) {
 				wanted[r.ID] = r
@@ -128,7 +116,7 @@ func (a *attachment) ask(r contracts.PendingRequest) {
 			return
 		}
 		if answer == nil { // the editor says that the prompt was cancelled
-			if !a.cancelTurn() {
+			if a.cancelTurn() == nil {
 				a.notice("The question waits for an answer: it belongs to no prompt of this editor that could be cancelled.")
 			}
 			return

@@ -119,9 +119,7 @@ func (p *peer) enter(a *attachment) error {
 func (p *peer) drop(a *attachment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.attached[a.id] == a {
-		delete(p.attached, a.id)
-	}
+	delete(p.attached, a.id)
 }
 
 // dialing returns the client options for attaching.
@@ -140,12 +138,10 @@ func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	}
 	opts := []client.Option{
 		client.WithHello(hello), client.WithTakeover(takeover), client.WithSession(w.id, w.create && !p.View), client.WithLogger(p.Log),
+		client.WithTokenFile(s.TokenFile),
 	}
 	if w.history {
 		opts = append(opts, client.WithHistory())
-	}
-	if s.TokenFile != "" {
-		opts = append(opts, client.WithTokenFile(s.TokenFile))
 	}
 	return opts
 }
@@ -166,8 +162,12 @@ func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.Close
 	if a == nil {
 		return nil, failure("the session is not attached")
 	}
-	a.cancelTurn()
-	a.awaitTurn()
+	if t := a.cancelTurn(); t != nil {
+		select {
+		case <-t.over:
+		case <-a.over:
+		}
+	}
 	a.end()
 	return struct{}{}, nil
 }
@@ -197,11 +197,8 @@ func (p *peer) workspace(ctx context.Context, s Server) (string, error) {
 	if s.Workspace != "" || known != "" {
 		return s.Workspace + known, nil
 	}
-	opts := []client.Option{client.WithRole(contracts.RoleViewer), client.WithoutReconnect(), client.WithSession(p.Session, p.Session != "" && p.Create && !p.View)}
-	if s.TokenFile != "" {
-		opts = append(opts, client.WithTokenFile(s.TokenFile))
-	}
-	c, err := client.Dial(ctx, s.URL, opts...)
+	c, err := client.Dial(ctx, s.URL, client.WithRole(contracts.RoleViewer), client.WithoutReconnect(),
+		client.WithSession(p.Session, p.Session != "" && p.Create && !p.View), client.WithTokenFile(s.TokenFile))
 	if err != nil {
 		return "", fmt.Errorf("ask the server for its workspace: %w", explain(err, p.Session))
 	}
@@ -271,8 +268,8 @@ func fetch(ctx context.Context, s Server) (*contracts.SessionList, error) {
 		}
 		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
-	res, err := (&http.Client{Transport: transport}).Do(req)
+	req.Close = true // no idle connection is left
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
+
+	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -134,7 +137,7 @@ func TestErrorsAreAnswersOrText(t *testing.T) {
 		{&contracts.ErrorEvent{Message: "stopped", ErrorType: contracts.ErrorCancelled}, "answer cancelled"},
 		{&contracts.Status{Message: "done"}, "answer end_turn"},
 	} {
-		if err := s.begin(json.RawMessage(`1`), "mine"); err != nil {
+		if _, err := s.begin(json.RawMessage(`1`), "mine"); err != nil {
 			t.Fatal(err)
 		}
 		accepted := uint64(7)
@@ -153,10 +156,10 @@ func TestErrorsAreAnswersOrText(t *testing.T) {
 // in a gap.
 func TestPromptEndsWithARunThatNobodySaw(t *testing.T) {
 	s := newStage(t)
-	if err := s.begin(json.RawMessage(`1`), "mine"); err != nil {
+	if _, err := s.begin(json.RawMessage(`1`), "mine"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.begin(json.RawMessage(`2`), "more"); err == nil {
+	if _, err := s.begin(json.RawMessage(`2`), "more"); err == nil {
 		t.Error("got a second prompt accepted, want one at a time")
 	}
 	accepted := uint64(7)
@@ -166,5 +169,28 @@ func TestPromptEndsWithARunThatNobodySaw(t *testing.T) {
 	s.shows() // it may have yet to begin
 	idle.Cursor = 20
 	s.take(idle)
+	s.shows("answer end_turn")
+}
+
+// TestLateAnswerIsNotForTheNextPrompt has the server answer a prompt after the
+// editor's cancellation has ended it and the next prompt has begun.
+func TestLateAnswerIsNotForTheNextPrompt(t *testing.T) {
+	s := newStage(t)
+	first, err := s.begin(json.RawMessage(`1`), "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.finish(acp.StopReasonCancelled, nil)
+	s.mu.Unlock()
+	next, err := s.begin(json.RawMessage(`2`), "next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sent(first, contracts.Result{}, errors.New("too late"))
+	s.shows("answer cancelled")
+	s.sent(next, contracts.Result{Cursor: 7}, nil)
+	s.plays(begins("next")...)
+	s.plays(ends)
 	s.shows("answer end_turn")
 }

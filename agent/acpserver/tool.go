@@ -54,7 +54,6 @@ func inputsOf(args json.RawMessage) (in inputs) {
 	return in
 }
 
-// title returns the title of a call.
 func (in *inputs) title(tool string) string {
 	what := cmp.Or(in.Details.Title, in.Command, in.Message)
 	if what == "" {
@@ -140,7 +139,6 @@ func (a *attachment) find(id string) *call {
 	return a.called(id, "tool", nil)
 }
 
-// change sends an update of a call.
 func (a *attachment) change(u acp.SessionToolCallUpdate) {
 	u.SessionUpdate = "tool_call_update"
 	a.update(u)

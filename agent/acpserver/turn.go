@@ -42,20 +42,20 @@ type turn struct {
 }
 
 // begin makes a prompt the editor's open one.
-func (a *attachment) begin(request json.RawMessage, text string) error {
+func (a *attachment) begin(request json.RawMessage, text string) (*turn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.ctx.Err() != nil:
-		return context.Cause(a.ctx)
+		return nil, context.Cause(a.ctx)
 	case a.turn != nil:
-		return failure("a prompt is being worked on: wait for it or cancel it")
+		return nil, failure("a prompt is being worked on: wait for it or cancel it")
 	}
 	if a.away {
 		a.notice(textAway)
 	}
 	a.turn = &turn{request: request, text: text, settled: make(chan struct{}), over: make(chan struct{})}
-	return nil
+	return a.turn, nil
 }
 
 // maxSent bounds a command, in bytes of JSON: the server closes the connection
@@ -74,13 +74,11 @@ func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
 	return a.client.Send(a.ctx, cmd)
 }
 
-// send sends the prompt of the open turn.
-func (a *attachment) send(cmd *contracts.Prompt) {
-	result, err := a.tell(cmd)
+// sent handles the server's answer to the prompt of a turn.
+func (a *attachment) sent(t *turn, result contracts.Result, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := a.turn
-	if t == nil { // the session has ended meanwhile
+	if a.turn != t { // the session has ended meanwhile, or the turn was cancelled and did not wait
 		return
 	}
 	close(t.settled)
@@ -89,9 +87,9 @@ func (a *attachment) send(cmd *contracts.Prompt) {
 		t.accepted = &result.Cursor
 		a.settle(t)
 	case t.cancelled:
-		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+		a.finish(acp.StopReasonCancelled, nil)
 	default:
-		a.finish(t, acp.PromptResponse{}, err)
+		a.finish("", err)
 	}
 }
 
@@ -103,50 +101,25 @@ func (a *attachment) settle(t *turn) {
 	}
 	switch failed := t.failed; {
 	case t.cancelled, failed != nil && failed.ErrorType == contracts.ErrorCancelled:
-		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+		a.finish(acp.StopReasonCancelled, nil)
 	case failed != nil:
-		a.finish(t, acp.PromptResponse{}, errors.New(failed.Message))
+		a.finish("", errors.New(failed.Message))
 	default:
-		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil)
+		a.finish(acp.StopReasonEndTurn, nil)
 	}
 }
 
-// finish answers a turn. The caller holds a.mu, so that later updates are sent
-// after the answer.
-func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
-	if a.turn != t {
-		return
-	}
+// finish answers the open turn. The caller holds a.mu, so that later updates are
+// sent after the answer.
+func (a *attachment) finish(why acp.StopReason, err error) {
+	t := a.turn
 	a.turn = nil
 	close(t.over)
 	if err != nil {
 		a.peer.refuse(t.request, refusal(a.explain(err)))
 		return
 	}
-	a.peer.answer(t.request, answer)
-}
-
-// fail answers the open turn, if any, because no more updates will come.
-func (a *attachment) fail(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := a.turn; t != nil {
-		a.finish(t, acp.PromptResponse{}, err)
-	}
-}
-
-// awaitTurn waits until the open turn, if any, is answered.
-func (a *attachment) awaitTurn() {
-	a.mu.Lock()
-	t := a.turn
-	a.mu.Unlock()
-	if t == nil {
-		return
-	}
-	select {
-	case <-t.over:
-	case <-a.over:
-	}
+	a.peer.answer(t.request, acp.PromptResponse{StopReason: why})
 }
 
 // echo reports whether a prompt in the session is the editor's own, which the
@@ -177,7 +150,7 @@ func (a *attachment) runEnded(cursor uint64, failed *contracts.ErrorEvent) bool 
 }
 
 // lost ends the turn if the end of its run was missed: the state at cursor is
-// idle.
+// idle. Before the acceptance is known, the run may have yet to begin.
 func (a *attachment) lost(cursor uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,19 +160,16 @@ func (a *attachment) lost(cursor uint64) {
 	}
 }
 
-// cancelTurn stops the open turn, and reports whether there was one.
-func (a *attachment) cancelTurn() bool {
+// cancelTurn stops the open turn and returns it, nil if there is none.
+func (a *attachment) cancelTurn() *turn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil {
-		return false
-	}
-	if !t.cancelled {
+	if t != nil && !t.cancelled {
 		t.cancelled = true
 		a.peer.serving.Go(func() { a.interrupt(t) }) // ends with cancelPatience
 	}
-	return true
+	return t
 }
 
 // interrupt stops the run of a turn. The turn ends even if that fails, because
@@ -233,7 +203,7 @@ func (a *attachment) interrupt(t *turn) {
 	default:
 		a.notice("The run goes on: " + a.explain(err).Error())
 	}
-	a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+	a.finish(acp.StopReasonCancelled, nil)
 }
 
 // explain adds to a refusal which client is in control, and to a lost answer what

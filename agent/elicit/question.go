@@ -73,21 +73,17 @@ func (q *Question) Check(server string) error {
 }
 
 func (q *Question) checkForm() error {
-	if len(q.RequestedSchema) == 0 || string(q.RequestedSchema) == "null" {
-		q.RequestedSchema = nil
-		return nil
-	}
-	if len(q.RequestedSchema) > maxForm {
-		return errors.New("the form is too long")
-	}
 	var schema any
-	if json.Unmarshal(q.RequestedSchema, &schema) != nil {
+	switch {
+	case len(q.RequestedSchema) == 0 || string(q.RequestedSchema) == "null":
+		q.RequestedSchema = nil
+	case len(q.RequestedSchema) > maxForm:
+		return errors.New("the form is too long")
+	case json.Unmarshal(q.RequestedSchema, &schema) != nil:
 		return errors.New("the form is not understood")
-	}
-	if refers(schema) {
+	case refers(schema):
 		return errors.New("the form refers to itself or to another, as forms may not")
-	}
-	if hides(schema) {
+	case hides(schema):
 		return errors.New("the form has characters that cannot be shown")
 	}
 	return nil

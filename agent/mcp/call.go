@@ -101,18 +101,14 @@ func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, p
 
 // objectOf returns args as a JSON object.
 func objectOf(args json.RawMessage) (json.RawMessage, error) {
-	if len(args) == 0 {
-		return json.RawMessage("{}"), nil
-	}
-	if len(args) > maxArgs {
-		return nil, errors.New("the arguments are too long")
-	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(args, &fields) != nil {
+	switch {
+	case len(args) > maxArgs:
+		return nil, errors.New("the arguments are too long")
+	case len(args) > 0 && json.Unmarshal(args, &fields) != nil:
 		return nil, errors.New("the arguments are no JSON object")
-	}
-	if fields == nil {
-		return json.RawMessage("{}"), nil // for null
+	case fields == nil: // empty, or null
+		return json.RawMessage("{}"), nil
 	}
 	return args, nil
 }
@@ -246,11 +242,11 @@ func (l *link) setCall(token string, c *call) {
 }
 
 // progress handles a progress notification.
-func (s *session) progress(p *sdk.ProgressNotificationParams) {
+func (l *link) progress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
-	s.link.mu.Lock()
-	c := s.link.calls[token]
-	s.link.mu.Unlock()
+	l.mu.Lock()
+	c := l.calls[token]
+	l.mu.Unlock()
 	if c != nil {
 		c.text.Store(new(progressText(p)))
 	}
@@ -267,6 +263,3 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 	}
 	return abridge.Head(text, maxProgress)
 }
-
-// completed handles the end of an elicitation elsewhere.
-func (s *session) completed(elicitationID string) { s.link.completed(elicitationID) }

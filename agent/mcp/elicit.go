@@ -112,14 +112,11 @@ func newQuestion(server string, p *sdk.ElicitParams) (*elicit.Question, error) {
 	if p == nil {
 		return nil, errors.New("the question is empty")
 	}
-	q := &elicit.Question{Mode: p.Mode, Message: p.Message, URL: p.URL, ElicitationID: p.ElicitationID}
-	if p.RequestedSchema != nil {
-		schema, err := json.Marshal(p.RequestedSchema)
-		if err != nil {
-			return nil, errors.New("the form is not understood")
-		}
-		q.RequestedSchema = schema
+	schema, err := json.Marshal(p.RequestedSchema) // null if there is none
+	if err != nil {
+		return nil, errors.New("the form is not understood")
 	}
+	q := &elicit.Question{Mode: p.Mode, Message: p.Message, RequestedSchema: schema, URL: p.URL, ElicitationID: p.ElicitationID}
 	return q, q.Check(server)
 }
 

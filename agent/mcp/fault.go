@@ -86,9 +86,6 @@ func systemWords(err error) string {
 
 // redact returns the text of an error for the log, on one line.
 func (l *link) redact(err error) string {
-	if err == nil {
-		return "unknown reason"
-	}
 	return label(l.hide(err.Error()))
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,15 +55,14 @@ type link struct {
 	retryAt  time.Time     // no attempt before
 	err      error         // there is no session, and clients were told
 	troubled bool          // it was said that there is none
-	tools    []Tool        // as last listed
+	tools    []Tool        // as last listed; nil before
 	known    bool          // the tools were listed, and later changes are reported
 
-	listedOnce bool // the tools were listed before
 	introduced bool // clients were told that the server is available
 	alone      bool // the link itself must tell clients
 
-	calls map[string]*call           // running calls, by progress token
-	waits map[string][]chan struct{} // waits for what people do elsewhere, by elicitation id
+	calls map[string]*call         // running calls, by progress token
+	waits map[chan struct{}]string // the elicitation ids of what people do elsewhere, by the channels that wait
 
 	asking  int       // open questions
 	askedAt time.Time // when the last one ended
@@ -90,9 +88,9 @@ func (q *quota) take() int {
 func newLink(s *Set, server Server) *link {
 	l := &link{
 		set: s, server: server, title: title(&server), secrets: secretsOf(&server),
-		calls: map[string]*call{}, waits: map[string][]chan struct{}{},
+		calls: map[string]*call{}, waits: map[chan struct{}]string{},
 	}
-	l.log = mask.Log(s.log, l.hide).With("mcp_server", server.Name)
+	l.log = mask.Log(s.opts.Log, l.hide).With("mcp_server", server.Name)
 	return l
 }
 
@@ -151,7 +149,7 @@ func (l *link) sessionOrWait() (*session, <-chan struct{}, error) {
 func (l *link) awaited() (dialing <-chan struct{}, until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dialing, l.patience, l.dialing != nil && !l.listedOnce
+	return l.dialing, l.patience, l.dialing != nil && l.tools == nil
 }
 
 // attempt tries once to connect to the server.
@@ -229,10 +227,9 @@ func (l *link) lost(s *session, err error) {
 	default:
 		l.pause()
 	}
-	again := l.troubled
-	l.troubled = l.troubled || !lapsed
+	l.troubled = !lapsed
 	l.mu.Unlock()
-	if !lapsed && !again {
+	if !lapsed {
 		l.say("is gone: "+why(err)+". It is tried again when it is used.", err)
 	}
 }
@@ -290,15 +287,15 @@ func (l *link) listed() []Tool {
 	return tools
 }
 
-// setTools sets the listed tools, and returns how they differ from those listed
-// before, if any.
+// setTools sets the listed tools, which are not nil, and returns how they differ
+// from those listed before, if any.
 func (l *link) setTools(tools []Tool) (changes string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listedOnce {
+	if l.tools != nil {
 		changes = differences(l.tools, tools)
 	}
-	l.tools, l.known, l.listedOnce = tools, true, true
+	l.tools, l.known = tools, true
 	return changes
 }
 
@@ -366,14 +363,11 @@ func (l *link) await(elicitationID string) (done <-chan struct{}, forget func())
 	c := make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waits[elicitationID] = append(l.waits[elicitationID], c)
+	l.waits[c] = elicitationID
 	return c, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		rest := slices.DeleteFunc(l.waits[elicitationID], func(o chan struct{}) bool { return o == c })
-		if l.waits[elicitationID] = rest; len(rest) == 0 {
-			delete(l.waits, elicitationID)
-		}
+		delete(l.waits, c)
 	}
 }
 
@@ -381,10 +375,12 @@ func (l *link) await(elicitationID string) (done <-chan struct{}, forget func())
 func (l *link) completed(elicitationID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.waits[elicitationID] {
-		close(c)
+	for c, id := range l.waits {
+		if id == elicitationID {
+			close(c)
+			delete(l.waits, c)
+		}
 	}
-	delete(l.waits, elicitationID)
 }
 
 // dial makes a connection. If a program ends at the first request of the newer

@@ -49,7 +49,6 @@ func Load(path string) ([]Server, error) {
 	return servers, nil
 }
 
-// parse parses the text of a file.
 func parse(text []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 	var whole json.RawMessage
@@ -89,7 +88,6 @@ func parse(text []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	return servers, nil
 }
 
-// A member is a key of an object with its value.
 type member struct {
 	key   string
 	value json.RawMessage

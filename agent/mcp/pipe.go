@@ -48,7 +48,7 @@ const (
 // codeBusy is the error code for a request beyond the bound.
 const codeBusy = -32000
 
-// notices are events that a session gets at once. Its methods must not block.
+// notices are events that a link gets at once. Its methods must not block.
 type notices interface {
 	progress(*sdk.ProgressNotificationParams)
 	completed(elicitationID string)
@@ -76,12 +76,12 @@ type pipe struct {
 var _ sdk.Connection = (*pipe)(nil)
 
 // newPipe starts the program of a server.
-func newPipe(l *link, n notices) (*pipe, error) {
+func newPipe(l *link) (*pipe, error) {
 	cmd, err := command(&l.server, l.set.opts.Dir, proc.Environ(os.Environ(), l.set.opts.Hosted, l.set.opts.EnvPass))
 	if err != nil {
 		return nil, err
 	}
-	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), n)
+	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), l)
 	p.log = l.log
 	if err := p.Start(p.listen); err != nil {
 		return nil, startError(err)

@@ -85,12 +85,8 @@ func endpoint(address string, plain bool) (string, error) {
 		return "", fmt.Errorf("want https, or %s=1 for a network that nobody else listens on", plainVariable)
 	}
 	p := path.Clean("/" + u.Path)
-	switch {
-	case strings.HasSuffix(p, endpointPath):
-	case strings.HasSuffix(p, manifestPath):
-		p, u.RawQuery = strings.TrimSuffix(p, manifestPath)+endpointPath, ""
-	default:
-		p, u.RawQuery = strings.TrimSuffix(p, "/")+endpointPath, ""
+	if !strings.HasSuffix(p, endpointPath) {
+		p, u.RawQuery = strings.TrimSuffix(strings.TrimSuffix(p, manifestPath), "/")+endpointPath, ""
 	}
 	u.Path, u.RawPath = p, ""
 	u.Fragment, u.RawFragment, u.ForceQuery = "", "", false
@@ -98,11 +94,7 @@ func endpoint(address string, plain bool) (string, error) {
 }
 
 func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 func platformHeaders(getenv func(string) string) (map[string]string, error) {

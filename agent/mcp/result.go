@@ -96,7 +96,13 @@ func (p *page) add(block sdk.Content) {
 			p.image(r.MIMEType, r.Blob, "resource "+label(r.URI))
 		}
 	case *sdk.ResourceLink:
-		p.link(c)
+		text := "[link to the resource " + label(c.URI)
+		for _, more := range []string{c.Title, c.Name, c.MIMEType, c.Description} {
+			if more != "" {
+				text += ", " + label(more)
+			}
+		}
+		p.text(text + "]")
 	default:
 		p.say("[content of an unknown kind is not shown]")
 	}
@@ -133,17 +139,6 @@ func (p *page) image(mimeType string, data []byte, from string) {
 		p.images = append(p.images, Image{MimeType: mimeType, Data: data})
 		p.bytes += len(data)
 	}
-}
-
-func (p *page) link(l *sdk.ResourceLink) {
-	var text strings.Builder
-	text.WriteString("[link to the resource " + label(l.URI))
-	for _, more := range []string{l.Title, l.Name, l.MIMEType, l.Description} {
-		if more != "" {
-			text.WriteString(", " + label(more))
-		}
-	}
-	p.text(text.String() + "]")
 }
 
 // clean returns a text as valid UTF-8 without terminal controls.

@@ -46,10 +46,14 @@ func (s Server) LogValue() slog.Value { return slog.StringValue(s.Name) }
 
 // check returns an error in the configuration of a server, with its key.
 func (s *Server) check() error {
-	if err := checkName(s.Name); err != nil {
-		return err
-	}
-	if s.Command != "" {
+	switch {
+	case s.Name == "":
+		return errors.New("a server needs a name")
+	case len(s.Name) > maxNameBytes:
+		return fmt.Errorf("a name has at most %d bytes", maxNameBytes)
+	case !utf8.ValidString(s.Name) || strings.ContainsFunc(s.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return errors.New("a name has printable characters only")
+	case s.Command != "":
 		return s.checkProgram()
 	}
 	if _, err := parseURL(s.URL); err != nil {
@@ -89,19 +93,6 @@ func (s *Server) checkProgram() error {
 	return nil
 }
 
-// checkName returns an error for a name that cannot be shown.
-func checkName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("a server needs a name")
-	case len(name) > maxNameBytes:
-		return fmt.Errorf("a name has at most %d bytes", maxNameBytes)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return errors.New("a name has printable characters only")
-	}
-	return nil
-}
-
 // parseURL parses a URL, or returns what is wrong with it. The error does not
 // contain the URL, because URLs may contain credentials.
 func parseURL(address string) (*url.URL, error) {
@@ -135,13 +126,10 @@ func headerValue(value string) bool {
 // to it in a session: the configured ones and, for the platform's server, the
 // session's id. They do not include a per-request id.
 func (s Server) HeadersFor(sessionID string) map[string]string {
-	all := maps.Clone(s.Headers)
-	if !s.Platform || sessionID == "" || !headerValue(sessionID) || all[sessionHeader] != "" {
-		return all
+	all := map[string]string{}
+	maps.Copy(all, s.Headers)
+	if s.Platform && all[sessionHeader] == "" && sessionID != "" && headerValue(sessionID) {
+		all[sessionHeader] = sessionID
 	}
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[sessionHeader] = sessionID
 	return all
 }

@@ -106,18 +106,11 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 func (s *session) transport() (sdk.Transport, error) {
 	l := s.link
 	if l.server.Command != "" {
-		p, err := newPipe(l, s)
+		p, err := newPipe(l)
 		s.pipe = p
 		return p, err
 	}
-	s.web = newWeb(&l.server, l.set.opts.SessionID, s.life)
-	s.web.ended = func() {
-		if s.stopping.Err() == nil {
-			s.lapsed.Store(true)
-			l.log.Debug("MCP server no longer reports changes")
-		}
-	}
-	s.web.flooded = func() { s.stop(errFlood); s.cut() }
+	s.web = newWeb(s)
 	return &sdk.StreamableClientTransport{
 		Endpoint: l.server.URL, HTTPClient: s.web.client(), MaxEventSize: contracts.MaxLineBytes,
 	}, nil
@@ -137,11 +130,11 @@ func (s *session) newClient() *sdk.Client {
 			return s.elicit(ctx, req.Params), nil
 		},
 		ElicitationCompleteHandler: func(_ context.Context, req *sdk.ElicitationCompleteNotificationRequest) {
-			s.completed(req.Params.ElicitationID)
+			s.link.completed(req.Params.ElicitationID)
 		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.relist() },
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
-			s.progress(req.Params)
+			s.link.progress(req.Params)
 		},
 	})
 	client.AddReceivingMiddleware(s.refuseSampling)
@@ -209,7 +202,6 @@ func (s *session) close() {
 	}
 }
 
-// abort cuts the connection.
 func (s *session) abort() {
 	s.cut()
 	if s.pipe != nil {
@@ -268,7 +260,7 @@ func (s *session) refresh(quiet bool) bool {
 
 // list reads the tools that the server offers, and leaves out invalid ones.
 func (s *session) list(ctx context.Context) error {
-	var tools []Tool
+	tools := []Tool{}
 	var left []string // left out
 	seen := map[string]bool{}
 	room := maxToolsBytes
@@ -337,14 +329,12 @@ func schemaOf(schema any) (json.RawMessage, error) {
 	if schema != nil && !ok {
 		return nil, errors.New("its schema is no object")
 	}
-	if kind, typed := fields["type"]; typed && kind != "object" {
+	whole := map[string]any{"type": "object"}
+	maps.Copy(whole, fields)
+	if whole["type"] != "object" {
 		return nil, errors.New("its arguments are no object")
-	} else if !typed {
-		whole := map[string]any{"type": "object"}
-		maps.Copy(whole, fields)
-		fields = whole
 	}
-	text, err := json.Marshal(fields)
+	text, err := json.Marshal(whole)
 	if err == nil && len(text) > maxSchemaBytes {
 		err = errors.New("its schema is too long")
 	}

@@ -80,7 +80,6 @@ type Options struct {
 // at growing intervals up to 1 minute.
 type Set struct {
 	opts  Options
-	log   *slog.Logger
 	links []*link // in the order of the options
 
 	life context.Context // ends with Close
@@ -88,9 +87,8 @@ type Set struct {
 
 	questions chan struct{} // holds a token for each open question
 
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup // counts all goroutines; not added to once closed
+	mu sync.Mutex     // held while life ends
+	wg sync.WaitGroup // counts all goroutines; not added to once life has ended
 }
 
 // Open starts to connect to all servers at once, and does not wait. Clients get
@@ -107,7 +105,7 @@ func Open(o Options) *Set {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Set{opts: o, log: o.Log, questions: make(chan struct{}, maxQuestions)}
+	s := &Set{opts: o, questions: make(chan struct{}, maxQuestions)}
 	s.life, s.stop = context.WithCancelCause(context.Background())
 	s.add(o.Servers)
 	var first []<-chan struct{}
@@ -160,17 +158,16 @@ func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
 	}
 	if len(all) > 0 {
 		text += label(strings.Join(all, ", "))
-		s.log.Info(text)
+		s.opts.Log.Info(text)
 		s.publish(text)
 	}
 }
 
-// publish publishes a status.
 func (s *Set) publish(text string) {
 	ctx, cancel := context.WithTimeout(s.life, statusTime)
 	defer cancel()
 	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
-		s.log.Debug("cannot publish a status", "error", err)
+		s.opts.Log.Debug("cannot publish a status", "error", err)
 	}
 }
 
@@ -254,9 +251,8 @@ func (s *Set) find(fullName string) (*link, Tool) {
 // returns when nothing is left, within a few seconds.
 func (s *Set) Close() {
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.stop(errClosed)
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 
@@ -265,7 +261,7 @@ func (s *Set) Close() {
 func (s *Set) start(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.life.Err() != nil {
 		return false
 	}
 	s.wg.Go(f)

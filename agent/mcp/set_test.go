@@ -302,7 +302,7 @@ func TestServersThatAreThereAreSaidOnce(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		h := hosttest.New(t)
-		s := &Set{life: t.Context(), log: slog.New(slog.DiscardHandler), opts: Options{Host: h}}
+		s := &Set{life: t.Context(), opts: Options{Host: h, Log: slog.New(slog.DiscardHandler)}}
 		attempts := map[string]chan struct{}{}
 		var first []<-chan struct{}
 		for _, name := range []string{"here", "soon", "late"} {
@@ -313,7 +313,7 @@ func TestServersThatAreThereAreSaidOnce(t *testing.T) {
 		arrive := func(l *link) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.session, l.dialing, l.tools, l.listedOnce = &session{}, nil, make([]Tool, 2), true
+			l.session, l.dialing, l.tools = &session{}, nil, make([]Tool, 2)
 			close(attempts[l.server.Name])
 		}
 		arrive(s.links[0])

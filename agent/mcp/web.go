@@ -47,12 +47,9 @@ var (
 // A web sends the requests of one session over HTTP. It adds the server's
 // headers, ends the requests with the session, and bounds the answers.
 type web struct {
+	session *session
 	next    *http.Transport
-	server  *Server
 	headers map[string]string
-	life    context.Context // of the session
-	ended   func()          // called when the server has ended its stream of changes
-	flooded func()          // called when there are too many open requests
 
 	openRequests atomic.Int64          // open requests
 	trouble      atomic.Pointer[fault] // the fault of the newest message, if it failed
@@ -64,11 +61,11 @@ type web struct {
 // as in the Mcp-Method header.
 const reports = "subscriptions/listen"
 
-func newWeb(server *Server, session string, life context.Context) *web {
+func newWeb(s *session) *web {
 	next := http.DefaultTransport.(*http.Transport).Clone() // DefaultTransport has this type unless someone replaced it
 	next.MaxResponseHeaderBytes = maxHeaderBytes
 	return &web{
-		next: next, server: server, headers: server.HeadersFor(session), life: life,
+		session: s, next: next, headers: s.link.server.HeadersFor(s.link.set.opts.SessionID),
 		streams: rate.NewLimiter(rate.Every(streamPause), 1),
 	}
 }
@@ -90,11 +87,12 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if w.openRequests.Add(1) > maxExchanges {
 		w.openRequests.Add(-1)
 		w.trouble.Store(errFlood)
-		w.flooded()
+		w.session.stop(errFlood)
+		w.session.cut()
 		return nil, errFlood
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
-	stop := context.AfterFunc(w.life, func() { cancel(errUnwanted) })
+	stop := context.AfterFunc(w.session.life, func() { cancel(errUnwanted) })
 	release := sync.OnceFunc(func() { stop(); cancel(nil); w.openRequests.Add(-1) })
 	c, isCall := ctx.Value(callKey{}).(*call)
 	if isCall {
@@ -130,16 +128,24 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if isCall && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		c.unknownSession.Store(true)
 	}
-	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1, long: func() { w.note(req, errLongBody) }}
+	body := &boundedBody{ReadCloser: resp.Body, release: release, long: func() { w.note(req, errLongBody) }}
 	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
-		body.release = func() { release(); w.ended() }
+		body.release = func() { release(); w.lapse() }
 	}
 	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") // each event is bounded separately
 	if !stream || resp.StatusCode >= http.StatusMultipleChoices {                     // the whole body of an error is read
-		body.left = contracts.MaxLineBytes
+		body.ReadCloser = http.MaxBytesReader(nil, resp.Body, contracts.MaxLineBytes)
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// lapse notes that the server has ended its stream of changes.
+func (w *web) lapse() {
+	if w.session.stopping.Err() == nil {
+		w.session.lapsed.Store(true)
+		w.session.link.log.Debug("MCP server no longer reports changes")
+	}
 }
 
 // note records the outcome of a message; nil means success.
@@ -156,30 +162,25 @@ func (w *web) addHeaders(h http.Header) {
 			h.Set(name, value)
 		}
 	}
-	if w.server.Platform {
+	if w.session.link.server.Platform {
 		h.Set(requestHeader, strings.ToLower(rand.Text()))
 	}
 }
 
-// A boundedBody is the body of an answer. Reading beyond the bound fails.
+// A boundedBody is the body of an answer, which may be a
+// [http.MaxBytesReader].
 type boundedBody struct {
 	io.ReadCloser
 	release func() // called at the end, possibly twice
-	left    int    // bytes; negative means no bound
 	long    func() // called beyond the bound
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return b.ReadCloser.Read(p)
-	}
-	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
-	if n > b.left {
-		b.left = 0
+	n, err := b.ReadCloser.Read(p)
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		b.long()
-		return 0, errLongBody
+		err = errLongBody
 	}
-	b.left -= n
 	return n, err
 }
 

@@ -43,18 +43,22 @@ func (r *Reader) Next() ([]byte, error) {
 	if cap(r.kept) > maxKept {
 		r.kept = nil
 	}
-	if err := r.skip(); err != nil {
-		return nil, err
-	}
 	r.kept = r.kept[:0]
 	for {
 		part, err := r.in.ReadSlice('\n')
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if r.rest {
+			r.rest = full
+			if err != nil && !full {
+				return nil, err
+			}
+			continue
+		}
 		part, ended := bytes.CutSuffix(part, []byte("\n"))
 		if len(r.kept)+len(part) > r.limit {
 			r.kept, r.rest = append(r.kept, part...), !ended
 			return r.kept[:r.limit], fmt.Errorf("%w: it has more than %d bytes", ErrLong, r.limit)
 		}
-		full := errors.Is(err, bufio.ErrBufferFull)
 		if full || len(r.kept) > 0 {
 			r.kept = append(r.kept, part...)
 			part = r.kept
@@ -67,16 +71,4 @@ func (r *Reader) Next() ([]byte, error) {
 			return nil, err
 		}
 	}
-}
-
-// skip skips the rest of a line that was too long.
-func (r *Reader) skip() error {
-	for r.rest {
-		_, err := r.in.ReadSlice('\n')
-		r.rest = errors.Is(err, bufio.ErrBufferFull)
-		if err != nil && !r.rest {
-			return err
-		}
-	}
-	return nil
 }

@@ -86,17 +86,14 @@ func (c *Conn) Read(r io.Reader) error {
 	for bad := 0; ; {
 		text, err := lines.Next()
 		var wrong *BadLine
-		if errors.Is(err, line.ErrLong) {
+		switch {
+		case c.closed() || errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, line.ErrLong):
 			wrong = c.overlong(text)
-		} else if errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
+		case err != nil:
 			return err
-		}
-		if c.closed() {
-			return nil
-		}
-		if wrong == nil {
+		default:
 			wrong = c.take(text)
 		}
 		if wrong == nil {
