@@ -236,7 +236,7 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 			c.stdin.close()
 		}
 	}()
-	cmd, err := c.spec.command()
+	cmd, err := c.spec.command(c.host.opts.Shell)
 	if err != nil {
 		return nil, nil, err
 	}
