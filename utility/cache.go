@@ -58,6 +58,7 @@ type lister struct {
 	quick      time.Duration // see the constant quick
 	limit      int           // bound of the files in a listing
 	lookout    *lookout
+	idle       *time.Timer // calls expire; close stops it
 
 	ctx    context.Context // of the worker; ends with close
 	cancel context.CancelFunc
@@ -69,7 +70,6 @@ type lister struct {
 
 	mu       sync.Mutex
 	closed   bool
-	idle     *time.Timer         // calls expire; nil before the first search
 	busy     bool                // a worker runs
 	began    time.Time           // when the worker began
 	changed  chan struct{}       // closed and replaced when current changes or the worker ends
@@ -104,13 +104,7 @@ func (c *lister) list(ctx context.Context, rel string) (f *listing, dir string, 
 
 // newest returns the listing for a search that arrived at then.
 func (c *lister) newest(ctx context.Context, then time.Time) *listing {
-	c.mu.Lock()
-	if c.idle == nil && !c.closed {
-		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
-	} else if c.idle != nil {
-		c.idle.Reset(maxIdle)
-	}
-	c.mu.Unlock()
+	c.idle.Reset(maxIdle)
 	for {
 		f, need := c.state(then)
 		if need == upToDate {
@@ -214,9 +208,7 @@ func (c *lister) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.cancel()
-	if c.idle != nil {
-		c.idle.Stop()
-	}
+	c.idle.Stop()
 	c.mu.Unlock()
 	c.work.Wait()
 }
@@ -251,12 +243,9 @@ func (c *lister) touch(path string, op fsnotify.Op) {
 	defer c.mu.Unlock()
 	switch {
 	case c.stale:
-	case name == ".gitignore", name == ".git":
+	case name == ".gitignore", name == ".git", op != fsnotify.Write && len(c.touched) == maxTouched:
 		c.stale, c.touched = true, nil
-	case op == fsnotify.Write: // it exists as before
-	case len(c.touched) == maxTouched:
-		c.stale, c.touched = true, nil
-	default:
+	case op != fsnotify.Write: // a written file exists as before
 		if c.touched == nil {
 			c.touched = make(map[string]struct{})
 		}

@@ -107,6 +107,7 @@ func (s *Shared) join(o Options) *lister {
 			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles, changed: make(chan struct{}),
 		}
 		l.ctx, l.cancel = context.WithCancel(context.Background())
+		l.idle = time.AfterFunc(maxIdle, l.expire)
 		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, l, o.Log)
 		s.lister = l
 	}
