@@ -70,13 +70,6 @@ type arrival struct {
 	known bool   // it may have existed before, unseen
 }
 
-func (a *arrival) below(name string) *arrival {
-	if a == nil || a.from == "" {
-		return a
-	}
-	return &arrival{from: filepath.Join(a.from, name)}
-}
-
 // pass adds a directory between the workspace's root and the root of a, or the
 // root of a itself, to the tree.
 func (l *lookout) pass(parent *node, name string, a *audience) *node {
@@ -134,11 +127,12 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) 
 		if at.gone {
 			return
 		}
-		below := how.below(name)
-		if how != nil && how.from != "" && !l.tree.hasLeft(below.from) {
-			below = &arrival{}
-		}
+		var below *arrival
 		if how != nil {
+			below = &arrival{known: how.known}
+			if from := filepath.Join(how.from, name); how.from != "" && l.tree.hasLeft(from) {
+				below.from = from
+			}
 			l.tell(at, treeChange{kind: contracts.FileCreated, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
 		}
 		if m == stampDir {
