@@ -183,13 +183,6 @@ func (c *command) resize(ctx context.Context, size pty.Size) error {
 	return c.host.publish(ctx, &contracts.UtilityCommandResized{CommandID: c.id, Columns: int64(size.Columns), Rows: int64(size.Rows)})
 }
 
-// leaveTerminal makes later resizes fail.
-func (c *command) leaveTerminal() {
-	c.resizing.Lock()
-	defer c.resizing.Unlock()
-	c.term = nil
-}
-
 // halt implements [entry].
 func (c *command) halt(reason string, grace time.Duration) {
 	c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
@@ -230,7 +223,9 @@ func (c *command) run(group *proc.Group, outputs []*output, failed error) {
 func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 	var theirs []*os.File // inherited by the processes
 	defer func() {
-		closeAll(theirs)
+		for _, f := range theirs {
+			_ = f.Close() // nothing was written through it
+		}
 		if err != nil {
 			closeOutputs(outputs)
 			c.stdin.close()
@@ -257,7 +252,9 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 			return nil, nil, err
 		}
 		c.term = term
-		c.stdin.opened(keyboard{term})
+		if c.stdin != nil {
+			c.stdin.to = keyboard{term}
+		}
 		return term.Group(), []*output{{stream: contracts.StreamStdout, from: term}}, nil
 	}
 	for _, stream := range []contracts.Stream{contracts.StreamStdout, contracts.StreamStderr} {
@@ -270,12 +267,12 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 	}
 	cmd.Stdout, cmd.Stderr = theirs[0], theirs[1]
 	if c.stdin != nil {
-		their, err := c.stdin.open()
+		their, ours, err := os.Pipe()
 		if err != nil {
 			return nil, outputs, err
 		}
 		theirs = append(theirs, their)
-		cmd.Stdin = their
+		cmd.Stdin, c.stdin.to = their, ours
 	}
 	group, err = proc.Start(cmd)
 	return group, outputs, err
@@ -291,12 +288,6 @@ func noTerminal(id string, err error) error {
 		return refuse(contracts.CodeNotFound, id, err.Error())
 	}
 	return refuse(contracts.CodeOverloaded, id, err.Error())
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close() // nothing was written through it
-	}
 }
 
 func closeOutputs(outputs []*output) {
@@ -333,17 +324,15 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 		c.linger(outputs, drained)
 	case <-c.asked.Done():
 	}
-	grace := time.Duration(0)
-	if c.forced.Err() == nil {
-		grace = c.timeToEnd()
-	}
-	group.Stop(grace, c.forced.Done())
+	group.Stop(c.timeToEnd(), c.forced.Done())
 	c.endLiving()
 	for _, o := range outputs {
 		o.expire()
 	}
 	<-drained
-	c.leaveTerminal()
+	c.resizing.Lock()
+	c.term = nil
+	c.resizing.Unlock()
 	closeOutputs(outputs)
 	c.stdin.close()
 	input.Wait()
@@ -353,7 +342,10 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 func (c *command) timeToEnd() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked.Err() == nil {
+	switch {
+	case c.forced.Err() != nil:
+		return 0
+	case c.asked.Err() == nil:
 		return killDelay // for background processes of a command that exited
 	}
 	return c.grace

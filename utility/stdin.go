@@ -2,7 +2,6 @@ package utility
 
 import (
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -24,7 +23,7 @@ const endOfTransmission = "\x04"
 // A stdin is a command's input: a pipe or a terminal, and a queue of input that
 // has not been written yet. A nil stdin is for a command without input.
 type stdin struct {
-	to    io.WriteCloser // set by open, before the first event
+	to    io.WriteCloser // set by launch
 	typed bool           // a terminal, whose input does not end
 
 	mu     sync.Mutex
@@ -39,26 +38,6 @@ func newStdin(typed bool) *stdin {
 	s := &stdin{typed: typed}
 	s.more = sync.NewCond(&s.mu)
 	return s
-}
-
-// open makes a pipe and returns the command's end.
-func (s *stdin) open() (*os.File, error) {
-	theirs, ours, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	s.opened(ours)
-	return theirs, nil
-}
-
-// opened sets the writer of the input.
-func (s *stdin) opened(to io.WriteCloser) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.to = to
 }
 
 // A keyboard is the input of a terminal.
