@@ -233,7 +233,9 @@ func (l *lookout) drop(at *node) {
 	}
 	for _, a := range at.holders {
 		if a.real == at.path {
-			a.end("Watch root removed")
+			for _, w := range a.watches {
+				w.end("Watch root removed")
+			}
 			l.dismiss(a)
 		}
 	}
