@@ -246,7 +246,7 @@ func (l *lookout) enter(parent *node, name string, who []*audience) (*node, *os.
 // plant adds an open directory to the tree. It returns nil if it is in the tree
 // already.
 func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
-	id := identify(info)
+	id := idOf(info)
 	if !l.vacate(id, parent) {
 		return nil
 	}
@@ -260,9 +260,7 @@ func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
 	default:
 		parent.children[filepath.Base(path)] = at
 	}
-	if id.fileID != (fileID{}) {
-		l.tree.ids[id.fileID] = at
-	}
+	l.tree.ids[id] = at
 	return at
 }
 
@@ -283,7 +281,7 @@ func (l *lookout) openDir(parent *node, path string) (*os.File, fs.FileInfo, err
 	info, err := f.Stat()
 	switch {
 	case err != nil || !info.IsDir():
-	case parent == nil && l.isRoot(identify(info)), parent != nil && l.liesIn(f, info, parent, path):
+	case parent == nil && l.isRoot(idOf(info)), parent != nil && l.liesIn(f, info, parent, path):
 		return f, info, nil
 	}
 	_ = f.Close()
@@ -303,7 +301,7 @@ func outOfFiles(err error) bool {
 }
 
 // isRoot reports whether at is still the workspace's root.
-func (l *lookout) isRoot(at identity) bool {
+func (l *lookout) isRoot(at fileID) bool {
 	found, err := os.Stat(l.ws.Root())
 	return err == nil && at.is(found) || err != nil && !absent(err)
 }
@@ -325,8 +323,8 @@ func (l *lookout) liesIn(f *os.File, info fs.FileInfo, parent *node, path string
 // elsewhere in the tree, which has not been reported yet. It returns false if
 // the directory is in both places, as a file system may be mounted twice. The
 // system reports changes in it for one place only.
-func (l *lookout) vacate(id identity, parent *node) bool {
-	old := l.tree.ids[id.fileID]
+func (l *lookout) vacate(id fileID, parent *node) bool {
+	old := l.tree.ids[id]
 	if old == nil {
 		return true
 	}

@@ -22,7 +22,7 @@ type dirTree struct {
 	claimed int   // nodes with watches; at most lookout.limit
 	names   int   // in all nodes; at most lookout.names
 	keys    map[string]*node
-	ids     map[fileID]*node // if files have ids
+	ids     map[fileID]*node
 	polled  map[*node]struct{}
 	left    map[string]bool // the names in the directory that was renamed last; nil if there was none, or it has reached its new path
 	full    bool            // the system refuses more watches, until it is asked again
@@ -40,7 +40,7 @@ func (t *dirTree) hasLeft(path string) bool { return t.left == nil || t.left[pat
 type node struct {
 	path     string // relative to the workspace's root
 	parent   *node
-	id       identity
+	id       fileID
 	key      string           // the prefix of its reports; "" if the system does not watch it
 	names    map[string]stamp // the names in it; nil without holders
 	children map[string]*node // nil without any
@@ -203,8 +203,8 @@ func (l *lookout) disclaim(at *node) {
 func (l *lookout) forget(at *node) {
 	l.unwatch(at)
 	l.disclaim(at)
-	if id := at.id.fileID; l.tree.ids[id] == at {
-		delete(l.tree.ids, id)
+	if l.tree.ids[at.id] == at {
+		delete(l.tree.ids, at.id)
 	}
 	l.tree.names -= len(at.names)
 	at.names, at.gone = nil, true
