@@ -55,14 +55,6 @@ type command struct {
 	ended  bool          // the process has exited, so that reason is final
 }
 
-// An ending says why and how to end a command.
-type ending struct {
-	reason string
-	ours   bool // reason replaces an earlier one
-	force  bool
-	grace  time.Duration // unless force
-}
-
 // startCommand serves utility_command_start.
 func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 	spec, err := h.newSpec(cmd)
@@ -121,8 +113,9 @@ func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTermi
 	reason := "Terminated by controller"
 	if cmd.Force {
 		reason = "Force terminated by controller"
+		c.force() // before end, because supervise looks at forced after asked
 	}
-	c.end(ending{reason: reason, force: cmd.Force, grace: killDelay})
+	c.end(reason, false, killDelay)
 	return nil
 }
 
@@ -185,24 +178,27 @@ func (c *command) resize(ctx context.Context, size pty.Size) error {
 
 // halt implements [entry].
 func (c *command) halt(reason string, grace time.Duration) {
-	c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
+	c.end(reason+" while utility command was still running", true, grace)
 }
 
-// end asks the command to end. The first ending sets the grace period; a later
-// one can only force the kill.
-func (c *command) end(e ending) {
+// end asks the command to end. The first call sets the grace period. If ours is
+// set, reason replaces an earlier one.
+func (c *command) end(reason string, ours bool, grace time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended && (e.ours || c.reason == "") {
-		c.reason = e.reason
-	}
-	if e.force {
-		c.force() // before ask, because supervise looks at forced after asked
+	if !c.ended && (ours || c.reason == "") {
+		c.reason = reason
 	}
 	if c.asked.Err() == nil {
-		c.grace = e.grace
+		c.grace = grace
 		c.ask()
 	}
+}
+
+// kill ends the command at once, for the reason of an earlier end, if any.
+func (c *command) kill() {
+	c.force()
+	c.ask()
 }
 
 // run is the command's goroutine: it supervises the processes, unless they
@@ -314,7 +310,7 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 	}()
 	if limit := c.host.opts.MaxRunTime; limit > 0 {
 		timer := time.AfterFunc(limit, func() {
-			c.end(ending{reason: "Utility command ran longer than " + limit.String(), ours: true, grace: killDelay})
+			c.end("Utility command ran longer than "+limit.String(), true, killDelay)
 		})
 		defer timer.Stop()
 	}
