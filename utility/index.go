@@ -105,11 +105,9 @@ func newSieve(path, lower string) sieve {
 	return s
 }
 
-// newIndex returns the index of the files in paths. It sorts paths if needed.
+// newIndex returns the index of the files in paths. It sorts paths.
 func newIndex(paths []string) index {
-	if !slices.IsSorted(paths) {
-		slices.Sort(paths)
-	}
+	slices.Sort(paths)
 	paths = slices.Compact(slices.DeleteFunc(paths, tooLong))
 	x := index{blocks: make([]*block, (len(paths)+blockFiles-1)/blockFiles), count: len(paths)}
 	inParts(len(x.blocks), len(paths), func(from, to int) {
