@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"maps"
@@ -35,16 +36,14 @@ func dirStamp(isDir bool) stamp {
 // to give them different times.
 const coarse = 100 * time.Millisecond
 
+var stampSeed = maphash.MakeSeed() // stamps are compared in this process only
+
 func stampOf(info fs.FileInfo, now time.Time) stamp {
 	if info.IsDir() || now.Sub(info.ModTime()) < coarse {
 		return dirStamp(info.IsDir())
 	}
-	m := uint64(14695981039346656037)
-	for _, part := range []uint64{uint64(info.Size()), uint64(info.ModTime().UnixNano()), uint64(info.Mode().Type()), idOf(info).number()} {
-		m = (m ^ part) * 1099511628211
-		m ^= m >> 29
-	}
-	return stamp(m|2) &^ stampDir
+	state := [...]uint64{uint64(info.Size()), uint64(info.ModTime().UnixNano()), uint64(info.Mode().Type()), idOf(info).number()}
+	return stamp(maphash.Comparable(stampSeed, state)|2) &^ stampDir
 }
 
 // know records a name in a directory. It returns false if there are too many
