@@ -74,32 +74,23 @@ func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 // run writes the queued input until its end or close.
 func (s *stdin) run() {
 	defer s.close()
-	for text, ok := s.next(); ok; text, ok = s.next() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for len(s.unread) == 0 && !s.eof && !s.broken {
+			s.more.Wait()
+		}
+		if s.broken || len(s.unread) == 0 {
+			return
+		}
+		text := s.unread[0]
+		s.unread = s.unread[1:]
+		s.mu.Unlock()
 		_, err := io.WriteString(s.to, text)
-		s.wrote(len(text), err)
+		s.mu.Lock()
+		s.size -= len(text) + pieceCost
+		s.broken = s.broken || err != nil // an error says that the command closed its end
 	}
-}
-
-// next waits for the next piece to write. It returns false if none will follow.
-func (s *stdin) next() (string, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.unread) == 0 && !s.eof && !s.broken {
-		s.more.Wait()
-	}
-	if s.broken || len(s.unread) == 0 {
-		return "", false
-	}
-	text := s.unread[0]
-	s.unread = s.unread[1:]
-	return text, true
-}
-
-func (s *stdin) wrote(n int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.size -= n + pieceCost
-	s.broken = s.broken || err != nil // an error says that the command closed its end
 }
 
 // close ends the input and drops the queue.
