@@ -71,8 +71,8 @@ type arrival struct {
 
 // pass adds a directory between the workspace's root and the root of a, or the
 // root of a itself, to the tree.
-func (l *lookout) pass(parent *node, name string, a *audience) *node {
-	at, f := l.enter(parent, name, []*audience{a})
+func (l *lookout) pass(parent *node, path string, a *audience) *node {
+	at, f := l.enter(parent, path, []*audience{a})
 	if f != nil {
 		_ = f.Close()
 	}
@@ -100,7 +100,7 @@ func (l *lookout) visit(parent *node, name string, how *arrival, who []*audience
 	at, f := parent.children[name], (*os.File)(nil)
 	switch {
 	case at == nil:
-		at, f = l.enter(parent, name, holders)
+		at, f = l.enter(parent, path, holders)
 	case !l.claim(at, holders):
 		return
 	}
@@ -129,8 +129,8 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) 
 		var below *arrival
 		if how != nil {
 			below = &arrival{known: how.known}
-			if from := filepath.Join(how.from, name); how.from != "" && l.tree.hasLeft(from) {
-				below.from = from
+			if from := filepath.Join(how.from, name); how.from != "" && (l.tree.left == nil || l.tree.left[from]) {
+				below.from = from // otherwise it may be new
 			}
 			l.tell(at, treeChange{kind: contracts.FileCreated, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
 		}
@@ -212,11 +212,7 @@ func (l *lookout) reopen(at *node) (*os.File, error) {
 
 // enter adds one directory to the tree for watches and returns it open. It
 // returns nil if the directory does not exist or a limit is reached.
-func (l *lookout) enter(parent *node, name string, who []*audience) (*node, *os.File) {
-	path := name
-	if parent != nil {
-		path = filepath.Join(parent.path, name)
-	}
+func (l *lookout) enter(parent *node, path string, who []*audience) (*node, *os.File) {
 	if l.tree.claimed >= l.limit {
 		notify(who, tooManyDirs)
 		return nil, nil

@@ -32,10 +32,6 @@ func newDirTree() dirTree {
 	return dirTree{keys: make(map[string]*node), ids: make(map[fileID]*node), polled: make(map[*node]struct{})}
 }
 
-// hasLeft reports whether a path may have been renamed with its directory. A
-// path in the renamed directory may also be new.
-func (t *dirTree) hasLeft(path string) bool { return t.left == nil || t.left[path] }
-
 // A node is one directory of the tree.
 type node struct {
 	path     string // relative to the workspace's root
@@ -104,7 +100,7 @@ func (l *lookout) enroll(a *audience) bool {
 		at.passers = append(at.passers, a)
 		next := at.children[name]
 		if next == nil {
-			next = l.pass(at, name, a)
+			next = l.pass(at, filepath.Join(at.path, name), a)
 		}
 		at = next
 	}
