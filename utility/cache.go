@@ -69,7 +69,6 @@ type lister struct {
 	pause time.Duration // the last delay before following was tried again; 0 after a success
 
 	mu       sync.Mutex
-	closed   bool
 	busy     bool                // a worker runs
 	began    time.Time           // when the worker began
 	changed  chan struct{}       // closed and replaced when current changes or the worker ends
@@ -161,7 +160,7 @@ func (c *lister) begin(need need) (began time.Time, changed <-chan struct{}) {
 	defer c.mu.Unlock()
 	switch {
 	case c.busy:
-	case c.closed, need == needRelist && c.current != nil && time.Now().Before(c.resting):
+	case c.ctx.Err() != nil, need == needRelist && c.current != nil && time.Now().Before(c.resting):
 		return time.Time{}, nil
 	default:
 		c.start(func() { c.update(need) }) // ends when the listing is followed, after at most a few followTime, or with close
@@ -192,7 +191,7 @@ func (c *lister) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed:
+	case c.ctx.Err() != nil:
 	case c.busy:
 		c.idle.Reset(maxIdle)
 	default:
@@ -206,8 +205,7 @@ func (c *lister) expire() {
 // close ends the worker and waits for it. No search may follow.
 func (c *lister) close() {
 	c.mu.Lock()
-	c.closed = true
-	c.cancel()
+	c.cancel() // with mu held, so that no worker starts after it
 	c.idle.Stop()
 	c.mu.Unlock()
 	c.work.Wait()
