@@ -68,21 +68,14 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 
 // sizeOf returns the requested size, or the text of a refusal.
 func sizeOf(columns, rows *int64) (size pty.Size, refused string) {
-	size = pty.DefaultSize
-	for _, side := range []struct {
-		name  string
-		asked *int64
-		set   *uint16
-	}{{"columns", columns, &size.Columns}, {"rows", rows, &size.Rows}} {
-		switch {
-		case side.asked == nil:
-		case *side.asked < 1 || *side.asked > maxTerminalSide:
-			return size, "Utility command " + side.name + " must be a positive integer"
-		default:
-			*side.set = uint16(*side.asked)
-		}
+	width, height := given(columns, int64(pty.DefaultSize.Columns)), given(rows, int64(pty.DefaultSize.Rows))
+	switch {
+	case width < 1 || width > maxTerminalSide:
+		return size, "Utility command columns must be a positive integer"
+	case height < 1 || height > maxTerminalSide:
+		return size, "Utility command rows must be a positive integer"
 	}
-	return size, ""
+	return pty.Size{Columns: uint16(width), Rows: uint16(height)}, ""
 }
 
 // onTerminal returns env for a new terminal: without the variables about the
