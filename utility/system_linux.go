@@ -31,7 +31,7 @@ func openSource() (*source, error) {
 	s := pathSource(w)
 	paths, err := newOpenPaths()
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoOpenPaths):
+	case errors.Is(err, fs.ErrNotExist):
 		return s, nil // there is no usable /proc
 	case err != nil:
 		return nil, errors.Join(err, w.Close())
@@ -56,8 +56,8 @@ type openPaths struct {
 	made  int
 }
 
-var errNoOpenPaths = errors.New(ownFiles + " does not lead to open files")
-
+// newOpenPaths fails with [fs.ErrNotExist] if ownFiles does not lead to open
+// files.
 func newOpenPaths() (*openPaths, error) {
 	p := &openPaths{}
 	for i := range p.loops {
@@ -74,7 +74,7 @@ func newOpenPaths() (*openPaths, error) {
 		}
 	}
 	p.close()
-	return nil, errNoOpenPaths
+	return nil, fs.ErrNotExist
 }
 
 // to returns a new path to f. It is valid while f is open.
@@ -91,9 +91,7 @@ func (p *openPaths) to(f *os.File) string {
 
 func (p *openPaths) close() {
 	for _, f := range p.loops {
-		if f != nil {
-			_ = f.Close()
-		}
+		_ = f.Close() // fails if it could not be opened
 	}
 }
 
