@@ -235,13 +235,10 @@ type GitState struct {
 
 // A Quiesced is the result of a drain.
 type Quiesced struct {
-	Cursor     uint64          // frozen: no client sees a greater one
-	Snapshot   json.RawMessage // encoded Snapshot at Cursor, with nothing running
-	Active     bool            // the session was used
-	FlushError string          // why the session is not on disk; empty if it is
-	Protocol   string          // version the session speaks; empty means [ProtocolVersion]
-	Model      string
-	Provider   string
+	Cursor     uint64    // frozen: no client sees a greater one
+	Snapshot   *Snapshot // at Cursor, with nothing running; shared, do not change it
+	Active     bool      // the session was used
+	FlushError string    // why the session is not on disk; empty if it is
 
 	// Work in progress when the drain began.
 	ActiveTools     int
