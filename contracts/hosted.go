@@ -248,11 +248,11 @@ type Quiesced struct {
 	Requests []KeptRequest // questions that stay open, in order of opening
 }
 
-// A KeptRequest is a question that is open beyond its process.
+// A KeptRequest is a pending question. It is stored as JSON across a restart.
 type KeptRequest struct {
-	Request  *ServerRequest // shared; do not change it
-	Opened   time.Time
-	Deadline time.Time // zero means never
+	Request  *ServerRequest `json:"request"` // shared; do not change it
+	Opened   time.Time      `json:"opened_at"`
+	Deadline time.Time      `json:"expires_at,omitzero"` // zero means never
 }
 
 // Restored is the state from which a drained session is continued. It takes no

@@ -135,9 +135,7 @@ func (tx *tx) freeze(failure error) contracts.Quiesced {
 	if failure != nil {
 		q.FlushError = failure.Error()
 	}
-	for _, row := range tx.work.table.Pending() {
-		q.Requests = append(q.Requests, contracts.KeptRequest(row))
-	}
+	q.Requests = tx.work.table.Pending()
 	q.Snapshot = tx.finalSnapshot(q)
 	tx.life.quiesced = &q
 	return q

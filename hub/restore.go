@@ -12,7 +12,6 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/lease"
-	"github.com/seed-028515a8/maestro/serverreq"
 )
 
 // A note is a hidden entry with state that events do not carry and the next process
@@ -62,13 +61,13 @@ type savedSend struct {
 
 // A checkpoint is the whole state. Restore does not need the entries before it.
 type checkpoint struct {
-	Snapshot    json.RawMessage        `json:"snapshot"` // encoded by package contracts, which decodes it
-	Mode        contracts.ApprovalMode `json:"approval_mode"`
-	Requests    []serverreq.Row        `json:"requests"`
-	Lease       savedLease             `json:"lease"`
-	Connections []*savedConnection     `json:"connections"`
-	Run         *progress              `json:"run,omitempty"`
-	Origin      *uint64                `json:"origin,omitempty"` // lifecycle.origin
+	Snapshot    json.RawMessage         `json:"snapshot"` // encoded by package contracts, which decodes it
+	Mode        contracts.ApprovalMode  `json:"approval_mode"`
+	Requests    []contracts.KeptRequest `json:"requests"`
+	Lease       savedLease              `json:"lease"`
+	Connections []*savedConnection      `json:"connections"`
+	Run         *progress               `json:"run,omitempty"`
+	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
 }
 
 func saveConnection(c *connection) *savedConnection {
@@ -409,10 +408,5 @@ func (tx *tx) adopt(from *contracts.Restored) error {
 	if !from.Ready {
 		return nil
 	}
-	for _, k := range from.Requests {
-		if err := tx.work.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tx.work.table.Restore(from.Requests)
 }

@@ -142,7 +142,7 @@ func retryEnding(a *contracts.ServerRequestResponse) contracts.Outcome {
 }
 
 // resolve returns the resolution of row with the ending e.
-func resolve(row Row, e contracts.Outcome, from string, now time.Time) Resolution {
+func resolve(row contracts.KeptRequest, e contracts.Outcome, from string, now time.Time) Resolution {
 	req := row.Request
 	res := Resolution{
 		Request: req,
