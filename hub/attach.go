@@ -18,19 +18,13 @@ const (
 // Admit refuses an attachment that would be refused after hello in any case, so
 // that a transport can refuse before the upgrade. It changes nothing.
 func (h *Hub) Admit(att contracts.Attach) error {
-	var err error
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opAttach); err == nil {
-			err = tx.checkRoom(tx.clients.conns[att.ConnectionID] != nil)
-		}
+	return h.request(opAttach, func(tx *tx) error {
+		err := tx.checkRoom(tx.clients.conns[att.ConnectionID] != nil)
 		if err == nil && att.Role == contracts.RoleController {
 			err = tx.checkTakeover(att, att.ConnectionID, tx.clients.departedHolderName(att.Principal)) // assume the name that hello may bring
 		}
-		if err != nil {
-			h.opts.Observer.Refused(h.refusal(err).Code)
-		}
+		return err
 	})
-	return err
 }
 
 // checkRoom refuses a new connection above Options.MaxConnections, unless a

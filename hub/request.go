@@ -104,19 +104,12 @@ func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, b
 // announcement returns the events that show a question: the event for older
 // clients, if the question has one, and the request.
 func announcement(req *contracts.ServerRequest) (shown []encoded) {
-	var legacy contracts.Event
-	switch req.RequestType {
-	case contracts.RequestApproval:
-		legacy = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
-	case contracts.RequestClientTool:
-		legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-	case contracts.RequestUserInput:
-		if req.Tool == askUser { // older clients take any other tool for a client tool
-			legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-		}
-	}
-	if legacy != nil {
-		shown = append(shown, encode(nil, legacy))
+	switch kind := req.RequestType; {
+	case kind == contracts.RequestApproval:
+		shown = append(shown, encode(nil, &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}))
+	case kind == contracts.RequestClientTool,
+		kind == contracts.RequestUserInput && req.Tool == askUser: // older clients take any other tool for a client tool
+		shown = append(shown, encode(nil, &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}))
 	}
 	return append(shown, encode(nil, req))
 }

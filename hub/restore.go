@@ -387,12 +387,12 @@ func (tx *tx) canResumeRun(r *run) bool {
 // process.
 func (tx *tx) closeUtilities() {
 	const gone = "Server restarted while %s was still running"
-	commands, watches := tx.log.events.Utilities()
-	for _, id := range commands {
-		tx.publish(&contracts.UtilityCommandExited{CommandID: id, Reason: fmt.Sprintf(gone, "utility command")})
+	left := tx.log.events.Snapshot(0).State
+	for _, c := range left.ActiveUtilityCommands {
+		tx.publish(&contracts.UtilityCommandExited{CommandID: c.CommandID, Reason: fmt.Sprintf(gone, "utility command")})
 	}
-	for _, id := range watches {
-		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
+	for _, w := range left.ActiveFileWatches {
+		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: w.WatchID, Reason: fmt.Sprintf(gone, "file watch")})
 	}
 }
 

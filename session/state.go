@@ -166,15 +166,3 @@ func (s *State) CommandOwner(id string) string {
 	}
 	return ""
 }
-
-// Utilities returns the ids of the running utility commands and file watches, each
-// in order of their start.
-func (s *State) Utilities() (commands, watches []string) {
-	for i := range s.commands {
-		commands = append(commands, s.commands[i].facts.CommandID)
-	}
-	for _, w := range s.facts.ActiveFileWatches {
-		watches = append(watches, w.WatchID)
-	}
-	return commands, watches
-}
