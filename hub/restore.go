@@ -277,7 +277,7 @@ func (tx *tx) replayNote(n note) error {
 }
 
 func (tx *tx) replayLease(l savedLease) {
-	tx.clients.lease, tx.clients.restoredHolder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
+	tx.clients.lease, tx.clients.restoredHolder = lease.New(tx.opts.LeaseTTL, l.Generation), l.Holder
 }
 
 func (tx *tx) replayCheckpoint(cp *checkpoint) error {
