@@ -106,7 +106,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	if offer.Established != "" && !c.countChange(tx.now) {
 		return errChangesOften
 	}
-	c.apply(terms)
+	c.apply(terms, false)
 	c.greeted = true
 	tx.log.events.ApplyCommand(hello)
 	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client says that it is a viewer

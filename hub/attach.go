@@ -120,7 +120,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 			}
 		}
 		c.extendCredential(att.Principal)
-		c.apply(terms)
+		c.apply(terms, false)
 		c.hadSocket = true
 		if len(c.subs) == 0 {
 			tx.newSubscription(c)

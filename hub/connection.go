@@ -118,12 +118,14 @@ func (h tokenHash) matches(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(h), []byte(hashToken(token))) == 1
 }
 
-// apply sets the negotiated terms, also for the streams that the client has. They
-// replace the opt-outs of single subscriptions.
-func (c *connection) apply(t handshake.Terms) {
+// apply sets the negotiated terms, also for the streams that the client has. With
+// keepOptOuts, subscriptions keep opt-outs of their own.
+func (c *connection) apply(t handshake.Terms, keepOptOuts bool) {
 	c.terms, c.role = t, t.Role
 	for _, sub := range c.subs {
-		sub.optOuts = t.OptOuts
+		if !keepOptOuts {
+			sub.optOuts = t.OptOuts
+		}
 		sub.applyOptOuts(c)
 	}
 }
@@ -382,7 +384,7 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	tx.closeMailbox(sub.box, errSuperseded) // its reader removes it from the roster
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport, counted: c.role,
-		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missedTransients: cursor < tx.startCursor,
+		bare: c.bare, missedTransients: cursor < tx.startCursor,
 		stopped: make(chan struct{}), lastHeartbeat: tx.now,
 	}
 	b.cursor.Store(cursor)

@@ -29,7 +29,6 @@ type mailbox struct {
 	sub       *subscription
 	transport string         // stdio, ws or sse
 	counted   contracts.Role // the role when attached; only the local client changes its role
-	viewer    bool           // its connection's role, which is fixed by now
 
 	// Owned by the flush; there is at most one. Any goroutine may read cursor.
 	cursor           atomic.Uint64 // last entry written or skipped

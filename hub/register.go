@@ -155,24 +155,11 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	}
 	generation := tx.clients.lease.Generation()
 	c.greeted = true
-	c.renew(terms)
+	c.apply(terms, slices.Equal(terms.OptOuts, c.terms.OptOuts))
 	tx.noteActivity(c)
 	e.loser = tx.claimOnAttach(c, takeover)
 	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
-}
-
-// renew sets the terms that a request negotiated. Subscriptions keep their own
-// opt-outs unless the connection's opt-outs change.
-func (c *connection) renew(t handshake.Terms) {
-	if !slices.Equal(t.OptOuts, c.terms.OptOuts) {
-		c.apply(t)
-		return
-	}
-	c.terms, c.role = t, t.Role
-	for _, sub := range c.subs {
-		sub.applyOptOuts(c)
-	}
 }
 
 // announceConnection publishes a connection that a request made or renewed.

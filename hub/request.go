@@ -135,12 +135,7 @@ func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts
 }
 
 func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) time.Time {
-	if timeout == 0 {
-		timeout = tx.opts.RequestTimeout[kind]
-	}
-	if timeout == 0 {
-		timeout = serverreq.DefaultTimeout(kind)
-	}
+	timeout = cmp.Or(timeout, tx.opts.RequestTimeout[kind], serverreq.DefaultTimeout(kind))
 	if timeout < 0 {
 		return time.Time{}
 	}

@@ -227,7 +227,7 @@ func (r *reader) handshake(conn Conn, att contracts.Attach) error {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
-	if err == nil && r.box.viewer {
+	if err == nil && r.box.counted == contracts.RoleViewer {
 		r.limiter = rate.NewLimiter(contracts.MaxViewerFrames, contracts.ViewerFrameBurst)
 	}
 	return err

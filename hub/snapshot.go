@@ -116,9 +116,6 @@ func NewMemory(opts MemoryOptions) *Memory {
 	}
 }
 
-// Snapshots returns the bytes of snapshots that clients have not been written yet.
-func (m *Memory) Snapshots() int64 { return m.snapshots.Load() }
-
 // A sharedSnapshot is the state at one cursor, for all clients that attach there.
 // The first writer that needs it encodes it, outside the lock, and makes one frame
 // for each form. Until then Memory counts it with the size of the session's
