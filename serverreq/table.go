@@ -181,19 +181,16 @@ func (t *Table) removeRows(match func(contracts.KeptRequest) bool) (removed []co
 func (t *Table) endAll(rows []contracts.KeptRequest, how func(contracts.RequestType) contracts.Outcome, now time.Time) []Resolution {
 	var all []Resolution
 	for _, row := range rows {
-		res := resolve(row, how(row.Request.RequestType), "", now)
-		t.recent.add(&res)
-		all = append(all, res)
+		all = append(all, t.resolve(row, how(row.Request.RequestType), "", now))
 	}
 	return all
 }
 
 // endOne ends the row at i.
 func (t *Table) endOne(i int, e contracts.Outcome, from string, now time.Time) Resolution {
-	res := resolve(t.rows[i], e, from, now)
+	row := t.rows[i]
 	t.rows = slices.Delete(t.rows, i, i+1)
-	t.recent.add(&res)
-	return res
+	return t.resolve(row, e, from, now)
 }
 
 func refuse(code contracts.Code, id, message string) *contracts.Error {
