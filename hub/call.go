@@ -158,7 +158,6 @@ func (c *call) finish() {
 type sends struct {
 	answers map[string]*savedAnswer // also of calls in progress
 	order   []string                // those with an answer, oldest first; at most maxSends
-	bytes   int                     // of bodies; at most maxSavedBodies
 }
 
 type savedAnswer struct {
@@ -206,10 +205,8 @@ func (m *sends) put(id string, cursor uint64, err *contracts.Error) {
 	if !a.answered {
 		m.order = append(m.order, id)
 	}
-	m.bytes -= len(a.body)
 	a.answered, a.cursor, a.err, a.body = true, cursor, err, nil
 	if len(m.order) > maxSends {
-		m.bytes -= len(m.answers[m.order[0]].body)
 		delete(m.answers, m.order[0])
 		m.order = slices.Delete(m.order, 0, 1)
 	}
@@ -222,14 +219,12 @@ func (m *sends) saveBody(id string, body []byte) {
 		return
 	}
 	saved.body = bytes.Clone(body)
-	m.bytes += len(body)
-	for _, old := range m.order {
-		if m.bytes <= maxSavedBodies {
-			return
-		}
-		if a := m.answers[old]; a != saved {
-			m.bytes -= len(a.body)
-			a.body = nil
+	size := len(body)
+	for _, other := range slices.Backward(m.order) {
+		if a := m.answers[other]; a != saved {
+			if size += len(a.body); size > maxSavedBodies {
+				a.body = nil
+			}
 		}
 	}
 }
