@@ -98,9 +98,6 @@ func (h *Hub) lifeNow() *lifecycle {
 	return &l
 }
 
-// Draining reports whether the session is in phaseDraining.
-func (h *Hub) Draining() bool { return h.lifeNow().phase == phaseDraining }
-
 // Ready reports whether the session takes attachments.
 func (h *Hub) Ready() bool { return h.lifeNow().refuse(opAttach) == nil }
 
