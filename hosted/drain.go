@@ -110,7 +110,6 @@ func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (answer 
 	}
 }
 
-// runFlight runs one attempt and stores its result.
 func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
 	answer, err := r.attempt(req)
 	r.mu.Lock()

@@ -30,7 +30,6 @@ type drained struct {
 	at          time.Time
 }
 
-// status returns how the drain ended.
 func (d *drained) status() contracts.DrainStatus {
 	if d.flush == contracts.FlushFailed {
 		return contracts.DrainInterrupted

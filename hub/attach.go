@@ -333,11 +333,10 @@ func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest
 		return err
 	}
 	defer func() { h.detach(b, true) }()
-	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
+	r := &reader{hub: h, conn: b.sub.conn, box: b}
 	return r.read(func([]byte) {}) // a stream sends no frames
 }
 
-// attachStream attaches conn to its subscription.
 func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
 	err = h.request(opRequest, func(tx *tx) error {
 		sub, err := tx.streamSubscription(req, by)

@@ -297,7 +297,6 @@ func (r *reader) refuse(id *string, err error) {
 	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
 }
 
-// refusalFrame returns the refusal of the seq-th frame of a socket.
 func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
 	return &contracts.Refusal{
 		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
@@ -349,7 +348,6 @@ func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answ
 	return h.refusedOr(err)
 }
 
-// serve executes the command and returns the encoded answer.
 func (p *httpCall) serve() ([]byte, error) {
 	defer p.finish()
 	switch err := p.do(); {
@@ -406,7 +404,6 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
-// beforeExecute is called before a valid command is executed.
 func (p *httpCall) beforeExecute(tx *tx) {
 	tx.noteActivity(p.conn)
 	p.publishedBefore = tx.log.published

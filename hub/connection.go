@@ -73,7 +73,6 @@ func (c *connection) lastSeen() time.Time {
 	return seen
 }
 
-// attached reports whether a subscription of the connection is attached.
 func (c *connection) attached() bool {
 	return slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.box != nil })
 }
@@ -153,7 +152,6 @@ func (c *connection) countChange(now time.Time) bool {
 
 var errChangesOften = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many changes of one connection"}
 
-// destroy ends a connection.
 func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.clients.removeConnection(c)
 	c.wakeWriters()
@@ -178,7 +176,6 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.showChange(c)
 }
 
-// controllers counts the connections with the role controller.
 func (cl *clients) controllers() (n int) {
 	for _, c := range cl.conns {
 		if c.role == contracts.RoleController {

@@ -131,7 +131,6 @@ func (cl *clients) controlAskers() (list []*connection) {
 	return list
 }
 
-// sendControlRequest tells the holder that c asks for control.
 func (tx *tx) sendControlRequest(holder, c *connection) {
 	if !holder.bare {
 		tx.sendToSockets(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason})

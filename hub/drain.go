@@ -102,7 +102,6 @@ func (h *Hub) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// flushAll writes the agent's data and the journal to disk.
 func (h *Hub) flushAll(ctx context.Context) error {
 	if f, ok := h.opts.Agent.(Flusher); ok {
 		if err := f.Flush(ctx); err != nil {

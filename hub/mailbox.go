@@ -224,7 +224,6 @@ func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
 	}
 }
 
-// pushEvent queues a private event at cursor.
 func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
 	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
 }

@@ -114,7 +114,6 @@ func announcement(req *contracts.ServerRequest) (shown []encoded) {
 	return append(shown, encode(nil, req))
 }
 
-// open registers a question and publishes it.
 func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts.AskOptions) (chan contracts.Outcome, error) {
 	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
 	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {

@@ -184,7 +184,6 @@ func (tx *tx) restore() error {
 	return nil
 }
 
-// replay folds one entry.
 func (tx *tx) replay(e journal.Entry) error {
 	switch e.Kind {
 	case journal.Message:
@@ -209,8 +208,7 @@ func (tx *tx) replay(e journal.Entry) error {
 			return err
 		}
 		return tx.replayCheckpoint(&cp)
-	}
-	if e.Kind == journal.Snapshot { // redundant, except for the final snapshot of a drain
+	case journal.Snapshot: // redundant, except for the final snapshot of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
 		tx.life.wasDrained = err == nil && !snap.State.IsReady
 	}

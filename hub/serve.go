@@ -316,8 +316,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 		conn.Close(h.refusal(err))
 		return err
 	}
-	r := &reader{hub: h, resumable: true, decoder: h.newDecoder()}
-	r.conn, r.box = c, b
+	r := &reader{hub: h, conn: c, box: b, decoder: h.newDecoder()}
 	defer func() { h.detach(b, false) }()
 	err = r.read(r.handleLine)
 	h.finishLocal(b)

@@ -139,7 +139,6 @@ type frameKey struct {
 	reset contracts.ResetReason
 }
 
-// body returns the encoded state.
 func (p *sharedSnapshot) body() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +189,6 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 	return frame, nil
 }
 
-// count changes the bytes that memory counts.
 func (p *sharedSnapshot) count(n int64) {
 	if p.memory != nil {
 		p.counted += n
@@ -239,7 +237,6 @@ func (tx *tx) latestSnapshot() *sharedSnapshot {
 	return p
 }
 
-// forgetSnapshot releases the latest snapshot.
 func (lg *eventLog) forgetSnapshot() {
 	if lg.latestSnapshot != nil {
 		lg.latestSnapshot.removeUser()

@@ -207,7 +207,6 @@ func (s *File) Append(entries []Entry) error {
 	return nil
 }
 
-// size returns the bytes of all segments.
 func (s *File) size() (size int64) {
 	for _, seg := range s.segs {
 		size += seg.size

@@ -140,7 +140,6 @@ func (s *File) dropEmpty(lost bool) error {
 	return nil
 }
 
-// reopen opens seg for writing.
 func (s *File) reopen(seg *segment) error {
 	f, err := s.ops.reopen(seg.path)
 	if err != nil {
