@@ -274,14 +274,12 @@ func (b *mailbox) stop() {
 // flush writes until b has caught up. A flush that fails is the last one.
 func (h *Hub) flush(b *mailbox) {
 	for {
-		if err := h.writeOut(b); err != nil {
+		err := h.writeOut(b)
+		if err != nil {
 			b.conn.Close(h.writeFailure(b, err))
-			b.writer.Store(writerStopped)
-			close(b.stopped)
-			return
 		}
-		if !b.writer.CompareAndSwap(writerRunning, writerIdle) {
-			b.writer.Store(writerStopped) // from writerStopping
+		if err != nil || !b.writer.CompareAndSwap(writerRunning, writerIdle) {
+			b.writer.Store(writerStopped) // after a failure, or from writerStopping
 			close(b.stopped)
 			return
 		}

@@ -106,10 +106,12 @@ func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, b
 func announcement(req *contracts.ServerRequest) (shown []encoded) {
 	switch kind := req.RequestType; {
 	case kind == contracts.RequestApproval:
-		shown = append(shown, encode(nil, &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}))
+		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
+		shown = append(shown, encode(nil, call))
 	case kind == contracts.RequestClientTool,
-		kind == contracts.RequestUserInput && req.Tool == askUser: // older clients take any other tool for a client tool
-		shown = append(shown, encode(nil, &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}))
+		kind == contracts.RequestUserInput && req.Tool == askUser: // older clients take others for client tools
+		call := &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		shown = append(shown, encode(nil, call))
 	}
 	return append(shown, encode(nil, req))
 }

@@ -384,13 +384,13 @@ func (tx *tx) canResumeRun(r *run) bool {
 // closeUtilities publishes the end of the commands and watches of an earlier
 // process.
 func (tx *tx) closeUtilities() {
-	const gone = "Server restarted while %s was still running"
+	gone := func(what string) string { return "Server restarted while " + what + " was still running" }
 	left := tx.log.events.Snapshot(0).State
 	for _, c := range left.ActiveUtilityCommands {
-		tx.publish(&contracts.UtilityCommandExited{CommandID: c.CommandID, Reason: fmt.Sprintf(gone, "utility command")})
+		tx.publish(&contracts.UtilityCommandExited{CommandID: c.CommandID, Reason: gone("utility command")})
 	}
 	for _, w := range left.ActiveFileWatches {
-		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: w.WatchID, Reason: fmt.Sprintf(gone, "file watch")})
+		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: w.WatchID, Reason: gone("file watch")})
 	}
 }
 

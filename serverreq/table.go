@@ -117,8 +117,8 @@ func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resoluti
 	if !decided {
 		return nil
 	}
-	rows := t.removeRows(func(r contracts.KeptRequest) bool { return r.Request.RequestType == contracts.RequestApproval })
-	return t.endAll(rows, func(contracts.RequestType) contracts.Outcome { return out }, now)
+	isApproval := func(r contracts.KeptRequest) bool { return r.Request.RequestType == contracts.RequestApproval }
+	return t.endAll(t.removeRows(isApproval), func(contracts.RequestType) contracts.Outcome { return out }, now)
 }
 
 // Cancel cancels one request and reports whether it was pending.
@@ -178,8 +178,9 @@ func (t *Table) removeRows(match func(contracts.KeptRequest) bool) (removed []co
 }
 
 // endAll resolves removed rows, with the ending that how returns for their type.
-func (t *Table) endAll(rows []contracts.KeptRequest, how func(contracts.RequestType) contracts.Outcome, now time.Time) []Resolution {
-	var all []Resolution
+func (t *Table) endAll(
+	rows []contracts.KeptRequest, how func(contracts.RequestType) contracts.Outcome, now time.Time,
+) (all []Resolution) {
 	for _, row := range rows {
 		all = append(all, t.resolve(row, how(row.Request.RequestType), "", now))
 	}
