@@ -235,13 +235,10 @@ type GitState struct {
 
 // A Quiesced is the result of a drain.
 type Quiesced struct {
-	Cursor     uint64          // frozen: no client sees a greater one
-	Snapshot   json.RawMessage // encoded Snapshot at Cursor, with nothing running
-	Active     bool            // the session was used
-	FlushError string          // why the session is not on disk; empty if it is
-	Protocol   string          // version the session speaks; empty means [ProtocolVersion]
-	Model      string
-	Provider   string
+	Cursor     uint64    // frozen: no client sees a greater one
+	Snapshot   *Snapshot // at Cursor, with nothing running; shared, do not change it
+	Active     bool      // the session was used
+	FlushError string    // why the session is not on disk; empty if it is
 
 	// Work in progress when the drain began.
 	ActiveTools     int
@@ -251,11 +248,11 @@ type Quiesced struct {
 	Requests []KeptRequest // questions that stay open, in order of opening
 }
 
-// A KeptRequest is a question that is open beyond its process.
+// A KeptRequest is a pending question. It is stored as JSON across a restart.
 type KeptRequest struct {
-	Request  *ServerRequest // shared; do not change it
-	Opened   time.Time
-	Deadline time.Time // zero means never
+	Request  *ServerRequest `json:"request"` // shared; do not change it
+	Opened   time.Time      `json:"opened_at"`
+	Deadline time.Time      `json:"expires_at,omitzero"` // zero means never
 }
 
 // Restored is the state from which a drained session is continued. It takes no

@@ -99,7 +99,6 @@ func checkLabels(h *contracts.Hello) error {
 	return nil
 }
 
-// checkTools checks the tools that a client offers to the agent.
 func checkTools(h *contracts.Hello) error {
 	if len(h.ClientTools) == 0 {
 		return nil

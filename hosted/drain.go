@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -112,7 +110,6 @@ func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (answer 
 	}
 }
 
-// runFlight runs one attempt and stores its result.
 func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
 	answer, err := r.attempt(req)
 	r.mu.Lock()
@@ -153,14 +150,7 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, e
 func (r *Runner) quiesce(d *drained) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.config.FlushTimeout)
 	defer cancel()
-	var err error
-	d.Quiesced, err = r.session.Quiesce(ctx, cmp.Or(d.request.Reason, defaultReason))
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		d.FlushError = fmt.Sprintf("drain_timeout: the session did not stop and flush within %v", r.config.FlushTimeout)
-	case err != nil:
-		d.FlushError = cmp.Or(d.FlushError, err.Error())
-	}
+	d.Quiesced = r.session.Quiesce(ctx, cmp.Or(d.request.Reason, defaultReason))
 	d.FlushError = abridge.Head(d.FlushError, maxFlushError)
 	switch {
 	case d.FlushError != "":

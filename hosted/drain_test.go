@@ -69,8 +69,8 @@ func TestManifestSaysEverything(t *testing.T) { // A90, A91, A102
 		"skipped.json": {session: &puppet{}},
 		"interrupted.json": {
 			session: &puppet{
-				facts:   contracts.Quiesced{Cursor: 7, Model: "m-1", Provider: "acme"},
-				quiesce: func(context.Context, int) (string, error) { return "disk full", nil },
+				facts:   contracts.Quiesced{Cursor: 7},
+				quiesce: func(context.Context, int) string { return "disk full" },
 			},
 		},
 	} {
@@ -100,9 +100,9 @@ func TestManifestSaysEverything(t *testing.T) { // A90, A91, A102
 func TestTenConcurrentDrainsAreOne(t *testing.T) { // A98, A99
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
-		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(context.Context, int) (string, error) {
+		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(context.Context, int) string {
 			<-open
-			return "", nil
+			return ""
 		}}
 		r := runner(t, p)
 		answers := make([]*contracts.DrainAnswer, 10)
@@ -148,8 +148,8 @@ func TestTenConcurrentDrainsAreOne(t *testing.T) { // A98, A99
 
 func TestInterruptedDrainIsTriedAgain(t *testing.T) { // A93
 	synctest.Test(t, func(t *testing.T) {
-		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(_ context.Context, n int) (string, error) {
-			return []string{"disk full", "disk full", ""}[n-1], nil
+		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(_ context.Context, n int) string {
+			return []string{"disk full", "disk full", ""}[n-1]
 		}}
 		r := runner(t, p)
 		for n := 1; n <= 2; n++ {
@@ -184,9 +184,9 @@ func TestInterruptedDrainIsTriedAgain(t *testing.T) { // A93
 
 func TestFlushHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(ctx context.Context, _ int) (string, error) {
+		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(ctx context.Context, _ int) string {
 			<-ctx.Done()
-			return "", fmt.Errorf("stop the agent: %w", ctx.Err())
+			return "drain_timeout: the agent did not stop"
 		}}
 		r := runner(t, p, "--flush-timeout", "3s")
 		began := time.Now()
@@ -194,7 +194,7 @@ func TestFlushHasADeadline(t *testing.T) {
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("got an answer after %v, want 3s", took)
 		}
-		want := "drain_timeout: the session did not stop and flush within 3s"
+		want := "drain_timeout: the agent did not stop"
 		if answer.Status != contracts.DrainInterrupted || answer.Manifest.Runtime.Error != want {
 			t.Errorf("got %s, %q; want interrupted, %q", answer.Status, answer.Manifest.Runtime.Error, want)
 		}
@@ -209,9 +209,12 @@ func TestFlushHasADeadline(t *testing.T) {
 func TestDrainOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
-		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(ctx context.Context, _ int) (string, error) {
+		p := &puppet{id: "sess_alpha", facts: story(t), quiesce: func(ctx context.Context, _ int) string {
 			<-open
-			return "", ctx.Err()
+			if ctx.Err() != nil {
+				return ctx.Err().Error()
+			}
+			return ""
 		}}
 		r := runner(t, p)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
@@ -253,7 +256,7 @@ func TestReasonIsToldToTheSession(t *testing.T) { // A110
 }
 
 func TestShutdownTellsThatItWasInterrupted(t *testing.T) {
-	p := &puppet{id: "sess_alpha", quiesce: func(context.Context, int) (string, error) { return "", errors.New("agent is stuck") }}
+	p := &puppet{id: "sess_alpha", quiesce: func(context.Context, int) string { return "agent is stuck" }}
 	r := runner(t, p)
 	if interrupted, err := r.DrainForShutdown(t.Context()); !interrupted || err != nil {
 		t.Errorf("got %v, %v; want interrupted", interrupted, err)
@@ -312,14 +315,14 @@ func TestManifestThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 // swapping returns a puppet in whose first Quiesce the agent, which still runs,
 // replaces a path of the workspace by a link to outside.
 func swapping(t *testing.T, root *string, path, outside string) *puppet {
-	return &puppet{id: "sess_alpha", facts: story(t), quiesce: func(_ context.Context, n int) (string, error) {
+	return &puppet{id: "sess_alpha", facts: story(t), quiesce: func(_ context.Context, n int) string {
 		if n == 1 {
 			at := filepath.Join(*root, path)
 			if err := errors.Join(os.RemoveAll(at), os.Symlink(outside, at)); err != nil {
 				t.Error(err)
 			}
 		}
-		return "", nil
+		return ""
 	}}
 }
 
@@ -418,7 +421,7 @@ func TestSessionWithAPastIsNotSkipped(t *testing.T) {
 }
 
 func TestSessionThatBreaksItsPromiseLeavesNoManifest(t *testing.T) {
-	p := &puppet{id: "sess_alpha", facts: contracts.Quiesced{Snapshot: []byte(`{"cursor":1}`)}}
+	p := &puppet{id: "sess_alpha", silent: true}
 	r := runner(t, p)
 	if _, _, err := r.Drain(t.Context(), nil); !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeFailed}) {
 		t.Errorf("got %v, want runtime_failed", err)
@@ -429,7 +432,7 @@ func TestSessionThatBreaksItsPromiseLeavesNoManifest(t *testing.T) {
 }
 
 func TestLongFlushErrorIsCut(t *testing.T) {
-	p := &puppet{id: "sess_alpha", quiesce: func(context.Context, int) (string, error) { return strings.Repeat("ü", 100_000), nil }}
+	p := &puppet{id: "sess_alpha", quiesce: func(context.Context, int) string { return strings.Repeat("ü", 100_000) }}
 	if got := len(drain(t, runner(t, p), "").Manifest.Runtime.Error); got != 4<<10 {
 		t.Errorf("got %d bytes, want %d", got, 4<<10)
 	}

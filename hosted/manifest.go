@@ -1,8 +1,7 @@
 package hosted
 
 import (
-	"cmp"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -15,10 +14,6 @@ import (
 const (
 	exportMode    = "local_path_contract"
 	evidenceEvent = "hosted_runner_drain_manifest_recorded"
-
-	statusDrained     = "Drained"
-	statusInterrupted = "Drain interrupted before runtime flush completed"
-	statusSkipped     = "Drain skipped: no runtime activity was available"
 )
 
 // A drained has all data for a manifest.
@@ -35,7 +30,6 @@ type drained struct {
 	at          time.Time
 }
 
-// status returns how the drain ended.
 func (d *drained) status() contracts.DrainStatus {
 	if d.flush == contracts.FlushFailed {
 		return contracts.DrainInterrupted
@@ -43,10 +37,15 @@ func (d *drained) status() contracts.DrainStatus {
 	return contracts.Drained
 }
 
-// manifest makes the manifest. It fails only if the session returned an invalid
-// snapshot or question.
+// manifest makes the manifest. It fails only if the session returned no snapshot
+// or an invalid question.
 func (d *drained) manifest() (*contracts.Manifest, error) {
-	snapshot, err := d.snapshot()
+	if d.Snapshot == nil {
+		return nil, errors.New("the session returned no snapshot")
+	}
+	final := *d.Snapshot
+	final.Cursor, final.State.IsReady = d.Cursor, d.flush == contracts.FlushCompleted
+	snapshot, err := contracts.EncodeSnapshot(&final)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func (d *drained) manifest() (*contracts.Manifest, error) {
 		runtime.Error = d.FlushError
 	}
 	if d.flush != contracts.FlushSkipped {
-		runtime.ProtocolVersion, runtime.Cursor = cmp.Or(d.Protocol, contracts.ProtocolVersion), &d.Cursor
+		runtime.ProtocolVersion, runtime.Cursor = contracts.ProtocolVersion, &d.Cursor
 	}
 	return &contracts.Manifest{
 		ProtocolVersion: contracts.ManifestProtocol, RunnerSessionID: d.config.RunnerSessionID,
@@ -75,33 +74,6 @@ func (d *drained) manifest() (*contracts.Manifest, error) {
 			ActiveToolCount: int64(d.ActiveTools), TrackedToolCount: int64(d.TrackedTools), PendingRequestCount: int64(d.PendingRequests),
 		},
 	}, nil
-}
-
-// snapshot returns the session's snapshot, which is ready exactly if the flush
-// was completed. Without one, it returns a snapshot with the known facts.
-func (d *drained) snapshot() (json.RawMessage, error) {
-	var snapshot *contracts.Snapshot
-	if len(d.Snapshot) > 0 {
-		var err error
-		if snapshot, err = (&contracts.Decoder{}).Snapshot(d.Snapshot); err != nil {
-			return nil, fmt.Errorf("snapshot of the drained session: %w", err)
-		}
-	} else {
-		status := statusDrained
-		snapshot = &contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: d.session, State: contracts.State{
-			Model: d.Model, Provider: d.Provider, Cwd: d.config.WorkspaceRoot, SessionID: contracts.String(d.session), LastStatus: &status,
-		}}
-		switch d.flush {
-		case contracts.FlushSkipped:
-			status = statusSkipped
-		case contracts.FlushFailed:
-			status = statusInterrupted
-			snapshot.State.LastError, snapshot.State.LastErrorType = &d.FlushError, contracts.ErrorProtocol
-		}
-	}
-	snapshot.Cursor = d.Cursor
-	snapshot.State.IsReady = d.flush == contracts.FlushCompleted
-	return contracts.EncodeSnapshot(snapshot)
 }
 
 func openRequests(kept []contracts.KeptRequest) ([]contracts.OpenRequest, error) {

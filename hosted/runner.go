@@ -23,9 +23,8 @@ type Session interface {
 
 	// Quiesce fences the session, announces the reason, stops running work and
 	// flushes, all within ctx. It is idempotent: after the first call it returns
-	// the same facts, except that it tries a failed flush again. An error says
-	// that the facts are incomplete; the returned ones are still valid.
-	Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error)
+	// the same facts, except that it tries a failed flush again.
+	Quiesce(ctx context.Context, reason string) contracts.Quiesced
 
 	// Conclude publishes the final snapshot under the frozen cursor and lets
 	// streams end within 5 s. It does not wait for them. drained says whether

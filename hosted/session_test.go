@@ -17,8 +17,9 @@ type puppet struct {
 	id    string
 	facts contracts.Quiesced
 	// quiesce, if set, runs inside each Quiesce, with its number from 1, and
-	// returns why the flush failed or what went wrong.
-	quiesce func(ctx context.Context, n int) (flushError string, err error)
+	// returns why the flush failed.
+	quiesce func(ctx context.Context, n int) (flushError string)
+	silent  bool // it returns no snapshot
 
 	ended bool // by a client
 
@@ -30,18 +31,26 @@ type puppet struct {
 func (p *puppet) SessionID() string { return p.id }
 func (p *puppet) Ready() bool       { return !p.ended }
 
-func (p *puppet) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error) {
+func (p *puppet) Quiesce(ctx context.Context, reason string) contracts.Quiesced {
 	p.mu.Lock()
 	p.reasons = append(p.reasons, reason)
 	n := len(p.reasons)
 	p.mu.Unlock()
 	facts := p.facts
-	if p.quiesce == nil {
-		return facts, nil
+	if p.quiesce != nil {
+		facts.FlushError = p.quiesce(ctx, n)
 	}
-	var err error
-	facts.FlushError, err = p.quiesce(ctx, n)
-	return facts, err
+	if facts.Snapshot == nil && !p.silent { // as the hub makes it
+		status := "Drained"
+		if facts.FlushError != "" {
+			status = "Drain interrupted before runtime flush completed"
+		}
+		facts.Snapshot = &contracts.Snapshot{
+			ProtocolVersion: contracts.ProtocolVersion, SessionID: p.id, Cursor: facts.Cursor,
+			State: contracts.State{Model: "m-1", Provider: "acme", SessionID: contracts.String(p.id), LastStatus: &status},
+		}
+	}
+	return facts
 }
 
 func (p *puppet) Conclude(drained bool) {
@@ -55,15 +64,12 @@ func (p *puppet) Conclude(drained bool) {
 func story(t *testing.T) contracts.Quiesced {
 	t.Helper()
 	status := "Hosted runner is draining: ttl_expired"
-	snapshot, err := contracts.EncodeSnapshot(&contracts.Snapshot{
+	snapshot := &contracts.Snapshot{
 		ProtocolVersion: contracts.ProtocolVersion, SessionID: "sess_alpha", Cursor: 42,
 		LastInit: json.RawMessage(`{"type":"init","approval_mode":"prompt"}`),
 		State: contracts.State{
 			Model: "m-1", Provider: "acme", Cwd: "/workspace", SessionID: contracts.String("sess_alpha"), LastStatus: &status,
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	opened := time.Date(2026, 4, 20, 9, 15, 0, 120e6, time.UTC)
 	ask := func(id string) *contracts.ServerRequest {
@@ -73,7 +79,7 @@ func story(t *testing.T) contracts.Quiesced {
 		}
 	}
 	return contracts.Quiesced{
-		Cursor: 42, Snapshot: snapshot, Active: true, Model: "m-1", Provider: "acme",
+		Cursor: 42, Snapshot: snapshot, Active: true,
 		ActiveTools: 1, TrackedTools: 3, PendingRequests: 2,
 		Requests: []contracts.KeptRequest{
 			{Request: ask("req_1"), Opened: opened, Deadline: opened.Add(time.Hour)},

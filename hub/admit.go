@@ -50,7 +50,6 @@ func (tx *tx) execute(call *call) error {
 	return tx.unsupported(call.cmd)
 }
 
-// unsupported returns the refusal of a command that this runtime does not offer.
 func (h *Hub) unsupported(cmd contracts.Command) error {
 	return &contracts.Error{
 		Code: contracts.CodeUnsupportedCapability, Type: contracts.ErrorTool,
@@ -106,7 +105,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	if offer.Established != "" && !c.countChange(tx.now) {
 		return errChangesOften
 	}
-	c.apply(terms)
+	c.apply(terms, false)
 	c.greeted = true
 	tx.log.events.ApplyCommand(hello)
 	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client says that it is a viewer
@@ -171,7 +170,6 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	})
 }
 
-// shutdown ends the session.
 func (tx *tx) shutdown(cmd contracts.Command, n note) {
 	tx.beginShutdown(cmd, n)
 	tx.leaveSoon(true)

@@ -18,19 +18,13 @@ const (
 // Admit refuses an attachment that would be refused after hello in any case, so
 // that a transport can refuse before the upgrade. It changes nothing.
 func (h *Hub) Admit(att contracts.Attach) error {
-	var err error
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opAttach); err == nil {
-			err = tx.checkRoom(tx.clients.conns[att.ConnectionID] != nil)
-		}
+	return h.request(opAttach, func(tx *tx) error {
+		err := tx.checkRoom(tx.clients.conns[att.ConnectionID] != nil)
 		if err == nil && att.Role == contracts.RoleController {
 			err = tx.checkTakeover(att, att.ConnectionID, tx.clients.departedHolderName(att.Principal)) // assume the name that hello may bring
 		}
-		if err != nil {
-			h.opts.Observer.Refused(h.refusal(err).Code)
-		}
+		return err
 	})
-	return err
 }
 
 // checkRoom refuses a new connection above Options.MaxConnections, unless a
@@ -126,7 +120,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 			}
 		}
 		c.extendCredential(att.Principal)
-		c.apply(terms)
+		c.apply(terms, false)
 		c.hadSocket = true
 		if len(c.subs) == 0 {
 			tx.newSubscription(c)
@@ -339,11 +333,10 @@ func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest
 		return err
 	}
 	defer func() { h.detach(b, true) }()
-	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
+	r := &reader{hub: h, conn: b.sub.conn, box: b}
 	return r.read(func([]byte) {}) // a stream sends no frames
 }
 
-// attachStream attaches conn to its subscription.
 func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
 	err = h.request(opRequest, func(tx *tx) error {
 		sub, err := tx.streamSubscription(req, by)

@@ -59,19 +59,18 @@ func (c *connection) dropRead() int {
 // never attaches again.
 func (c *connection) read() uint64 {
 	attached, detached := uint64(math.MaxUint64), uint64(math.MaxUint64)
-	any := false
 	for _, sub := range c.subs {
 		switch sub.state {
 		case subAttached:
-			any, attached = true, min(attached, sub.box.cursor.Load())
+			attached = min(attached, sub.box.cursor.Load())
 		case subDetached:
 			detached = min(detached, sub.from)
 		}
 	}
-	if any {
-		return attached
+	if attached == math.MaxUint64 { // there is none
+		return detached
 	}
-	return detached
+	return attached
 }
 
 // wakeWriters makes those who publish and wait for the connection check again. The

@@ -37,12 +37,13 @@ type callSource interface {
 	// call is ignored, or refused with the error.
 	sender(tx *tx) (*connection, error)
 
-	// answer is called after the command was executed or refused.
-	answer(tx *tx, refusal *contracts.Error)
+	// answer is called after the command was executed or refused. key is that of
+	// the call.
+	answer(tx *tx, key *string, refusal *contracts.Error)
 
 	// repeat sends the answer of an earlier call with the same key. It returns the
 	// refusal if the earlier call was refused.
-	repeat(tx *tx, answer *savedAnswer) error
+	repeat(tx *tx, key *string, answer *savedAnswer) error
 }
 
 // do executes the call and returns its refusal. The caller calls finish when the
@@ -96,7 +97,7 @@ func (c *call) decide(tx *tx) {
 			c.earlier = answer.pending
 			return
 		default:
-			c.err = c.source.repeat(tx, answer)
+			c.err = c.source.repeat(tx, c.key, answer)
 			return
 		}
 	}
@@ -132,7 +133,7 @@ func (c *call) conclude(tx *tx, err error) {
 		c.err = refusal
 	}
 	c.saveAnswer(tx, refusal)
-	c.source.answer(tx, refusal)
+	c.source.answer(tx, c.key, refusal)
 }
 
 // saveAnswer saves the answer for repeats. It does not save a retryable refusal, so
@@ -157,7 +158,6 @@ func (c *call) finish() {
 type sends struct {
 	answers map[string]*savedAnswer // also of calls in progress
 	order   []string                // those with an answer, oldest first; at most maxSends
-	bytes   int                     // of bodies; at most maxSavedBodies
 }
 
 type savedAnswer struct {
@@ -205,10 +205,8 @@ func (m *sends) put(id string, cursor uint64, err *contracts.Error) {
 	if !a.answered {
 		m.order = append(m.order, id)
 	}
-	m.bytes -= len(a.body)
 	a.answered, a.cursor, a.err, a.body = true, cursor, err, nil
 	if len(m.order) > maxSends {
-		m.bytes -= len(m.answers[m.order[0]].body)
 		delete(m.answers, m.order[0])
 		m.order = slices.Delete(m.order, 0, 1)
 	}
@@ -221,14 +219,12 @@ func (m *sends) saveBody(id string, body []byte) {
 		return
 	}
 	saved.body = bytes.Clone(body)
-	m.bytes += len(body)
-	for _, old := range m.order {
-		if m.bytes <= maxSavedBodies {
-			return
-		}
-		if a := m.answers[old]; a != saved {
-			m.bytes -= len(a.body)
-			a.body = nil
+	size := len(body)
+	for _, other := range slices.Backward(m.order) {
+		if a := m.answers[other]; a != saved {
+			if size += len(a.body); size > maxSavedBodies {
+				a.body = nil
+			}
 		}
 	}
 }
@@ -244,15 +240,9 @@ func (m *sends) accepted() (list []savedSend) {
 	return list
 }
 
-// A frameCall is a call from a socket.
-type frameCall struct {
-	*reader
-	id *string // of a ws.send; nil for a bare message
-}
-
 // command executes one command. id is that of a ws.send, nil for a bare message.
 func (r *reader) command(id *string, cmd contracts.Command) {
-	c := &call{hub: r.hub, source: frameCall{r, id}, cmd: cmd, key: id}
+	c := &call{hub: r.hub, source: r, cmd: cmd, key: id}
 	defer c.finish()
 	_ = c.do() // answer has sent the refusal
 	if _, hello := cmd.(*contracts.Hello); hello {
@@ -261,27 +251,24 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 }
 
 // sender implements [callSource].
-func (f frameCall) sender(tx *tx) (*connection, error) {
-	if f.isSuperseded(tx) {
+func (r *reader) sender(tx *tx) (*connection, error) {
+	if r.isSuperseded(tx) {
 		return nil, nil
 	}
-	return f.conn, nil
+	return r.conn, nil
 }
 
-// answer implements [callSource].
-func (f frameCall) answer(tx *tx, refusal *contracts.Error) { f.reader.answer(tx, f.id, refusal) }
-
 // repeat implements [callSource].
-func (f frameCall) repeat(tx *tx, answer *savedAnswer) error {
+func (r *reader) repeat(tx *tx, id *string, answer *savedAnswer) error {
 	if answer.err != nil {
-		f.answer(tx, answer.err)
+		r.answer(tx, id, answer.err)
 	} else {
-		f.result(tx, f.id, answer.cursor)
+		r.result(tx, id, answer.cursor)
 	}
 	return nil
 }
 
-// answer sends the result or refusal of the current frame. Every command, and every
+// answer implements [callSource]. It sends the result or refusal of the current frame. Every command, and every
 // frame about the lease, gets exactly one, in the order of the frames and after the
 // events that it caused (A116).
 func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
@@ -310,7 +297,6 @@ func (r *reader) refuse(id *string, err error) {
 	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
 }
 
-// refusalFrame returns the refusal of the seq-th frame of a socket.
 func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
 	return &contracts.Refusal{
 		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
@@ -362,7 +348,6 @@ func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answ
 	return h.refusedOr(err)
 }
 
-// serve executes the command and returns the encoded answer.
 func (p *httpCall) serve() ([]byte, error) {
 	defer p.finish()
 	switch err := p.do(); {
@@ -419,7 +404,6 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
-// beforeExecute is called before a valid command is executed.
 func (p *httpCall) beforeExecute(tx *tx) {
 	tx.noteActivity(p.conn)
 	p.publishedBefore = tx.log.published
@@ -432,7 +416,7 @@ func (p *httpCall) beforeExecute(tx *tx) {
 }
 
 // answer implements [callSource].
-func (p *httpCall) answer(tx *tx, refusal *contracts.Error) {
+func (p *httpCall) answer(tx *tx, _ *string, refusal *contracts.Error) {
 	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == p {
 		delete(tx.clients.starting, start.CommandID)
 	}
@@ -449,7 +433,7 @@ func (p *httpCall) answer(tx *tx, refusal *contracts.Error) {
 
 // repeat implements [callSource]. If the first answer was too long to save, the
 // repeat gets the current state instead.
-func (p *httpCall) repeat(tx *tx, answer *savedAnswer) error {
+func (p *httpCall) repeat(tx *tx, _ *string, answer *savedAnswer) error {
 	if answer.err != nil {
 		return answer.err
 	}

@@ -73,7 +73,6 @@ func (c *connection) lastSeen() time.Time {
 	return seen
 }
 
-// attached reports whether a subscription of the connection is attached.
 func (c *connection) attached() bool {
 	return slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.box != nil })
 }
@@ -118,12 +117,14 @@ func (h tokenHash) matches(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(h), []byte(hashToken(token))) == 1
 }
 
-// apply sets the negotiated terms, also for the streams that the client has. They
-// replace the opt-outs of single subscriptions.
-func (c *connection) apply(t handshake.Terms) {
+// apply sets the negotiated terms, also for the streams that the client has. With
+// keepOptOuts, subscriptions keep opt-outs of their own.
+func (c *connection) apply(t handshake.Terms, keepOptOuts bool) {
 	c.terms, c.role = t, t.Role
 	for _, sub := range c.subs {
-		sub.optOuts = t.OptOuts
+		if !keepOptOuts {
+			sub.optOuts = t.OptOuts
+		}
 		sub.applyOptOuts(c)
 	}
 }
@@ -151,7 +152,6 @@ func (c *connection) countChange(now time.Time) bool {
 
 var errChangesOften = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many changes of one connection"}
 
-// destroy ends a connection.
 func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.clients.removeConnection(c)
 	c.wakeWriters()
@@ -176,7 +176,6 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.showChange(c)
 }
 
-// controllers counts the connections with the role controller.
 func (cl *clients) controllers() (n int) {
 	for _, c := range cl.conns {
 		if c.role == contracts.RoleController {
@@ -382,7 +381,7 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	tx.closeMailbox(sub.box, errSuperseded) // its reader removes it from the roster
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport, counted: c.role,
-		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missedTransients: cursor < tx.startCursor,
+		bare: c.bare, missedTransients: cursor < tx.startCursor,
 		stopped: make(chan struct{}), lastHeartbeat: tx.now,
 	}
 	b.cursor.Store(cursor)

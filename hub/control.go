@@ -20,7 +20,7 @@ func (tx *tx) expireLease() {
 	}
 }
 
-// checkLease refuses a command while another connection holds the lease.
+// checkLease refuses a request while another connection holds the lease.
 func (tx *tx) checkLease(c *connection) error {
 	tx.expireLease()
 	if holder, held := tx.clients.lease.Holder(); held && holder != c.id {
@@ -131,7 +131,6 @@ func (cl *clients) controlAskers() (list []*connection) {
 	return list
 }
 
-// sendControlRequest tells the holder that c asks for control.
 func (tx *tx) sendControlRequest(holder, c *connection) {
 	if !holder.bare {
 		tx.sendToSockets(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason})
@@ -191,20 +190,20 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 	}
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
-		switch holder, held := tx.clients.lease.Holder(); {
-		case !held:
+		switch tx.clients.holder() {
+		case nil:
 			tx.grant(c, contracts.LeaseGranted)
-		case holder != c.id:
+		case c:
+		default:
 			tx.grant(c, contracts.LeaseTakenOver)
 		}
 	case *contracts.ReleaseControl:
-		if _, held := tx.clients.lease.Holder(); !held {
-			return nil // the lease is free already
+		if err := tx.checkLease(c); err != nil {
+			return err
 		}
-		if !tx.clients.lease.Release(c.id) {
-			return tx.notHolder()
+		if tx.clients.lease.Release(c.id) { // else it is free already
+			tx.leaseMoved(c, nil, contracts.LeaseReleased)
 		}
-		tx.leaseMoved(c, nil, contracts.LeaseReleased)
 	case *contracts.AskControl:
 		tx.askControl(c, f)
 	case *contracts.GrantControl:
@@ -213,11 +212,6 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.denyControl(c, asker, f.Reason) })
 	}
 	return nil
-}
-
-func (tx *tx) notHolder() error {
-	holder, _ := tx.clients.lease.Holder()
-	return tx.leaseHeld("Controller lease is currently held by another connection", holder)
 }
 
 // askControl asks the holder for the lease. A free lease is granted at once.
@@ -237,12 +231,11 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 // answerAsk checks that c is the holder and that connection id asks for control,
 // and then calls answer.
 func (tx *tx) answerAsk(c *connection, id string, answer func(asker *connection)) error {
-	holder, held := tx.clients.lease.Holder()
-	if held && holder != c.id {
-		return tx.notHolder()
+	if err := tx.checkLease(c); err != nil {
+		return err
 	}
 	asker := tx.clients.conns[id]
-	if !held || asker == nil || asker.controlAsk == nil || !asker.attached() {
+	if tx.clients.holder() == nil || asker == nil || asker.controlAsk == nil || !asker.attached() {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
 	answer(asker)

@@ -35,32 +35,28 @@ type Flusher interface {
 // Quiesce may be called again. After a drain that was concluded as drained it
 // returns the same result, otherwise it tries to flush again. Calls must not
 // overlap.
-func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error) {
-	var (
-		q    contracts.Quiesced
-		done bool
-		err  error
-	)
+func (h *Hub) Quiesce(ctx context.Context, reason string) (q contracts.Quiesced) {
+	done := false
 	h.update(func(tx *tx) {
 		switch {
 		case tx.life.quiesced != nil && tx.life.status != nil && tx.life.status.LastStatus == statusDrained:
 			q, done = *tx.life.quiesced, true
 		case tx.life.phase >= phaseClosing: // a client has ended the session: nothing to flush
-			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
-			q.Snapshot, err = contracts.EncodeSnapshot(tx.finalSnapshot(q))
+			q, done = contracts.Quiesced{Cursor: tx.head()}, true
+			q.Snapshot = tx.finalSnapshot(q)
 		case tx.life.phase == phaseOpen:
 			tx.beginDrain(reason)
 		}
 	})
-	if done || err != nil {
-		return q, err
+	if done {
+		return q
 	}
 	failure := h.awaitQuiet(ctx)
 	if failure == nil {
 		failure = h.flushAll(ctx)
 	}
-	h.update(func(tx *tx) { q, err = tx.freeze(failure) })
-	return q, err
+	h.update(func(tx *tx) { q = tx.freeze(failure) })
+	return q
 }
 
 // beginDrain refuses further attachments and commands and begins to stop what runs.
@@ -106,7 +102,6 @@ func (h *Hub) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// flushAll writes the agent's data and the journal to disk.
 func (h *Hub) flushAll(ctx context.Context) error {
 	if f, ok := h.opts.Agent.(Flusher); ok {
 		if err := f.Flush(ctx); err != nil {
@@ -126,7 +121,7 @@ func markTimeout(ctx context.Context, err error) error {
 
 // freeze fixes the cursor of the final snapshot. Nothing is published afterwards,
 // so no client sees a greater cursor (A100).
-func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
+func (tx *tx) freeze(failure error) contracts.Quiesced {
 	if failure == nil {
 		failure = tx.life.failed
 	}
@@ -136,17 +131,13 @@ func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
 	tx.life.frozen = true
 	q := tx.life.counted
 	q.Cursor = tx.head() + 1
-	q.Protocol, q.Model, q.Provider = contracts.ProtocolVersion, tx.info.Model, tx.info.Provider
 	if failure != nil {
 		q.FlushError = failure.Error()
 	}
-	for _, row := range tx.work.table.Pending() {
-		q.Requests = append(q.Requests, contracts.KeptRequest(row))
-	}
-	var err error
-	q.Snapshot, err = contracts.EncodeSnapshot(tx.finalSnapshot(q))
+	q.Requests = tx.work.table.Pending()
+	q.Snapshot = tx.finalSnapshot(q)
 	tx.life.quiesced = &q
-	return q, err
+	return q
 }
 
 // finalSnapshot returns the state without clients and with nothing running.

@@ -262,7 +262,7 @@ func New(opts Options) (*Hub, error) {
 	}
 	h.state = state{
 		clients: clients{
-			lease:    lease.New(opts.LeaseTTL),
+			lease:    lease.New(opts.LeaseTTL, 0),
 			conns:    map[string]*connection{},
 			subs:     map[string]*subscription{},
 			starting: map[string]*httpCall{},

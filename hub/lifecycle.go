@@ -98,9 +98,6 @@ func (h *Hub) lifeNow() *lifecycle {
 	return &l
 }
 
-// Draining reports whether the session is in phaseDraining.
-func (h *Hub) Draining() bool { return h.lifeNow().phase == phaseDraining }
-
 // Ready reports whether the session takes attachments.
 func (h *Hub) Ready() bool { return h.lifeNow().refuse(opAttach) == nil }
 
@@ -177,7 +174,6 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 	return errors.Join(err, h.opts.Store.Close())
 }
 
-// leaveSoon calls leave after the transaction.
 func (tx *tx) leaveSoon(final bool) {
 	tx.then(func(h *Hub) {
 		go func() { // ends with the session; Close waits for it
@@ -257,7 +253,6 @@ func (tx *tx) idleEnd() time.Time {
 	return since.Add(tx.opts.IdleTTL)
 }
 
-// endStreams ends the streams of a drained session.
 func (tx *tx) endStreams() {
 	tx.life.endAt = time.Time{}
 	tx.closeMailboxes(errGoingAway)

@@ -29,7 +29,6 @@ type mailbox struct {
 	sub       *subscription
 	transport string         // stdio, ws or sse
 	counted   contracts.Role // the role when attached; only the local client changes its role
-	viewer    bool           // its connection's role, which is fixed by now
 
 	// Owned by the flush; there is at most one. Any goroutine may read cursor.
 	cursor           atomic.Uint64 // last entry written or skipped
@@ -225,7 +224,6 @@ func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
 	}
 }
 
-// pushEvent queues a private event at cursor.
 func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
 	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
 }
@@ -276,14 +274,12 @@ func (b *mailbox) stop() {
 // flush writes until b has caught up. A flush that fails is the last one.
 func (h *Hub) flush(b *mailbox) {
 	for {
-		if err := h.writeOut(b); err != nil {
+		err := h.writeOut(b)
+		if err != nil {
 			b.conn.Close(h.writeFailure(b, err))
-			b.writer.Store(writerStopped)
-			close(b.stopped)
-			return
 		}
-		if !b.writer.CompareAndSwap(writerRunning, writerIdle) {
-			b.writer.Store(writerStopped) // from writerStopping
+		if err != nil || !b.writer.CompareAndSwap(writerRunning, writerIdle) {
+			b.writer.Store(writerStopped) // after a failure, or from writerStopping
 			close(b.stopped)
 			return
 		}

@@ -69,9 +69,6 @@ type Metrics struct {
 // Metrics returns the hub's counters.
 func (h *Hub) Metrics() *Metrics { return &h.metrics }
 
-// Followers returns how many sockets and streams are attached.
-func (h *Hub) Followers() int { return h.roster.len() }
-
 // Merged returns how many entries reached a follower in the frame of a later entry
 // (D5), since the hub was made.
 func (h *Hub) Merged() uint64 { return h.journal.Merged() }

@@ -85,7 +85,6 @@ func (cl *clients) removeConnection(c *connection) {
 	}
 }
 
-// addChange records a change of a listed connection.
 func (p *presence) addChange(id string) {
 	switch {
 	case slices.Contains(p.changed, id):
@@ -178,7 +177,6 @@ func (tx *tx) connectionInfo(about string, list bool) *contracts.ConnectionInfo 
 	return info
 }
 
-// connectionStates returns the listed connections.
 func (tx *tx) connectionStates() []contracts.ConnectionState {
 	list := []contracts.ConnectionState{}
 	for _, c := range tx.clients.presence.listed {

@@ -155,7 +155,6 @@ func (a *host) ClientTools() []contracts.ClientTool {
 	return nil
 }
 
-// rawEvent returns an event of the hub about a run.
 func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
 	body := map[string]any{"type": kind}
 	maps.Copy(body, more)

@@ -155,24 +155,11 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	}
 	generation := tx.clients.lease.Generation()
 	c.greeted = true
-	c.renew(terms)
+	c.apply(terms, slices.Equal(terms.OptOuts, c.terms.OptOuts))
 	tx.noteActivity(c)
 	e.loser = tx.claimOnAttach(c, takeover)
 	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
-}
-
-// renew sets the terms that a request negotiated. Subscriptions keep their own
-// opt-outs unless the connection's opt-outs change.
-func (c *connection) renew(t handshake.Terms) {
-	if !slices.Equal(t.OptOuts, c.terms.OptOuts) {
-		c.apply(t)
-		return
-	}
-	c.terms, c.role = t, t.Role
-	for _, sub := range c.subs {
-		sub.applyOptOuts(c)
-	}
 }
 
 // announceConnection publishes a connection that a request made or renewed.
@@ -216,7 +203,6 @@ func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error 
 	return &withHint
 }
 
-// ownedSubscription returns the caller's subscription with the id.
 func (tx *tx) ownedSubscription(id string, by contracts.Caller) (*subscription, error) {
 	sub := tx.clients.subs[id]
 	if sub == nil {
@@ -268,7 +254,6 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	return terms, err
 }
 
-// fillFromTerms sets the values that hello leaves out.
 func fillFromTerms(hello *contracts.Hello, t handshake.Terms) {
 	if hello.ProtocolVersion == "" {
 		hello.ProtocolVersion = t.ProtocolVersion
@@ -413,7 +398,6 @@ func (h *Hub) Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, erro
 	return answer, nil
 }
 
-// wasDisconnected reports whether the caller's connection is a former one.
 func (tx *tx) wasDisconnected(by contracts.Caller) bool {
 	return slices.ContainsFunc(tx.clients.former, func(f former) bool {
 		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerTTL && tx.tokenMatches(f.token, by.Token)

@@ -104,24 +104,18 @@ func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, b
 // announcement returns the events that show a question: the event for older
 // clients, if the question has one, and the request.
 func announcement(req *contracts.ServerRequest) (shown []encoded) {
-	var legacy contracts.Event
-	switch req.RequestType {
-	case contracts.RequestApproval:
-		legacy = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
-	case contracts.RequestClientTool:
-		legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-	case contracts.RequestUserInput:
-		if req.Tool == askUser { // older clients take any other tool for a client tool
-			legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-		}
-	}
-	if legacy != nil {
-		shown = append(shown, encode(nil, legacy))
+	switch kind := req.RequestType; {
+	case kind == contracts.RequestApproval:
+		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
+		shown = append(shown, encode(nil, call))
+	case kind == contracts.RequestClientTool,
+		kind == contracts.RequestUserInput && req.Tool == askUser: // older clients take others for client tools
+		call := &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		shown = append(shown, encode(nil, call))
 	}
 	return append(shown, encode(nil, req))
 }
 
-// open registers a question and publishes it.
 func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts.AskOptions) (chan contracts.Outcome, error) {
 	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
 	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {
@@ -142,12 +136,7 @@ func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts
 }
 
 func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) time.Time {
-	if timeout == 0 {
-		timeout = tx.opts.RequestTimeout[kind]
-	}
-	if timeout == 0 {
-		timeout = serverreq.DefaultTimeout(kind)
-	}
+	timeout = cmp.Or(timeout, tx.opts.RequestTimeout[kind], serverreq.DefaultTimeout(kind))
 	if timeout < 0 {
 		return time.Time{}
 	}

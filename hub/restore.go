@@ -12,7 +12,6 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/lease"
-	"github.com/seed-028515a8/maestro/serverreq"
 )
 
 // A note is a hidden entry with state that events do not carry and the next process
@@ -62,13 +61,13 @@ type savedSend struct {
 
 // A checkpoint is the whole state. Restore does not need the entries before it.
 type checkpoint struct {
-	Snapshot    json.RawMessage        `json:"snapshot"` // encoded by package contracts, which decodes it
-	Mode        contracts.ApprovalMode `json:"approval_mode"`
-	Requests    []serverreq.Row        `json:"requests"`
-	Lease       savedLease             `json:"lease"`
-	Connections []*savedConnection     `json:"connections"`
-	Run         *progress              `json:"run,omitempty"`
-	Origin      *uint64                `json:"origin,omitempty"` // lifecycle.origin
+	Snapshot    json.RawMessage         `json:"snapshot"` // encoded by package contracts, which decodes it
+	Mode        contracts.ApprovalMode  `json:"approval_mode"`
+	Requests    []contracts.KeptRequest `json:"requests"`
+	Lease       savedLease              `json:"lease"`
+	Connections []*savedConnection      `json:"connections"`
+	Run         *progress               `json:"run,omitempty"`
+	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
 }
 
 func saveConnection(c *connection) *savedConnection {
@@ -185,7 +184,6 @@ func (tx *tx) restore() error {
 	return nil
 }
 
-// replay folds one entry.
 func (tx *tx) replay(e journal.Entry) error {
 	switch e.Kind {
 	case journal.Message:
@@ -210,8 +208,7 @@ func (tx *tx) replay(e journal.Entry) error {
 			return err
 		}
 		return tx.replayCheckpoint(&cp)
-	}
-	if e.Kind == journal.Snapshot { // redundant, except for the final snapshot of a drain
+	case journal.Snapshot: // redundant, except for the final snapshot of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
 		tx.life.wasDrained = err == nil && !snap.State.IsReady
 	}
@@ -278,7 +275,7 @@ func (tx *tx) replayNote(n note) error {
 }
 
 func (tx *tx) replayLease(l savedLease) {
-	tx.clients.lease, tx.clients.restoredHolder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
+	tx.clients.lease, tx.clients.restoredHolder = lease.New(tx.opts.LeaseTTL, l.Generation), l.Holder
 }
 
 func (tx *tx) replayCheckpoint(cp *checkpoint) error {
@@ -387,13 +384,13 @@ func (tx *tx) canResumeRun(r *run) bool {
 // closeUtilities publishes the end of the commands and watches of an earlier
 // process.
 func (tx *tx) closeUtilities() {
-	const gone = "Server restarted while %s was still running"
-	commands, watches := tx.log.events.Utilities()
-	for _, id := range commands {
-		tx.publish(&contracts.UtilityCommandExited{CommandID: id, Reason: fmt.Sprintf(gone, "utility command")})
+	gone := func(what string) string { return "Server restarted while " + what + " was still running" }
+	left := tx.log.events.Snapshot(0).State
+	for _, c := range left.ActiveUtilityCommands {
+		tx.publish(&contracts.UtilityCommandExited{CommandID: c.CommandID, Reason: gone("utility command")})
 	}
-	for _, id := range watches {
-		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
+	for _, w := range left.ActiveFileWatches {
+		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: w.WatchID, Reason: gone("file watch")})
 	}
 }
 
@@ -409,10 +406,5 @@ func (tx *tx) adopt(from *contracts.Restored) error {
 	if !from.Ready {
 		return nil
 	}
-	for _, k := range from.Requests {
-		if err := tx.work.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tx.work.table.Restore(from.Requests)
 }

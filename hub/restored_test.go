@@ -25,7 +25,11 @@ func restored(t *testing.T, q contracts.Quiesced) *contracts.Restored {
 }
 
 func restoredFrom(q contracts.Quiesced) (*contracts.Restored, error) {
-	snap, err := (&contracts.Decoder{}).Snapshot(q.Snapshot)
+	text, err := contracts.EncodeSnapshot(q.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := (&contracts.Decoder{}).Snapshot(text)
 	if err != nil {
 		return nil, err
 	}
@@ -331,11 +335,11 @@ func TestRestoredSessionHasAPastWhenItIsDrainedAgain(t *testing.T) {
 		r := openRoom(t, hub.Options{Restored: restored(t, q)})
 		defer r.close()
 		again := r.quiesces()
-		if st := stateIn(t, again.Snapshot).State; !again.Active || !st.IsReady || again.Cursor <= q.Cursor {
+		if st := again.Snapshot.State; !again.Active || !st.IsReady || again.Cursor <= q.Cursor {
 			t.Errorf("got %+v, want it restorable once more", again)
 		}
 		var init contracts.Init
-		if err := json.Unmarshal(stateIn(t, again.Snapshot).LastInit, &init); err != nil || *init.SystemPrompt != "be brief" {
+		if err := json.Unmarshal(again.Snapshot.LastInit, &init); err != nil || *init.SystemPrompt != "be brief" {
 			t.Errorf("last init: got %+v, %v", init, err)
 		}
 	})

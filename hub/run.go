@@ -106,7 +106,6 @@ func (r *run) track(ev contracts.Event, now time.Time) {
 	}
 }
 
-// count adds an ended call to the summary of the response.
 func (r *run) count(tool string, ok bool) {
 	if at, found := slices.BinarySearch(r.tools.ToolsUsed, tool); !found && tool != "" {
 		r.tools.ToolsUsed = slices.Insert(r.tools.ToolsUsed, at, tool)
@@ -314,7 +313,6 @@ func failureEvent(err error) *contracts.ErrorEvent {
 	return &contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.Classify(err.Error(), false)}
 }
 
-// stopRun cancels the active run, if there is one.
 func (tx *tx) stopRun(why *stopReason) {
 	r := tx.work.run
 	if r == nil || r.stop != nil {

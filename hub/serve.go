@@ -227,7 +227,7 @@ func (r *reader) handshake(conn Conn, att contracts.Attach) error {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
-	if err == nil && r.box.viewer {
+	if err == nil && r.box.counted == contracts.RoleViewer {
 		r.limiter = rate.NewLimiter(contracts.MaxViewerFrames, contracts.ViewerFrameBurst)
 	}
 	return err
@@ -316,8 +316,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 		conn.Close(h.refusal(err))
 		return err
 	}
-	r := &reader{hub: h, resumable: true, decoder: h.newDecoder()}
-	r.conn, r.box = c, b
+	r := &reader{hub: h, conn: c, box: b, decoder: h.newDecoder()}
 	defer func() { h.detach(b, false) }()
 	err = r.read(r.handleLine)
 	h.finishLocal(b)

@@ -116,9 +116,6 @@ func NewMemory(opts MemoryOptions) *Memory {
 	}
 }
 
-// Snapshots returns the bytes of snapshots that clients have not been written yet.
-func (m *Memory) Snapshots() int64 { return m.snapshots.Load() }
-
 // A sharedSnapshot is the state at one cursor, for all clients that attach there.
 // The first writer that needs it encodes it, outside the lock, and makes one frame
 // for each form. Until then Memory counts it with the size of the session's
@@ -142,7 +139,6 @@ type frameKey struct {
 	reset contracts.ResetReason
 }
 
-// body returns the encoded state.
 func (p *sharedSnapshot) body() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +189,6 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 	return frame, nil
 }
 
-// count changes the bytes that memory counts.
 func (p *sharedSnapshot) count(n int64) {
 	if p.memory != nil {
 		p.counted += n
@@ -242,7 +237,6 @@ func (tx *tx) latestSnapshot() *sharedSnapshot {
 	return p
 }
 
-// forgetSnapshot releases the latest snapshot.
 func (lg *eventLog) forgetSnapshot() {
 	if lg.latestSnapshot != nil {
 		lg.latestSnapshot.removeUser()

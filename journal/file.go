@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -208,7 +207,6 @@ func (s *File) Append(entries []Entry) error {
 	return nil
 }
 
-// size returns the bytes of all segments.
 func (s *File) size() (size int64) {
 	for _, seg := range s.segs {
 		size += seg.size
@@ -301,13 +299,13 @@ func LastWritten(dir string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// markedHead returns the newest cursor in the lock file, or math.MaxUint64 if it
-// cannot be read.
-func (s *File) markedHead() uint64 {
-	if _, err := s.lock.ReadAt(s.head[:], 0); err != nil {
-		return math.MaxUint64
+// markedHead returns the newest cursor in a lock file, unless it cannot be read.
+func markedHead(lock *os.File) (last uint64, ok bool) {
+	var head [8]byte
+	if _, err := lock.ReadAt(head[:], 0); err != nil {
+		return 0, false
 	}
-	return binary.LittleEndian.Uint64(s.head[:])
+	return binary.LittleEndian.Uint64(head[:]), true
 }
 
 // failWrite returns the error of a failed write. If undoing the write failed too,

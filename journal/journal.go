@@ -278,7 +278,6 @@ func (j *Journal) evictTo(bound int) {
 	}
 }
 
-// reportSize reports the size of the window to Shared.
 func (j *Journal) reportSize() {
 	size := j.windowBytes()
 	j.opts.Shared.used.Add(int64(size - j.reportedBytes))
@@ -325,7 +324,6 @@ type formFrames struct {
 // frameOverhead is about how many bytes a form adds to a body.
 const frameOverhead = 128
 
-// put adds the frame of e.
 func (f *formFrames) put(e *Entry) {
 	if e.Kind.hidden() {
 		f.log.put(e, nil)
@@ -351,7 +349,6 @@ func (j *Journal) Follow(f Form) *View {
 	return &View{journal: j, frames: made}
 }
 
-// unfollow releases one reference to f.
 func (j *Journal) unfollow(f *formFrames) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -76,7 +76,6 @@ func (l *log) start(cursor uint64) {
 	l.tail, l.used, l.slab, l.slabs, l.bytes = nil, 0, nil, 0, 0
 }
 
-// count returns the number of slots.
 func (l *log) count() int { return int(l.next - l.first) }
 
 // room returns the free part of a chunk, with space for about n bytes.

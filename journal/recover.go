@@ -57,7 +57,7 @@ func (s *File) load(firsts []uint64, lost bool) error {
 			if err := s.mayCut(seg, headSize, first, i == len(firsts)-1, lost); err != nil {
 				return err
 			}
-			return errors.Join(s.removeFrom(firsts[i:]), s.loadTail(lost))
+			return errors.Join(s.removeFrom(firsts[i:]), s.loadTail(firsts, lost))
 		}
 		if n := len(s.segs); n > 0 {
 			s.segs[n-1].last = seg.head.prev
@@ -65,7 +65,7 @@ func (s *File) load(firsts []uint64, lost bool) error {
 		s.synced = max(s.synced, seg.head.synced)
 		s.segs = append(s.segs, seg)
 	}
-	return s.loadTail(lost)
+	return s.loadTail(firsts, lost)
 }
 
 // loadHead reads a segment's header. The header is zero if it is incomplete or
@@ -94,8 +94,9 @@ func (s *File) loadHead(first uint64) (*segment, error) {
 }
 
 // loadTail reads the segments that a crash may have left unfinished: the newest,
-// and with lost also those that are not known to be synced.
-func (s *File) loadTail(lost bool) error {
+// and with lost also those that are not known to be synced. The loaded segments
+// begin at the first of firsts.
+func (s *File) loadTail(firsts []uint64, lost bool) error {
 	from := len(s.segs) - 1
 	for lost && from > 0 && s.segs[from-1].last > s.synced {
 		from--
@@ -108,10 +109,7 @@ func (s *File) loadTail(lost bool) error {
 			return err
 		}
 		if sealed && (!whole || seg.last != stated) {
-			var rest []uint64
-			for _, later := range s.segs[i+1:] {
-				rest = append(rest, later.head.first)
-			}
+			rest := firsts[i+1 : len(s.segs)]
 			s.segs = s.segs[:i+1]
 			if err := s.removeFrom(rest); err != nil {
 				return err
@@ -142,7 +140,6 @@ func (s *File) dropEmpty(lost bool) error {
 	return nil
 }
 
-// reopen opens seg for writing.
 func (s *File) reopen(seg *segment) error {
 	f, err := s.ops.reopen(seg.path)
 	if err != nil {
@@ -284,7 +281,7 @@ func (s *File) decideEpoch(copied, lost bool) error {
 	case lost || !s.meta.Open:
 		return nil
 	default: // the process died; that alone loses no entries
-		if s.last >= s.markedHead() {
+		if marked, ok := markedHead(s.lock); ok && s.last >= marked {
 			return nil
 		}
 		s.changed = fmt.Sprintf("entries after cursor %d are missing", s.last)

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -68,10 +67,7 @@ func Repair(dir string) (Repaired, error) {
 		return Repaired{}, err
 	}
 	kept := Repaired{First: parts[0].head.first, Last: parts[len(parts)-1].last}
-	var newest [8]byte
-	if _, err := lock.ReadAt(newest[:], 0); err == nil {
-		kept.Newest = binary.LittleEndian.Uint64(newest[:])
-	}
+	kept.Newest, _ = markedHead(lock)
 	fresh := filepath.Join(dir, "repaired")
 	defer os.RemoveAll(fresh)
 	if err := copyParts(parts, used, fresh, lock); err != nil {

@@ -140,12 +140,10 @@ func (s *segment) checkpoint() uint64 {
 	return s.head.checkpoint
 }
 
-// createSegment makes the file of a new segment.
 func createSegment(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// reopenSegment opens the file of a segment for further writing.
 func reopenSegment(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_RDWR, 0o600)
 }

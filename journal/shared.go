@@ -45,9 +45,6 @@ func NewShared(opts SharedOptions) *Shared {
 	return s
 }
 
-// WindowBytes returns the memory of all windows in bytes.
-func (s *Shared) WindowBytes() int64 { return s.used.Load() }
-
 func (s *Shared) join(j *Journal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -154,7 +154,6 @@ func (b *batch) flush() {
 	}
 }
 
-// bytes returns the collected frames.
 func (b *batch) bytes() []byte {
 	if b.copied {
 		b.flush()

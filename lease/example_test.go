@@ -10,7 +10,7 @@ import (
 // A grant to a new holder begins a new generation.
 func Example() {
 	now := time.Date(2026, 4, 27, 9, 0, 0, 0, time.UTC)
-	l := lease.New(45 * time.Second)
+	l := lease.New(45*time.Second, 0)
 	l.Grant("alice", now)
 	l.Grant("alice", now) // only a sign of life
 	fmt.Println(l.Generation())

@@ -16,13 +16,10 @@ type Lease struct {
 	pinned     bool      // the holder does not expire; unused when free
 }
 
-// New returns a free lease whose holder may be inactive for ttl. Zero or less means
-// without limit.
-func New(ttl time.Duration) *Lease { return Restore(ttl, 0) }
-
-// Restore returns a free lease that continues after generation, the last one
-// granted before a restart.
-func Restore(ttl time.Duration, generation uint64) *Lease {
+// New returns a free lease whose holder may be inactive for ttl; zero or less means
+// without limit. It continues after generation, the last one granted before a
+// restart, or zero.
+func New(ttl time.Duration, generation uint64) *Lease {
 	return &Lease{ttl: ttl, generation: generation}
 }
 

@@ -35,7 +35,7 @@ func TestZeroLeaseIsFreeAndNeverExpires(t *testing.T) {
 }
 
 func TestGrantToTheHolderIsOnlyASignOfLife(t *testing.T) {
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	l.Grant("a", after(10*time.Second))
 	wantHolder(t, l, "a", 1)
@@ -45,7 +45,7 @@ func TestGrantToTheHolderIsOnlyASignOfLife(t *testing.T) {
 }
 
 func TestGrantMovesTheLease(t *testing.T) { // A25, A27
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	l.Grant("b", after(time.Second))
 	wantHolder(t, l, "b", 2)
@@ -54,7 +54,7 @@ func TestGrantMovesTheLease(t *testing.T) { // A25, A27
 }
 
 func TestReleaseIsForTheHolderOnly(t *testing.T) { // A14, A15
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	for _, id := range []string{"b", ""} {
 		if l.Release(id) {
@@ -73,7 +73,7 @@ func TestReleaseIsForTheHolderOnly(t *testing.T) { // A14, A15
 }
 
 func TestSilentHolderLosesTheLeaseAtTheDeadline(t *testing.T) { // A31
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	l.Touch("a", after(20*time.Second)) // A32
 	deadline, ok := l.Deadline()
@@ -94,14 +94,14 @@ func TestSilentHolderLosesTheLeaseAtTheDeadline(t *testing.T) { // A31
 }
 
 func TestOverdueHolderIsGrantedTheLeaseAnew(t *testing.T) {
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	l.Grant("a", after(ttl))
 	wantHolder(t, l, "a", 2)
 }
 
 func TestSignsOfLifeNeverShortenTheLease(t *testing.T) {
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", after(30*time.Second))
 	for _, at := range []time.Duration{0, 29 * time.Second} {
 		l.Touch("a", after(at))
@@ -114,7 +114,7 @@ func TestSignsOfLifeNeverShortenTheLease(t *testing.T) {
 }
 
 func TestLateSignOfLifeStillCounts(t *testing.T) {
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	l.Touch("a", after(ttl+time.Millisecond)) // the only one that was reported
 	if _, expired := l.Expire(after(ttl + 2*time.Millisecond)); expired {
@@ -123,7 +123,7 @@ func TestLateSignOfLifeStillCounts(t *testing.T) {
 }
 
 func TestPinnedHolderNeverExpires(t *testing.T) {
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	if l.Pin("a") || l.Pin("") {
 		t.Error("somebody pinned a free lease")
 	}
@@ -147,7 +147,7 @@ func TestPinnedHolderNeverExpires(t *testing.T) {
 }
 
 func TestReleaseEndsThePin(t *testing.T) {
-	l := lease.New(ttl)
+	l := lease.New(ttl, 0)
 	l.Grant("a", start)
 	l.Pin("a")
 	l.Release("a")
@@ -158,7 +158,7 @@ func TestReleaseEndsThePin(t *testing.T) {
 }
 
 func TestGenerationContinuesAfterARestart(t *testing.T) { // D7
-	l := lease.Restore(ttl, 7)
+	l := lease.New(ttl, 7)
 	wantHolder(t, l, "", 7)
 	l.Grant("a", start)
 	wantHolder(t, l, "a", 8)

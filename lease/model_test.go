@@ -99,7 +99,7 @@ func (m *machine) expire(t *rapid.T) {
 }
 
 func (m *machine) restart(*rapid.T) {
-	m.lease = lease.Restore(m.ttl, m.lease.Generation())
+	m.lease = lease.New(m.ttl, m.lease.Generation())
 	m.holder, m.pinned = "", false
 }
 
@@ -124,7 +124,7 @@ func (m *machine) check(t *rapid.T) {
 func TestLeaseAlwaysAgreesWithItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{now: start, ttl: time.Duration(rapid.SampledFrom([]int{0, 10, 45}).Draw(t, "ttl")) * time.Second}
-		m.lease = lease.New(m.ttl)
+		m.lease = lease.New(m.ttl, 0)
 		t.Repeat(map[string]func(*rapid.T){
 			"grant": m.grant, "release": m.release, "touch": m.touch,
 			"pin": m.pin, "wait": m.wait, "expire": m.expire, "restart": m.restart, "": m.check,

@@ -141,8 +141,8 @@ func retryEnding(a *contracts.ServerRequestResponse) contracts.Outcome {
 	return end(contracts.VerdictAborted, contracts.ResolvedByUser, a.Reason)
 }
 
-// resolve returns the resolution of row with the ending e.
-func resolve(row Row, e contracts.Outcome, from string, now time.Time) Resolution {
+// resolve returns the resolution of row, which was removed, with the ending e.
+func (t *Table) resolve(row contracts.KeptRequest, e contracts.Outcome, from string, now time.Time) Resolution {
 	req := row.Request
 	res := Resolution{
 		Request: req,
@@ -155,6 +155,7 @@ func resolve(row Row, e contracts.Outcome, from string, now time.Time) Resolutio
 	if slices.Contains(contentTypes, req.RequestType) && e.By != contracts.ResolvedByClient {
 		res.Content = []contracts.ContentBlock{{Type: "text", Text: e.Reason}}
 	}
+	t.recent.add(res)
 	return res
 }
 

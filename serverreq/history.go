@@ -2,7 +2,6 @@ package serverreq
 
 import (
 	"slices"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -10,22 +9,14 @@ import (
 const maxRemembered = 256 // resolutions; the oldest is dropped
 
 // A history holds the latest resolutions, oldest first, for answers that come too late.
-type history []pastResolution
+type history []Resolution
 
-// A pastResolution is the kept part of a resolution.
-type pastResolution struct {
-	event contracts.ServerRequestResolved
-	from  string
-	at    time.Time
-}
-
-func (m *history) add(r *Resolution) {
-	p := pastResolution{event: r.Event, from: r.From, at: r.At}
-	p.event.Reason = "" // not used, and may be long
+func (m *history) add(r Resolution) {
+	r.Request, r.Content, r.Event.Reason = nil, nil, "" // not used, and may be long
 	if len(*m) == maxRemembered {
 		*m = slices.Delete(*m, 0, 1)
 	}
-	*m = append(*m, p)
+	*m = append(*m, r)
 }
 
 // describe returns how the request with the id ended. If no request has that id, it
@@ -41,20 +32,20 @@ func (m history) describe(id string, kinds []contracts.RequestType) map[string]s
 		return nil
 	}
 	about := map[string]string{
-		"resolution":  string(p.event.Resolution),
-		"resolved_by": string(p.event.ResolvedBy),
-		"resolved_at": p.at.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+		"resolution":  string(p.Event.Resolution),
+		"resolved_by": string(p.Event.ResolvedBy),
+		"resolved_at": p.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
 	}
-	if p.from != "" {
-		about["connection_id"] = p.from
+	if p.From != "" {
+		about["connection_id"] = p.From
 	}
 	return about
 }
 
 // last returns the latest resolution that matches, or nil.
-func (m history) last(match func(*contracts.ServerRequestResolved) bool) *pastResolution {
+func (m history) last(match func(*contracts.ServerRequestResolved) bool) *Resolution {
 	for i := range slices.Backward(m) {
-		if match(&m[i].event) {
+		if match(&m[i].Event) {
 			return &m[i]
 		}
 	}

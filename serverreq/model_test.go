@@ -21,12 +21,12 @@ type machine struct {
 }
 
 type asked struct {
-	row   serverreq.Row
+	row   contracts.KeptRequest
 	ended int
 }
 
-func (m *machine) pending() []serverreq.Row {
-	var rows []serverreq.Row
+func (m *machine) pending() []contracts.KeptRequest {
+	var rows []contracts.KeptRequest
 	for _, a := range m.asked {
 		if a.ended == 0 {
 			rows = append(rows, a.row)
@@ -66,7 +66,7 @@ func (m *machine) open(t *rapid.T) {
 		CallID:      fmt.Sprint(rapid.SampledFrom([]string{"r", "c"}).Draw(t, "call"), rapid.IntRange(0, 8).Draw(t, "call id")),
 		RequestType: rapid.SampledFrom(contracts.RequestTypes()).Draw(t, "type"),
 	}
-	row := serverreq.Row{Request: req, Opened: m.now}
+	row := contracts.KeptRequest{Request: req, Opened: m.now}
 	if rapid.Bool().Draw(t, "expires") {
 		row.Deadline = m.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "timeout")) * time.Second)
 	}
@@ -130,7 +130,7 @@ func (m *machine) restart(t *rapid.T) {
 func (m *machine) check(t *rapid.T) {
 	want := m.pending()
 	got := m.table.Pending()
-	if m.table.Len() != len(want) || len(want) > 6 || !slices.EqualFunc(got, want, func(a, b serverreq.Row) bool { return reflect.DeepEqual(a, b) }) {
+	if m.table.Len() != len(want) || len(want) > 6 || !slices.EqualFunc(got, want, func(a, b contracts.KeptRequest) bool { return reflect.DeepEqual(a, b) }) {
 		t.Fatalf("pending: got %+v, want %+v", got, want)
 	}
 	var earliest time.Time

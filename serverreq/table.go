@@ -15,19 +15,12 @@ import (
 // retries, and among requests answered with content: a legacy answer names only the
 // call, and the runtime state lists pending requests by call.
 type Table struct {
-	limit  int   // of rows; zero means defaultMax
-	rows   []Row // in the order opened
+	limit  int                     // of rows; zero means defaultMax
+	rows   []contracts.KeptRequest // in the order opened
 	recent history
 }
 
 const defaultMax = 256 // pending requests
-
-// A Row is one pending request. It is stored as JSON across a restart.
-type Row struct {
-	Request  *contracts.ServerRequest `json:"request"` // shared; do not change it
-	Opened   time.Time                `json:"opened_at"`
-	Deadline time.Time                `json:"expires_at,omitzero"` // zero means never
-}
 
 // A Resolution is the end of a request: Event is what clients see, and Content what
 // the agent gets.
@@ -54,13 +47,13 @@ func (t *Table) Open(req *contracts.ServerRequest, opened, deadline time.Time) e
 	if err := t.check(req); err != nil {
 		return err
 	}
-	t.rows = append(t.rows, Row{Request: req, Opened: opened, Deadline: deadline})
+	t.rows = append(t.rows, contracts.KeptRequest{Request: req, Opened: opened, Deadline: deadline})
 	return nil
 }
 
 // Restore adds the rows of an earlier process, in their order. It stops at the
 // first row that Open would refuse.
-func (t *Table) Restore(rows []Row) error {
+func (t *Table) Restore(rows []contracts.KeptRequest) error {
 	for _, row := range rows {
 		if row.Request == nil {
 			return refuse(contracts.CodeBadRequest, "", "pending request is missing")
@@ -77,7 +70,7 @@ func (t *Table) Len() int { return len(t.rows) }
 
 // Pending returns the pending requests in order of opening. The caller owns the
 // slice.
-func (t *Table) Pending() []Row { return slices.Clone(t.rows) }
+func (t *Table) Pending() []contracts.KeptRequest { return slices.Clone(t.rows) }
 
 // Next returns the earliest deadline, when Expire is due.
 func (t *Table) Next() (time.Time, bool) {
@@ -94,8 +87,8 @@ func (t *Table) Next() (time.Time, bool) {
 // Expire ends the requests whose deadline has passed, earliest first, with the
 // default verdict of their type (R62).
 func (t *Table) Expire(now time.Time) []Resolution {
-	due := t.removeRows(func(r Row) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
-	slices.SortStableFunc(due, func(a, b Row) int { return a.Deadline.Compare(b.Deadline) })
+	due := t.removeRows(func(r contracts.KeptRequest) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
+	slices.SortStableFunc(due, func(a, b contracts.KeptRequest) int { return a.Deadline.Compare(b.Deadline) })
 	return t.endAll(due, func(of contracts.RequestType) contracts.Outcome { return kinds[of].expired }, now)
 }
 
@@ -107,9 +100,9 @@ func (t *Table) CancelAll(reason string, now time.Time) []Resolution {
 
 // CancelIf cancels the requests whose ids match, in the order of CancelAll.
 func (t *Table) CancelIf(match func(id string) bool, reason string, now time.Time) []Resolution {
-	rows := t.removeRows(func(r Row) bool { return match(r.Request.RequestID) })
+	rows := t.removeRows(func(r contracts.KeptRequest) bool { return match(r.Request.RequestID) })
 	class := contracts.RequestTypes()
-	slices.SortStableFunc(rows, func(a, b Row) int {
+	slices.SortStableFunc(rows, func(a, b contracts.KeptRequest) int {
 		return cmp.Compare(slices.Index(class, a.Request.RequestType), slices.Index(class, b.Request.RequestType))
 	})
 	return t.endAll(rows, func(contracts.RequestType) contracts.Outcome {
@@ -124,8 +117,8 @@ func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resoluti
 	if !decided {
 		return nil
 	}
-	rows := t.removeRows(func(r Row) bool { return r.Request.RequestType == contracts.RequestApproval })
-	return t.endAll(rows, func(contracts.RequestType) contracts.Outcome { return out }, now)
+	isApproval := func(r contracts.KeptRequest) bool { return r.Request.RequestType == contracts.RequestApproval }
+	return t.endAll(t.removeRows(isApproval), func(contracts.RequestType) contracts.Outcome { return out }, now)
 }
 
 // Cancel cancels one request and reports whether it was pending.
@@ -162,19 +155,19 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 
 // find returns the row of a request id, or -1.
 func (t *Table) find(id string) int {
-	return slices.IndexFunc(t.rows, func(r Row) bool { return r.Request.RequestID == id })
+	return slices.IndexFunc(t.rows, func(r contracts.KeptRequest) bool { return r.Request.RequestID == id })
 }
 
 // findCall returns the oldest row of a call with one of the types, or -1.
 func (t *Table) findCall(call string, kinds ...contracts.RequestType) int {
-	return slices.IndexFunc(t.rows, func(r Row) bool {
+	return slices.IndexFunc(t.rows, func(r contracts.KeptRequest) bool {
 		return r.Request.CallID == call && slices.Contains(kinds, r.Request.RequestType)
 	})
 }
 
 // removeRows removes the rows that match and returns them in order of opening.
-func (t *Table) removeRows(match func(Row) bool) (removed []Row) {
-	t.rows = slices.DeleteFunc(t.rows, func(r Row) bool {
+func (t *Table) removeRows(match func(contracts.KeptRequest) bool) (removed []contracts.KeptRequest) {
+	t.rows = slices.DeleteFunc(t.rows, func(r contracts.KeptRequest) bool {
 		if match(r) {
 			removed = append(removed, r)
 			return true
@@ -185,22 +178,20 @@ func (t *Table) removeRows(match func(Row) bool) (removed []Row) {
 }
 
 // endAll resolves removed rows, with the ending that how returns for their type.
-func (t *Table) endAll(rows []Row, how func(contracts.RequestType) contracts.Outcome, now time.Time) []Resolution {
-	var all []Resolution
+func (t *Table) endAll(
+	rows []contracts.KeptRequest, how func(contracts.RequestType) contracts.Outcome, now time.Time,
+) (all []Resolution) {
 	for _, row := range rows {
-		res := resolve(row, how(row.Request.RequestType), "", now)
-		t.recent.add(&res)
-		all = append(all, res)
+		all = append(all, t.resolve(row, how(row.Request.RequestType), "", now))
 	}
 	return all
 }
 
 // endOne ends the row at i.
 func (t *Table) endOne(i int, e contracts.Outcome, from string, now time.Time) Resolution {
-	res := resolve(t.rows[i], e, from, now)
+	row := t.rows[i]
 	t.rows = slices.Delete(t.rows, i, i+1)
-	t.recent.add(&res)
-	return res
+	return t.resolve(row, e, from, now)
 }
 
 func refuse(code contracts.Code, id, message string) *contracts.Error {

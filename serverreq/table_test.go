@@ -110,7 +110,7 @@ func TestPendingIsInTheOrderOpened(t *testing.T) {
 			t.Errorf("row %d: got %s opened %v until %v, want %s", i, row.Request.RequestID, row.Opened, row.Deadline, want)
 		}
 	}
-	rows[0] = serverreq.Row{}
+	rows[0] = contracts.KeptRequest{}
 	if table.Pending()[0].Request == nil {
 		t.Error("the caller's slice is the table's")
 	}
@@ -312,7 +312,7 @@ func TestPendingRequestsSurviveARestart(t *testing.T) { // D8
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []serverreq.Row
+	var rows []contracts.KeptRequest
 	if err := json.Unmarshal(kept, &rows); err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestPendingRequestsSurviveARestart(t *testing.T) { // D8
 
 func TestRestoreRefusesWhatWasNeverPending(t *testing.T) {
 	req := &contracts.ServerRequest{RequestID: "r", CallID: "r", RequestType: approval}
-	for name, rows := range map[string][]serverreq.Row{
+	for name, rows := range map[string][]contracts.KeptRequest{
 		"a row without a request": {{}},
 		"a request twice":         {{Request: req}, {Request: req}},
 	} {

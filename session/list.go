@@ -16,7 +16,6 @@ func putEntry[T any](list *[]T, e T, same func(T) bool, limit int) {
 	*list = append(*list, e)
 }
 
-// dropEntries removes the entries with the key.
 func dropEntries[T any](list *[]T, same func(T) bool) { *list = slices.DeleteFunc(*list, same) }
 
 // Keys of the lists.

@@ -86,19 +86,16 @@ func (s *State) pendingList(kind contracts.RequestType) *[]contracts.PendingEntr
 	return nil
 }
 
-// track adds an entry to the list of announced tools.
 func (s *State) track(e contracts.PendingEntry) {
 	putEntry(&s.facts.TrackedTools, e, hasCall(e.CallID), MaxTools)
 }
 
-// addPending adds an entry to the list of its type.
 func (s *State) addPending(kind contracts.RequestType, e contracts.PendingEntry) {
 	if list := s.pendingList(kind); list != nil {
 		putEntry(list, e, hasCall(e.CallID), MaxPending)
 	}
 }
 
-// untrack removes an announced tool.
 func (s *State) untrack(callID string) { dropEntries(&s.facts.TrackedTools, hasCall(callID)) }
 
 // toolName returns the tool of an announced call.
@@ -115,7 +112,6 @@ func (s *State) toolName(callID string) string {
 	return "unknown" // R77
 }
 
-// clear removes everything that runs or is pending.
 func (s *State) clear() {
 	s.response = nil
 	for _, kind := range contracts.RequestTypes() {
@@ -165,16 +161,4 @@ func (s *State) CommandOwner(id string) string {
 		return s.commands[i].facts.OwnerConnectionID
 	}
 	return ""
-}
-
-// Utilities returns the ids of the running utility commands and file watches, each
-// in order of their start.
-func (s *State) Utilities() (commands, watches []string) {
-	for i := range s.commands {
-		commands = append(commands, s.commands[i].facts.CommandID)
-	}
-	for _, w := range s.facts.ActiveFileWatches {
-		watches = append(watches, w.WatchID)
-	}
-	return commands, watches
 }
