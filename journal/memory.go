@@ -1,10 +1,9 @@
 package journal
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
-	"slices"
+	"sort"
 	"sync"
 )
 
@@ -18,11 +17,19 @@ type Memory struct {
 	retain int
 
 	mu         sync.RWMutex
-	entries    []Entry // oldest first; their bodies never change
-	size       int     // bytes in memory, entries included
+	blocks     []*block // oldest first; the last is being filled
+	size       int      // bytes in memory, entries included
 	last       uint64
 	checkpoint uint64 // newest checkpoint, possibly removed
 	closed     bool
+}
+
+// A block holds consecutive entries. Entries and bytes are only added, so a reader
+// that copied the slice header may continue without the lock.
+type block struct {
+	entries []Entry
+	buf     []byte // backs their bodies
+	size    int
 }
 
 // entryBytes is the memory of an entry beside its body.
@@ -31,7 +38,7 @@ const entryBytes = 64
 // MemoryOptions configure a memory store. The zero value is ready to use.
 type MemoryOptions struct {
 	// RetainBytes bounds the memory. Zero means 64 MiB. Above it, the oldest
-	// entries are removed.
+	// entries are removed, a block of up to 64 KiB at a time.
 	RetainBytes int
 
 	// Epoch, if not empty, replaces a random epoch.
@@ -63,10 +70,10 @@ func (s *Memory) first() uint64 {
 	switch {
 	case s.last == 0:
 		return 0
-	case len(s.entries) == 0:
+	case len(s.blocks) == 0:
 		return s.last + 1
 	}
-	return s.entries[0].Cursor
+	return s.blocks[0].entries[0].Cursor
 }
 
 // Append implements [Store].
@@ -82,21 +89,44 @@ func (s *Memory) Append(entries []Entry) error {
 	if err := checkBatch(s.last, entries); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		e.Body = bytes.Clone(e.Body)
-		s.entries = append(s.entries, e)
-		s.size += len(e.Body) + entryBytes
-		s.last = e.Cursor
-		if e.Kind == Checkpoint {
-			s.checkpoint = e.Cursor
-		}
-	}
-	for s.size > s.retain {
-		s.size -= len(s.entries[0].Body) + entryBytes
-		s.entries[0] = Entry{} // releases the body
-		s.entries = s.entries[1:]
+	for i := range entries {
+		s.add(entries[i])
 	}
 	return nil
+}
+
+func (s *Memory) add(e Entry) {
+	b := s.room(len(e.Body))
+	off := len(b.buf)
+	b.buf = append(b.buf, e.Body...)
+	e.Body = b.buf[off:len(b.buf):len(b.buf)]
+	b.entries = append(b.entries, e)
+	b.size += len(e.Body) + entryBytes
+	s.size += len(e.Body) + entryBytes
+	s.last = e.Cursor
+	if e.Kind == Checkpoint {
+		s.checkpoint = e.Cursor
+	}
+	for s.size > s.retain && len(s.blocks) > 0 {
+		s.size -= s.blocks[0].size
+		s.blocks[0] = nil
+		s.blocks = s.blocks[1:]
+	}
+}
+
+// room returns a block with space for a body of n bytes. Bodies are never moved.
+func (s *Memory) room(n int) *block {
+	size := minChunk
+	if len(s.blocks) > 0 {
+		b := s.blocks[len(s.blocks)-1]
+		if cap(b.buf)-len(b.buf) >= n && b.size < min(maxChunk, s.retain/8) {
+			return b
+		}
+		size = min(2*cap(b.buf), maxChunk)
+	}
+	b := &block{buf: make([]byte, 0, max(size, n))}
+	s.blocks = append(s.blocks, b)
+	return b
 }
 
 // Read implements [Store].
@@ -120,17 +150,16 @@ func (s *Memory) Read(after uint64, fn func(Entry) bool) error {
 	return nil
 }
 
-// entriesAfter returns a copy of up to 64 of the entries after the cursor after, at
-// least of one.
+// entriesAfter returns at least one of the entries after the cursor after.
 func (s *Memory) entriesAfter(after uint64) ([]Entry, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	first := s.first()
-	if after+1 < first {
+	if after+1 < s.first() {
 		return nil, ErrGap
 	}
-	next := s.entries[after+1-first:]
-	return slices.Clone(next[:min(len(next), 64)]), nil
+	i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].entries[0].Cursor > after+1 }) - 1
+	b := s.blocks[i]
+	return b.entries[after+1-b.entries[0].Cursor:], nil
 }
 
 // LastCheckpoint implements [Store].
