@@ -21,13 +21,13 @@ func agents() []Scenario {
 	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
 	onStdio := Needs{Transport: Stdio, Responds: true}
 	return []Scenario{
-		everywhere.pilot("agent/answers", "R36 R37", "A prompt leads to a response, which ends", func(d *pilot) {
+		everywhere.pilot("agent/answers", "R36 R37", "A prompt leads to a response, which ends", func(_ *Session, d *pilot) {
 			d.says()
 			start := d.awaits("R36", message("response_start"))
 			d.after("R36", start, message("response_end").with("response_id", start.str("response_id")))
 			d.ends("R37")
 		}),
-		everywhere.pilot("agent/answers-in-turn", "R36 R37", "Each prompt has responses of its own", func(d *pilot) {
+		everywhere.pilot("agent/answers-in-turn", "R36 R37", "Each prompt has responses of its own", func(s *Session, d *pilot) {
 			from := len(d.p.log)
 			const prompts = 3
 			for range prompts - 1 {
@@ -41,17 +41,17 @@ func agents() []Scenario {
 					ids[f.str("response_id")] = true
 				}
 			}
-			d.s.failIf(len(ids) < prompts, "R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
+			s.failIf(len(ids) < prompts, "R37", "expected a response for each of %d prompts, got %d", prompts, len(ids))
 		}),
-		everywhere.pilot("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(d *pilot) {
+		everywhere.pilot("agent/missing-attachment", "R43 R37", "An unreadable attachment costs one tool error and the prompt is answered", func(s *Session, d *pilot) {
 			const name = "conformance-no-such-file.txt"
 			d.decide(contracts.ApprovalAuto)
-			d.send(&contracts.Prompt{Content: d.s.say(), Attachments: []string{name}})
+			d.send(&contracts.Prompt{Content: s.say(), Attachments: []string{name}})
 			failed := d.awaits("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool").with("fatal", false))
 			d.after("R37", failed, message("response_end"))
 			d.ends("R37")
 		}),
-		tooled.pilot("agent/tools", "R46", "A call is announced, runs and ends once", func(d *pilot) {
+		tooled.pilot("agent/tools", "R46", "A call is announced, runs and ends once", func(_ *Session, d *pilot) {
 			began := len(d.p.log)
 			d.calls()
 			call := d.awaits("R46", message("tool_call")) // the watch knows the order
@@ -59,7 +59,7 @@ func agents() []Scenario {
 			d.ends("R37")
 			d.p.none("R51", began, aboutApprovals)
 		}),
-		tooled.pilot("agent/summary", "R38 R39 R40", "Summaries name the tools of the run, sorted, and count what ended", func(d *pilot) {
+		tooled.pilot("agent/summary", "R38 R39 R40", "Summaries name the tools of the run, sorted, and count what ended", func(s *Session, d *pilot) {
 			began := len(d.p.log)
 			d.calls()
 			d.ends("R37")
@@ -77,14 +77,14 @@ func agents() []Scenario {
 				}
 			}
 			for _, name := range used {
-				d.s.failIf(!slices.Contains(called, name), "R39", "expected summaries of what was called, %q, got %q", called, name)
+				s.failIf(!slices.Contains(called, name), "R39", "expected summaries of what was called, %q, got %q", called, name)
 			}
-			d.s.failIf(counted > int64(ended) || len(used) == 0,
+			s.failIf(counted > int64(ended) || len(used) == 0,
 				"R39", "expected summaries that name the tools of a run and count at most the %d calls that ended, got %q and %d", ended, used, counted)
 		}),
-		everywhere.pilot("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(d *pilot) {
+		everywhere.pilot("agent/busy", "R42 A71", "A prompt during a run is refused, disturbs nothing and is not kept", func(s *Session, d *pilot) {
 			first := d.works()
-			early := &contracts.Prompt{Content: d.s.say()}
+			early := &contracts.Prompt{Content: s.say()}
 			for range 2 {
 				d.refused(early, busyRefusal("R42"))
 			}
@@ -97,22 +97,22 @@ func agents() []Scenario {
 		}),
 		everywhere.pilot("agent/interrupt", "R37 R46 3.5", "interrupt ends a run with everything in it, and says so last", stopsAgent(interrupt, "Run interrupted by user")),
 		everywhere.pilot("agent/cancel", "R37 R46 3.5", "cancel does so in its own words", stopsAgent(cancel, "Run cancelled by user")),
-		everywhere.pilot("agent/interrupt-at-once", "R37 3.5", "interrupt ends a run that has hardly begun", func(d *pilot) {
+		everywhere.pilot("agent/interrupt-at-once", "R37 3.5", "interrupt ends a run that has hardly begun", func(s *Session, d *pilot) {
 			d.decide(contracts.ApprovalAuto)
-			d.prompt(d.s.long())
+			d.prompt(s.long())
 			d.tell("3.5", &contracts.Interrupt{})
 			d.stopped("Run interrupted by user")
 			d.ends("3.5")
 		}),
-		everywhere.pilot("agent/interrupt-then-prompt", "3.5", "A prompt right after interrupt is accepted and answered", func(d *pilot) {
+		everywhere.pilot("agent/interrupt-then-prompt", "3.5", "A prompt right after interrupt is accepted and answered", func(s *Session, d *pilot) {
 			d.works()
 			d.tell("3.5", &contracts.Interrupt{})
-			d.tell("3.5:held", &contracts.Prompt{Content: d.s.say()})
+			d.tell("3.5:held", &contracts.Prompt{Content: s.say()})
 			end := d.cancelled("Run interrupted by user")
 			d.after("3.5:held", end, message("response_end"))
 			d.p.none("3.5:held", 0, message("error").with("message", textBusy))
 		}),
-		everywhere.pilot("agent/interrupt-again", "R37 3.5", "Run after run can be interrupted", func(d *pilot) {
+		everywhere.pilot("agent/interrupt-again", "R37 3.5", "Run after run can be interrupted", func(_ *Session, d *pilot) {
 			for range 3 {
 				d.works()
 				d.tell("3.5", &contracts.Interrupt{})
@@ -120,7 +120,7 @@ func agents() []Scenario {
 			}
 			d.ends("3.5")
 		}),
-		everywhere.pilot("agent/interrupt-idle", "R68", "interrupt with nothing active is no error, and the next prompt is answered", func(d *pilot) {
+		everywhere.pilot("agent/interrupt-idle", "R68", "interrupt with nothing active is no error, and the next prompt is answered", func(_ *Session, d *pilot) {
 			from := len(d.p.log)
 			for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
 				d.tell("R68", cmd)
@@ -130,46 +130,46 @@ func agents() []Scenario {
 			d.tell("R68", initNothing())
 			d.p.none("R68", from, message("error").with("error_type", "cancelled"))
 		}),
-		tooled.pilot("agent/interrupt-question", "R66 R46 3.5", "interrupt cancels the question of a run and its call, which never starts", func(d *pilot) {
+		tooled.pilot("agent/interrupt-question", "R66 R46 3.5", "interrupt cancels the question of a run and its call, which never starts", func(s *Session, d *pilot) {
 			q := d.asks()
 			d.tell("R66", &contracts.Interrupt{})
-			d.s.shows("R66", d.resolved("R66", q, "cancelled", "runtime"), fields{"reason": "Interrupted before request completed"})
+			s.shows("R66", d.resolved("R66", q, "cancelled", "runtime"), fields{"reason": "Interrupted before request completed"})
 			d.stopped("Run interrupted by user")
 			d.notStarted(q)
-			d.s.shows("R46", d.toolEnd(q), fields{"success": false})
+			s.shows("R46", d.toolEnd(q), fields{"success": false})
 			d.refused(approve(q.str("request_id"), true), unknownRefusal("R53", q.str("request_id")))
 			d.ends("3.5")
 		}),
-		onStdio.pilot("agent/eof-in-run", "R19", "EOF during a run ends the process all the same", func(d *pilot) {
+		onStdio.pilot("agent/eof-in-run", "R19", "EOF during a run ends the process all the same", func(_ *Session, d *pilot) {
 			d.works()
 			d.p.closeInput("R19")
 			d.p.exits("R19:ended", 0)
 		}),
-		onStdio.pilot("agent/shutdown-question", "R18 R71", "shutdown while a question waits cancels it and ends the process", func(d *pilot) {
+		onStdio.pilot("agent/shutdown-question", "R18 R71", "shutdown while a question waits cancels it and ends the process", func(s *Session, d *pilot) {
 			q := d.asks()
 			d.p.command(&contracts.Shutdown{})
 			d.p.exits("R18", 0)
-			d.s.shows("R71", d.resolved("R18:flushed", q, "cancelled", "runtime"), fields{"reason": shutReason})
+			s.shows("R71", d.resolved("R18:flushed", q, "cancelled", "runtime"), fields{"reason": shutReason})
 		}),
-		tooled.pilot("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(d *pilot) {
+		tooled.pilot("agent/approved", "R46 R50 R52", "An approval is asked for once, and granted lets the call run", func(s *Session, d *pilot) {
 			q := d.asks()
 			d.notStarted(q)
 			d.answers(q, true)
-			d.s.shows("R55", d.resolved("R52", q, "approved", "user"), fields{"reason": "Go ahead"}) // the client's text
+			s.shows("R55", d.resolved("R52", q, "approved", "user"), fields{"reason": "Go ahead"}) // the client's text
 			d.goesOnUnless(q, false)
 			d.ends("R37")
 			d.gated(q)
 		}),
-		tooled.pilot("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(d *pilot) {
+		tooled.pilot("agent/denied", "R46 R52 A68", "A call that was denied fails without having started, and the run goes on", func(s *Session, d *pilot) {
 			q := d.asks()
 			d.answers(q, false)
-			d.s.shows("R55", d.resolved("A68", q, "denied", "user"), fields{"reason": "Not on a Friday"}) // the client's text
+			s.shows("R55", d.resolved("A68", q, "denied", "user"), fields{"reason": "Not on a Friday"}) // the client's text
 			d.goesOnUnless(q, true)
 			d.ends("R37")
 			d.notStarted(q)
 			d.gated(q)
 		}),
-		everywhere.pilot("agent/second-answer", "R52 R53", "The second answer to an agent's question is refused", func(d *pilot) {
+		everywhere.pilot("agent/second-answer", "R52 R53", "The second answer to an agent's question is refused", func(s *Session, d *pilot) {
 			q := d.asks()
 			d.answers(q, true)
 			d.resolved("R52", q, "approved", "user")
@@ -178,7 +178,7 @@ func agents() []Scenario {
 				d.refused(cmd, unknownRefusal("R53", id))
 			}
 			d.ends("R37")
-			d.s.equal("R52", "the number of resolutions of "+id, countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1)
+			s.equal("R52", "the number of resolutions of "+id, countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1)
 		}),
 		everywhere.pilot("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
 		everywhere.pilot("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
@@ -235,8 +235,8 @@ func (d *pilot) cancelled(text string) *Frame {
 	}
 }
 
-func stopsAgent(cmd contracts.Command, text string) func(*pilot) {
-	return func(d *pilot) {
+func stopsAgent(cmd contracts.Command, text string) func(*Session, *pilot) {
+	return func(_ *Session, d *pilot) {
 		d.works()
 		d.tell("3.5", cmd)
 		end := d.stopped(text)
@@ -266,11 +266,11 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 	}
 }
 
-func agentUnasked(mode contracts.ApprovalMode) func(*pilot) {
-	return func(d *pilot) {
+func agentUnasked(mode contracts.ApprovalMode) func(*Session, *pilot) {
+	return func(s *Session, d *pilot) {
 		d.decide(mode)
 		from := len(d.p.log)
-		d.prompt(d.s.ask())
+		d.prompt(s.ask())
 		d.awaits("R37", anyOf(message("response_end"), aboutApprovals))
 		d.p.none("R51", from, aboutApprovals)
 		d.ends("R37")
@@ -278,8 +278,8 @@ func agentUnasked(mode contracts.ApprovalMode) func(*pilot) {
 	}
 }
 
-func agentModeChange(mode contracts.ApprovalMode, verdict string) func(*pilot) {
-	return func(d *pilot) {
+func agentModeChange(mode contracts.ApprovalMode, verdict string) func(*Session, *pilot) {
+	return func(_ *Session, d *pilot) {
 		q := d.asks()
 		d.decide(mode)
 		d.resolved("R65", q, verdict, "policy")

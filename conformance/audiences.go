@@ -16,8 +16,7 @@ func audiences() []Scenario {
 			u := &user{Peer: s.operatorWith(h)}
 			u.sh("3.7", "echo seen").prints("3.7", "seen\n")
 		}),
-		Needs{Operation: contracts.OperationCommandExec}.scenario("audience/later-hello", "R29 R81 R82", "A later hello takes capabilities away, and what runs goes on", func(s *Session) {
-			u := s.user()
+		Needs{Operation: contracts.OperationCommandExec}.user("audience/later-hello", "R29 R81 R82", "A later hello takes capabilities away, and what runs goes on", func(_ *Session, u *user) {
 			j := u.reading("R29", "cat; "+lasting)
 			u.hello(&contracts.Hello{Role: contracts.RoleController, Capabilities: &contracts.Capabilities{
 				UtilityOperations: []contracts.UtilityOperation{contracts.OperationFileRead}}})
@@ -28,8 +27,7 @@ func audiences() []Scenario {
 			u.none("R81", 0, about("second"))
 			j.end()
 		}),
-		sharedCommands.scenario("audience/own-capabilities", "A79 3.6", "The capabilities of the sender count, not those of another", func(s *Session) {
-			alice := s.user()
+		sharedCommands.user("audience/own-capabilities", "A79 3.6", "The capabilities of the sender count, not those of another", func(s *Session, alice *user) {
 			hers := alice.sleeper("hers")
 			h := &contracts.Hello{Role: contracts.RoleController, Capabilities: &contracts.Capabilities{UtilityOperations: []contracts.UtilityOperation{contracts.OperationFileRead}}}
 			bob := &user{Peer: s.attach("bob", entry{role: contracts.RoleController, take: "1", hello: h})}
@@ -39,8 +37,7 @@ func audiences() []Scenario {
 				refusal{rule: "A79", text: "utility_file_search requires file_search capability", code: contracts.CodeUnsupportedCapability})
 			alice.still("A79", hers.from, about("his"))
 		}),
-		sharedCommands.scenario("audience/viewer", "R28 A37", "A viewer sees what commands do, and can do nothing to them", func(s *Session) {
-			alice := s.user(contracts.OperationFileWatch)
+		sharedCommands.user("audience/viewer", "R28 A37", "A viewer sees what commands do, and can do nothing to them", func(s *Session, alice *user) {
 			vera := s.viewer("vera")
 			j := alice.reading("A37", "echo shown; cat >/dev/null; "+lasting)
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "w"})
@@ -53,7 +50,7 @@ func audiences() []Scenario {
 			alice.still("R28", j.from, anyOf(message("utility_command_exited"), about("hers"), toolError))
 			j.end()
 			vera.await("A37", 0, message("utility_command_exited").with("command_id", j.id))
-		}),
+		}, contracts.OperationFileWatch),
 		sharedCommands.scenario("audience/same-for-all", "A48 2.5", "Everybody sees the same of commands and watches", func(s *Session) {
 			alice := s.user(contracts.OperationFileWatch, contracts.OperationFileSearch, contracts.OperationFileRead)
 			vera := s.viewer("vera")
@@ -62,8 +59,7 @@ func audiences() []Scenario {
 			finish(alice.Peer, vera)
 			sameSequence(s, "A48", joined, alice.Peer, vera)
 		}),
-		sharedCommands.scenario("audience/late", "A49 A66", "Who comes later learns of what runs, and sees its end", func(s *Session) {
-			alice := s.user(contracts.OperationFileWatch)
+		sharedCommands.user("audience/late", "A49 A66", "Who comes later learns of what runs, and sees its end", func(s *Session, alice *user) {
 			j := alice.reading("A66", "echo before; read x; echo after; exit 5")
 			j.says("A66", "before\n")
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "w"})
@@ -76,9 +72,8 @@ func audiences() []Scenario {
 			vera.await("A49", 0, message("utility_command_exited").with("command_id", j.id).with("exit_code", 5))
 			alice.do("5.4", &contracts.UtilityFileWatchStop{WatchID: "w"})
 			vera.await("A49", 0, message("utility_file_watch_stopped").with("watch_id", "w"))
-		}),
-		sharedCommands.scenario("audience/returning", "A43", "Output that was missed is seen on return", func(s *Session) {
-			alice := s.user()
+		}, contracts.OperationFileWatch),
+		sharedCommands.user("audience/returning", "A43", "Output that was missed is seen on return", func(s *Session, alice *user) {
 			j := alice.reading("A43", "read x; seq 1 20000; read x; exit 6")
 			vera := s.viewer("vera")
 			vera.fence()
@@ -93,8 +88,7 @@ func audiences() []Scenario {
 			seen.exits("A43", fields{"exit_code": 6})
 			seen.whole("A43", "stdout", counted(20_000))
 		}),
-		sharedCommands.scenario("audience/slow", "A51 D5", "A viewer that stops reading delays no command, and gets the output whole or a reset", func(s *Session) {
-			alice := s.user()
+		sharedCommands.user("audience/slow", "A51 D5", "A viewer that stops reading delays no command, and gets the output whole or a reset", func(s *Session, alice *user) {
 			sloth := s.slowly("sloth")
 			j := alice.sh("A51", "seq 1 300000")
 			j.exits("A51", fields{"success": true})
@@ -105,8 +99,7 @@ func audiences() []Scenario {
 				(&job{u: &user{Peer: sloth}, id: j.id}).whole("D5", "stdout", counted(300_000))
 			}
 		}),
-		sharedCommands.scenario("audience/replay", "R79 4.2", "Utility events give the state that a snapshot has", func(s *Session) {
-			u := s.user(contracts.OperationFileWatch)
+		sharedCommands.user("audience/replay", "R79 4.2", "Utility events give the state that a snapshot has", func(s *Session, u *user) {
 			m := &pilot{s: s, mirror: mirror{p: u.Peer}}
 			u.terminal("R79", "exec sleep 60").resizes(99, 33)
 			wordy := u.reading("R79", "echo some; echo more >&2; read x; i=0; while [ $i -lt 5000 ]; do echo 'wörter wörter'; i=$((i+1)); done; echo done; "+lasting)
@@ -124,7 +117,7 @@ func audiences() []Scenario {
 			m.do(&contracts.Interrupt{})
 			u.await("R67", 0, message("utility_file_watch_stopped").with("watch_id", "two"))
 			m.compare("R79")
-		}),
+		}, contracts.OperationFileWatch),
 		anywhere(contracts.OperationFileRead).scenario("audience/reads-in-parallel", "1.7", "Reads and searches are answered, each under its id", settled(manyReads, contracts.OperationFileSearch)),
 	}
 }
@@ -177,8 +170,7 @@ var sharedCommands = Needs{Transport: Socket, Operation: contracts.OperationComm
 // possessions judges whose commands and watches are: 3.9, A12, A29, R101.
 func possessions() []Scenario {
 	return []Scenario{
-		sharedCommands.scenario("owner/commands", "A29 R101", "Nobody else can end, feed or resize a command", func(s *Session) {
-			alice := s.user()
+		sharedCommands.user("owner/commands", "A29 R101", "Nobody else can end, feed or resize a command", func(s *Session, alice *user) {
 			hers := alice.sleeper("hers")
 			bob := s.second()
 			for _, cmd := range []contracts.Command{&contracts.UtilityCommandTerminate{CommandID: "hers"}, &contracts.UtilityCommandTerminate{CommandID: "hers", Force: true},
@@ -189,24 +181,21 @@ func possessions() []Scenario {
 			bob.do("R67", &contracts.Interrupt{})
 			hers.exits("A29", fields{"success": false, "reason": "Interrupted while utility command was still running"})
 		}),
-		sharedCommands.scenario("owner/watches", "A29 R101", "Nobody else can stop a watch", func(s *Session) {
-			alice := s.user(contracts.OperationFileWatch)
+		sharedCommands.user("owner/watches", "A29 R101", "Nobody else can stop a watch", func(s *Session, alice *user) {
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "hers"})
 			bob := s.second()
 			bob.denied(&contracts.UtilityFileWatchStop{WatchID: "hers"},
 				refusal{rule: "A29", text: "Headless file watch hers is owned by another connection", code: contracts.CodeAccessDenied})
 			bob.still("A29", 0, message("utility_file_watch_stopped"))
-		}),
-		sharedCommands.scenario("owner/ids-are-shared", "R83", "An id is taken for everybody in the session", func(s *Session) {
-			alice := s.user(contracts.OperationFileWatch)
+		}, contracts.OperationFileWatch),
+		sharedCommands.user("owner/ids-are-shared", "R83", "An id is taken for everybody in the session", func(s *Session, alice *user) {
 			alice.sleeper("one")
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "one"})
 			bob := s.second()
 			bob.denied(&contracts.UtilityCommandStart{CommandID: "one", Command: "true"}, refusal{rule: "R83", text: "Utility command already exists: one"})
 			bob.denied(&contracts.UtilityFileWatchStart{WatchID: "one"}, refusal{rule: "5.4", text: "Utility file watch already exists: one"})
-		}),
-		sharedCommands.scenario("owner/leaves", "R101 A12", "With a connection its commands and watches end, and nobody else's", func(s *Session) {
-			alice := s.user(contracts.OperationFileWatch)
+		}, contracts.OperationFileWatch),
+		sharedCommands.user("owner/leaves", "R101 A12", "With a connection its commands and watches end, and nobody else's", func(s *Session, alice *user) {
 			alice.sleeper("hers")
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "hers"})
 			bob := s.second()
@@ -225,9 +214,8 @@ func possessions() []Scenario {
 			bob.do("5.4", &contracts.UtilityFileWatchStop{WatchID: "his"})
 			bob.await("R101", from, message("utility_file_watch_stopped").with("watch_id", "his").with("reason", "Stopped by controller"))
 			his.end()
-		}),
-		sharedCommands.scenario("owner/comes-back", "R101 9.3", "A connection that comes back in time has its commands and watches still", func(s *Session) {
-			alice := s.user(contracts.OperationFileWatch)
+		}, contracts.OperationFileWatch),
+		sharedCommands.user("owner/comes-back", "R101 9.3", "A connection that comes back in time has its commands and watches still", func(s *Session, alice *user) {
 			j := alice.reading("R101", "echo before; read x; echo after; "+lasting)
 			j.says("R101", "before\n")
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "hers"})
@@ -242,9 +230,8 @@ func possessions() []Scenario {
 			again.do("5.4", &contracts.UtilityFileWatchStop{WatchID: "hers"})
 			again.await("5.4", 0, message("utility_file_watch_stopped").with("watch_id", "hers").with("reason", "Stopped by controller"))
 			hers.end()
-		}),
-		sharedCommands.scenario("owner/other-session", "R64", "Another session has the same ids for its own", func(s *Session) {
-			alice := s.user()
+		}, contracts.OperationFileWatch),
+		sharedCommands.user("owner/other-session", "R64", "Another session has the same ids for its own", func(s *Session, alice *user) {
 			hers := alice.sleeper("same")
 			carol := &user{Peer: s.attach("carol", entry{session: s.ID + "-other", create: true, role: contracts.RoleController})}
 			carol.sleeper("same").end()

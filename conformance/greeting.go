@@ -13,8 +13,7 @@ import (
 // handshake judges hello, roles and opt-outs: R20 to R32, and 9.3.
 func handshake() []Scenario {
 	return []Scenario{
-		onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
-			p := s.spawn("alice") // checks the order
+		onStdio.process("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session, p *Peer) { // checks the order
 			s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
 			cwd := p.log[1].str("cwd")
 			s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
@@ -31,8 +30,7 @@ func handshake() []Scenario {
 			p.fence()
 			p.count("R22", p.log, message("hello_ok"), 1)
 		}),
-		Needs{Seed: true}.scenario("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session, p *Peer) {
 			f := p.last(message("hello_ok"))
 			for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
 				_, ok := f.at("server_capabilities." + key).([]any)
@@ -40,8 +38,7 @@ func handshake() []Scenario {
 			}
 			s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
 		}),
-		onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(_ *Session, p *Peer) {
 			p.prompt("no hello")
 			p.expect("3.1", prompted("no hello"))
 			p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
@@ -73,13 +70,11 @@ func handshake() []Scenario {
 			}
 			s.shows("R25", p.last(message("hello_ok")), fields{"role": want})
 		}),
-		Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(_ *Session, p *Peer) {
 			p.hello(&contracts.Hello{})
 			p.expect("R25", message("hello_ok").with("role", "controller"))
 		}),
-		Needs{}.scenario("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session, p *Peer) {
 			from := len(p.log)
 			p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
 			p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
@@ -148,8 +143,7 @@ func handshake() []Scenario {
 				}
 			}
 		}),
-		onSocket.scenario("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session, alice *Peer) {
 			h := s.hello(contracts.RoleViewer)
 			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
 			vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
@@ -159,8 +153,7 @@ func handshake() []Scenario {
 			vera.still("A53", from, message("status"))
 			s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
 		}),
-		Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session, p *Peer) {
 			p.command(initNothing())
 			p.expect("R31", initNothingReply)
 			h := s.hello(contracts.RoleController)
@@ -171,8 +164,7 @@ func handshake() []Scenario {
 			p.command(initNothing())
 			p.still("A53", from, message("status"))
 		}),
-		onSocket.scenario("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Peer) {
 			h := s.hello(contracts.RoleViewer)
 			h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
 			raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
@@ -183,9 +175,7 @@ func handshake() []Scenario {
 				p.still("A54", 0, message("raw_agent_event"))
 			}
 		}),
-		onSocket.scenario("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session) {
-			alice := s.controller()
-			vera := s.viewer("vera")
+		onSocket.watched("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session, alice, vera *Peer) {
 			from := len(vera.log)
 			alice.hello(s.hello(contracts.RoleController))
 			alice.expect("A60", message("hello_ok"))
@@ -200,8 +190,7 @@ func handshake() []Scenario {
 			s.failIf(f.at("capabilities") != nil && !emptyValue(f.at("capabilities")), "A21",
 				"expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
 		}),
-		onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
-			a, b := s.controller(), s.viewer("vera")
+		onSocket.watched("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session, a, b *Peer) {
 			for _, p := range []*Peer{a, b} {
 				id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]
 				s.failIf(len(p.connection) < 22 || id == "", "A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)

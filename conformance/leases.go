@@ -18,23 +18,19 @@ func leases() []Scenario {
 		overHTTP.scenario("claim/run-survives", "3.2 A71", "A run goes on through a takeover, and stays the only one", runSurvives),
 		onSocket.scenario("lease/ping-renews", "A32", "A sign of life moves lease_expires_at", leaseRenewed),
 
-		onSocket.scenario("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session, alice *Peer) {
 			alice.told("A1", fields{"controller_lease_granted": true, "controller_connection_id": alice.connection})
 			vera := s.viewer("vera")
 			vera.told("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
 			s.leaseOf("A2", vera.last(control("snapshot")), alice.connection)
 		}),
-		onSocket.scenario("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session) {
-			s.controller()
+		onSocket.controller("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session, _ *Peer) {
 			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
 		}),
-		onSocket.scenario("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session) {
-			s.controller()
+		onSocket.controller("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session, _ *Peer) {
 			s.try("bob", s.controllerByHello()).heldRefusal(s)
 		}),
-		onSocket.scenario("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session) {
-			s.controller()
+		onSocket.controller("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session, _ *Peer) {
 			before := number(s.viewer("vera").last(control("snapshot")).at("state.connection_count"))
 			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
 			s.try("rob", s.controllerByHello()).heldRefusal(s)
@@ -48,9 +44,7 @@ func leases() []Scenario {
 			bob.prompt("mine now")
 			bob.expect("A25", prompted("mine now"))
 		}),
-		onSocket.scenario("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(_ *Session, alice, bob *Peer) {
 			bob.refused(bob.command(initNothing()), notHolder("A27"))
 			alice.accepted("9.2", alice.frame("ws.release_control", nil))
 			bob.accepted("A30", bob.command(initNothing()))
@@ -77,8 +71,7 @@ func leases() []Scenario {
 			}
 			s.failIf(winners != 1, "A33", "expected exactly one of %d controllers to get in, got %d", len(names), winners)
 		}),
-		onSocket.scenario("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session, alice, vera *Peer) {
 			alice.prompt("before")
 			alice.send([]byte(`{"type":"ws.bye"}`))
 			alice.closes("9.5", 1000)
@@ -88,8 +81,7 @@ func leases() []Scenario {
 			vera.expect("A15", prompted("before"))
 			vera.expect("A15", prompted("after"))
 		}),
-		onSocket.scenario("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session, alice *Peer) {
 			for range 3 {
 				vera := s.viewer("vera")
 				vera.send([]byte(`{"type":"ws.bye"}`))
@@ -98,8 +90,7 @@ func leases() []Scenario {
 			alice.accepted("A36", alice.command(initNothing()))
 			alice.none("A14", 0, control("ws.lease").with("granted", false))
 		}),
-		onSocket.scenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session, alice *Peer) {
 			s.shortLease(alice.leaseEnd())
 			bob := s.attachLater("bob")
 			end := alice.leaseEnd()
@@ -113,16 +104,14 @@ func leases() []Scenario {
 			bob.accepted("A31", bob.command(initNothing()))
 		}).slow(),
 
-		overHTTP.scenario("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session) {
-			s.driver()
+		overHTTP.driver("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session, _ *Caller) {
 			bob := s.caller("bob", contracts.RoleController)
 			bob.connect(nil).alreadyHeld("A23")
 			bob.connect(fields{"role": leftOut}).alreadyHeld("A23")
 			bob.connect(fields{"takeControl": false}).alreadyHeld("A23")
 			bob.subscribe(nil).alreadyHeld("A23")
 		}),
-		overHTTP.scenario("claim/refused-leaves-no-trace", "A24 1.6", "A refused controller leaves no connection and publishes nothing", func(s *Session) {
-			s.driver()
+		overHTTP.driver("claim/refused-leaves-no-trace", "A24 1.6", "A refused controller leaves no connection and publishes nothing", func(s *Session, _ *Caller) {
 			before := s.state().at("state.connection_count")
 			s.quietly("A24", func() {
 				for _, name := range []string{"bob", "carol"} {
@@ -133,8 +122,7 @@ func leases() []Scenario {
 			})
 			s.shows("A24", s.state(), fields{"state.connection_count": before})
 		}),
-		overHTTP.scenario("claim/takeover", "A25 3.4", "takeControl moves the lease at once, and everybody learns it", func(s *Session) {
-			_, p := s.attached()
+		overHTTP.attached("claim/takeover", "A25 3.4", "takeControl moves the lease at once, and everybody learns it", func(s *Session, _ *Caller, p *Peer) {
 			bob := s.takeFrom("bob")
 			s.leaseOf("A25", s.state(), bob.connection)
 			bob.prompt("mine now")
@@ -142,13 +130,11 @@ func leases() []Scenario {
 			p.await("3.4:announced", 0, message("connection_info").with("controller_connection_id", bob.connection))
 			p.await("3.4:announced", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
 		}),
-		overHTTP.scenario("claim/loser-heartbeat", "A26", "The old controller's heartbeat tells it who drives now", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("claim/loser-heartbeat", "A26", "The old controller's heartbeat tells it who drives now", func(s *Session, alice *Caller) {
 			bob := s.takeFrom("bob")
 			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false, "controller_connection_id": bob.connection})
 		}),
-		overHTTP.scenario("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session, alice *Caller) {
 			bob := s.takeFrom("bob")
 			alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
 			bob.disconnect(nil).ok("A15")
@@ -193,8 +179,7 @@ func leases() []Scenario {
 			})
 			alice.posted("A36", initNothing())
 		}),
-		overHTTP.scenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session, alice *Caller) {
 			s.shortLease(alice.leaseEnd())
 			p := s.onlooker("vera")
 			bob := s.guestController("bob", alice)
@@ -340,17 +325,13 @@ func (s *Session) guestController(name string, holder *Caller) *Caller {
 func handovers() []Scenario {
 	return []Scenario{
 		onSocket.scenario("handover/later", "D7", "takeControl=later attaches a controller without the lease", func(s *Session) { s.controller(); s.attachLater("bob") }),
-		onSocket.scenario("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(_ *Session, alice, bob *Peer) {
 			alice.accepted("9.2", alice.frame("ws.release_control", nil))
 			bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": "it is free"}))
 			bob.expect("D7", granted(bob))
 			bob.accepted("D7", bob.command(initNothing()))
 		}),
-		onSocket.scenario("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(_ *Session, alice, bob *Peer) {
 			asks(bob, alice, "my turn")
 			bob.refused(bob.command(initNothing()), notHolder("A27"))
 			alice.accepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": bob.connection}))
@@ -359,26 +340,21 @@ func handovers() []Scenario {
 			alice.refused(alice.command(initNothing()), notHolder("A27"))
 			bob.accepted("D7", bob.command(initNothing()))
 		}),
-		onSocket.scenario("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(_ *Session, alice, bob *Peer) {
 			asks(bob, alice, "please")
 			alice.accepted("D7", alice.frame("ws.deny_control", map[string]any{"connection_id": bob.connection, "reason": "not now"}))
 			bob.expect("D7", control("ws.lease").with("granted", false).with("reason", "denied").with("controller_connection_id", alice.connection))
 			bob.refused(bob.command(initNothing()), notHolder("A27"))
 			alice.accepted("D7", alice.command(initNothing()))
 		}),
-		onSocket.scenario("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(s *Session) {
-			alice := s.controller()
-			vera := s.viewer("vera")
+		onSocket.watched("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(_ *Session, alice, vera *Peer) {
 			for _, to := range []string{"conn_nobody", vera.connection} {
 				alice.notAccepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": to}))
 			}
 			alice.accepted("D7", alice.command(initNothing()))
 			vera.still("D7", 0, control("ws.lease").with("granted", true))
 		}),
-		onSocket.scenario("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session, alice *Peer) {
 			bob, carol := s.attachLater("bob"), s.attachLater("carol")
 			asks(bob, alice, "please")
 			for _, kind := range []string{"ws.grant_control", "ws.deny_control"} {
@@ -387,26 +363,21 @@ func handovers() []Scenario {
 			alice.accepted("D7", alice.command(initNothing()))
 			bob.still("D7", 0, control("ws.lease"))
 		}),
-		onSocket.scenario("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(_ *Session, alice, bob *Peer) {
 			bob.accepted("9.2", bob.frame("ws.take_control", nil))
 			bob.expect("9.2", granted(bob))
 			alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over").with("controller_connection_id", bob.connection))
 			bob.accepted("9.2", bob.command(initNothing()))
 			alice.refused(alice.command(initNothing()), notHolder("A27"))
 		}),
-		onSocket.scenario("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session, alice *Peer) {
 			alice.accepted("9.2", alice.frame("ws.release_control", nil))
 			f := s.viewer("vera")
 			got := f.attached["controller_connection_id"]
 			s.failIf(got != nil, "9.2", "expected nobody to hold the lease after its release, got %s", show(got))
 			alice.accepted("A30", alice.command(initNothing())) // claims it again
 		}),
-		onSocket.scenario("handover/generations", "D7", "Every grant has a higher generation", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/generations", "D7", "Every grant has a higher generation", func(s *Session, alice, bob *Peer) {
 			last := int64(0)
 			for i := range 4 {
 				p := []*Peer{bob, alice}[i%2]
@@ -416,16 +387,14 @@ func handovers() []Scenario {
 				last = g
 			}
 		}),
-		onSocket.scenario("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session, alice, vera *Peer) {
 			for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
 				f := vera.notAccepted("A37", vera.frame(kind, nil))
 				s.shows("A37", f, fields{"code": string(contracts.CodeAccessDenied)})
 			}
 			alice.accepted("A36", alice.command(initNothing()))
 		}),
-		onSocket.scenario("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session, alice, vera *Peer) {
 			from := len(vera.log)
 			bob := s.attachLater("bob")
 			bob.accepted("9.2", bob.frame("ws.take_control", nil))

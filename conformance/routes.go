@@ -16,15 +16,13 @@ import (
 // routes judges which paths there are, and who may ask: 1.1, 1.13 and D10.
 func routes() []Scenario {
 	return []Scenario{
-		overHTTP.scenario("route/unknown", "1.1 A73", "An unknown path is not found", func(s *Session) {
-			s.controllerOnly()
+		overHTTP.connected("route/unknown", "1.1 A73", "An unknown path is not found", func(s *Session, _ *Caller) {
 			for _, path := range []string{"/api/headless/nonsense", "/api/headless", s.route("nonsense"), s.route("ws/nonsense")} {
 				s.get(path).refused("1.1", contracts.CodeNotFound, "")
 				s.put(path, fields{}).refused("1.1", contracts.CodeNotFound, "")
 			}
 		}),
-		overHTTP.scenario("route/wrong-method", "1.1 A73", "A wrong method is refused, naming the right one", func(s *Session) {
-			s.controllerOnly()
+		overHTTP.connected("route/wrong-method", "1.1 A73", "A wrong method is refused, naming the right one", func(s *Session, _ *Caller) {
 			for path, methods := range map[string]string{connectionsPath: "POST", s.route("state"): "GET", s.route(""): "GET",
 				s.route("subscribe"): "POST", s.route("unsubscribe"): "POST", s.route("events"): "GET", s.route("messages"): "POST",
 				s.route("message"): "POST", s.route("heartbeat"): "POST", s.route("disconnect"): "POST"} {
@@ -39,8 +37,7 @@ func routes() []Scenario {
 				}
 			}
 		}),
-		overHTTP.scenario("route/both-states", "1.1 1.8", "The state is at the session and at its state", func(s *Session) {
-			s.driver()
+		overHTTP.driver("route/both-states", "1.1 1.8", "The state is at the session and at its state", func(s *Session, _ *Caller) {
 			a, b := s.get(s.route("state")).ok("1.1:states"), s.get(s.route("")).ok("1.1:states")
 			for _, answer := range []*Answer{a, b} {
 				answer.shaped("1.8", "Snapshot")
@@ -49,8 +46,7 @@ func routes() []Scenario {
 			s.failIf(a.at("cursor") == b.at("cursor") && !reflect.DeepEqual(a.Body, b.Body), "1.1:states",
 				"expected the same state at both routes as of one cursor, got %s and %s", a.said(), b.said())
 		}),
-		overHTTP.scenario("route/message-alias", "1.1", "message is messages", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("route/message-alias", "1.1", "message is messages", func(s *Session, alice *Caller) {
 			r := alice.sending(encodeCommand(initNothing()))
 			r.path = s.route("message")
 			alice.granted(s.call(r)).ok("1.1:alias")
@@ -69,8 +65,7 @@ func routes() []Scenario {
 				}
 			}
 		}),
-		overHTTP.scenario("route/percent-decoding", "1.1", "The id in a path is percent-decoded", func(s *Session) {
-			s.controllerOnly()
+		overHTTP.connected("route/percent-decoding", "1.1", "The id in a path is percent-decoded", func(s *Session, _ *Caller) {
 			var id strings.Builder
 			for _, c := range []byte(s.ID) {
 				const digits = "0123456789ABCDEF"
@@ -83,8 +78,7 @@ func routes() []Scenario {
 			got := a.ok("1.1:encoding").snapshot().str("session_id")
 			s.failIf(got != s.ID, "1.1:encoding", "expected session %s for its id in percent-encoding, got %q", s.ID, got)
 		}),
-		overHTTP.scenario("route/trailing", "1.1", "More path than a route has is not found", func(s *Session) {
-			s.driver()
+		overHTTP.driver("route/trailing", "1.1", "More path than a route has is not found", func(s *Session, _ *Caller) {
 			for _, route := range []string{"state/more", "events/more", "state/state"} {
 				s.get(s.route(route)).refused("1.1", contracts.CodeNotFound, "")
 			}
@@ -110,8 +104,7 @@ func routes() []Scenario {
 			s.get(identityPath).refused("5.3", contracts.CodeNotFound, "")
 			s.put(drainPath, fields{}).refused("5.5", contracts.CodeNotFound, "")
 		}),
-		overHTTP.scenario("route/foreign-page", "D10", "A page of another origin can change nothing", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("route/foreign-page", "D10", "A page of another origin can change nothing", func(s *Session, alice *Caller) {
 			s.quietly("D10", func() {
 				for _, h := range []http.Header{{"Origin": {foreign}, "Sec-Fetch-Site": {"cross-site"}}, {"Origin": {foreign}}, {"Origin": {"null"}}} {
 					r := alice.sending(encodeCommand(&contracts.Prompt{Content: "from a foreign page"}))
@@ -125,16 +118,14 @@ func routes() []Scenario {
 				}
 			})
 		}),
-		overHTTP.scenario("route/foreign-host", "D10", "A name that is not the server's own is refused", func(s *Session) {
-			s.controllerOnly()
+		overHTTP.connected("route/foreign-host", "D10", "A name that is not the server's own is refused", func(s *Session, _ *Caller) {
 			for _, path := range []string{s.route("state"), readyPath} {
 				a := s.call(request{who: "mallory", method: http.MethodGet, path: path, header: http.Header{"Host": {"foreign.example"}}})
 				s.failIf(a.Status < 400 || a.Status > 499, "D10",
 					"expected %s to be refused for the host foreign.example, got %s", path, a.said())
 			}
 		}),
-		Needs{Transport: HTTP, Auth: true}.scenario("route/no-credential", "D10 A73", "Without the credential only health can be asked", func(s *Session) {
-			s.controllerOnly()
+		Needs{Transport: HTTP, Auth: true}.connected("route/no-credential", "D10 A73", "Without the credential only health can be asked", func(s *Session, _ *Caller) {
 			own := s.wire
 			s.wire = newWire(own.base, "")
 			defer func() { s.wire.close(); s.wire = own }()
@@ -200,8 +191,7 @@ func refusals() []Scenario {
 				s.failIf(a.str("error") == "", "1.4", "%s: expected a text, got %s", a.what(), a.said())
 			}
 		}),
-		overHTTP.scenario("refusal/lease-details", "1.4 A34", "A lease conflict names the session and who holds the lease", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("refusal/lease-details", "1.4 A34", "A lease conflict names the session and who holds the lease", func(s *Session, alice *Caller) {
 			a := s.put(connectionsPath, fields{"sessionId": s.ID}).alreadyHeld("A34")
 			var about map[string]any
 			if details := listOf(&a.Frame, "details"); len(details) > 0 {
@@ -214,8 +204,7 @@ func refusals() []Scenario {
 				a.has("1.4", fields{"retryable": (code == contracts.CodeRuntimeBusy)})
 			}
 		}),
-		overHTTP.scenario("refusal/retry-after", "A74 D10", "A refusal for now says when to come back", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("refusal/retry-after", "A74 D10", "A refusal for now says when to come back", func(s *Session, alice *Caller) {
 			for range 32 { // 8 by default
 				a := s.call(request{who: "alice", method: http.MethodPost, path: s.route("subscribe"), header: alice.proof(),
 					body: encode(fields{"connectionId": alice.connection, "role": "controller"}), final: true})
@@ -227,8 +216,7 @@ func refusals() []Scenario {
 			}
 			s.fail("D10", "expected subscriptions of one connection to have a bound, got 32")
 		}),
-		overHTTP.scenario("refusal/too-large", "A75", "A body over the limit is answered, with 413", func(s *Session) {
-			alice, _ := s.attached()
+		overHTTP.attached("refusal/too-large", "A75", "A body over the limit is answered, with 413", func(s *Session, alice *Caller, _ *Peer) {
 			for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
 				for _, parts := range []bool{false, true} {
 					r := alice.sending(sized(size))
@@ -241,8 +229,7 @@ func refusals() []Scenario {
 				refused("A75", contracts.CodePayloadTooLarge, "")
 			s.failIf(s.state().at("last_init") != nil, "A75", "expected a body that is too large to do nothing")
 		}),
-		overHTTP.scenario("refusal/large-enough", "A75", "A body of nearly the limit is accepted", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("refusal/large-enough", "A75", "A body of nearly the limit is accepted", func(_ *Session, alice *Caller) {
 			alice.postText(sized(contracts.MaxSocketBytes - 64<<10)).ok("A75")
 		}),
 		overHTTP.scenario("refusal/not-json", "1.6 1.12", "A body that is no JSON object is refused on every route", func(s *Session) {
@@ -260,8 +247,7 @@ func refusals() []Scenario {
 				}
 			}
 		}),
-		overHTTP.scenario("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(s *Session) {
-			alice, _ := s.attached()
+		overHTTP.attached("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(_ *Session, alice *Caller, _ *Peer) {
 			alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
 			alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
 		}),
@@ -277,13 +263,11 @@ func refusals() []Scenario {
 			alice, _ := s.attached()
 			alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
 		}),
-		overHTTP.scenario("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
-			alice, _ := s.attached()
+		overHTTP.attached("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(_ *Session, alice *Caller, _ *Peer) {
 			alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
 			alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
 		}),
-		overHTTP.scenario("refusal/others-unharmed", "A75 1.12", "What is refused to one client costs another nothing", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("refusal/others-unharmed", "A75 1.12", "What is refused to one client costs another nothing", func(s *Session, alice *Caller, p *Peer) {
 			ctx, cancel := s.within(s.config.Patience)
 			defer cancel()
 			for _, body := range [][]byte{[]byte(`{`), []byte("\xff"), sized(2 << 20), []byte(`{"type":"nonsense"}`)} {

@@ -9,8 +9,7 @@ import (
 // questions judges who can answer an agent: D8, A27, A37, R73.
 func questions() []Scenario {
 	return []Scenario{
-		networked.scenario("agent/take-over", "D8 A25 A27", "Who takes over while the agent asks answers it, and the one before no longer can", func(s *Session) {
-			alice := s.pilot()
+		networked.pilot("agent/take-over", "D8 A25 A27", "Who takes over while the agent asks answers it, and the one before no longer can", func(s *Session, alice *pilot) {
 			vera := s.onlooker("vera")
 			q := alice.asks()
 			id := q.str("request_id")
@@ -27,8 +26,7 @@ func questions() []Scenario {
 			bob.ends("R37")
 			bob.refused(approve(id, true), unknownRefusal("R53", id))
 		}),
-		networked.scenario("agent/controller-leaves", "D8 3.6", "A question waits for the next controller", func(s *Session) {
-			alice := s.pilot()
+		networked.pilot("agent/controller-leaves", "D8 3.6", "A question waits for the next controller", func(s *Session, alice *pilot) {
 			vera := s.onlooker("vera")
 			q := alice.asks()
 			if alice.c != nil {
@@ -43,8 +41,7 @@ func questions() []Scenario {
 			vera.awaitFor("D8", 0, resolved(q.str("request_id")).with("resolution", "approved"), 3*s.config.Patience)
 			bob.ends("D8")
 		}),
-		networked.scenario("agent/question-for-latecomers", "R73 A43", "Who joins late sees what the agent asks, until it is answered", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/question-for-latecomers", "R73 A43", "Who joins late sees what the agent asks, until it is answered", func(s *Session, d *pilot) {
 			q := d.asks()
 			f := s.onlooker("vera").last(control("snapshot"))
 			if all := waitingIn(f); len(all) != 1 || all[0].id != q.at("request_id") || all[0].kind != contracts.RequestApproval {
@@ -66,8 +63,7 @@ func questions() []Scenario {
 			s.waits("R73", s.onlooker("victor").last(control("snapshot")), q.str("request_id"), false)
 			d.ends("R37")
 		}),
-		networked.scenario("agent/viewer-cannot-answer", "A37", "A viewer sees what the agent asks and cannot answer it", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/viewer-cannot-answer", "A37", "A viewer sees what the agent asks and cannot answer it", func(s *Session, d *pilot) {
 			q := d.asks()
 			s.viewerSends()("A37", approve(q.str("request_id"), true))
 			s.waits("A37", d.now(), q.str("request_id"), true)
@@ -75,8 +71,7 @@ func questions() []Scenario {
 			d.resolved("A37", q, "denied", "user")
 			d.ends("R37")
 		}),
-		networked.scenario("agent/viewer-cannot-interrupt", "A38", "A viewer cannot end a run", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/viewer-cannot-interrupt", "A38", "A viewer cannot end a run", func(s *Session, d *pilot) {
 			first := d.works()
 			s.viewerSends()("A38", &contracts.Interrupt{})
 			d.p.still("A38", d.p.indexAfter(first), message("error").with("error_type", "cancelled"))
@@ -90,8 +85,7 @@ func questions() []Scenario {
 // R79.
 func sightings() []Scenario {
 	return []Scenario{
-		networked.scenario("agent/same-for-all", "2.5 A48", "Everything that a viewer sees of a run is what the controller sees", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/same-for-all", "2.5 A48", "Everything that a viewer sees of a run is what the controller sees", func(s *Session, d *pilot) {
 			all := []*Peer{s.onlooker("vera"), s.onlooker("victor"), s.onlooker("violet")}
 			joined := all[len(all)-1].watch.cursor
 			d.busyDay()
@@ -100,8 +94,7 @@ func sightings() []Scenario {
 				sameSequence(s, "2.5", joined, d.p, p)
 			}
 		}),
-		networked.scenario("agent/join-in-run", "A49", "Who joins in the middle of a run misses nothing and sees nothing twice", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/join-in-run", "A49", "Who joins in the middle of a run misses nothing and sees nothing twice", func(s *Session, d *pilot) {
 			d.works()
 			var joined []*Peer
 			for _, name := range []string{"v0", "v1", "v2"} {
@@ -123,8 +116,7 @@ func sightings() []Scenario {
 				sameSequence(s, "A49", snap.Cursor, d.p, p)
 			}
 		}),
-		networked.scenario("agent/replay", "A43 A114", "A cursor yields exactly what was missed, with the same text", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/replay", "A43 A114", "A cursor yields exactly what was missed, with the same text", func(s *Session, d *pilot) {
 			d.settle()
 			vera := s.onlooker("vera")
 			d.finish(vera)
@@ -135,8 +127,7 @@ func sightings() []Scenario {
 			d.finish(back)
 			sameSequence(s, "A43", cursor, d.p, back)
 		}),
-		networked.scenario("agent/replay-in-run", "A43 A49", "So does one of the middle of a run", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/replay-in-run", "A43 A49", "So does one of the middle of a run", func(s *Session, d *pilot) {
 			first := d.works()
 			back := s.latecomer("vera", first.Cursor, d.p.epoch)
 			d.tell("3.5", &contracts.Interrupt{})
@@ -146,8 +137,7 @@ func sightings() []Scenario {
 			d.finish(back)
 			sameSequence(s, "A43", first.Cursor, d.p, back)
 		}),
-		networked.scenario("agent/fold", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/fold", "R79", "Folding what was received gives the server's snapshot", func(_ *Session, d *pilot) {
 			d.compare("R79")
 			d.says()
 			d.awaits("R37", message("response_end"))
@@ -160,8 +150,7 @@ func sightings() []Scenario {
 			d.ends("R37")
 			d.compare("R79")
 		}),
-		networked.scenario("agent/fold-of-questions", "R79 R76 R69", "So does folding questions, an interrupt and an answer", func(s *Session) {
-			d := s.pilot()
+		networked.pilot("agent/fold-of-questions", "R79 R76 R69", "So does folding questions, an interrupt and an answer", func(s *Session, d *pilot) {
 			d.asks()
 			d.compare("R79")
 			d.do(&contracts.Interrupt{})

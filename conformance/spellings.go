@@ -10,23 +10,20 @@ import (
 func spellings() []Scenario {
 	overHTTP := Needs{Transport: HTTP}
 	return []Scenario{
-		overHTTP.scenario("header/connection-id", "1.2", "The connection id is read in three spellings", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("header/connection-id", "1.2", "The connection id is read in three spellings", func(_ *Session, alice *Caller) {
 			for _, family := range families {
 				alice.as(http.Header{family + "Headless-Connection-Id": {alice.connection}}).ok(spellingRule(family, "Connection"))
 			}
 			alice.as(http.Header{"X-Other-Headless-Connection-Id": {alice.connection}}).refused("A35", contracts.CodeStaleConnection, "")
 		}),
-		overHTTP.scenario("header/subscription-id", "1.2", "The subscription id is read in six spellings", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("header/subscription-id", "1.2", "The subscription id is read in six spellings", func(_ *Session, alice *Caller) {
 			for _, family := range families {
 				for _, name := range []string{"Subscriber", "Subscription"} {
 					alice.as(http.Header{family + "Headless-" + name + "-Id": {alice.subscription}}).ok(spellingRule(family, name))
 				}
 			}
 		}),
-		overHTTP.scenario("header/agreeing", "1.2", "Spellings with the same value may come together", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("header/agreeing", "1.2", "Spellings with the same value may come together", func(_ *Session, alice *Caller) {
 			h := http.Header{}
 			for _, family := range families {
 				h[family+"Headless-Connection-Id"] = []string{alice.connection}
@@ -35,8 +32,7 @@ func spellings() []Scenario {
 			}
 			alice.as(h).ok("1.2")
 		}),
-		overHTTP.scenario("header/contradiction", "1.2", "Spellings with different values are refused", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("header/contradiction", "1.2", "Spellings with different values are refused", func(s *Session, alice *Caller) {
 			for _, name := range []string{"X-Composer-Headless-Connection-Id", "X-Evalops-Headless-Connection-Id"} {
 				alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {alice.connection}, name: {"conn_other"}}).
 					refused("1.2:contradiction", contracts.CodeBadRequest, "")
@@ -47,8 +43,7 @@ func spellings() []Scenario {
 				header: http.Header{"X-Maestro-Headless-Role": {"viewer"}, "X-Composer-Headless-Role": {"controller"}}}).
 				refused("1.2:contradiction", contracts.CodeBadRequest, "")
 		}),
-		overHTTP.scenario("header/role", "1.2", "The role header counts unless the body has a role; anything but viewer is a controller", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("header/role", "1.2", "The role header counts unless the body has a role; anything but viewer is a controller", func(s *Session, alice *Caller) {
 			attach := func(body fields, h http.Header) *Answer {
 				body["sessionId"], body["takeControl"] = s.ID, true
 				return s.call(request{who: "bob", method: http.MethodPost, path: connectionsPath, header: h, body: encode(body)}).ok("1.2")
@@ -62,8 +57,7 @@ func spellings() []Scenario {
 				attach(fields{}, http.Header{"X-Maestro-Headless-Role": {value}}).has("1.2", fields{"role": "controller"})
 			}
 		}),
-		overHTTP.scenario("header/fallback", "1.2 1.13", "Heartbeat and disconnect take the ids from headers too", func(s *Session) {
-			s.controllerOnly()
+		overHTTP.connected("header/fallback", "1.2 1.13", "Heartbeat and disconnect take the ids from headers too", func(s *Session, _ *Caller) {
 			vera := s.guest("vera")
 			vera.subscribed(nil)
 			for _, h := range []http.Header{{"X-Composer-Headless-Connection-Id": {vera.connection}}, {"X-Composer-Headless-Subscriber-Id": {vera.subscription}}} {
@@ -78,8 +72,7 @@ func spellings() []Scenario {
 			s.failIf(a.str("connection_id") != vera.connection,
 				"1.2", "expected the end of %s, got %s", vera.connection, a.said())
 		}),
-		overHTTP.scenario("header/stream-subscription", "1.2 1.11", "A stream takes the subscription from a header too", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("header/stream-subscription", "1.2 1.11", "A stream takes the subscription from a header too", func(s *Session, alice *Caller) {
 			cursor := alice.subscribed(nil).snapshot().Cursor
 			p := s.follow("alice", follow{cursor: &cursor, header: alice.identity()})
 			alice.hello(s.hello(contracts.RoleController)).ok("1.2")

@@ -27,9 +27,7 @@ func states() []Scenario {
 			}
 			s.shows("A42", f, fields{"session_id": s.ID})
 		}),
-		onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
-			s.conformanceAgent()
-			m := s.pilot()
+		onSocket.triggers().pilot("state/replay", "R79", "Folding what was received gives the server's snapshot", func(_ *Session, m *pilot) {
 			m.compare("R79")
 			m.prompt("hello")
 			m.p.expect("6.2", prompted("hello"))
@@ -67,9 +65,7 @@ func states() []Scenario {
 				m.compare("R76")
 			}
 		}),
-		onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
-			s.conformanceAgent()
-			m := s.pilot()
+		onSocket.triggers().pilot("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session, m *pilot) {
 			m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
 			m.p.expect("R50", requested("fold"))
 			m.prompt(speaking())
@@ -79,8 +75,7 @@ func states() []Scenario {
 			m.p.expect("3.5", message("error").with("error_type", "cancelled"))
 			m.compare("R79")
 		}),
-		onSocket.scenario("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session, p *Peer) {
 			p.prompt(burstOf(50, 20))
 			p.prompt("settled")
 			p.expect("R79", prompted("settled"))
@@ -94,8 +89,7 @@ func states() []Scenario {
 				s.shows("R79", f, fields{"state.last_status": "Prompt: settled"})
 			}
 		}),
-		onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session, p *Peer) {
 			p.prompt("first")
 			p.expect("6.2", prompted("first"))
 			s.shows("R79", s.viewer("vera").last(control("snapshot")), fields{"state.last_status": "Prompt: first"})

@@ -55,8 +55,7 @@ func utilities() []Scenario {
 				refusal{rule: "R90", text: "Utility command columns and rows require terminal_mode=pty"})
 			u.still("R90", 0, message("utility_command_started"))
 		}),
-		shared.scenario("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session) {
-			alice := s.user()
+		shared.user("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session, alice *user) {
 			hers := alice.start("R84", &contracts.UtilityCommandStart{CommandID: "hers", Command: "sleep 60"})
 			s.equal("A29", "owner_connection_id", hers.started.str("owner_connection_id"), alice.connection)
 			bob := s.second()
@@ -67,8 +66,7 @@ func utilities() []Scenario {
 			bob.await("R101", from, message("utility_command_exited").with("command_id", "hers").
 				with("reason", "Owning connection closed while utility command was still running"))
 		}),
-		shared.scenario("utility/in-snapshot", "A66", "A running command is in the snapshot with its owner", func(s *Session) {
-			alice := s.user()
+		shared.user("utility/in-snapshot", "A66", "A running command is in the snapshot with its owner", func(s *Session, alice *user) {
 			seen := alice.sh("R84", "sleep 60")
 			list := listOf(alice.state(), "state.active_utility_commands")
 			s.failIf(len(list) != 1 || list[0]["command_id"] != seen.id || list[0]["owner_connection_id"] != alice.connection,

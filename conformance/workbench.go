@@ -56,15 +56,9 @@ func (n Needs) settled(name, rules, title string, story func(*user)) Scenario {
 	return n.scenario(name, rules, title, settled(story))
 }
 
-// controller returns a scenario with these needs, about a controller on stdio or a
-// WebSocket.
-func (n Needs) controller(name, rules, title string, story func(*Peer)) Scenario {
-	return n.scenario(name, rules, title, func(s *Session) { story(s.controller()) })
-}
-
-// pilot returns a scenario with these needs, about a controller on any transport.
-func (n Needs) pilot(name, rules, title string, story func(*pilot)) Scenario {
-	return n.scenario(name, rules, title, func(s *Session) { story(s.pilot()) })
+// user is using for stories of several clients. also are operations beside the one needed.
+func (n Needs) user(name, rules, title string, story func(*Session, *user), also ...contracts.UtilityOperation) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.user(also...)) })
 }
 
 // settle makes the user's directory.
