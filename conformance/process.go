@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // A runner is a hosted runner that a scenario started, with the environment of
@@ -113,7 +114,7 @@ func (s *Session) launch(o start) *runner {
 	if o.workspace == "" {
 		o.workspace = s.freshWorkspace()
 	}
-	words, err := splitWords(s.config.Spawn)
+	words, err := proc.SplitWords(s.config.Spawn)
 	s.failIf(err != nil, "6.1", "%v", err)
 	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
 		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
@@ -278,12 +279,9 @@ type process struct {
 // startProcess runs a command line, split as words and not by a shell, with
 // variables beside our own.
 func startProcess(line string, environ []string) (Link, error) {
-	words, err := splitWords(line)
+	words, err := proc.SplitWords(line)
 	if err != nil {
 		return nil, err
-	}
-	if len(words) == 0 {
-		return nil, errors.New("stdio target names no command")
 	}
 	return runCommand(words, append(os.Environ(), environ...))
 }
@@ -396,45 +394,4 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.buf)
-}
-
-// splitWords splits a command line at blanks. Single quotes are literal;
-// elsewhere a backslash makes the next character literal.
-func splitWords(line string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	open, quote, escaped := false, rune(0), false
-	for _, c := range line {
-		switch {
-		case escaped:
-			word.WriteRune(c)
-			escaped = false
-		case c == '\\' && quote != '\'':
-			open, escaped = true, true
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			} else {
-				word.WriteRune(c)
-			}
-		case c == '\'' || c == '"':
-			open, quote = true, c
-		case c == ' ' || c == '\t' || c == '\n':
-			if open {
-				words = append(words, word.String())
-				word.Reset()
-				open = false
-			}
-		default:
-			open = true
-			word.WriteRune(c)
-		}
-	}
-	if quote != 0 || escaped {
-		return nil, fmt.Errorf("unfinished quote in command %q", line)
-	}
-	if open {
-		words = append(words, word.String())
-	}
-	return words, nil
 }

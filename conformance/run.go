@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Config says what to judge and how patiently. Target or Spawn is required.
@@ -92,8 +93,8 @@ func (c *Config) name() string {
 // check reports what makes the run as a whole impossible.
 func (c *Config) check(ctx context.Context) error {
 	isCommand := func(line string) bool {
-		words, err := splitWords(line)
-		return err == nil && len(words) > 0
+		_, err := proc.SplitWords(line)
+		return err == nil
 	}
 	if c.Spawn != "" && !isCommand(c.Spawn) {
 		return fmt.Errorf("spawn %q: no command to run", c.Spawn)
