@@ -108,8 +108,7 @@ func agents() []Scenario {
 			d.works()
 			d.tell("3.5", &contracts.Interrupt{})
 			d.tell("3.5:held", &contracts.Prompt{Content: s.say()})
-			end := d.cancelled("Run interrupted by user")
-			d.after("3.5:held", end, message("response_end"))
+			d.after("3.5:held", d.cancelled("Run interrupted by user"), message("response_end"))
 			d.p.none("3.5:held", 0, message("error").with("message", textBusy))
 		}),
 		everywhere.pilot("agent/interrupt-again", "R37 3.5", "Run after run can be interrupted", func(_ *Session, d *pilot) {

@@ -60,8 +60,7 @@ func audiences() []Scenario {
 			sameSequence(s, "A48", joined, alice.Peer, vera)
 		}),
 		sharedCommands.user("audience/late", "A49 A66", "Who comes later learns of what runs, and sees its end", func(s *Session, alice *user) {
-			j := alice.reading("A66", "echo before; read x; echo after; exit 5")
-			j.says("A66", "before\n")
+			j := alice.reading("A66", "echo before; read x; echo after; exit 5").says("A66", "before\n")
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "w"})
 			vera := s.viewer("vera")
 			if e := active(vera.last(control("snapshot")), j.id); e == nil || e["output"] != "before\n" || !same(e["pid"], int(number(j.started.at("pid")))) {
@@ -81,8 +80,7 @@ func audiences() []Scenario {
 			vera.close()
 			j.write("A43", "\n", false)
 			j.says("A43", "\n20000\n")
-			victor := s.back("victor", cursor, vera.epoch)
-			victor.replays("A43")
+			victor := s.back("victor", cursor, vera.epoch).replays("A43")
 			j.write("A43", "\n", false)
 			seen := &job{u: &user{Peer: victor}, id: j.id}
 			seen.exits("A43", fields{"exit_code": 6})
@@ -90,8 +88,7 @@ func audiences() []Scenario {
 		}),
 		sharedCommands.user("audience/slow", "A51 D5", "A viewer that stops reading delays no command, and gets the output whole or a reset", func(s *Session, alice *user) {
 			sloth := s.slowly("sloth")
-			j := alice.sh("A51", "seq 1 300000")
-			j.exits("A51", fields{"success": true})
+			j := alice.sh("A51", "seq 1 300000").exits("A51", fields{"success": true})
 			j.whole("A51", "stdout", counted(300_000))
 			alice.prompt("the end")
 			sloth.resumeReading()
@@ -216,8 +213,7 @@ func possessions() []Scenario {
 			his.end()
 		}, contracts.OperationFileWatch),
 		sharedCommands.user("owner/comes-back", "R101 9.3", "A connection that comes back in time has its commands and watches still", func(s *Session, alice *user) {
-			j := alice.reading("R101", "echo before; read x; echo after; "+lasting)
-			j.says("R101", "before\n")
+			j := alice.reading("R101", "echo before; read x; echo after; "+lasting).says("R101", "before\n")
 			alice.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "hers"})
 			alice.fence()
 			how := returning(alice.Peer, alice.token)

@@ -322,8 +322,7 @@ func (c *Caller) follow(cursor int64) *Peer {
 // attached returns a controller whose stream is being read from here on.
 func (s *Session) attached() (*Caller, *Peer) {
 	c := s.controllerOnly()
-	a := c.subscribed(nil)
-	return c, c.follow(a.snapshot().Cursor)
+	return c, c.follow(c.subscribed(nil).snapshot().Cursor)
 }
 
 // hello says hello over HTTP. The answer comes on the client's streams.

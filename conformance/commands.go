@@ -220,8 +220,7 @@ func commands() []Scenario {
 			u.still("R84", len(u.log), message("utility_command_output"))
 		}),
 		exec.using("output/large", "5.1", "Two million bytes come complete, in order, in pieces of at most 64 KiB", func(u *user) {
-			j := u.sh("5.1", "seq 1 300000")
-			j.exits("5.1", fields{"success": true})
+			j := u.sh("5.1", "seq 1 300000").exits("5.1", fields{"success": true})
 			j.whole("5.1", "stdout", counted(300_000))
 			for _, f := range u.log[j.from:] {
 				n := len(f.str("content"))
@@ -229,8 +228,7 @@ func commands() []Scenario {
 			}
 		}),
 		exec.using("output/large-on-both", "5.1", "A lot on both streams at once blocks nothing", func(u *user) {
-			j := u.sh("5.1", "seq 1 40000 >&2 & seq 1 40000; wait")
-			j.exits("5.1", fields{"success": true})
+			j := u.sh("5.1", "seq 1 40000 >&2 & seq 1 40000; wait").exits("5.1", fields{"success": true})
 			j.whole("5.1", "stdout", counted(40_000))
 			j.whole("5.1", "stderr", counted(40_000))
 		}),
@@ -311,8 +309,7 @@ func commands() []Scenario {
 			j.end()
 		}),
 		exec.using("stdin/unknown", "5.1", "Input for an unknown or ended command is refused", func(u *user) {
-			ended := u.reading("5.1", "true")
-			ended.exits("5.1", fields{"success": true})
+			ended := u.reading("5.1", "true").exits("5.1", fields{"success": true})
 			for _, id := range []string{"ghost", ended.id} {
 				for _, cmd := range []contracts.Command{&contracts.UtilityCommandStdin{CommandID: id, Content: "x"}, &contracts.UtilityCommandResize{CommandID: id, Columns: 80, Rows: 24}} {
 					u.denied(cmd, refusal{rule: "5.1", text: "Utility command not found: " + id, id: id})

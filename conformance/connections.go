@@ -23,8 +23,7 @@ func connections() []Scenario {
 		}),
 		overHTTP.driver("connection/refreshed", "A4", "Connecting again with the id is the same connection", func(s *Session, alice *Caller) {
 			id, before := alice.connection, s.state()
-			a := alice.connected(nil)
-			a.has("A4", fields{"connection_id": id, "controller_lease_granted": true})
+			a := alice.connected(nil).has("A4", fields{"connection_id": id, "controller_lease_granted": true})
 			s.shows("A4", a.snapshot(), fields{"state.connection_count": before.at("state.connection_count")})
 		}),
 		overHTTP.connected("connection/unknown", "A5 1.6", "An unknown connection id is refused, never minted", func(s *Session, alice *Caller) {
@@ -262,8 +261,7 @@ func (c *Caller) impostor(rule string, h http.Header) {
 func creations() []Scenario {
 	return []Scenario{
 		overHTTP.newcomer("session/created", "1.7", "Posting an unknown session id creates that session, and answers its snapshot", func(s *Session, alice *Caller) {
-			f := alice.create("1.7", "conf-"+uuid.NewString(), nil).snapshot()
-			entries := listOf(f, "state.connections")
+			entries := listOf(alice.create("1.7", "conf-"+uuid.NewString(), nil).snapshot(), "state.connections")
 			s.failIf(len(entries) != 1 || entries[0]["role"] != "controller" || entries[0]["controller_lease_granted"] != true, "1.7",
 				"expected one connection, a controller with the lease, got %s", show(entries))
 			s.failIf(textOf(entries[0], "connection_id") == "", "1.7", "expected a connection_id, got %s", show(entries[0]))
@@ -278,9 +276,7 @@ func creations() []Scenario {
 			s.state()
 		}),
 		overHTTP.scenario("session/as-viewer", "1.7", "A session created by a viewer has a free lease", func(s *Session) {
-			vera := s.caller("vera", contracts.RoleViewer)
-			f := vera.create("1.7", "", nil).snapshot()
-			s.leaseOf("1.7", f, nil)
+			s.leaseOf("1.7", s.caller("vera", contracts.RoleViewer).create("1.7", "", nil).snapshot(), nil)
 			bob := s.caller("bob", contracts.RoleController)
 			bob.connected(nil).has("1.7", fields{"controller_lease_granted": true})
 		}),
@@ -297,8 +293,7 @@ func creations() []Scenario {
 			alice.posted("R35", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
 			before := s.state()
 			bob := s.caller("bob", contracts.RoleController)
-			a := bob.create("1.7", s.ID, fields{"approvalMode": "auto", "model": "another"})
-			f := a.snapshot()
+			f := bob.create("1.7", s.ID, fields{"approvalMode": "auto", "model": "another"}).snapshot()
 			for _, path := range []string{"state.connection_count", "state.model", "state.controller_connection_id", "last_init.thinking_level"} {
 				s.shows("1.7", f, fields{path: before.at(path)})
 			}
@@ -347,8 +342,7 @@ func creations() []Scenario {
 		overHTTP.driver("session/outlives-clients", "1.6 A15", "A session that everybody left can be attached to again", func(s *Session, alice *Caller) {
 			alice.prompt("before")
 			alice.disconnect(nil).ok("A15")
-			bob := s.caller("bob", contracts.RoleController)
-			a := bob.connected(nil)
+			a := s.caller("bob", contracts.RoleController).connected(nil)
 			s.failIf(a.at("controller_lease_granted") != true || a.snapshot().Cursor == 0, "1.6",
 				"expected the session with its past and a free lease, got %s", a.said())
 			zero := int64(0)
@@ -383,8 +377,7 @@ func (c *Caller) creating(id string, f fields) request {
 
 // create posts a session and checks the snapshot in the answer.
 func (c *Caller) create(rule, id string, f fields) *Answer {
-	a := c.s.call(c.creating(id, f)).created(rule, id)
-	a.shaped(rule, "Snapshot")
+	a := c.s.call(c.creating(id, f)).created(rule, id).shaped(rule, "Snapshot")
 	got := a.str("session_id")
 	c.s.failIf(id != "" && got != id, rule, "expected a snapshot of session %s, got one of %q", id, got)
 	c.s.ID, c.s.opened, c.token = a.str("session_id"), true, a.Header.Get(tokenHeader)

@@ -56,8 +56,7 @@ func drains() []Scenario {
 			}
 		}),
 		hosted.runner("drain/no-activity", "A92", "Without activity the flush is skipped, and there is no cursor to go on from", func(s *Session, _ *runner) {
-			a := s.drain("A92", nil)
-			a.has("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
+			a := s.drain("A92", nil).has("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
 			for _, key := range []string{"cursor", "protocol_version", "error"} {
 				v := a.at("manifest.runtime." + key)
 				s.adviseIf(v != nil, "A92:cursor", "expected no runtime.%s after no activity, got %s", key, show(v))

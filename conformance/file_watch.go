@@ -158,8 +158,7 @@ func fileWatches() []Scenario {
 			again.stop()
 		}),
 		watch.settled("watch/stop-unknown", "R82", "Stopping what is unknown or stopped says nothing", func(u *user) {
-			l := u.watch("R82", contracts.UtilityFileWatchStart{WatchID: "known"})
-			l.stop()
+			u.watch("R82", contracts.UtilityFileWatchStart{WatchID: "known"}).stop()
 			from := len(u.log)
 			for _, id := range []string{"ghost", "known"} {
 				u.do("R82", &contracts.UtilityFileWatchStop{WatchID: id})

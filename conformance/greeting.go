@@ -15,8 +15,7 @@ func handshake() []Scenario {
 	return []Scenario{
 		onStdio.process("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session, p *Peer) { // checks the order
 			s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
-			cwd := p.log[1].str("cwd")
-			s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
+			s.failIf(p.log[1].str("cwd") == "", "R20", "expected session_info.cwd, got nothing")
 		}),
 		Needs{}.scenario("handshake/hello-ok", "R22", "A hello is answered by one hello_ok that echoes it", func(s *Session) {
 			h := s.offering()
@@ -327,8 +326,7 @@ func (s *Session) offerAll(h *contracts.Hello) *Frame {
 	}
 	defer p.close()
 	p.hello(h)
-	answer := anyOf(message("hello_ok"), message("error"), control("ws.error"))
-	f := p.seek(0, answer, s.config.Patience)
+	f := p.seek(0, anyOf(message("hello_ok"), message("error"), control("ws.error")), s.config.Patience)
 	if _, closed := errors.AsType[*Closed](p.ended); f == nil && !closed {
 		p.missing("R22", message("hello_ok"), s.config.Patience)
 	}

@@ -97,8 +97,7 @@ func (d *pilot) catchUp() (moved []move) {
 	}
 	from := len(d.p.log)
 	d.c.posted("R33", initNothing())
-	f := d.p.await("R33", from, initNothingReply)
-	return []move{{d.p.indexAfter(f) - 1, initNothing()}}
+	return []move{{d.p.indexAfter(d.p.await("R33", from, initNothingReply)) - 1, initNothing()}}
 }
 
 // readsTo reads to an entry with a cursor, or until nothing comes: the last
@@ -371,8 +370,7 @@ func (d *pilot) toolEnd(q *Frame) *Frame {
 
 // notStarted fails if the call of a question was started.
 func (d *pilot) notStarted(q *Frame) {
-	started := message("tool_start").with("call_id", q.str("call_id"))
-	if i := slices.IndexFunc(d.p.log, started.ok); i >= 0 {
+	if i := slices.IndexFunc(d.p.log, message("tool_start").with("call_id", q.str("call_id")).ok); i >= 0 {
 		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, d.p.log[i].said())
 	}
 }

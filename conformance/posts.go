@@ -137,8 +137,7 @@ func posts() []Scenario {
 			alice.ask(contracts.RequestApproval, "cut")
 			alice.ask(contracts.RequestUserInput, "cut-too")
 			at := p.await("A43", 0, requested("cut-too"))
-			a := alice.posted("A69", &contracts.Interrupt{})
-			checkIdle(s, "A69", a.snapshot())
+			checkIdle(s, "A69", alice.posted("A69", &contracts.Interrupt{}).snapshot())
 			snap := p.await("A69", p.indexAfter(at), control("snapshot"))
 			checkIdle(s, "A69", snap)
 			for _, id := range []string{"cut", "cut-too"} {
@@ -289,8 +288,7 @@ func postDenial(s *Session) {
 	s.failIf(ended.Cursor <= asked.Cursor, "A67",
 		"expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
 	p.still("R52", p.pos, message("server_request_resolved"))
-	f := s.state()
-	s.waits("A68", f, "http-1", false)
+	s.waits("A68", s.state(), "http-1", false)
 }
 
 // speaking is a prompt whose response lasts until it is interrupted.

@@ -158,8 +158,7 @@ var plausible = map[string]fields{"subscribe": {"role": "viewer"}, "unsubscribe"
 	"heartbeat": {"connectionId": "conn_x"}, "disconnect": {"connectionId": "conn_x"}}
 
 func health(s *Session) {
-	a := s.get(healthPath).ok("1.13").shaped("1.13:health", shape.LivenessBody)
-	a.has("1.13:health", fields{"ok": true})
+	s.get(healthPath).ok("1.13").shaped("1.13:health", shape.LivenessBody).has("1.13:health", fields{"ok": true})
 }
 
 // notReady fails unless readiness was denied.

@@ -89,8 +89,7 @@ func runs() []Scenario {
 		}),
 		Needs{Triggers: true}.controller("run/missing-attachment", "R43", "An unreadable attachment costs one tool error and the prompt runs", func(_ *Session, p *Peer) {
 			const name = "conformance-no-such-file.txt"
-			id := p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}})
-			p.accepted("R43", id)
+			p.accepted("R43", p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}}))
 			p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
 			p.expect("R43", message("status").with("message", "Prompt: look"))
 		}),
@@ -189,8 +188,7 @@ func runs() []Scenario {
 func response(s *Session) {
 	p := s.controller()
 	p.prompt(streamOf(8, 5))
-	start := p.expect("R36", message("response_start"))
-	id := start.str("response_id")
+	id := p.expect("R36", message("response_start")).str("response_id")
 	from := len(p.log)
 	p.expect("R36", message("response_end").with("response_id", id))
 	s.failIf(countOf(p.log, message("response_chunk").with("response_id", id)) == 0,

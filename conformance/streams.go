@@ -165,8 +165,7 @@ func streams() []Scenario {
 			}
 		}),
 		overHTTP.attached("sse/private-hello-ok", "A60", "hello_ok goes to the streams of its sender alone", func(s *Session, alice *Caller, own *Peer) {
-			vera := s.guest("vera")
-			viewers := []*Peer{vera.followed(), s.follow("victor", follow{})}
+			viewers := []*Peer{s.guest("vera").followed(), s.follow("victor", follow{})}
 			alice.hello(s.hello(contracts.RoleController)).ok("A60")
 			own.expect("A60", message("hello_ok").with("connection_id", alice.connection))
 			alice.finish(append(viewers, own)...)
@@ -184,8 +183,7 @@ func streams() []Scenario {
 		overHTTP.scenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
 			p := s.pilot().p
 			for range 2 {
-				from := len(p.log)
-				f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+s.config.Patience)
+				f := p.awaitFor("A57", len(p.log), control("heartbeat"), p.beat()+s.config.Patience)
 				head := s.state().Cursor
 				s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
 			}
@@ -194,8 +192,7 @@ func streams() []Scenario {
 			alice := s.pilot().p
 			p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
 			p.begins("A42")
-			from := len(p.log)
-			p.awaitFor("1.11:keepalive", from, control(kindComment), alice.beat()+s.config.Patience)
+			p.awaitFor("1.11:keepalive", len(p.log), control(kindComment), alice.beat()+s.config.Patience)
 			p.none("A53", 0, control("heartbeat"))
 		}).slow(),
 		overHTTP.attached("sse/newer-wins", "A61", "A second stream on a subscription ends the first", func(_ *Session, alice *Caller, first *Peer) {

@@ -19,14 +19,12 @@ func subscriptions() []Scenario {
 			a := vera.subscribed(nil)
 			a.has("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection, "role": "viewer"})
 			a.has("A2", fields{"controller_subscription_id": alice.subscription})
-			end := a.at("lease_expires_at")
-			s.failIf(end == nil, "1.6", "expected lease_expires_at for a viewer too, got null")
+			s.failIf(a.at("lease_expires_at") == nil, "1.6", "expected lease_expires_at for a viewer too, got null")
 		}),
 		overHTTP.driver("subscription/by-itself", "1.9", "A subscription without a connection makes one", func(s *Session, _ *Caller) {
 			vera := s.caller("vera", contracts.RoleViewer)
 			before := number(s.state().at("state.connection_count"))
-			a := vera.subscribed(nil)
-			f := a.snapshot()
+			f := vera.subscribed(nil).snapshot()
 			s.failIf(entryOf(f, vera.connection) == nil || number(f.at("state.connection_count")) != before+1, "1.9",
 				"expected one new connection %s, got %s", vera.connection, show(f.at("state.connections")))
 			s.caller("bob", contracts.RoleController).subscribe(nil).alreadyHeld("A23")
@@ -64,8 +62,7 @@ func subscriptions() []Scenario {
 			second := vera.subscribed(nil).str("subscription_id")
 			s.failIf(first == second, "A9", "expected two subscriptions, got %q twice", first)
 			s.lists("A9", entryOf(s.state(), vera.connection), fields{"subscription_count": 2})
-			a := vera.disconnect(nil).ok("A9")
-			a.has("A9", fields{"disconnected_subscription_ids": []string{first, second}})
+			vera.disconnect(nil).ok("A9").has("A9", fields{"disconnected_subscription_ids": []string{first, second}})
 		}),
 		overHTTP.connected("subscription/counted", "4.2", "The snapshot counts subscriptions, attached ones apart", func(s *Session, alice *Caller) {
 			count := func(subscriptions, attached int) func(*Frame) bool {
@@ -93,8 +90,7 @@ func subscriptions() []Scenario {
 		}),
 		overHTTP.driver("subscription/controller-subscription", "4.2", "The controller's subscription is its first attached one, else its first", func(s *Session, alice *Caller) {
 			first := alice.subscription
-			a := alice.subscribed(nil)
-			a.has("4.2:controller", fields{"controller_subscription_id": first})
+			a := alice.subscribed(nil).has("4.2:controller", fields{"controller_subscription_id": first})
 			alice.follow(a.snapshot().Cursor)
 			s.stateWith("4.2:controller", "the attached subscription as the controller's", func(f *Frame) bool {
 				return f.str("state.controller_subscription_id") == alice.subscription

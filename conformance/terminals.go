@@ -62,8 +62,7 @@ func terminals() []Scenario {
 			u.s.failIf(!strings.HasSuffix(got, "caught\n"), "5.1", "expected the program to be interrupted by Ctrl-C, got %s", show(got))
 		}),
 		exec.using("terminal/large", "5.1", "A lot of output of a terminal comes complete and in order", func(u *user) {
-			j := u.terminal("5.1", "seq 1 40000; exit 2")
-			j.exits("5.1", fields{"exit_code": 2})
+			j := u.terminal("5.1", "seq 1 40000; exit 2").exits("5.1", fields{"exit_code": 2})
 			j.whole("5.1", "stdout", strings.ReplaceAll(counted(40_000), "\n", "\r\n"))
 		}),
 		exec.using("terminal/cut-characters", "R93", "A character that is written to a terminal in pieces comes whole", func(u *user) {
@@ -154,20 +153,17 @@ func terminals() []Scenario {
 			j.terminate("R87", false).exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminate/hurried", "5.1", "Force hurries a graceful end, whose reason stays", func(u *user) {
-			j := u.stubborn("5.1")
-			j.terminate("5.1", false)
+			j := u.stubborn("5.1").terminate("5.1", false)
 			j.terminate("5.1", true).exits("5.1", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminate/ended", "R82", "Ending what has ended says nothing", func(u *user) {
-			j := u.sh("R82", "true")
-			j.exits("R82", fields{"success": true})
+			j := u.sh("R82", "true").exits("R82", fields{"success": true})
 			from := len(u.log)
 			j.terminate("R82", false).terminate("R82", true)
 			u.still("R82", from, anyOf(toolError, about(j.id)))
 		}),
 		exec.using("terminate/reserved", "R83", "The id of a command stays taken until it has exited", func(u *user) {
-			j := u.stubborn("R83")
-			j.terminate("R83", false)
+			j := u.stubborn("R83").terminate("R83", false)
 			again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
 			u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id, id: j.id})
 			j.exits("R83", fields{"signal": "SIGKILL"})
