@@ -11,9 +11,7 @@ import (
 func audiences() []Scenario {
 	return []Scenario{
 		Needs{Operation: contracts.OperationCommandExec}.scenario("audience/opt-outs", "3.7", "Utility events cannot be opted out of", func(s *Session) {
-			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = contracts.Notifications()
-			u := &user{Peer: s.operatorWith(h)}
+			u := &user{Peer: s.operatorWith(s.optingOut(contracts.RoleController, contracts.Notifications()...))}
 			u.sh("3.7", "echo seen").prints("3.7", "seen\n")
 		}),
 		Needs{Operation: contracts.OperationCommandExec}.user("audience/later-hello", "R29 R81 R82", "A later hello takes capabilities away, and what runs goes on", func(_ *Session, u *user) {

@@ -143,26 +143,15 @@ func handshake() []Scenario {
 			}
 		}),
 		onSocket.controller("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session, alice *Peer) {
-			h := s.hello(contracts.RoleViewer)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-			vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
+			quiet := s.optingOut(contracts.RoleViewer, contracts.NotifyStatus)
+			vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: quiet})
 			from := len(vera.log)
 			alice.prompt("unseen")
 			alice.expect("R31", prompted("unseen"))
 			vera.still("A53", from, message("status"))
 			s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
 		}),
-		Needs{}.controller("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session, p *Peer) {
-			p.command(initNothing())
-			p.expect("R31", initNothingReply)
-			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-			p.hello(h)
-			p.expect("R31", message("hello_ok"))
-			from := len(p.log)
-			p.command(initNothing())
-			p.still("A53", from, message("status"))
-		}),
+		Needs{}.pilot("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", optsOut("A53")),
 		onSocket.controller("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Peer) {
 			h := s.hello(contracts.RoleViewer)
 			h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
@@ -355,4 +344,23 @@ func (s *Session) offerAllOverHTTP(h *contracts.Hello) *Frame {
 	defer p.close()
 	c.hello(h).ok("1.12")
 	return p.expect("A60", message("hello_ok"))
+}
+
+// optsOut is about a later hello that opts out of statuses.
+func optsOut(rule string) func(*Session, *pilot) {
+	return func(s *Session, d *pilot) {
+		d.tell(rule, initNothing())
+		d.p.expect("A53", initNothingReply)
+		d.announces(rule, s.optingOut(contracts.RoleController, contracts.NotifyStatus))
+		from := len(d.p.log)
+		d.tell(rule, initNothing())
+		d.p.still(rule, from, message("status"))
+	}
+}
+
+// optingOut is the hello of a role that opts out of notifications.
+func (s *Session) optingOut(role contracts.Role, words ...contracts.Notification) *contracts.Hello {
+	h := s.hello(role)
+	h.OptOutNotifications = words
+	return h
 }

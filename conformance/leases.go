@@ -44,13 +44,7 @@ func leases() []Scenario {
 			bob.prompt("mine now")
 			bob.expect("A25", prompted("mine now"))
 		}),
-		onSocket.rivals("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(_ *Session, alice, bob *Peer) {
-			bob.refused(bob.command(initNothing()), notHolder("A27"))
-			alice.accepted("9.2", alice.frame("ws.release_control", nil))
-			bob.accepted("A30", bob.command(initNothing()))
-			bob.expect("A30", initNothingReply)
-			alice.refused(alice.command(initNothing()), notHolder("A27"))
-		}),
+		onSocket.pilot("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", claimedByMessage),
 		onSocket.scenario("lease/concurrent", "A33 A34", "Of controllers that attach at once exactly one gets in", func(s *Session) {
 			s.attach("vera", entry{create: true, role: contracts.RoleViewer})
 			names := []string{"alice", "bob", "carol", "dave"}
@@ -134,15 +128,7 @@ func leases() []Scenario {
 			bob := s.takeFrom("bob")
 			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false, "controller_connection_id": bob.connection})
 		}),
-		overHTTP.driver("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session, alice *Caller) {
-			bob := s.takeFrom("bob")
-			alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
-			bob.disconnect(nil).ok("A15")
-			s.leaseOf("3.4", s.state(), nil)
-			s.leaseOf("A30", alice.posted("A30", initNothing()).effect(), alice.connection)
-			alice.prompt("processed too")
-			s.stateWith("A30", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: processed too" })
-		}),
+		overHTTP.pilot("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", claimedByMessage),
 		overHTTP.scenario("claim/concurrent", "A33", "Of controllers that subscribe at once exactly one gets the lease", func(s *Session) {
 			s.caller("vera", contracts.RoleViewer).connected(nil) // a session with a free lease
 			var requests []request
@@ -211,6 +197,16 @@ func loserFollows(s *Session) {
 	alice, bob := s.pilot(), s.successor("bob")
 	bob.triggers("seen by both")
 	alice.p.expect("A28", prompted("seen by both"))
+}
+
+func claimedByMessage(s *Session, alice *pilot) {
+	bob := s.successor("bob")
+	alice.refused(initNothing(), notHolder("A27"))
+	bob.leaves()
+	s.leaseOf("A30", alice.now(), nil)
+	alice.tell("A30", &contracts.Prompt{Content: "processed too"})
+	alice.p.expect("A30", prompted("processed too"))
+	s.leaseOf("A30", alice.now(), alice.p.connection)
 }
 
 func runSurvives(s *Session) {

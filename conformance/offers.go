@@ -21,15 +21,15 @@ func offers() []Scenario {
 	return []Scenario{
 		callingTools.pilot("offer/announced", "3.1 R29", "The agent is offered the tools of the controller's latest hello", func(s *Session, d *pilot) {
 			d.offered("3.1")
-			d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint", "open_file"))
 			d.offered("3.1", "lint", "open_file")
-			d.announces(s.announcing(contracts.RoleController, "format"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "format"))
 			d.offered("R29", "format")
-			d.announces(s.hello(contracts.RoleController))
+			d.announces("3.1", s.hello(contracts.RoleController))
 			d.offered("R29")
 		}),
 		callingTools.pilot("offer/called", "R58 R59", "A call of an announced tool is a request to the controller, and its answer ends it", func(s *Session, d *pilot) {
-			d.announces(s.announcing(contracts.RoleController, "lint"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			d.offered("3.1", "lint")
 			q := d.calledTool("call-lint", "lint")
 			got := show(q.at("args"))
@@ -39,7 +39,7 @@ func offers() []Scenario {
 			d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
 		}),
 		callingTools.pilot("offer/malformed", "3.1", "Tools that no agent could be offered are refused, and those before stay", func(s *Session, d *pilot) {
-			d.announces(s.announcing(contracts.RoleController, "lint"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			for _, bad := range badTools() {
 				h := s.hello(contracts.RoleController)
 				h.ClientTools = bad
@@ -56,15 +56,15 @@ func offers() []Scenario {
 		callingToolsOnSocket.pilot("offer/of-a-viewer", "R27 D8", "The agent is not offered what a viewer announces", func(s *Session, d *pilot) {
 			s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
 			d.offered("R27")
-			d.announces(s.announcing(contracts.RoleController, "lint"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			d.offered("D8", "lint")
 		}),
 		callingToolsNetworked.pilot("offer/take-over", "D8 A27", "With control the offer changes, and what was called waits for the new controller", func(s *Session, alice *pilot) {
-			alice.announces(s.announcing(contracts.RoleController, "lint"))
+			alice.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			q := alice.calledTool("open", "lint")
 			bob := s.successor("bob")
 			bob.offered("D8")
-			bob.announces(s.announcing(contracts.RoleController, "format"))
+			bob.announces("3.1", s.announcing(contracts.RoleController, "format"))
 			bob.offered("D8", "format")
 			s.waits("D8", bob.now(), "open", true)
 			alice.refused(toolAnswer("open"), notHolder("A27"))
@@ -91,14 +91,14 @@ func (s *Session) announcing(role contracts.Role, names ...string) *contracts.He
 }
 
 // announces says another hello.
-func (d *pilot) announces(h *contracts.Hello) {
-	if d.c != nil {
-		d.c.hello(h).ok("3.1")
-		return
-	}
+func (d *pilot) announces(rule string, h *contracts.Hello) {
 	from := len(d.p.log)
-	d.p.hello(h)
-	d.p.await("3.1", from, message("hello_ok"))
+	if d.c != nil {
+		d.c.hello(h).ok(rule)
+	} else {
+		d.p.hello(h)
+	}
+	d.p.await(rule, from, message("hello_ok"))
 }
 
 // announcesInVain says a hello that must be refused.

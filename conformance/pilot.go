@@ -100,6 +100,16 @@ func (d *pilot) catchUp() (moved []move) {
 	return []move{{d.p.indexAfter(d.p.await("R33", from, initNothingReply)) - 1, initNothing()}}
 }
 
+// leaves ends the connection.
+func (d *pilot) leaves() {
+	if d.c != nil {
+		d.c.disconnect(nil).ok("A15")
+		return
+	}
+	d.p.send([]byte(`{"type":"ws.bye","keep":false}`))
+	d.p.closes("9.5", 1000)
+}
+
 // readsTo reads to an entry with a cursor, or until nothing comes: the last
 // entries may be for others.
 func (p *Peer) readsTo(cursor int64) {
@@ -136,7 +146,8 @@ func (d *pilot) tell(rule string, cmd contracts.Command) {
 // refused sends a command that must be refused.
 func (d *pilot) refused(cmd contracts.Command, r refusal) {
 	if d.c != nil {
-		d.c.post(cmd).refused(r.rule, r.code, r.text)
+		a := d.c.post(cmd).refused(r.rule, r.code, r.text)
+		d.s.failIf(!d.s.published() && !r.fits(a.str("error")), r.rule, "expected a refusal with %s, got %s", r.describe("error"), a.said())
 		return
 	}
 	d.p.pos = len(d.p.log)

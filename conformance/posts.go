@@ -83,21 +83,8 @@ func posts() []Scenario {
 				s.shows(c.rules[0], f, fields{"resolution": c.verdict, "resolved_by": c.by, "reason": c.reason})
 			}
 		}),
-		seedOverHTTP.driver("post/unknown-request", "1.12", "An answer to no question is not found", func(s *Session, alice *Caller) {
-			for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
-				&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}}} {
-				text := alice.post(cmd).refused("1.12", contracts.CodeRequestNotFound, "").str("error")
-				s.failIf(!strings.Contains(text, "ghost"), "R61", "expected the refusal to name ghost, got %q", text)
-			}
-		}),
-		askingOverHTTP.driver("post/request-type-mismatch", "1.12", "An answer of another kind is refused, and the question stays", func(s *Session, alice *Caller) {
-			alice.ask(contracts.RequestUserInput, "mixed")
-			s.quietly("1.12", func() {
-				alice.post(approve("mixed", true)).refused("1.12", contracts.CodeRequestTypeMismatch, "Pending request mixed is user_input, not approval")
-			})
-			a := alice.posted("1.12", &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
-			s.waits("1.12", a.snapshot(), "mixed", false)
-		}),
+		seedOverHTTP.pilot("post/unknown-request", "1.12", "An answer to no question is not found", answersNothing("1.12")),
+		askingOverHTTP.pilot("post/request-type-mismatch", "1.12", "An answer of another kind is refused, and the question stays", typeMismatch("1.12")),
 		seedOverHTTP.attached("post/first-answer-wins", "D8 1.12", "Of answers at once exactly one counts, the rest find nothing", func(s *Session, alice *Caller, p *Peer) {
 			alice.ask(contracts.RequestApproval, "raced")
 			requests := make([]request, 10)
@@ -108,20 +95,7 @@ func posts() []Scenario {
 			p.expect("D8", resolved("raced"))
 			p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
 		}),
-		overHTTP.attached("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", func(s *Session, alice *Caller, p *Peer) {
-			alice.prompt(speaking())
-			p.expect("R36", message("response_chunk"))
-			a := alice.post(&contracts.Prompt{Content: "too early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
-			a.has("A71", fields{"retryable": true})
-			f := s.state()
-			s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "", "A71",
-				"expected the first response to be open still, got %s", show(f.at("state.current_response")))
-			p.goesOn("A71", f.Cursor)
-			alice.posted("A71", &contracts.Interrupt{})
-			p.expect("A71", message("response_end"))
-			p.none("A71", 0, prompted("too early"))
-			alice.finish(p)
-		}),
+		overHTTP.pilot("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", busyState("A71")),
 		overHTTP.triggers().attached("post/prompts-at-once", "A71", "Of prompts at once one runs", func(s *Session, alice *Caller, p *Peer) {
 			requests := make([]request, 6)
 			for i := range requests {

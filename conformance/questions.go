@@ -41,27 +41,8 @@ func requests() []Scenario {
 			p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
 			p.still("R52", from, message("server_request_resolved"))
 		}),
-		asking(contracts.RequestUserInput).controller("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(_ *Session, p *Peer) {
-			p.ask(contracts.RequestUserInput, "mixed")
-			from := len(p.log)
-			p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
-				kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
-			p.still("R60", from, message("server_request_resolved"))
-			p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
-			p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
-		}),
-		seed.controller("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(_ *Session, p *Peer) {
-			from := len(p.log)
-			for _, cmd := range []contracts.Command{
-				approve("ghost", true),
-				&contracts.ToolResponse{CallID: "ghost", Approved: true},
-				&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
-				&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry},
-			} {
-				p.refused(p.command(cmd), unknownRefusal("R61", "ghost"))
-			}
-			p.still("R61", from, message("server_request_resolved"))
-		}),
+		asking(contracts.RequestUserInput).pilot("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", typeMismatch("R60")),
+		seed.pilot("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", answersNothing("R61")),
 		Needs{}.scenario("request/unadvertised", "R63", "Types that the controller cannot answer are not asked", func(s *Session) {
 			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
 			for _, kind := range []contracts.RequestType{contracts.RequestToolRetry, contracts.RequestMCPElicitation} {
@@ -255,5 +236,33 @@ func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session, *Pee
 		p.accepted("R65", p.command(&contracts.Init{ApprovalMode: mode}))
 		p.expect("R65", message("server_request_resolved").with("request_id", "waiting").
 			with("resolution", verdict).with("resolved_by", "policy"))
+	}
+}
+
+// typeMismatch is about an answer of another type than the question.
+func typeMismatch(rule string) func(*Session, *pilot) {
+	return func(_ *Session, d *pilot) {
+		d.poses(contracts.RequestUserInput, "mixed")
+		from := len(d.p.log)
+		d.quietly(rule, func() {
+			d.refused(approve("mixed", true), refusal{rule: rule, text: "Pending request mixed is user_input, not approval",
+				kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
+		})
+		d.p.still(rule, from, message("server_request_resolved"))
+		d.tell(rule, &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
+		d.p.expect(rule, resolved("mixed").with("resolution", "answered"))
+	}
+}
+
+// answersNothing is about answers to a question that nobody asked.
+func answersNothing(rule string) func(*Session, *pilot) {
+	return func(_ *Session, d *pilot) {
+		from := len(d.p.log)
+		for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
+			&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
+			&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry}} {
+			d.refused(cmd, unknownRefusal(rule, "ghost"))
+		}
+		d.p.still(rule, from, message("server_request_resolved"))
 	}
 }

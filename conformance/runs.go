@@ -76,17 +76,7 @@ func runs() []Scenario {
 			s.shows("R36", s.viewer("victor").last(control("snapshot")), responseOver)
 		}),
 		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
-		onSocket.controller("run/busy-state", "R42", "A refused prompt leaves the state as it was", func(s *Session, p *Peer) {
-			p.speaks("R36", speaking())
-			before := p.log[len(p.log)-1].At
-			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
-			f := s.viewer("vera").last(control("snapshot"))
-			s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "",
-				"R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
-			p.goesOn("R42", f.Cursor)
-			p.command(interrupt)
-			p.expect("R42", message("response_end"))
-		}),
+		onSocket.pilot("run/busy-state", "R42", "A refused prompt leaves the state as it was", busyState("R42")),
 		Needs{Triggers: true}.controller("run/missing-attachment", "R43", "An unreadable attachment costs one tool error and the prompt runs", func(_ *Session, p *Peer) {
 			const name = "conformance-no-such-file.txt"
 			p.accepted("R43", p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}}))
@@ -285,3 +275,20 @@ func (p *Peer) mark(w want) int { return slices.Index(p.log, p.await("A43", 0, w
 
 // shutReason is why shutdown and EOF cancel what waits.
 const shutReason = "Shutdown before request completed"
+
+// busyState is about a prompt that is refused because another one is being answered.
+func busyState(rule string) func(*Session, *pilot) {
+	return func(s *Session, d *pilot) {
+		d.triggers(speaking())
+		d.p.expect("R36", message("response_chunk"))
+		d.refused(&contracts.Prompt{Content: "too early"}, busyRefusal(rule))
+		f := d.now()
+		s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "",
+			rule, "expected the first response to be still open, got %s", show(f.at("state.current_response")))
+		d.p.goesOn(rule, f.Cursor)
+		d.tell(rule, &contracts.Interrupt{})
+		d.p.expect(rule, message("response_end"))
+		d.p.none(rule, 0, prompted("too early"))
+		d.end()
+	}
+}

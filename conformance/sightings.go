@@ -29,12 +29,7 @@ func questions() []Scenario {
 		networked.pilot("agent/controller-leaves", "D8 3.6", "A question waits for the next controller", func(s *Session, alice *pilot) {
 			vera := s.onlooker("vera")
 			q := alice.asks()
-			if alice.c != nil {
-				alice.c.disconnect(nil).ok("A15")
-			} else {
-				alice.p.send([]byte(`{"type":"ws.bye","keep":false}`))
-				alice.p.closes("9.5", 1000)
-			}
+			alice.leaves()
 			bob := s.successor("bob")
 			s.waits("D8", bob.now(), q.str("request_id"), true)
 			bob.answers(q, true)

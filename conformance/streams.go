@@ -40,16 +40,10 @@ func streams() []Scenario {
 			hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
 			s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
 		}),
-		onSocket.controller("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session, p *Peer) {
-			f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
-			s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
-				"expected the latest cursor in a heartbeat, got %d", f.Cursor)
-			p.accepted("9.4", p.command(initNothing()))
-		}).slow(),
+		onSocket.pilot("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", heartbeats).slow(),
 		onSocket.controller("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session, alice *Peer) {
-			h := s.hello(contracts.RoleViewer)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
-			quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
+			quiet := s.optingOut(contracts.RoleViewer, contracts.NotifyHeartbeat)
+			quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: quiet})
 			alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
 			s.pause("A53", alice.beat()/2)
 			quietOne.still("A53", 0, control("heartbeat"))
@@ -138,18 +132,7 @@ func streams() []Scenario {
 				s.refusesStream("A56:unknown", "optOutNotifications="+word, contracts.CodeBadRequest)
 			}
 		}),
-		overHTTP.attached("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", func(s *Session, alice *Caller, p *Peer) {
-			alice.posted("1.12", initNothing())
-			p.expect("R33:http", initNothingReply)
-			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-			alice.hello(h).ok("2.4:at-once")
-			from := p.indexAfter(p.expect("2.4:at-once", message("hello_ok")))
-			alice.prompt("unseen")
-			alice.ask(contracts.RequestApproval, "seen")
-			p.expect("A43", requested("seen"))
-			p.none("2.4:at-once", from, message("status"))
-		}),
+		overHTTP.pilot("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", optsOut("2.4:at-once")),
 		overHTTP.attached("sse/raw-events", "A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Caller, own *Peer) {
 			rhea := s.caller("rhea", contracts.RoleViewer)
 			cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor
@@ -180,14 +163,7 @@ func streams() []Scenario {
 			}
 			alice.posted("A55", initNothing())
 		}),
-		overHTTP.scenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
-			p := s.pilot().p
-			for range 2 {
-				f := p.awaitFor("A57", len(p.log), control("heartbeat"), p.beat()+s.config.Patience)
-				head := s.state().Cursor
-				s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
-			}
-		}).slow(),
+		overHTTP.pilot("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", heartbeats).slow(),
 		overHTTP.scenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
 			alice := s.pilot().p
 			p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
@@ -406,4 +382,13 @@ func streamSnapshotFirst(s *Session) {
 		"expected a snapshot of %s with %s in it, got %s", s.ID, alice.connection, f.said())
 	alice.prompt("live")
 	p.expect("A42", prompted("live"))
+}
+
+func heartbeats(s *Session, d *pilot) {
+	for range 2 {
+		f := d.p.awaitFor("A57", len(d.p.log), control("heartbeat"), d.p.beat()+s.config.Patience)
+		head := d.cursor()
+		s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
+	}
+	d.tell("A57", initNothing())
 }
