@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"slices"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -218,20 +217,11 @@ func (d *pilot) cancelled(text string) *Frame {
 	if !d.s.published() {
 		return d.awaits("3.5", news)
 	}
-	deadline := time.Now().Add(openTime)
-	for i := d.spoke; ; i++ {
-		if i >= len(d.p.log) && !d.p.pullBefore(deadline) {
-			d.s.advise("3.5:told", "%s: expected %s, got nothing of the kind", d.p.name, news.text)
-			return d.p.log[len(d.p.log)-1]
-		}
-		f := d.p.log[i]
-		if news.ok(f) {
-			return f
-		}
-		if f.Kind != "heartbeat" && f.Kind != kindComment {
-			deadline = time.Now().Add(openTime)
-		}
+	if f := d.p.seek(d.spoke, news, openTime); f != nil {
+		return f
 	}
+	d.s.advise("3.5:told", "%s: expected %s, got nothing of the kind", d.p.name, news.text)
+	return d.p.log[len(d.p.log)-1]
 }
 
 func stopsAgent(cmd contracts.Command, text string) func(*Session, *pilot) {

@@ -369,17 +369,12 @@ func (a *Answer) noRoute() bool {
 }
 
 // stateWith asks for the state until it is as wanted.
-func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) *Frame {
-	deadline := time.Now().Add(s.config.Patience)
-	for {
-		f := s.state()
-		if ok(f) {
-			return f
-		}
-		s.failIf(time.Now().After(deadline), rule,
-			"expected a state with %s within %s, got %s", what, s.config.Patience, f.said())
-		s.pause(rule, 20*time.Millisecond)
-	}
+func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) (f *Frame) {
+	s.until(rule, "a state with "+what, func() (bool, string) {
+		f = s.state()
+		return ok(f), f.said()
+	})
+	return f
 }
 
 // entryOf returns a connection's entry in a snapshot, or nil.

@@ -241,21 +241,16 @@ func (p *Peer) last(w want) *Frame {
 // closeInput ends the client's half of the link.
 func (p *Peer) closeInput(rule string) {
 	p.s.trace.add(p.s.now(), p.name, ">", []byte("(end of input)"))
-	if err := p.link.CloseInput(); err != nil {
-		p.s.fail(rule, "%s: close the input: %v", p.name, err)
-	}
+	err := p.link.CloseInput()
+	p.s.failIf(err != nil, rule, "%s: close the input: %v", p.name, err)
 }
 
 // exits waits for the process to end by itself with a status.
 func (p *Peer) exits(rule string, status int) {
 	ctx, cancel := p.s.within(exitTime)
 	defer cancel()
-	done := make(chan struct{})
-	go func() { // ends with its context
-		defer close(done)
-		_, _ = p.link.Wait(ctx)
-	}()
-	p.drainUntil(done)
+	for p.pull(ctx) { // a server that is ending must not be held up by what it still has to say
+	}
 	got, err := p.link.Wait(ctx)
 	switch {
 	case err != nil:
@@ -263,5 +258,4 @@ func (p *Peer) exits(rule string, status int) {
 	case got != status:
 		p.s.fail(rule, "%s: expected exit status %d, got %d", p.name, status, got)
 	}
-	p.readAll(exitTime) // what it said last
 }

@@ -327,18 +327,3 @@ func (p *Peer) closeCode() int {
 	}
 	return 0
 }
-
-// drainUntil keeps reading until done, so that a server that is ending is not
-// held up by what it still has to say, and then to the end of the link.
-func (p *Peer) drainUntil(done <-chan struct{}) {
-	p.read()
-	for p.ended == nil {
-		select {
-		case a := <-p.in:
-			p.take(a)
-		case <-done:
-			return
-		}
-	}
-	<-done
-}

@@ -162,14 +162,19 @@ func (p *Peer) expect(rule string, w want) *Frame {
 	return f
 }
 
-// seek returns the first text from an index on that w wants, or nil if none comes for so
-// long.
+// seek returns the first text from an index on that w wants, or nil if none comes. A busy
+// machine makes a long response slow, so patience is measured from the last text that was
+// no sign of life; the scenario's timeout bounds the whole.
 func (p *Peer) seek(from int, w want, patience time.Duration) *Frame {
-	ctx, cancel := p.s.within(patience)
-	defer cancel()
+	deadline := time.Now().Add(patience)
 	for i := from; ; i++ {
-		if i >= len(p.log) && !p.pull(ctx) {
-			return nil
+		if i >= len(p.log) {
+			if !p.pullBefore(deadline) {
+				return nil
+			}
+			if k := p.log[len(p.log)-1].Kind; k != "heartbeat" && k != kindComment {
+				deadline = time.Now().Add(patience)
+			}
 		}
 		if w.ok(p.log[i]) {
 			return p.log[i]
@@ -189,24 +194,13 @@ func (p *Peer) await(rule string, from int, w want) *Frame {
 	return p.awaitFor(rule, from, w, p.s.config.Patience)
 }
 
-// awaitFor is await with a patience of its own. A busy machine makes a long
-// response slow, so patience is measured from the last text that was no sign of
-// life; the scenario's timeout bounds the whole.
+// awaitFor is await with a patience of its own.
 func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *Frame {
-	deadline := time.Now().Add(patience)
-	for i := from; ; i++ {
-		if i >= len(p.log) {
-			if !p.pullBefore(deadline) {
-				p.missing(rule, w, patience)
-			}
-			if k := p.log[len(p.log)-1].Kind; k != "heartbeat" && k != kindComment {
-				deadline = time.Now().Add(patience)
-			}
-		}
-		if w.ok(p.log[i]) {
-			return p.log[i]
-		}
+	f := p.seek(from, w, patience)
+	if f == nil {
+		p.missing(rule, w, patience)
 	}
+	return f
 }
 
 // pullBefore is pull with a deadline.
