@@ -185,7 +185,6 @@ func agents() []Scenario {
 	}
 }
 
-// interrupted wants the error that tells clients of a run that was stopped.
 func interrupted(text string) want {
 	return message("error").with("message", text).with("error_type", "cancelled").with("fatal", false)
 }

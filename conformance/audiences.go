@@ -126,7 +126,6 @@ func (s *Session) operatorWith(h *contracts.Hello) *Peer {
 	return p
 }
 
-// busy has a user do something of everything.
 func (u *user) busy() {
 	u.settle()
 	l := u.watch("A48", contracts.UtilityFileWatchStart{DebounceMS: new(int64(10))})
@@ -235,7 +234,6 @@ func possessions() []Scenario {
 	}
 }
 
-// second returns another user of the session, who takes control.
 func (s *Session) second() *user {
 	return &user{Peer: s.attach("bob", entry{role: contracts.RoleController, take: "1"})}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// anywhere is the need for a utility operation, on any transport.
 func anywhere(op contracts.UtilityOperation) Needs { return Needs{Transport: Anywhere, Operation: op} }
 
 // commands judges which commands run, where, and as what program, what they write, and
@@ -369,7 +368,6 @@ func (u *user) refusedFree(rule, text string, starts ...contracts.UtilityCommand
 	}
 }
 
-// outsideRefusal is how a path that leaves the workspace is refused.
 func outsideRefusal(rule, id string) refusal {
 	return refusal{rule: rule, names: "outside workspace root", id: id, code: contracts.CodeWorkspaceViolation}
 }
@@ -381,7 +379,6 @@ func (u *user) ways() []string {
 	return []string{"/", "..", "../..", u.rel + "/../..", u.rel + "/../../" + u.rel, sibling, u.rel + "/all", u.rel + "/up", u.rel + "/again", u.rel + "/all/usr"}
 }
 
-// words runs printf on a line's arguments and expects each in brackets.
 func (u *user) words(rule, arguments, want string) {
 	j := u.start(rule, &contracts.UtilityCommandStart{Command: `printf [%s] ` + arguments, ShellMode: contracts.ShellModeDirect})
 	u.s.equal("2.2", "shell_mode", j.started.str("shell_mode"), "direct")
@@ -410,7 +407,6 @@ func (j *job) whole(rule, stream, want string) {
 	j.u.s.fail(rule, "expected %d bytes on %s, got %d, other than expected from byte %d on: %s", len(want), stream, len(got), at, show(got[at:min(len(got), at+40)]))
 }
 
-// write writes to a command.
 func (j *job) write(rule, content string, eof bool) {
 	j.u.do(rule, &contracts.UtilityCommandStdin{CommandID: j.id, Content: content, EOF: eof})
 }
@@ -420,7 +416,6 @@ func (u *user) reading(rule, command string) *job {
 	return u.start(rule, &contracts.UtilityCommandStart{Command: command, AllowStdin: true})
 }
 
-// noStdin is about a command without allow_stdin.
 func noStdin(u *user) {
 	u.sh("R88", "cat; echo eof").prints("R88", "eof\n")
 	j := u.sh("R88", "exec sleep 60")

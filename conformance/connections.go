@@ -161,14 +161,12 @@ func connections() []Scenario {
 	}
 }
 
-// everything is what a client can say of itself.
 func everything() fields {
 	return fields{"protocolVersion": contracts.ProtocolVersion, "clientInfo": fields{"name": "ops-console", "version": "3.1.0"},
 		"capabilities":        fields{"serverRequests": []string{"approval", "user_input"}, "utilityOperations": []string{"file_read"}, "rawAgentEvents": true},
 		"optOutNotifications": []string{"compaction", "heartbeat"}}
 }
 
-// checkEntry compares a connection's entry with everything.
 func checkEntry(s *Session, rule string, e map[string]any) {
 	s.lists(rule, e, fields{"client_protocol_version": contracts.ProtocolVersion, "client_info": fields{"name": "ops-console", "version": "3.1.0"},
 		"opt_out_notifications": []string{"compaction", "heartbeat"}, "capabilities": fields{"raw_agent_events": true,
@@ -366,7 +364,6 @@ func creations() []Scenario {
 	}
 }
 
-// creating is the request that creates the scenario's session.
 func (c *Caller) creating(id string, f fields) request {
 	body := c.introduction()
 	if id != "" {

@@ -327,7 +327,6 @@ func draining(body any) request {
 	return r
 }
 
-// tryDrain orders a drain, which may be refused.
 func (s *Session) tryDrain(body any) *Answer { return s.callFor(draining(body), drainTime) }
 
 // drain drains the runner and checks the answer.
@@ -348,14 +347,12 @@ func (s *Session) startDrain(body any) <-chan *Answer {
 	return done
 }
 
-// finishDrain checks the answer to a drain that startDrain ordered.
 func (s *Session) finishDrain(rule string, a *Answer) {
 	s.failIf(a == nil, rule, "expected an answer to the drain within %s", drainTime)
 	a.check()
 	s.drained(rule, a.ok(rule))
 }
 
-// drained checks the answer to a drain that was carried out.
 func (s *Session) drained(rule string, a *Answer) *Answer {
 	a.shaped(rule, "DrainAnswer")
 	manifest, profile := a.Body["manifest"], s.config.Profile
@@ -366,10 +363,8 @@ func (s *Session) drained(rule string, a *Answer) *Answer {
 	return a
 }
 
-// cursorIn returns the runtime's cursor in the manifest of an answer.
 func cursorIn(a *Answer) int64 { return numberOf(a.at("manifest.runtime.cursor")) }
 
-// manifestIn returns the manifest in an answer.
 func manifestIn(a *Answer) *Frame {
 	m := section(a.Body, "manifest")
 	return &Frame{Fields: m, Raw: encode(m)}
@@ -393,7 +388,6 @@ func (s *Session) manifests(r *runner) []string {
 	return names
 }
 
-// onlyManifest reads the one manifest that a runner wrote.
 func (s *Session) onlyManifest(rule string, r *runner) *Frame {
 	files := s.manifests(r)
 	s.failIf(len(files) != 1, rule, "expected one manifest, got %q", files)
@@ -404,7 +398,6 @@ func (s *Session) onlyManifest(rule string, r *runner) *Frame {
 // plainName is what names of manifests are made of.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// readManifest reads a manifest's file.
 func (s *Session) readManifest(rule, path string) map[string]any {
 	text, err := os.ReadFile(path)
 	s.failIf(err != nil, rule, "expected a manifest at %s: %v", path, err)
@@ -415,7 +408,6 @@ func (s *Session) readManifest(rule, path string) map[string]any {
 	return m
 }
 
-// breakFlush has the agent fail the next flush.
 func (c *Caller) breakFlush() {
 	c.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
 	c.finishRun()
@@ -435,7 +427,6 @@ func exported(a *Answer) []string {
 	return list
 }
 
-// nothingDrained fails unless a runner is as it was.
 func (s *Session) nothingDrained(rule string, r *runner, before *Frame) {
 	s.isReady(rule, true, false)
 	s.shows(rule, s.state(), fields{"cursor": int(before.Cursor), "state.is_ready": true})

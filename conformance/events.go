@@ -76,7 +76,6 @@ type Event struct {
 	Unknown  []string // lines of other fields
 }
 
-// parseEvent takes an event apart.
 func parseEvent(text []byte) *Event {
 	e := &Event{}
 	for line := range strings.SplitSeq(string(text), "\n") {
@@ -173,7 +172,6 @@ func (o *follow) request(s *Session, name string) request {
 	return request{who: name, method: http.MethodGet, path: path, header: h}
 }
 
-// follow opens an event stream.
 func (s *Session) follow(name string, o follow) *Peer {
 	p, a := s.tryFollow(o.request(s, name), o)
 	if p == nil {
@@ -219,7 +217,6 @@ func (s *Session) tryFollowOnce(r request, o follow) (*Peer, *Answer) {
 	return nil, a
 }
 
-// streamPeer takes charge of an open stream.
 func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 	p := s.newPeer(name, link)
 	p.stream = link
@@ -238,7 +235,6 @@ func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 // anyItem wants an envelope, as opposed to a comment, a retry or a heartbeat.
 var anyItem = anyOf(control("snapshot"), control("reset"), control("message"))
 
-// first waits for the first item of a stream.
 func (p *Peer) first(rule string) *Frame { return p.await(rule, 0, anyItem) }
 
 // begins fails unless the first item of a stream is a snapshot. A published server
@@ -273,7 +269,6 @@ func (p *Peer) resetTo(rule, reason string) *Frame {
 	return f
 }
 
-// finishes waits until the server has ended a stream.
 func (p *Peer) finishes(rule string) { p.finishesWithin(rule, p.s.config.Patience) }
 
 func (p *Peer) finishesWithin(rule string, patience time.Duration) {

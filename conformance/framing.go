@@ -201,7 +201,6 @@ func refuses(rule string, list ...badMessage) func(*Session) {
 	}
 }
 
-// parseRefusal is how a text that does not fit its schema is refused.
 func parseRefusal(rule, names string) refusal {
 	return refusal{rule: rule, prefix: "Failed to parse command: ", names: names,
 		kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest}
@@ -216,7 +215,6 @@ func initNothing() contracts.Command { return &contracts.Init{} }
 
 var initNothingReply = message("status").with("message", "Init received with no changes")
 
-// countOf returns how many frames w wants.
 func countOf(frames []*Frame, w want) int {
 	n := 0
 	for _, f := range frames {
@@ -238,7 +236,6 @@ func (p *Peer) last(w want) *Frame {
 	return nil
 }
 
-// closeInput ends the client's half of the link.
 func (p *Peer) closeInput(rule string) {
 	p.s.trace.add(p.s.now(), p.name, ">", []byte("(end of input)"))
 	err := p.link.CloseInput()

@@ -190,7 +190,6 @@ func handshake() []Scenario {
 	}
 }
 
-// offering is a hello of a controller with capabilities.
 func (s *Session) offering() *contracts.Hello {
 	h := s.hello(contracts.RoleController)
 	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput},
@@ -198,7 +197,6 @@ func (s *Session) offering() *contracts.Hello {
 	return h
 }
 
-// emptyValue reports whether v is an empty list or object.
 func emptyValue(v any) bool {
 	switch v := v.(type) {
 	case []any:
@@ -229,7 +227,6 @@ func (s *Session) capabilities() *contracts.Capabilities {
 	return &contracts.Capabilities{ServerRequests: s.answers, UtilityOperations: s.operations}
 }
 
-// hello returns the hello of a client with a role.
 func (s *Session) hello(role contracts.Role) *contracts.Hello {
 	h := &contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: role}
 	if role == contracts.RoleController {
@@ -346,7 +343,6 @@ func (s *Session) offerAllOverHTTP(h *contracts.Hello) *Frame {
 	return p.expect("A60", message("hello_ok"))
 }
 
-// optsOut is about a later hello that opts out of statuses.
 func optsOut(rule string) func(*Session, *pilot) {
 	return func(s *Session, d *pilot) {
 		d.tell(rule, initNothing())
@@ -358,7 +354,6 @@ func optsOut(rule string) func(*Session, *pilot) {
 	}
 }
 
-// optingOut is the hello of a role that opts out of notifications.
 func (s *Session) optingOut(role contracts.Role, words ...contracts.Notification) *contracts.Hello {
 	h := s.hello(role)
 	h.OptOutNotifications = words

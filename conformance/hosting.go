@@ -211,14 +211,12 @@ func (s *Session) askIdentity() *Answer {
 	return a.uncached("A85:cache")
 }
 
-// uncached fails unless an answer is not to be kept.
 func (a *Answer) uncached(rule string) *Answer {
 	got := a.Header.Get("Cache-Control")
 	a.s.adviseIf(!strings.Contains(got, "no-store"), rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
 	return a
 }
 
-// isReady fails unless the identity shows readiness and draining as given.
 func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 	a := s.askIdentity()
 	if a.Status == http.StatusOK { // else there is advice about it already
@@ -227,12 +225,10 @@ func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 	return a
 }
 
-// withOwner starts a runner of an owner generation.
 func withOwner() start {
 	return start{env: map[string]string{"MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID": "gen_9"}}
 }
 
-// about returns the metadata in a refusal.
 func (a *Answer) about() map[string]any {
 	details := listOf(&a.Frame, "details")
 	if len(details) == 0 || details[0]["domain"] != "maestro.hosted_runner" {

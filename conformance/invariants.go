@@ -60,7 +60,6 @@ const (
 	toolEnded
 )
 
-// init makes the maps.
 func (w *watch) init() {
 	w.finished, w.tools = map[string]bool{}, map[string]toolStage{}
 	w.gated, w.legacy, w.tenures = map[string]bool{}, map[string]bool{}, map[string]tenure{}
@@ -76,7 +75,6 @@ func (w *watch) await(id string, seq int) {
 	w.waiting = append(w.waiting, awaited{id, seq})
 }
 
-// observe checks one frame, in the order of arrival.
 func (w *watch) observe(p *Peer, f *Frame) {
 	switch f.Kind {
 	case "message":
@@ -157,7 +155,6 @@ func (w *watch) heartbeat(p *Peer, f *Frame) {
 		"%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
 }
 
-// answer checks that every frame with an id is answered once and in order.
 func (w *watch) answer(p *Peer, f *Frame) {
 	seq := number(f.Body["seq"])
 	p.s.adviseIf(f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"], "A73",
@@ -211,7 +208,6 @@ func (w *watch) adopt(f *Frame) {
 	}
 }
 
-// message checks one message.
 func (w *watch) message(p *Peer, f *Frame) {
 	switch f.Type {
 	case "hello_ok":
@@ -275,7 +271,6 @@ func (w *watch) responseEvent(p *Peer, f *Frame) {
 	}
 }
 
-// checkEnd checks what response_end says about the response.
 func checkEnd(p *Peer, f *Frame, chunks int, complete bool) {
 	sum := int64(0)
 	for _, k := range []string{"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"} {
@@ -379,7 +374,6 @@ func (w *watch) end(p *Peer, err error) {
 	}
 }
 
-// listOf returns a list of objects in a frame.
 func listOf(f *Frame, path string) []map[string]any {
 	items, _ := f.at(path).([]any)
 	list := make([]map[string]any, 0, len(items))
@@ -391,13 +385,11 @@ func listOf(f *Frame, path string) []map[string]any {
 	return list
 }
 
-// textOf returns a string field of an object, or "".
 func textOf(m map[string]any, key string) string {
 	s, _ := m[key].(string)
 	return s
 }
 
-// texts returns the strings of a list.
 func texts(v any) []string {
 	items, _ := v.([]any)
 	list := make([]string, 0, len(items))

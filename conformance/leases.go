@@ -230,7 +230,6 @@ func leaseRenewed(s *Session) {
 	s.failIf(left < 0 || left > 24*time.Hour, "A32", "expected lease_expires_at in the near future, got %s (in %s)", second, left)
 }
 
-// leaseEnd gives a sign of life and returns when the lease ends after it.
 func (d *pilot) leaseEnd() time.Time {
 	if d.c != nil {
 		return d.c.leaseEnd()
@@ -238,12 +237,10 @@ func (d *pilot) leaseEnd() time.Time {
 	return d.p.leaseEnd()
 }
 
-// leaseEnd beats and returns when the connection's liveness ends.
 func (c *Caller) leaseEnd() time.Time {
 	return instant(c.s, "A32", c.heartbeat(nil).ok("A32").at("lease_expires_at"))
 }
 
-// leaseEnd asks when the lease expires.
 func (p *Peer) leaseEnd() time.Time {
 	f := p.expect("A32", control("ws.pong").with("id", p.frame("ws.ping", nil)))
 	end, err := time.Parse(time.RFC3339, f.str("lease_expires_at"))
@@ -262,7 +259,6 @@ func (s *Session) shortLease(end time.Time) time.Duration {
 	return left
 }
 
-// alreadyHeld fails unless an attachment over HTTP was refused because the lease is held.
 func (a *Answer) alreadyHeld(rule string) *Answer {
 	return a.refused(rule, contracts.CodeControllerLeaseHeld, textHeld)
 }
@@ -277,7 +273,6 @@ func (p *Peer) told(rule string, want fields) {
 	p.s.shows(rule, &Frame{Fields: p.attached, Raw: encode(p.attached)}, want)
 }
 
-// heldRefusal fails unless an attachment was refused because the lease is held.
 func (a attempt) heldRefusal(s *Session) {
 	a.refusedWith(s, "A34", contracts.CodeControllerLeaseHeld)
 	s.failIf(a.text != "" && a.text != textHeld, "A23", "expected the text %q, got %q", textHeld, a.text)
@@ -288,7 +283,6 @@ func (s *Session) controllerByHello() entry {
 	return entry{hello: s.hello(contracts.RoleController)}
 }
 
-// notHolder is how a message is refused from a controller without the lease.
 func notHolder(rule string) refusal {
 	return refusal{rule: rule, text: textNotHolder, code: contracts.CodeControllerLeaseHeld}
 }
@@ -400,7 +394,6 @@ func handovers() []Scenario {
 	}
 }
 
-// granted wants the news that a connection now holds the lease.
 func granted(p *Peer) want {
 	return control("ws.lease").with("granted", true).with("controller_connection_id", p.connection)
 }
@@ -412,7 +405,6 @@ func asks(bob, alice *Peer, reason string) {
 	alice.s.shows("D7", f, fields{"client_info.name": bob.name})
 }
 
-// notAccepted expects any ws.error for a frame.
 func (p *Peer) notAccepted(rule, id string) *Frame {
 	f := p.expect(rule, p.answer(id))
 	p.s.failIf(f.Kind != "ws.error", rule, "%s: expected ws.error for %s, got %s", p.name, id, f.said())

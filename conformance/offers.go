@@ -90,7 +90,6 @@ func (s *Session) announcing(role contracts.Role, names ...string) *contracts.He
 	return h
 }
 
-// announces says another hello.
 func (d *pilot) announces(rule string, h *contracts.Hello) {
 	from := len(d.p.log)
 	if d.c != nil {
@@ -136,7 +135,6 @@ func toolAnswer(id string) contracts.Command {
 	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestClientTool, Content: []contracts.ContentBlock{{Type: "text", Text: "3 problems"}}}
 }
 
-// badTools are announcements that must be refused.
 func badTools() [][]contracts.ClientTool {
 	object := json.RawMessage(`{"type":"object"}`)
 	named := func(names ...string) (tools []contracts.ClientTool) {

@@ -120,7 +120,6 @@ func (p *Peer) stall() {
 	p.stalled = true
 }
 
-// resumeReading ends a stall.
 func (p *Peer) resumeReading() {
 	if p.stalled {
 		p.stalled = false
@@ -128,7 +127,6 @@ func (p *Peer) resumeReading() {
 	}
 }
 
-// close ends the link and its reader.
 func (p *Peer) close() {
 	p.resumeReading()
 	p.cancel()

@@ -100,7 +100,6 @@ func (d *pilot) catchUp() (moved []move) {
 	return []move{{d.p.indexAfter(d.p.await("R33", from, initNothingReply)) - 1, initNothing()}}
 }
 
-// leaves ends the connection.
 func (d *pilot) leaves() {
 	if d.c != nil {
 		d.c.disconnect(nil).ok("A15")
@@ -134,7 +133,6 @@ func (d *pilot) do(cmd contracts.Command) {
 	d.tell("R79", cmd)
 }
 
-// tell sends a command that must be accepted.
 func (d *pilot) tell(rule string, cmd contracts.Command) {
 	if d.c != nil {
 		d.c.posted(rule, cmd)
@@ -282,7 +280,6 @@ func (d *pilot) works() *Frame {
 	return d.awaits("R37", signOfWork)
 }
 
-// question is awaits for an approval.
 func (d *pilot) question() *Frame {
 	return d.awaits("R50", message("server_request").with("request_type", contracts.RequestApproval))
 }

@@ -239,7 +239,6 @@ func postInit(s *Session) {
 	p.expect("R33:http", message("status").with("message", "Initialized: system_prompt, thinking_level"))
 }
 
-// malformed fails unless a message is refused, naming what is wrong.
 func (c *Caller) malformed(rule, text, names string) {
 	a := c.postText([]byte(text)).refused(rule, contracts.CodeBadRequest, "")
 	if !strings.Contains(a.str("error"), names) {
@@ -273,7 +272,6 @@ func (p *Peer) goesOn(rule string, cursor int64) {
 	p.expect(rule, message("response_chunk").where("of the response that goes on", func(f *Frame) bool { return f.Cursor > cursor }))
 }
 
-// indexAfter returns the index after a frame in the log.
 func (p *Peer) indexAfter(f *Frame) int {
 	for i := range p.log {
 		if p.log[i] == f {
@@ -283,7 +281,6 @@ func (p *Peer) indexAfter(f *Frame) int {
 	return 0
 }
 
-// keyed is the request that sends a message with an Idempotency-Key.
 func (c *Caller) keyed(key string, cmd contracts.Command) request {
 	r := c.sending(encodeCommand(cmd))
 	r.header.Set("Idempotency-Key", key)

@@ -138,7 +138,6 @@ func (s *Session) freeAddress() string {
 // takes before the runner does.
 const maxPortTries = 5
 
-// summaryOf renders what is special about a start.
 func summaryOf(o start) []string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(o.env)) {
@@ -227,7 +226,6 @@ func (r *runner) exits(rule string, patience time.Duration) int {
 	return r.status
 }
 
-// signal sends the process a signal.
 func (r *runner) signal(rule string, sig os.Signal) {
 	r.s.trace.add(r.s.now(), "runner", ">", []byte("("+sig.String()+")"))
 	err := r.cmd.Process.Signal(sig)
@@ -251,7 +249,6 @@ func (r *runner) fails(rule string) string {
 	return r.stderr.String()
 }
 
-// close ends the process if it has not ended, and what reads from it.
 func (r *runner) close() {
 	_ = r.Close() // it may have ended
 	if text := strings.TrimSpace(r.stderr.String()); text != "" && r.s.failure != nil {
@@ -286,7 +283,6 @@ func startProcess(line string, environ []string) (Link, error) {
 	return runCommand(words, append(os.Environ(), environ...))
 }
 
-// runCommand starts a command with an environment.
 func runCommand(words, environ []string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
 	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}

@@ -176,7 +176,6 @@ func answerCases() []answerCase {
 	}
 }
 
-// toolFor is the tool name a kind of request is asked with.
 func toolFor(kind contracts.RequestType) string {
 	return map[contracts.RequestType]string{
 		contracts.RequestApproval: "bash", contracts.RequestClientTool: "open_editor", contracts.RequestUserInput: "ask_user",
@@ -184,7 +183,6 @@ func toolFor(kind contracts.RequestType) string {
 	}[kind]
 }
 
-// ask makes the agent ask, and returns the request.
 func (p *Peer) ask(kind contracts.RequestType, id string) *Frame {
 	p.prompt(p.s.question(kind, id, toolFor(kind)))
 	return p.expect("R50", message("server_request").with("request_id", id).with("request_type", kind))
@@ -205,12 +203,10 @@ func (a answerCase) run(s *Session) {
 	}
 }
 
-// unknownRefusal is how an answer is refused that answers nothing.
 func unknownRefusal(rule, id string) refusal {
 	return refusal{rule: rule, names: id, kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound}
 }
 
-// approve answers an approval.
 func approve(id string, yes bool) contracts.Command {
 	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: &yes}
 }
@@ -239,7 +235,6 @@ func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session, *Pee
 	}
 }
 
-// typeMismatch is about an answer of another type than the question.
 func typeMismatch(rule string) func(*Session, *pilot) {
 	return func(_ *Session, d *pilot) {
 		d.poses(contracts.RequestUserInput, "mixed")
@@ -254,7 +249,6 @@ func typeMismatch(rule string) func(*Session, *pilot) {
 	}
 }
 
-// answersNothing is about answers to a question that nobody asked.
 func answersNothing(rule string) func(*Session, *pilot) {
 	return func(_ *Session, d *pilot) {
 		from := len(d.p.log)

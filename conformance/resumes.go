@@ -299,7 +299,6 @@ func returning(p *Peer, token string) entry {
 	return entry{role: contracts.RoleController, cursor: &cursor, epoch: p.epoch, connection: p.connection, resume: token}
 }
 
-// isAgain fails unless p continues the connection of an earlier socket.
 func (p *Peer) isAgain(earlier *Peer) {
 	for _, key := range []string{"connection_id", "subscription_id", "epoch"} {
 		p.s.equal("9.3", "the "+key+" of a client that comes back", p.attached[key], earlier.attached[key])
@@ -319,10 +318,8 @@ func (s *Session) refusesFollow(rule string, r request, code contracts.Code, tex
 	a.refused(rule, code, text)
 }
 
-// eventID is the id of the event with a cursor.
 func eventID(p *Peer, cursor int64) string { return p.epoch + "." + strconv.FormatInt(cursor, 10) }
 
-// lastEvent is the header that says after which event a stream is to go on.
 func lastEvent(id string) http.Header { return http.Header{"Last-Event-Id": {id}} }
 
 // detached returns a controller, a viewer whose stream dropped after the first prompt, and

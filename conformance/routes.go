@@ -142,7 +142,6 @@ func routes() []Scenario {
 	}
 }
 
-// get asks for a path.
 func (s *Session) get(path string) *Answer {
 	return s.call(request{who: "alice", method: http.MethodGet, path: path})
 }
@@ -161,7 +160,6 @@ func health(s *Session) {
 	s.get(healthPath).ok("1.13").shaped("1.13:health", shape.LivenessBody).has("1.13:health", fields{"ok": true})
 }
 
-// notReady fails unless readiness was denied.
 func (a *Answer) notReady(rule string) *Answer {
 	a.s.failIf(a.Status != http.StatusServiceUnavailable, rule, "%s: expected 503, got %s", a.what(), a.said())
 	return a

@@ -79,7 +79,6 @@ func (c *Config) setDefaults() {
 	c.found = &findings{}
 }
 
-// name is what a report calls the server.
 func (c *Config) name() string {
 	switch {
 	case c.Spawn == "":
@@ -147,7 +146,6 @@ func knockHTTP(ctx context.Context, c *Config) error {
 	return err
 }
 
-// chosen returns the scenarios whose names match.
 func chosen(filter *regexp.Regexp) []Scenario {
 	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
 		return filter != nil && !filter.MatchString(s.Name)

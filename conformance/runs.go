@@ -186,19 +186,16 @@ func response(s *Session) {
 	p.still("R36", len(p.log), message("response_chunk"))
 }
 
-// speaks prompts the agent and waits until it answers.
 func (p *Peer) speaks(rule, content string) {
 	p.prompt(content)
 	p.expect(rule, message("response_chunk"))
 }
 
-// prompted prompts the agent and waits for the status that names the prompt.
 func (p *Peer) prompted(rule, content string) {
 	p.prompt(content)
 	p.expect(rule, message("status").with("message", "Prompt: "+content))
 }
 
-// chunksOf joins the text of a response.
 func chunksOf(frames []*Frame) string {
 	var b strings.Builder
 	for _, f := range frames {
@@ -209,7 +206,6 @@ func chunksOf(frames []*Frame) string {
 	return b.String()
 }
 
-// busyRefusal is how a prompt during a run is refused.
 func busyRefusal(rule string) refusal {
 	return refusal{rule: rule, text: textBusy, kind: contracts.ErrorProtocol, code: contracts.CodeRuntimeBusy}
 }
@@ -276,7 +272,6 @@ func (p *Peer) mark(w want) int { return slices.Index(p.log, p.await("A43", 0, w
 // shutReason is why shutdown and EOF cancel what waits.
 const shutReason = "Shutdown before request completed"
 
-// busyState is about a prompt that is refused because another one is being answered.
 func busyState(rule string) func(*Session, *pilot) {
 	return func(s *Session, d *pilot) {
 		d.triggers(speaking())

@@ -258,7 +258,6 @@ func DefaultPrompts() Prompts {
 	}
 }
 
-// any reports whether the runtime may be any agent.
 func (s *Session) any() bool { return s.config.Runtime == RuntimeAny }
 
 // scripted reports whether the runtime is the scripted agent of the published

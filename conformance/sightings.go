@@ -179,7 +179,6 @@ func (d *pilot) busyDay() {
 	d.stopped("Run interrupted by user")
 }
 
-// textIn joins what frames have of a response.
 func textIn(frames []*Frame, id string) string {
 	var of []*Frame
 	for _, f := range frames {

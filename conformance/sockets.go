@@ -95,7 +95,6 @@ func (p *Peer) frameLimit() int64 {
 	return n
 }
 
-// sized returns an init of exactly n bytes.
 func sized(n int64) []byte {
 	const head, tail = `{"type":"init","system_prompt":"`, `"}`
 	return []byte(head + strings.Repeat("x", int(n)-len(head)-len(tail)) + tail)

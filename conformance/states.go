@@ -108,7 +108,6 @@ func states() []Scenario {
 var bookkeeping = []string{"protocol_version", "client_protocol_version", "client_info", "capabilities", "opt_out_notifications",
 	"connection_role", "connection_count", "subscriber_count", "controller_subscription_id", "controller_connection_id", "connections"}
 
-// checkState checks what must hold in any snapshot.
 func checkState(s *Session, name string, f *Frame) {
 	s.shows("A47", f, fields{"protocolVersion": contracts.ProtocolVersion})
 	s.failIf(f.at("state.current_response") != nil && f.at("state.is_responding") != true, "R36",
@@ -147,7 +146,6 @@ type waitingRequest struct {
 	entry map[string]any // in the list of its kind
 }
 
-// waitingIn lists the requests that wait as of a snapshot.
 func waitingIn(f *Frame) []waitingRequest {
 	var all []waitingRequest
 	for _, list := range pendingLists {
@@ -227,7 +225,6 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 	return parsed(encode(state.Snapshot(cursor).State))
 }
 
-// restore makes a state that of a snapshot.
 func (m *mirror) restore(state *session.State, f *Frame) {
 	var d contracts.Decoder
 	snap, err := d.Snapshot(encode(f.Fields))

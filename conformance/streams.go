@@ -359,7 +359,6 @@ func (p *Peer) cut(w want) {
 	}
 }
 
-// has reports whether the log has what w wants.
 func (p *Peer) has(w want) bool { return slices.ContainsFunc(p.log, w.ok) }
 
 // longestHeartbeat is the longest interval a scenario waits for.

@@ -266,5 +266,4 @@ func disconnectController(s *Session) {
 	p.expect("A15", prompted("after"))
 }
 
-// followed subscribes and opens the stream from there.
 func (c *Caller) followed() *Peer { return c.follow(c.subscribed(nil).snapshot().Cursor) }

@@ -236,7 +236,6 @@ func (j *job) shows(rule, text string) {
 	j.u.s.equal(rule, "what the terminal of "+j.id+" shows", j.lines(), text)
 }
 
-// resizes sets the size of a terminal and waits until that is confirmed.
 func (j *job) resizes(columns, rows int64) {
 	j.u.do("R91", &contracts.UtilityCommandResize{CommandID: j.id, Columns: columns, Rows: rows})
 	j.await("R91", message("utility_command_resized").with("columns", int(columns)).with("rows", int(rows)))
@@ -293,7 +292,6 @@ func extinct(file string) string {
 	return "alive=; for p in $(cat " + file + "); do kill -0 $p 2>/dev/null && ! grep -qs '^State:.*[ZX]' /proc/$p/status && alive=\"$alive $p\"; done; echo $alive; [ -z \"$alive\" ]"
 }
 
-// gone waits until none of the command's processes is left.
 func (u *user) gone(rule string) {
 	u.eventually(rule, "none of the command's processes to be left", extinct(u.rel+"/pids"))
 }
@@ -326,7 +324,6 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 	}
 }
 
-// endedBy has commands and a watch end by a message.
 func endedBy(word string, cmd contracts.Command) func(*Session) {
 	return func(s *Session) {
 		u := s.user(contracts.OperationFileWatch)
@@ -342,7 +339,6 @@ func endedBy(word string, cmd contracts.Command) func(*Session) {
 	}
 }
 
-// terminated is about commands that are ended, on pipes or on a terminal.
 func terminated(mode contracts.TerminalMode) func(*user) {
 	return func(u *user) {
 		for _, c := range []struct {

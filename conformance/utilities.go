@@ -241,12 +241,10 @@ func (s *Session) toolUser(also ...contracts.UtilityOperation) (*Caller, *Peer) 
 	return alice, p
 }
 
-// start starts a command.
 func (c *Caller) start(rule, id, command string) *Answer {
 	return c.posted(rule, &contracts.UtilityCommandStart{CommandID: id, Command: command})
 }
 
-// watches starts a watch, which the answer must list with its owner.
 func (c *Caller) watches(cmd *contracts.UtilityFileWatchStart) {
 	list := listOf(c.posted("A66", cmd).effect(), "state.active_file_watches")
 	c.s.failIf(len(list) != 1 || list[0]["watch_id"] != cmd.WatchID || list[0]["owner_connection_id"] != c.connection,
@@ -265,7 +263,6 @@ func (a *Answer) outside() {
 	a.s.failIf(!strings.Contains(a.str("error"), "outside"), "A77", "expected the refusal to say outside, got %q", a.str("error"))
 }
 
-// active returns the entry of a command in a snapshot, or nil.
 func active(f *Frame, id string) map[string]any {
 	for _, e := range listOf(f, "state.active_utility_commands") {
 		if e["command_id"] == id {
@@ -295,7 +292,6 @@ func toolCommand(s *Session) {
 	p.expect("R85", message("utility_command_exited").with("command_id", "direct").with("success", true).with("exit_code", 0))
 }
 
-// oneOfEach is a command of each operation.
 var oneOfEach = map[contracts.UtilityOperation]contracts.Command{
 	contracts.OperationCommandExec: &contracts.UtilityCommandStart{CommandID: "c", Command: "true"},
 	contracts.OperationFileSearch:  &contracts.UtilityFileSearch{SearchID: "s", Query: "x"},

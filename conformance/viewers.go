@@ -124,12 +124,10 @@ func viewerCannotDrive(s *Session) {
 	}
 }
 
-// viewerRefusal is how a viewer's message is refused.
 func viewerRefusal(rule string) refusal {
 	return refusal{rule: rule, text: textViewer, kind: contracts.ErrorProtocol, code: contracts.CodeAccessDenied}
 }
 
-// helloRefused expects ws.error or a close, and no hello_ok.
 func (p *Peer) helloRefused(rule string) {
 	f := p.seek(0, anyOf(message("hello_ok"), control("ws.error")), p.s.config.Patience)
 	p.s.failIf(f != nil && f.Type == "hello_ok", rule, "%s: expected the hello to be refused, got hello_ok", p.name)

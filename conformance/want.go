@@ -21,7 +21,6 @@ type want struct {
 	ok   func(*Frame) bool
 }
 
-// message wants a message of a type, on any transport.
 func message(kind string) want {
 	return want{kind, func(f *Frame) bool { return f.Kind == "message" && f.Type == kind }}
 }
@@ -31,16 +30,12 @@ func control(kind string) want {
 	return want{kind, func(f *Frame) bool { return f.Kind == kind }}
 }
 
-// prompted wants what the conformance agent says of a prompt.
 func prompted(content string) want { return message("status").with("message", "Prompt: "+content) }
 
-// requested wants a question of the agent.
 func requested(id string) want { return message("server_request").with("request_id", id) }
 
-// resolved wants the end of a question.
 func resolved(id string) want { return message("server_request_resolved").with("request_id", id) }
 
-// anyOf wants one of several.
 func anyOf(wants ...want) want {
 	texts := make([]string, len(wants))
 	for i, w := range wants {
@@ -62,12 +57,10 @@ func (w want) with(path string, value any) want {
 	return w.where(fmt.Sprintf("%s %s", path, show(value)), func(f *Frame) bool { return same(f.at(path), value) })
 }
 
-// where also wants f to hold.
 func (w want) where(text string, f func(*Frame) bool) want {
 	return want{w.text + ", " + text, func(frame *Frame) bool { return w.ok(frame) && f(frame) }}
 }
 
-// at returns a field by its path, or nil.
 func (f *Frame) at(path string) any {
 	if f == nil {
 		return nil
@@ -83,13 +76,11 @@ func (f *Frame) at(path string) any {
 // said shows the text in messages.
 func (f *Frame) said() string { return abridge(f.Raw, maxTraceText) }
 
-// str returns a string field, or "".
 func (f *Frame) str(path string) string {
 	s, _ := f.at(path).(string)
 	return s
 }
 
-// same compares a decoded value with one written in Go.
 func same(got, want any) bool {
 	switch want.(type) {
 	case nil, bool, string:
@@ -112,7 +103,6 @@ func (s *Session) adviseIf(broken bool, rule, format string, args ...any) {
 	}
 }
 
-// equal fails unless a value is the one that is wanted.
 func (s *Session) equal(rule, what string, got, want any) {
 	s.failIf(!same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
 }
@@ -145,7 +135,6 @@ func (p *Peer) count(rule string, frames []*Frame, w want, n int) {
 	p.s.failIf(got != n, rule, "%s: expected %d of %s, got %d", p.name, n, w.text, got)
 }
 
-// show renders a value as JSON.
 func show(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -182,7 +171,6 @@ func (p *Peer) seek(from int, w want, patience time.Duration) *Frame {
 	}
 }
 
-// expectAll has each of several clients expect a text.
 func expectAll(rule string, w want, peers ...*Peer) {
 	for _, p := range peers {
 		p.expect(rule, w)
@@ -203,7 +191,6 @@ func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *
 	return f
 }
 
-// pullBefore is pull with a deadline.
 func (p *Peer) pullBefore(deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(p.s.ctx, deadline)
 	defer cancel()
@@ -282,7 +269,6 @@ func (r refusal) want(socket bool, id string) want {
 	return w.where(r.describe(field), func(f *Frame) bool { return r.fits(f.str(field)) })
 }
 
-// fits reports whether a text is that of the refusal.
 func (r refusal) fits(text string) bool {
 	return (r.text == "" || text == r.text) && strings.HasPrefix(text, r.prefix) && strings.Contains(text, r.names)
 }

@@ -92,7 +92,6 @@ func (w *wire) open(ctx context.Context, r request) (*http.Response, error) {
 	return w.client.Do(req)
 }
 
-// do sends a request and reads the whole answer.
 func (w *wire) do(ctx context.Context, r request) (*Answer, error) {
 	resp, err := w.open(ctx, r)
 	if err != nil {
@@ -120,7 +119,6 @@ type Answer struct {
 	to request
 }
 
-// what names the exchange in messages.
 func (a *Answer) what() string { return a.to.method + " " + a.to.path }
 
 // said shows status and body in messages.
@@ -129,7 +127,6 @@ func (a *Answer) said() string { return fmt.Sprintf("%d %s", a.Status, abridge(a
 // shownHeaders are the headers that a report shows. Credentials are not there.
 var shownHeaders = []string{"Retry-After", "Allow", "Cache-Control", "Last-Event-Id", "Idempotency-Key", "Content-Encoding", "Host", "Origin"}
 
-// summary renders headers for the exchange.
 func summary(h http.Header) string {
 	var parts []string
 	for name, values := range h {
@@ -278,7 +275,6 @@ func (a *Answer) check() {
 		"%s: expected Retry-After, got none with %s", a.what(), a.said())
 }
 
-// ok fails unless the request was granted.
 func (a *Answer) ok(rule string) *Answer {
 	a.s.failIf(a.Status != http.StatusOK, rule, "%s: expected status 200, got %s", a.what(), a.said())
 	return a
@@ -361,7 +357,6 @@ const tokenHeader = "X-Maestro-Headless-Connection-Token"
 // epochHeader says which journal the cursors of an answer count in.
 const epochHeader = "X-Maestro-Headless-Epoch"
 
-// epoch returns the epoch that an answer names.
 func (a *Answer) epoch() string {
 	e := a.Header.Get(epochHeader)
 	a.s.adviseIf(e == "", "1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)
