@@ -192,9 +192,7 @@ func (s *Session) join(name string, h *contracts.Hello) *Peer {
 }
 
 // viewer returns a client that watches the scenario's session; sockets only.
-func (s *Session) viewer(name string) *Peer {
-	return s.attach(name, entry{role: contracts.RoleViewer})
-}
+func (s *Session) viewer(name string) *Peer { return s.attach(name, entry{role: contracts.RoleViewer}) }
 
 // onSocket returns a viewer over WebSocket, or nil if the server has none: the
 // published protocol does not have it.

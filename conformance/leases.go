@@ -279,9 +279,7 @@ func (a attempt) heldRefusal(s *Session) {
 }
 
 // controllerByHello attaches as a controller that only its hello shows.
-func (s *Session) controllerByHello() entry {
-	return entry{hello: s.hello(contracts.RoleController)}
-}
+func (s *Session) controllerByHello() entry { return entry{hello: s.hello(contracts.RoleController)} }
 
 func notHolder(rule string) refusal {
 	return refusal{rule: rule, text: textNotHolder, code: contracts.CodeControllerLeaseHeld}

@@ -147,9 +147,7 @@ func knockHTTP(ctx context.Context, c *Config) error {
 }
 
 func chosen(filter *regexp.Regexp) []Scenario {
-	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
-		return filter != nil && !filter.MatchString(s.Name)
-	})
+	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return filter != nil && !filter.MatchString(s.Name) })
 }
 
 // runAll runs scenarios side by side, slow ones first so that they overlap

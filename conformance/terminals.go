@@ -253,9 +253,7 @@ func (u *user) stubborn(rule string) *job {
 // family is a command with a child and a grandchild, which write their pids to a
 // file and then wait. trap is what each does first.
 func (u *user) family(trap string) string {
-	one := func(rest string) string {
-		return trap + "echo $$ >> " + u.rel + "/pids; " + rest + lasting
-	}
+	one := func(rest string) string { return trap + "echo $$ >> " + u.rel + "/pids; " + rest + lasting }
 	quoted := func(command string) string { return "'" + strings.ReplaceAll(command, "'", `'\''`) + "'" }
 	grandchild := "sh -c " + quoted(one("")) + " & "
 	child := "sh -c " + quoted(one(grandchild)) + " & "

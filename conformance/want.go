@@ -26,9 +26,7 @@ func message(kind string) want {
 }
 
 // control wants an envelope or a control frame of a type; sockets only.
-func control(kind string) want {
-	return want{kind, func(f *Frame) bool { return f.Kind == kind }}
-}
+func control(kind string) want { return want{kind, func(f *Frame) bool { return f.Kind == kind }} }
 
 func prompted(content string) want { return message("status").with("message", "Prompt: "+content) }
 
@@ -230,9 +228,7 @@ func (p *Peer) still(rule string, from int, w want) {
 }
 
 // closes waits for the server to end a socket with one of the codes.
-func (p *Peer) closes(rule string, codes ...int) {
-	p.closesWithin(rule, p.s.config.Patience, codes...)
-}
+func (p *Peer) closes(rule string, codes ...int) { p.closesWithin(rule, p.s.config.Patience, codes...) }
 
 func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
 	p.readAll(patience)
