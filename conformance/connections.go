@@ -146,11 +146,11 @@ func connections() []Scenario {
 		}),
 		overHTTP.visited("connection/ids-are-random", "A22", "Ids cannot be guessed, and tokens are not ids", func(s *Session, alice, vera *Caller) {
 			vera.subscribed(nil)
-			for _, id := range []string{alice.connection, alice.subscription, vera.connection, vera.subscription} {
+			ids := []string{alice.connection, alice.subscription, vera.connection, vera.subscription}
+			for _, id := range ids {
 				_, random, _ := strings.Cut(id, "_")
 				s.failIf(len(random) < 22, "A22", "128 bits take 22 characters at least, got %q", id)
 			}
-			ids := []string{alice.connection, alice.subscription, vera.connection, vera.subscription}
 			slices.Sort(ids)
 			s.failIf(len(slices.Compact(ids)) != 4, "A22", "expected four different ids, got %q", ids)
 			for _, c := range []*Caller{alice, vera} {
@@ -298,12 +298,8 @@ func creations() []Scenario {
 		}),
 		overHTTP.scenario("session/concurrent", "A83", "Creations of one id at the same time yield one runtime", func(s *Session) {
 			alice, id := s.caller("alice", contracts.RoleController), "conf-"+uuid.NewString()
-			requests := make([]request, 8)
-			for i := range requests {
-				requests[i] = alice.creating(id, nil)
-			}
 			epochs := map[string]bool{}
-			for _, a := range s.together(requests...) {
+			for _, a := range s.together(slices.Repeat([]request{alice.creating(id, nil)}, 8)...) {
 				a.created("A83", id).shaped("A83", "Snapshot")
 				if e := a.Header.Get(epochHeader); e != "" {
 					epochs[e] = true

@@ -176,7 +176,7 @@ func drains() []Scenario {
 		}),
 		hosted.runner("drain/concurrent", "A99", "Ten drains at once are one", func(s *Session, r *runner) {
 			s.driver().prompt(hang())
-			answers := s.togetherFor(drainTime, slices.Repeat([]request{draining(platformDrain)}, 10)...)
+			answers := s.together(slices.Repeat([]request{draining(platformDrain)}, 10)...)
 			for _, a := range answers {
 				s.drained("A99", a.ok("A99"))
 				s.failIf(!reflect.DeepEqual(a.Body, answers[0].Body),
@@ -188,9 +188,7 @@ func drains() []Scenario {
 			alice, own := s.attached()
 			vera := s.onlooker("vera")
 			alice.prompt(speaking())
-			for _, p := range []*Peer{own, vera} {
-				p.expect("R36", message("response_chunk"))
-			}
+			expectAll("R36", message("response_chunk"), own, vera)
 			a := s.drain("A100", nil)
 			for _, p := range []*Peer{own, vera} {
 				p.expect("A96", drainedSnapshot())
@@ -316,7 +314,7 @@ const drainTime = 25 * time.Second
 
 // draining is the request for a drain. A body of bytes is sent as it is.
 func draining(body any) request {
-	r := request{who: "platform", method: http.MethodPost, path: drainPath}
+	r := request{who: "platform", method: http.MethodPost, path: drainPath, patience: drainTime}
 	switch body := body.(type) {
 	case nil:
 	case []byte:
@@ -327,7 +325,7 @@ func draining(body any) request {
 	return r
 }
 
-func (s *Session) tryDrain(body any) *Answer { return s.callFor(draining(body), drainTime) }
+func (s *Session) tryDrain(body any) *Answer { return s.call(draining(body)) }
 
 // drain drains the runner and checks the answer.
 func (s *Session) drain(rule string, body any) *Answer {

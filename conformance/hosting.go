@@ -161,16 +161,8 @@ func hosting() []Scenario {
 			alice := s.driver()
 			vera := s.guest("vera")
 			vera.subscribed(nil)
-			for _, c := range []*Caller{vera, alice} {
-				controller := any(nil)
-				if c == vera {
-					controller = alice.connection
-				}
-				want := show(map[string]any{"success": true, "connection_id": c.connection, "controller_connection_id": controller,
-					"disconnected_subscription_ids": []any{c.subscription}})
-				got := show(c.disconnect(nil).ok("A13").Body)
-				s.failIf(got != want, "A13", "expected %s, got %s", want, got)
-			}
+			vera.leavesWith(alice.connection)
+			alice.leavesWith(nil)
 			s.equal("A14", "the holder of the lease", holderOf(s.state()), nil)
 		}),
 		hosted.scenario("hosted/disconnect-controller", "A15", "The end of a runner's controller frees the lease and keeps the replay", onRunner(disconnectController)),

@@ -139,22 +139,6 @@ func (s *Session) socket() bool {
 	return s.scenario.Needs.Transport == Hosted || transportOf(s.config.Target) != Stdio
 }
 
-// base is where the scenario's server is reached over the network.
-func (s *Session) base() string {
-	if s.wire != nil {
-		return s.wire.base
-	}
-	return s.config.Target
-}
-
-// credential is what the scenario's server wants to see.
-func (s *Session) credential() string {
-	if s.wire != nil {
-		return s.wire.token
-	}
-	return s.config.Token
-}
-
 // pause waits for d. It is for rules about time, never to wait for the server.
 func (s *Session) pause(rule string, d time.Duration) {
 	select {

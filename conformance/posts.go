@@ -97,11 +97,8 @@ func posts() []Scenario {
 		}),
 		overHTTP.pilot("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", busyState("A71")),
 		overHTTP.triggers().attached("post/prompts-at-once", "A71", "Of prompts at once one runs", func(s *Session, alice *Caller, p *Peer) {
-			requests := make([]request, 6)
-			for i := range requests {
-				requests[i] = alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
-			}
-			answers := s.together(requests...)
+			prompt := alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
+			answers := s.together(slices.Repeat([]request{prompt}, 6)...)
 			s.skipUnknownTrigger(s.state().str("state.last_status"))
 			s.oneOf(answers, "A71", contracts.CodeRuntimeBusy, textBusy)
 			alice.posted("A71", &contracts.Interrupt{})

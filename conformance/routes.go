@@ -249,16 +249,9 @@ func refusals() []Scenario {
 			alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
 		}),
 		overHTTP.scenario("refusal/deep-nesting", "D13", "A body nested without end is refused", func(s *Session) {
-			deep := make([]byte, 0, 200_100)
-			deep = append(deep, `{"type":"init","extra":`...)
-			for range 100_000 {
-				deep = append(deep, '[')
-			}
-			for range 100_000 {
-				deep = append(deep, ']')
-			}
+			deep := `{"type":"init","extra":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`
 			alice, _ := s.attached()
-			alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
+			alice.everywhere("D13", []byte(deep), "messages", connectionsPath, "subscribe")
 		}),
 		overHTTP.attached("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(_ *Session, alice *Caller, _ *Peer) {
 			alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")

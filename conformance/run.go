@@ -279,8 +279,7 @@ func (s *Session) endSessions() (left int) {
 
 // endOnSocket reports whether a session is over.
 func (s *Session) endOnSocket(ctx context.Context, id string) bool {
-	how := entry{session: id, role: contracts.RoleController, take: "1"}
-	link, err := dialSocket(ctx, dialOptions{base: s.base(), token: s.credential(), subprotocol: contracts.Subprotocol, query: how.query(s)})
+	link, err := dialSocket(ctx, s.dialOptions(entry{session: id, role: contracts.RoleController, take: "1"}))
 	if refused, ok := errors.AsType[*Refused](err); ok && refused.Status == http.StatusTooManyRequests {
 		select {
 		case <-time.After(time.Second):

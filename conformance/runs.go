@@ -46,7 +46,15 @@ func runs() []Scenario {
 			p.prompt("hello")
 			p.expect("R37", message("response_end"))
 		}),
-		Needs{}.scenario("run/response", "R36 R38 R39 R40 R41", "A response starts, streams and ends once, with a coherent summary", response),
+		Needs{}.controller("run/response", "R36 R38 R39 R40 R41", "A response starts, streams and ends once, with a coherent summary", func(s *Session, p *Peer) {
+			p.prompt(streamOf(8, 5))
+			id := p.expect("R36", message("response_start")).str("response_id")
+			from := len(p.log)
+			p.expect("R36", message("response_end").with("response_id", id))
+			s.failIf(countOf(p.log, message("response_chunk").with("response_id", id)) == 0,
+				"R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
+			p.still("R36", len(p.log), message("response_chunk"))
+		}),
 		Needs{}.controller("run/responses-in-turn", "R36", "Responses follow one another with fresh ids", func(s *Session, p *Peer) {
 			seen := map[string]bool{}
 			for range 3 {
@@ -75,7 +83,13 @@ func runs() []Scenario {
 				start.str("response_id"), got, want)
 			s.shows("R36", s.viewer("victor").last(control("snapshot")), responseOver)
 		}),
-		Needs{}.scenario("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", busy),
+		Needs{}.controller("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", func(_ *Session, p *Peer) {
+			p.prompt(hang())
+			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
+			p.still("R42", p.pos, anyOf(message("response_end"), message("status").with("message", "Prompt: too early")))
+			p.command(&contracts.Interrupt{})
+			p.prompted("R42", "afterwards")
+		}),
 		onSocket.pilot("run/busy-state", "R42", "A refused prompt leaves the state as it was", busyState("R42")),
 		Needs{Triggers: true}.controller("run/missing-attachment", "R43", "An unreadable attachment costs one tool error and the prompt runs", func(_ *Session, p *Peer) {
 			const name = "conformance-no-such-file.txt"
@@ -175,17 +189,6 @@ func runs() []Scenario {
 	}
 }
 
-func response(s *Session) {
-	p := s.controller()
-	p.prompt(streamOf(8, 5))
-	id := p.expect("R36", message("response_start")).str("response_id")
-	from := len(p.log)
-	p.expect("R36", message("response_end").with("response_id", id))
-	s.failIf(countOf(p.log, message("response_chunk").with("response_id", id)) == 0,
-		"R36", "expected chunks between response_start and response_end, got none in %d frames", len(p.log)-from)
-	p.still("R36", len(p.log), message("response_chunk"))
-}
-
 func (p *Peer) speaks(rule, content string) {
 	p.prompt(content)
 	p.expect(rule, message("response_chunk"))
@@ -208,15 +211,6 @@ func chunksOf(frames []*Frame) string {
 
 func busyRefusal(rule string) refusal {
 	return refusal{rule: rule, text: textBusy, kind: contracts.ErrorProtocol, code: contracts.CodeRuntimeBusy}
-}
-
-func busy(s *Session) {
-	p := s.controller()
-	p.prompt(hang())
-	p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
-	p.still("R42", p.pos, anyOf(message("response_end"), message("status").with("message", "Prompt: too early")))
-	p.command(&contracts.Interrupt{})
-	p.prompted("R42", "afterwards")
 }
 
 // waitingKinds are the types of the requests that wait when a run is interrupted.

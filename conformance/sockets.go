@@ -102,8 +102,9 @@ func sized(n int64) []byte {
 
 // upgrade tries to attach with another subprotocol and returns the refusal.
 func (s *Session) upgrade(protocol string) *Refused {
-	link, err := dialSocket(s.ctx, dialOptions{base: s.base(), token: s.credential(), subprotocol: protocol,
-		query: (&entry{create: true, role: contracts.RoleViewer}).query(s)})
+	o := s.dialOptions(entry{create: true, role: contracts.RoleViewer})
+	o.subprotocol = protocol
+	link, err := dialSocket(s.ctx, o)
 	if err == nil {
 		_ = link.Close()
 		s.fail("9.1", "expected the upgrade to be refused with subprotocol %q, got a socket", protocol)

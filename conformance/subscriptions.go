@@ -188,9 +188,7 @@ func liveness() []Scenario {
 			alice.posted("A32", initNothing())
 		}).slow(),
 		overHTTP.driver("disconnect/exact", "A13", "A disconnect answers exactly four things", func(s *Session, alice *Caller) {
-			a := alice.disconnect(nil).ok("A13") // its shape has been looked at
-			s.equal("A13", "the answer", a.Body, fields{"success": true, "connection_id": alice.connection, "controller_connection_id": nil,
-				"disconnected_subscription_ids": []string{alice.subscription}})
+			alice.leavesWith(nil)
 		}),
 		overHTTP.visited("disconnect/viewer", "A14", "The end of a viewer leaves the lease alone", func(s *Session, alice, vera *Caller) {
 			vera.subscribed(nil)
@@ -239,6 +237,12 @@ func liveness() []Scenario {
 			vera.expect("3.2", message("response_end"))
 		}),
 	}
+}
+
+// leavesWith fails unless the answer to a disconnect says exactly what ended and who drives.
+func (c *Caller) leavesWith(controller any) {
+	c.s.equal("A13", "the answer", c.disconnect(nil).ok("A13").Body, fields{"success": true, "connection_id": c.connection,
+		"controller_connection_id": controller, "disconnected_subscription_ids": []string{c.subscription}})
 }
 
 func heartbeatAnswer(s *Session) {

@@ -62,6 +62,8 @@ type request struct {
 	rule   string // what a server breaks that does not answer; empty means 1.1
 	final  bool   // a 429 is an answer like any other; else it is waited out
 	parts  bool   // the body is sent in chunks, so that its length is not known before
+
+	patience time.Duration // with the answer; zero means twice that of the configuration
 }
 
 // maxAnswer bounds the body of an answer.
@@ -191,11 +193,8 @@ func (s *Session) sendOnce(ctx context.Context, r request) (*Answer, error) {
 }
 
 // call sends a request and holds the answer against what is true of any.
-func (s *Session) call(r request) *Answer { return s.callFor(r, 2*s.config.Patience) }
-
-// callFor is call for requests that may take longer than others.
-func (s *Session) callFor(r request, patience time.Duration) *Answer {
-	ctx, cancel := s.within(patience)
+func (s *Session) call(r request) *Answer {
+	ctx, cancel := s.within(cmp.Or(r.patience, 2*s.config.Patience))
 	defer cancel()
 	a, err := s.send(ctx, r)
 	s.failIf(err != nil, cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
@@ -205,12 +204,7 @@ func (s *Session) callFor(r request, patience time.Duration) *Answer {
 
 // together sends requests at once and returns their answers in the same order.
 func (s *Session) together(requests ...request) []*Answer {
-	return s.togetherFor(2*s.config.Patience, requests...)
-}
-
-// togetherFor is together for requests that may take longer than others.
-func (s *Session) togetherFor(patience time.Duration, requests ...request) []*Answer {
-	ctx, cancel := s.within(patience)
+	ctx, cancel := s.within(cmp.Or(requests[0].patience, 2*s.config.Patience))
 	defer cancel()
 	answers, errs := make([]*Answer, len(requests)), make([]error, len(requests))
 	var wg sync.WaitGroup
