@@ -54,7 +54,8 @@ func audiences() []Scenario {
 			vera := s.viewer("vera")
 			joined := vera.last(message("hello_ok")).Cursor
 			alice.busy()
-			finish(alice.Peer, vera)
+			alice.prompt("the end")
+			endTogether(vera, alice.Peer)
 			sameSequence(s, "A48", joined, alice.Peer, vera)
 		}),
 		sharedCommands.user("audience/late", "A49 A66", "Who comes later learns of what runs, and sees its end", func(s *Session, alice *user) {

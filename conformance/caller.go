@@ -369,8 +369,13 @@ func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) (f *Frame) 
 }
 
 func entryOf(f *Frame, connection string) map[string]any {
-	for _, e := range listOf(f, "state.connections") {
-		if e["connection_id"] == connection {
+	return entryWith(f, "state.connections", "connection_id", connection)
+}
+
+// entryWith returns the entry of a list that has an id, or nil.
+func entryWith(f *Frame, list, key, id string) map[string]any {
+	for _, e := range listOf(f, list) {
+		if e[key] == id {
 			return e
 		}
 	}

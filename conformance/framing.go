@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -227,9 +228,9 @@ func countOf(frames []*Frame, w want) int {
 
 // last returns the latest frame that w wants, which an expectation has seen.
 func (p *Peer) last(w want) *Frame {
-	for i := len(p.log) - 1; i >= 0; i-- {
-		if w.ok(p.log[i]) {
-			return p.log[i]
+	for _, f := range slices.Backward(p.log) {
+		if w.ok(f) {
+			return f
 		}
 	}
 	p.s.fail("R22", "%s: expected %s before", p.name, w.text)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -112,13 +113,7 @@ func (d *pilot) leaves() {
 // readsTo reads to an entry with a cursor, or until nothing comes: the last
 // entries may be for others.
 func (p *Peer) readsTo(cursor int64) {
-	for p.watch.cursor < cursor {
-		ctx, cancel := p.s.within(openTime)
-		more := p.pull(ctx)
-		cancel()
-		if !more {
-			return
-		}
+	for p.watch.cursor < cursor && p.pullBefore(time.Now().Add(openTime)) {
 	}
 }
 

@@ -270,12 +270,7 @@ func (p *Peer) goesOn(rule string, cursor int64) {
 }
 
 func (p *Peer) indexAfter(f *Frame) int {
-	for i := range p.log {
-		if p.log[i] == f {
-			return i + 1
-		}
-	}
-	return 0
+	return slices.Index(p.log, f) + 1
 }
 
 func (c *Caller) keyed(key string, cmd contracts.Command) request {

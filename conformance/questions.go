@@ -67,7 +67,7 @@ func requests() []Scenario {
 				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
 			for i, kind := range kinds {
 				r := waiting[i]
-				s.shows("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
+				s.lists("R73", r, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
 					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]})
 				s.failIf(show(r["args"]) != `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
 			}

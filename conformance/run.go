@@ -50,7 +50,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.check(ctx); err != nil {
 		return Report{}, err
 	}
-	scenarios := chosen(c.Filter)
+	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) })
 	if len(scenarios) == 0 {
 		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
 	}
@@ -144,10 +144,6 @@ func knockHTTP(ctx context.Context, c *Config) error {
 		err = fmt.Errorf("the credential is refused: %s", abridge(a.Raw, maxTraceText))
 	}
 	return err
-}
-
-func chosen(filter *regexp.Regexp) []Scenario {
-	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return filter != nil && !filter.MatchString(s.Name) })
 }
 
 // runAll runs scenarios side by side, slow ones first so that they overlap

@@ -138,7 +138,7 @@ func runs() []Scenario {
 		}),
 		onSocket.watched("interrupt/snapshot", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session, p, vera *Peer) {
 			p.ask(contracts.RequestApproval, "cut")
-			from := vera.mark(message("server_request").with("request_id", "cut"))
+			from := vera.indexAfter(vera.await("A43", 0, requested("cut")))
 			p.accepted("A69", p.command(&contracts.Interrupt{}))
 			snap := vera.await("A69", from, control("snapshot"))
 			checkIdle(s, "A69", snap)
@@ -259,9 +259,6 @@ func checkIdle(s *Session, rule string, f *Frame) {
 	}
 	s.shows(rule, f, responseOver)
 }
-
-// mark waits for what w wants and returns the index after it.
-func (p *Peer) mark(w want) int { return slices.Index(p.log, p.await("A43", 0, w)) + 1 }
 
 // shutReason is why shutdown and EOF cancel what waits.
 const shutReason = "Shutdown before request completed"

@@ -218,13 +218,6 @@ func endTogether(peers ...*Peer) {
 	}
 }
 
-// finish drives until every peer has seen a last status, so that their logs
-// end at the same entry.
-func finish(driver *Peer, peers ...*Peer) {
-	driver.prompt("the end")
-	endTogether(append(peers, driver)...)
-}
-
 func sameForAll(s *Session) {
 	alice := s.pilot()
 	var all []*Peer
@@ -294,7 +287,7 @@ func slowFollower(s *Session) {
 	}
 }
 
-// catchesUp reads to the last status of [finish], on another stream or socket if the server
+// catchesUp reads to the last status of [pilot.end], on another stream or socket if the server
 // gave up on the first: a socket is closed with 4429, or without a word, as nothing fits into
 // a connection that is full. It reports false if there was a reset, with which a client
 // starts over.

@@ -187,8 +187,8 @@ func terminals() []Scenario {
 			j := u.sh("5.1", "(sleep 0.4; echo late) & echo soon")
 			j.exits("5.1", fields{"success": true, "exit_code": 0}).prints("5.1", "soon\nlate\n")
 		}),
-		onStdio.scenario("tree/end-of-input", "R19", "After the end of input nothing of a command is left", leavesNothing((*Peer).hangUp)).slow(),
-		onStdio.scenario("tree/shutdown", "R19 R18 3.8", "After a shutdown nothing of a command is left", leavesNothing((*Peer).sayShutdown)).slow(),
+		onStdio.scenario("tree/end-of-input", "R19", "After the end of input nothing of a command is left", leavesNothing(func(p *Peer) { _ = p.link.CloseInput() })).slow(),
+		onStdio.scenario("tree/shutdown", "R19 R18 3.8", "After a shutdown nothing of a command is left", leavesNothing(func(p *Peer) { p.command(&contracts.Shutdown{}) })).slow(),
 		exec.scenario("reason/interrupt", "R67 3.5", "interrupt ends commands and watches, and says so", endedBy("Interrupted", &contracts.Interrupt{})),
 		exec.scenario("reason/cancel", "R67 3.5", "cancel ends commands and watches, and says so", endedBy("Cancelled", &contracts.Cancel{})),
 		exec.scenario("reason/shutdown", "3.8 3.5", "shutdown ends commands and watches, and says so", endedBy("Headless runtime shutdown", &contracts.Shutdown{})),
@@ -293,12 +293,6 @@ func extinct(file string) string {
 func (u *user) gone(rule string) {
 	u.eventually(rule, "none of the command's processes to be left", extinct(u.rel+"/pids"))
 }
-
-// hangUp and sayShutdown are ways to end a server on stdio.
-
-func (p *Peer) hangUp() { _ = p.link.CloseInput() } // it may be closed
-
-func (p *Peer) sayShutdown() { p.command(&contracts.Shutdown{}) }
 
 // leavesNothing ends a server with a command on it and looks what is left, through
 // another one in the same workspace.

@@ -258,12 +258,7 @@ func (a *Answer) outside() {
 }
 
 func active(f *Frame, id string) map[string]any {
-	for _, e := range listOf(f, "state.active_utility_commands") {
-		if e["command_id"] == id {
-			return e
-		}
-	}
-	return nil
+	return entryWith(f, "state.active_utility_commands", "command_id", id)
 }
 
 func toolCommandListed(s *Session) {

@@ -30,7 +30,10 @@ func viewers() []Scenario {
 			for _, kind := range s.canAsk(contracts.RequestUserInput, contracts.RequestMCPElicitation) {
 				p := s.dialed("v-"+string(kind), entry{role: contracts.RoleViewer})
 				p.hello(&contracts.Hello{Role: contracts.RoleViewer, Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}})
-				p.helloRefused("A19")
+				f := p.seek(0, anyOf(message("hello_ok"), control("ws.error")), s.config.Patience)
+				s.failIf(f != nil && f.Type == "hello_ok", "A19", "%s: expected the hello to be refused, got hello_ok", p.name)
+				code := p.closeCode()
+				s.failIf(f == nil && (code < 4400 || code > 4499), "A19", "%s: expected the hello to be refused, got: %v", p.name, p.ended)
 			}
 		}),
 		overHTTP.visited("watcher/role-header", "A39 1.12", "No role header makes a viewer drive, and one can make a controller refuse itself", func(s *Session, alice, vera *Caller) {
@@ -126,11 +129,4 @@ func viewerCannotDrive(s *Session) {
 
 func viewerRefusal(rule string) refusal {
 	return refusal{rule: rule, text: textViewer, kind: contracts.ErrorProtocol, code: contracts.CodeAccessDenied}
-}
-
-func (p *Peer) helloRefused(rule string) {
-	f := p.seek(0, anyOf(message("hello_ok"), control("ws.error")), p.s.config.Patience)
-	p.s.failIf(f != nil && f.Type == "hello_ok", rule, "%s: expected the hello to be refused, got hello_ok", p.name)
-	code := p.closeCode()
-	p.s.failIf(f == nil && (code < 4400 || code > 4499), rule, "%s: expected the hello to be refused, got: %v", p.name, p.ended)
 }

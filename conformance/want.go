@@ -40,12 +40,7 @@ func anyOf(wants ...want) want {
 		texts[i] = w.text
 	}
 	return want{strings.Join(texts, " or "), func(f *Frame) bool {
-		for _, w := range wants {
-			if w.ok(f) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(wants, func(w want) bool { return w.ok(f) })
 	}}
 }
 
@@ -145,7 +140,7 @@ func show(v any) string {
 // server is silent for as long as the configured patience, it broke rule.
 func (p *Peer) expect(rule string, w want) *Frame {
 	f := p.await(rule, p.pos, w)
-	p.pos = slices.Index(p.log, f) + 1
+	p.pos = p.indexAfter(f)
 	return f
 }
 
