@@ -176,7 +176,7 @@ func agents() []Scenario {
 				d.refused(cmd, unknownRefusal("R53", id))
 			}
 			d.ends("R37")
-			s.equal("R52", "the number of resolutions of "+id, countOf(d.p.log, message("server_request_resolved").with("request_id", id)), 1)
+			s.equal("R52", "the number of resolutions of "+id, countOf(d.p.log, resolved(id)), 1)
 		}),
 		everywhere.pilot("agent/auto-mode", "R51", "In mode auto the agent's tools run and nothing is asked", agentUnasked(contracts.ApprovalAuto)),
 		everywhere.pilot("agent/fail-mode", "R51 R37", "In mode fail nothing is asked, and the prompt is answered all the same", agentUnasked(contracts.ApprovalFail)),
@@ -238,7 +238,7 @@ func (d *pilot) gated(q *Frame) {
 	id, call := q.str("request_id"), message("tool_call").with("call_id", q.str("call_id")).with("requires_approval", true)
 	n := countOf(d.p.log[:d.p.indexAfter(q)], call)
 	d.s.failIf(n != 1, "R50", "%s: expected one tool_call that requires approval before %s, got %d", d.p.name, id, n)
-	n = countOf(d.p.log, message("server_request").with("request_id", id))
+	n = countOf(d.p.log, requested(id))
 	d.s.failIf(n != 1, "R50:once", "%s: expected %s to be asked once, got %d", d.p.name, id, n)
 }
 

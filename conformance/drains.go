@@ -214,7 +214,7 @@ func drains() []Scenario {
 			alice.ask(contracts.RequestApproval, "open")
 			alice.prompt(hang())
 			p := s.pauseNow(r, stream.epoch, stream)
-			cancelled := slices.ContainsFunc(stream.log, message("server_request_resolved").with("request_id", "open").
+			cancelled := slices.ContainsFunc(stream.log, resolved("open").
 				with("resolution", "cancelled").with("resolved_by", "runtime").ok)
 			s.quietManifest(p.manifest, !cancelled)
 			s.resumed(p)

@@ -218,19 +218,12 @@ type findings struct {
 	left       int    // sessions that scenarios made and could not end
 }
 
-// capabilities returns what the scenario's controllers negotiate: only what the
+// hello returns the hello of a client with a role. A controller negotiates only what the
 // scenario needs, because a server need not know the rest.
-func (s *Session) capabilities() *contracts.Capabilities {
-	if len(s.answers) == 0 && len(s.operations) == 0 {
-		return nil
-	}
-	return &contracts.Capabilities{ServerRequests: s.answers, UtilityOperations: s.operations}
-}
-
 func (s *Session) hello(role contracts.Role) *contracts.Hello {
 	h := &contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: role}
-	if role == contracts.RoleController {
-		h.Capabilities = s.capabilities()
+	if role == contracts.RoleController && len(s.answers)+len(s.operations) > 0 {
+		h.Capabilities = &contracts.Capabilities{ServerRequests: s.answers, UtilityOperations: s.operations}
 	}
 	return h
 }

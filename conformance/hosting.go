@@ -178,7 +178,7 @@ func hosting() []Scenario {
 			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false})
 			alice.post(&contracts.Prompt{Content: "x"}).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
 			bob.prompt("hello")
-			s.follow("judge", follow{cursor: new(int64)}).expect("A43", message("status").with("message", "Prompt: hello"))
+			s.follow("judge", follow{cursor: new(int64)}).expect("A43", prompted("hello"))
 		}),
 	}
 }

@@ -244,12 +244,7 @@ func (w *watch) acknowledged(p *Peer, f *Frame) {
 	got := f.str("client_info.name")
 	p.s.failIf(got != "" && got != p.name, "A60", "%s: got the hello_ok of %s", p.name, got)
 	w.hellos--
-	w.optOuts, w.late = nil, p.stream != nil
-	list, _ := f.at("opt_out_notifications").([]any)
-	for _, v := range list {
-		name, _ := v.(string)
-		w.optOuts = append(w.optOuts, name)
-	}
+	w.optOuts, w.late = texts(f.at("opt_out_notifications")), p.stream != nil
 	w.raw = f.at("capabilities.raw_agent_events") == true
 }
 
@@ -372,28 +367,22 @@ func (w *watch) end(p *Peer, err error) {
 	}
 }
 
-func listOf(f *Frame, path string) []map[string]any {
-	items, _ := f.at(path).([]any)
-	list := make([]map[string]any, 0, len(items))
-	for _, item := range items {
-		if m, ok := item.(map[string]any); ok {
-			list = append(list, m)
-		}
-	}
-	return list
-}
+func listOf(f *Frame, path string) []map[string]any { return elements[map[string]any](f.at(path)) }
 
 func textOf(m map[string]any, key string) string {
 	s, _ := m[key].(string)
 	return s
 }
 
-func texts(v any) []string {
+func texts(v any) []string { return elements[string](v) }
+
+// elements returns those of a list that have a type.
+func elements[T any](v any) []T {
 	items, _ := v.([]any)
-	list := make([]string, 0, len(items))
+	list := make([]T, 0, len(items))
 	for _, item := range items {
-		if s, ok := item.(string); ok {
-			list = append(list, s)
+		if e, ok := item.(T); ok {
+			list = append(list, e)
 		}
 	}
 	return list

@@ -269,9 +269,7 @@ func (p *Peer) goesOn(rule string, cursor int64) {
 	p.expect(rule, message("response_chunk").where("of the response that goes on", func(f *Frame) bool { return f.Cursor > cursor }))
 }
 
-func (p *Peer) indexAfter(f *Frame) int {
-	return slices.Index(p.log, f) + 1
-}
+func (p *Peer) indexAfter(f *Frame) int { return slices.Index(p.log, f) + 1 }
 
 func (c *Caller) keyed(key string, cmd contracts.Command) request {
 	r := c.sending(encodeCommand(cmd))

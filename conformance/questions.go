@@ -26,16 +26,16 @@ func requests() []Scenario {
 				id := "announced-" + string(kind)
 				p.prompt(s.question(kind, id, toolFor(kind)))
 				f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
-				p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
+				p.expect("R59", requested(id).with("request_type", kind).with("call_id", f.str("call_id")))
 				p.still("R59", p.pos, message("server_request"))
 				p.command(&contracts.ClientToolResult{CallID: f.str("call_id"), Content: []contracts.ContentBlock{}})
-				p.expect("R58", message("server_request_resolved").with("request_id", id))
+				p.expect("R58", resolved(id))
 			}
 		}),
 		seed.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(_ *Session, p *Peer) {
 			p.ask(contracts.RequestApproval, "twice")
 			p.accepted("R53", p.command(approve("twice", true)))
-			p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
+			p.expect("R53", resolved("twice"))
 			from := len(p.log)
 			p.refused(p.command(approve("twice", false)), unknownRefusal("R53", "twice"))
 			p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
@@ -82,11 +82,11 @@ func requests() []Scenario {
 		}),
 		onSocket.watched("request/viewer-cannot-answer", "A37", "A viewer cannot answer", func(_ *Session, alice, vera *Peer) {
 			alice.ask(contracts.RequestApproval, "mine")
-			vera.expect("A43", message("server_request").with("request_id", "mine"))
+			vera.expect("A43", requested("mine"))
 			vera.refused(vera.command(approve("mine", true)), viewerRefusal("A37"))
 			alice.still("A37", 0, message("server_request_resolved"))
 			alice.accepted("R53", alice.command(approve("mine", false)))
-			vera.expect("R52", message("server_request_resolved").with("request_id", "mine").with("resolution", "denied"))
+			vera.expect("R52", resolved("mine").with("resolution", "denied"))
 		}),
 		onSocket.watched("request/outlives-controller", "D8 3.6", "A request waits for the next controller", func(s *Session, alice, vera *Peer) {
 			alice.ask(contracts.RequestApproval, "inherited")
@@ -97,7 +97,7 @@ func requests() []Scenario {
 			s.failIf(len(waitingIn(f)) != 1 || !pending(f, "inherited"),
 				"D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
 			bob.accepted("D8", bob.command(approve("inherited", true)))
-			vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
+			vera.expect("D8", resolved("inherited").with("resolution", "approved"))
 		}),
 		seed.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(s *Session, p *Peer) {
 			p.ask(contracts.RequestApproval, "raced")
@@ -105,7 +105,7 @@ func requests() []Scenario {
 			for i := range 10 {
 				p.command(approve("raced", i%2 == 0))
 			}
-			p.expect("R52", message("server_request_resolved").with("request_id", "raced").with("resolution", "approved"))
+			p.expect("R52", resolved("raced").with("resolution", "approved"))
 			p.fence()
 			refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
 				return strings.Contains(string(f.Raw), "raced")
@@ -185,7 +185,7 @@ func toolFor(kind contracts.RequestType) string {
 
 func (p *Peer) ask(kind contracts.RequestType, id string) *Frame {
 	p.prompt(p.s.question(kind, id, toolFor(kind)))
-	return p.expect("R50", message("server_request").with("request_id", id).with("request_type", kind))
+	return p.expect("R50", requested(id).with("request_type", kind))
 }
 
 func (a answerCase) run(s *Session) {
@@ -193,10 +193,10 @@ func (a answerCase) run(s *Session) {
 	id := "req-" + a.name
 	request := p.ask(a.kind, id)
 	p.accepted(a.rules[0], p.command(a.answer(id)))
-	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
+	f := p.expect(a.rules[0], resolved(id))
 	s.shows(a.rules[0], f, fields{"request_type": a.kind, "call_id": request.at("call_id"),
 		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason})
-	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
+	p.still("R52", p.pos, resolved(id))
 	if s.socket() {
 		left := waitingIn(s.viewer("vera").last(control("snapshot")))
 		s.failIf(len(left) != 0, "R73", "expected nothing to wait after the answer, got %+v", left)
@@ -221,7 +221,7 @@ func withoutAsking(mode contracts.ApprovalMode) func(*Session, *Peer) {
 		from := len(p.log)
 		p.prompt(s.question(contracts.RequestApproval, "unasked", "bash"))
 		p.prompt("sentinel")
-		p.expect("R51", message("status").with("message", "Prompt: sentinel"))
+		p.expect("R51", prompted("sentinel"))
 		p.still("R51", from, aboutApprovals)
 	}
 }
@@ -230,8 +230,7 @@ func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session, *Pee
 	return func(_ *Session, p *Peer) {
 		p.ask(contracts.RequestApproval, "waiting")
 		p.accepted("R65", p.command(&contracts.Init{ApprovalMode: mode}))
-		p.expect("R65", message("server_request_resolved").with("request_id", "waiting").
-			with("resolution", verdict).with("resolved_by", "policy"))
+		p.expect("R65", resolved("waiting").with("resolution", verdict).with("resolved_by", "policy"))
 	}
 }
 

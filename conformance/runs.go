@@ -86,7 +86,7 @@ func runs() []Scenario {
 		Needs{}.controller("run/busy", "R42 A71", "A prompt during a run is refused and disturbs nothing", func(_ *Session, p *Peer) {
 			p.prompt(hang())
 			p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
-			p.still("R42", p.pos, anyOf(message("response_end"), message("status").with("message", "Prompt: too early")))
+			p.still("R42", p.pos, anyOf(message("response_end"), prompted("too early")))
 			p.command(&contracts.Interrupt{})
 			p.prompted("R42", "afterwards")
 		}),
@@ -95,7 +95,7 @@ func runs() []Scenario {
 			const name = "conformance-no-such-file.txt"
 			p.accepted("R43", p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}}))
 			p.expect("R43", message("error").with("message", "Attachment not readable: "+name).with("error_type", "tool"))
-			p.expect("R43", message("status").with("message", "Prompt: look"))
+			p.expect("R43", prompted("look"))
 		}),
 		Needs{}.controller("run/error-keeps-responding", "R49", "A refusal during a response leaves it open", func(_ *Session, p *Peer) {
 			p.speaks("R49", speaking())
@@ -126,7 +126,7 @@ func runs() []Scenario {
 			p.prompt(hang())
 			p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
 			p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
-			p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
+			p.expect("3.5:held", prompted("at once"))
 			p.none("3.5:held", 0, message("error").with("message", textBusy))
 		}),
 		onSocket.controller("interrupt/clean-state", "R69", "After interrupt the state shows nothing going on", func(s *Session, p *Peer) {
@@ -143,7 +143,7 @@ func runs() []Scenario {
 			snap := vera.await("A69", from, control("snapshot"))
 			checkIdle(s, "A69", snap)
 			at := slices.Index(vera.log, snap)
-			s.failIf(countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1,
+			s.failIf(countOf(vera.log[from:at], resolved("cut")) != 1,
 				"A69", "expected the cancellation of cut before the snapshot")
 			vera.still("A69", at+1, control("snapshot"))
 		}),
@@ -163,14 +163,14 @@ func runs() []Scenario {
 			p.ask(contracts.RequestApproval, "shut")
 			p.command(&contracts.Shutdown{})
 			p.exits("R18", 0)
-			p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
+			p.expect("R18:flushed", resolved("shut").
 				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
 		}),
 		onStdio.controller("shutdown/eof", "R19", "EOF ends the process with status 0, cancelling what waits", func(_ *Session, p *Peer) {
 			p.ask(contracts.RequestApproval, "eof")
 			p.closeInput("R19")
 			p.exits("R19:ended", 0)
-			p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
+			p.expect("R19:ended", resolved("eof").with("reason", shutReason))
 		}),
 		onStdio.controller("shutdown/eof-in-run", "R19", "EOF during a run ends the process all the same", func(_ *Session, p *Peer) {
 			p.prompt(hang())
@@ -180,7 +180,7 @@ func runs() []Scenario {
 		onSocket.watched("shutdown/socket", "R71 A76 9.5", "shutdown ends every socket normally, and the session with it", func(s *Session, p, vera *Peer) {
 			p.ask(contracts.RequestApproval, "shut")
 			p.command(&contracts.Shutdown{})
-			vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+			vera.expect("R71", resolved("shut").with("reason", shutReason))
 			s.shows("R71", vera.expect("3.8", control("snapshot")), fields{"state.is_ready": false})
 			p.closes("9.5", 1000)
 			vera.closes("9.5", 1000)
@@ -196,7 +196,7 @@ func (p *Peer) speaks(rule, content string) {
 
 func (p *Peer) prompted(rule, content string) {
 	p.prompt(content)
-	p.expect(rule, message("status").with("message", "Prompt: "+content))
+	p.expect(rule, prompted(content))
 }
 
 func chunksOf(frames []*Frame) string {
@@ -224,7 +224,7 @@ func cancels(cmd contracts.Command, reason string) func(*Session, *Peer) {
 		from := len(p.log)
 		p.accepted("R66", p.command(cmd))
 		for _, kind := range waitingKinds {
-			p.await("R66", from, message("server_request_resolved").with("request_id", "cut-"+string(kind)).
+			p.await("R66", from, resolved("cut-"+string(kind)).
 				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", reason))
 		}
 		p.still("R52", p.pos, message("server_request_resolved").with("resolution", "approved"))

@@ -189,24 +189,18 @@ func (n Needs) reasonToSkip(c *Config) string {
 
 // missingTransport says which target is missing, or nothing.
 func (n Needs) missingTransport(c *Config) string {
-	have := transportOf(c.Target)
-	switch {
-	case n.Transport == Hosted && c.Spawn == "":
+	switch on, have := n.Transport, transportOf(c.Target); {
+	case on == Hosted && c.Spawn == "":
 		return "needs a hosted runner to spawn"
-	case n.Transport == Hosted:
-		return ""
+	case on == Hosted:
 	case c.Target == "":
 		return "needs a target"
-	case n.Transport == Anywhere:
-		return ""
-	case n.Transport == Networked && have == Stdio:
+	case on == Networked && have == Stdio:
 		return "needs a ws or http target"
-	case n.Transport == Networked:
-		return ""
-	case n.Transport == Either && have == HTTP:
+	case on == Either && have == HTTP:
 		return "needs a stdio or ws target"
-	case n.Transport != Either && n.Transport != have:
-		return "needs a " + string(n.Transport) + " target"
+	case slices.Contains([]Transport{Stdio, Socket, HTTP}, on) && on != have:
+		return "needs a " + string(on) + " target"
 	}
 	return ""
 }
@@ -214,15 +208,7 @@ func (n Needs) missingTransport(c *Config) string {
 // transportOf returns how a target is reached, or nothing if it is no target.
 func transportOf(target string) Transport {
 	scheme, _, _ := strings.Cut(target, ":")
-	switch scheme {
-	case "stdio":
-		return Stdio
-	case "ws", "wss":
-		return Socket
-	case "http", "https":
-		return HTTP
-	}
-	return ""
+	return map[string]Transport{"stdio": Stdio, "ws": Socket, "wss": Socket, "http": HTTP, "https": HTTP}[scheme]
 }
 
 // Defaults of Config.
@@ -314,7 +300,7 @@ func probeAgent(s *Session) {
 	}
 	d := s.pilot()
 	d.tell("R37", &contracts.Prompt{Content: plainPrompt})
-	known := message("status").with("message", "Prompt: "+plainPrompt)
+	known := prompted(plainPrompt)
 	if f := d.awaits("R37", anyOf(known, signOfAnswer)); !known.ok(f) {
 		s.config.found.otherAgent = f.Type
 	}

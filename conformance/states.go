@@ -50,7 +50,7 @@ func states() []Scenario {
 			m := s.pilot()
 			for _, kind := range kinds {
 				m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
-				m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
+				m.p.expect("R50", requested("fold-"+string(kind)))
 			}
 			m.compare("R79")
 			answers := map[contracts.RequestType]contracts.Command{

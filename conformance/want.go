@@ -322,7 +322,6 @@ func (p *Peer) accepted(rule, id string) *Frame {
 		return nil
 	}
 	f := p.await(rule, p.pos, p.answer(id))
-	p.s.failIf(f.Kind != "ws.result", rule,
-		"%s: expected ws.result for %s, got %s", p.name, id, f.said())
+	p.s.failIf(f.Kind != "ws.result", rule, "%s: expected ws.result for %s, got %s", p.name, id, f.said())
 	return f
 }
