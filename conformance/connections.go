@@ -339,8 +339,7 @@ func creations() []Scenario {
 			a := s.caller("bob", contracts.RoleController).connected(nil)
 			s.failIf(a.at("controller_lease_granted") != true || a.snapshot().Cursor == 0, "1.6",
 				"expected the session with its past and a free lease, got %s", a.said())
-			zero := int64(0)
-			s.follow("judge", follow{cursor: &zero}).expect("A15", prompted("before"))
+			s.follow("judge", follow{cursor: new(int64)}).expect("A15", prompted("before"))
 		}),
 		overHTTP.attached("session/shutdown", "A76 3.6", "shutdown ends the session: its streams with a final snapshot, its routes with 404", func(s *Session, alice *Caller, own *Peer) {
 			vera := s.onlooker("vera")

@@ -74,8 +74,7 @@ func parity() []Scenario {
 func withSockets(run func(*Session)) func(*Session) {
 	return func(s *Session) {
 		if s.published() {
-			vera := s.caller("vera", contracts.RoleViewer)
-			vera.connected(nil)
+			vera := s.guest("vera")
 			if s.onSocket("probe") == nil {
 				s.skip("the server has no WebSocket, nor has the published protocol")
 			}

@@ -230,8 +230,7 @@ func (s *Session) quietly(rule string, f func()) {
 
 func postInit(s *Session) {
 	alice, p := s.attached()
-	text := "Be brief."
-	alice.posted("1.12", &contracts.Init{SystemPrompt: &text, ThinkingLevel: contracts.ThinkingLow})
+	alice.posted("1.12", &contracts.Init{SystemPrompt: new("Be brief."), ThinkingLevel: contracts.ThinkingLow})
 	s.shows("R35", s.state(), fields{"last_init": fields{"system_prompt": "Be brief.", "thinking_level": "low", "type": "init"}})
 	p.expect("R33:http", message("status").with("message", "Initialized: system_prompt, thinking_level"))
 }
@@ -250,8 +249,7 @@ func postDenial(s *Session) {
 	alice, p := s.attached()
 	alice.prompt(approval("http-1"))
 	asked := p.expect("A67", requested("http-1").with("request_type", "approval").with("tool", "bash"))
-	no := false
-	alice.posted("A68", &contracts.ServerRequestResponse{RequestID: "http-1", RequestType: contracts.RequestApproval, Approved: &no,
+	alice.posted("A68", &contracts.ServerRequestResponse{RequestID: "http-1", RequestType: contracts.RequestApproval, Approved: new(false),
 		Result: &contracts.ToolResult{Error: "Not on a Friday"}})
 	ended := p.expect("A68", resolved("http-1").with("resolution", "denied").
 		with("resolved_by", "user").with("reason", "Not on a Friday"))

@@ -31,8 +31,7 @@ func runs() []Scenario {
 		}),
 		onSocket.controller("run/last-init", "R35", "A snapshot holds the last accepted init whole", func(s *Session, p *Peer) {
 			s.equal("R35", "last_init in a fresh session", p.last(control("snapshot")).at("last_init"), nil)
-			text := "Be brief."
-			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: &text}))
+			p.accepted("R35", p.command(&contracts.Init{SystemPrompt: new("Be brief.")}))
 			p.accepted("R35", p.command(&contracts.Init{ThinkingLevel: contracts.ThinkingLow}))
 			got := show(s.viewer("vera").last(control("snapshot")).at("last_init"))
 			s.failIf(got != `{"thinking_level":"low","type":"init"}`, "R35", "expected the last init alone, with its type, got %s", got)

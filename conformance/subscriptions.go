@@ -210,8 +210,7 @@ func liveness() []Scenario {
 			a.has("1.13", fields{"connection_id": alice.connection, "disconnected_subscription_ids": []string{alice.subscription}})
 		}),
 		overHTTP.attached("disconnect/announced", "1.13", "A disconnect publishes one snapshot and ends the connection's streams", func(s *Session, _ *Caller, p *Peer) {
-			bob := s.caller("bob", contracts.RoleViewer)
-			bob.connected(nil)
+			bob := s.guest("bob")
 			own := bob.followed()
 			before := s.state().Cursor
 			bob.disconnect(nil).ok("1.13")
@@ -261,8 +260,7 @@ func disconnectController(s *Session) {
 	alice := s.driver()
 	alice.prompt("before")
 	alice.disconnect(nil).ok("A15").has("A15", fields{"controller_connection_id": nil})
-	zero := int64(0)
-	p := s.follow("vera", follow{cursor: &zero})
+	p := s.follow("vera", follow{cursor: new(int64)})
 	p.expect("A15", prompted("before"))
 	bob := s.caller("bob", contracts.RoleController)
 	bob.connected(nil).has("A15", fields{"controller_lease_granted": true})
