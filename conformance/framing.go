@@ -102,7 +102,8 @@ func framing() []Scenario {
 			badMessage{`{"type":"hello","capabilities":{"server_requests":["approval","approval"]}}`, "capabilities"},
 			badMessage{`{"type":"hello","capabilities":{"utility_operations":["file_read","file_read"]}}`, "capabilities"})),
 		Needs{}.controller("framing/duplicate-opt-out", "R12", "Duplicate opt-outs are accepted and echoed once", func(s *Session, p *Peer) {
-			p.hello(s.optingOut(contracts.RoleController, contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction))
+			p.hello(s.optingOut(contracts.RoleController,
+				contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction))
 			f := p.expect("R12:opt-outs", message("hello_ok"))
 			s.shows("R12:opt-outs", f, fields{"opt_out_notifications": []string{"compaction", "heartbeat"}})
 		}),

@@ -151,7 +151,7 @@ func handshake() []Scenario {
 			vera.still("A53", from, message("status"))
 			s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
 		}),
-		Needs{}.pilot("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", optsOut("A53")),
+		Needs{}.pilot("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", optsOut("R31", "A53")),
 		onSocket.controller("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Peer) {
 			h := s.hello(contracts.RoleViewer)
 			h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
@@ -336,10 +336,12 @@ func (s *Session) offerAllOverHTTP(h *contracts.Hello) *Frame {
 	return p.expect("A60", message("hello_ok"))
 }
 
-func optsOut(rule string) func(*Session, *pilot) {
+// optsOut is about a later hello that opts out of statuses. said is the rule that asks for one
+// before that.
+func optsOut(said, rule string) func(*Session, *pilot) {
 	return func(s *Session, d *pilot) {
-		d.tell(rule, initNothing())
-		d.p.expect("A53", initNothingReply)
+		d.tell("A53", initNothing())
+		d.p.expect(said, initNothingReply)
 		d.announces(rule, s.optingOut(contracts.RoleController, contracts.NotifyStatus))
 		from := len(d.p.log)
 		d.tell(rule, initNothing())

@@ -10,7 +10,8 @@ import (
 
 // callingTools and its like are the needs of scenarios in which the agent calls tools of clients.
 var (
-	callingTools          = Needs{Transport: Anywhere, Triggers: true, Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool}}
+	callingTools = Needs{Transport: Anywhere, Triggers: true, Seed: true,
+		Asks: []contracts.RequestType{contracts.RequestClientTool}}
 	callingToolsOnSocket  = Needs{Transport: Socket, Triggers: true, Seed: true, Asks: callingTools.Asks}
 	callingToolsNetworked = Needs{Transport: Networked, Triggers: true, Seed: true, Asks: callingTools.Asks}
 )

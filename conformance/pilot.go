@@ -140,7 +140,8 @@ func (d *pilot) tell(rule string, cmd contracts.Command) {
 func (d *pilot) refused(cmd contracts.Command, r refusal) {
 	if d.c != nil {
 		a := d.c.post(cmd).refused(r.rule, r.code, r.text)
-		d.s.failIf(!d.s.published() && !r.fits(a.str("error")), r.rule, "expected a refusal with %s, got %s", r.describe("error"), a.said())
+		d.s.failIf(!d.s.published() && !r.fits(a.str("error")), r.rule,
+			"expected a refusal with %s, got %s", r.describe("error"), a.said())
 		return
 	}
 	d.p.pos = len(d.p.log)

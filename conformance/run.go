@@ -50,7 +50,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.check(ctx); err != nil {
 		return Report{}, err
 	}
-	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) })
+	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
+		return c.Filter != nil && !c.Filter.MatchString(s.Name)
+	})
 	if len(scenarios) == 0 {
 		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
 	}

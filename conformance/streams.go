@@ -132,7 +132,7 @@ func streams() []Scenario {
 				s.refusesStream("A56:unknown", "optOutNotifications="+word, contracts.CodeBadRequest)
 			}
 		}),
-		overHTTP.pilot("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", optsOut("2.4:at-once")),
+		overHTTP.pilot("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", optsOut("R33:http", "2.4:at-once")),
 		overHTTP.attached("sse/raw-events", "A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Caller, own *Peer) {
 			rhea := s.caller("rhea", contracts.RoleViewer)
 			cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor

@@ -78,8 +78,8 @@ func utilities() []Scenario {
 			for _, path := range []string{"../../../../../../../../etc/hostname", "/etc/hostname"} {
 				id := p.command(&contracts.UtilityFileRead{ReadID: "out", Path: path})
 				if s.socket() {
-					p.expect("A77", anyOf(control("ws.error").with("id", id), message("error")). // which may come after it was accepted
-															where("saying outside", func(f *Frame) bool { return strings.Contains(string(f.Raw), "outside") }))
+					p.expect("A77", anyOf(control("ws.error").with("id", id), message("error")).
+						where("saying outside", func(f *Frame) bool { return strings.Contains(string(f.Raw), "outside") }))
 					continue
 				}
 				p.expect("R97", message("error").with("request_id", "out").with("error_type", "tool").with("fatal", false).
