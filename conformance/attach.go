@@ -44,10 +44,18 @@ func (e *entry) query(s *Session) url.Values {
 	return q
 }
 
+// dialOptions say where the scenario's server is, what it wants to see, and how to attach.
+func (s *Session) dialOptions(e entry) dialOptions {
+	o := dialOptions{base: s.config.Target, token: s.config.Token, subprotocol: contracts.Subprotocol, query: e.query(s)}
+	if s.wire != nil {
+		o.base, o.token = s.wire.base, s.wire.token
+	}
+	return o
+}
+
 // dial opens a socket and says nothing on it.
 func (s *Session) dial(name string, e entry) (*Peer, error) {
-	link, err := dialSocket(s.ctx, dialOptions{base: s.base(), token: s.credential(),
-		subprotocol: contracts.Subprotocol, query: e.query(s)})
+	link, err := dialSocket(s.ctx, s.dialOptions(e))
 	if err != nil {
 		s.trace.add(s.now(), name, "<", []byte(err.Error()))
 		return nil, err
@@ -192,9 +200,7 @@ func (s *Session) join(name string, h *contracts.Hello) *Peer {
 }
 
 // viewer returns a client that watches the scenario's session; sockets only.
-func (s *Session) viewer(name string) *Peer {
-	return s.attach(name, entry{role: contracts.RoleViewer})
-}
+func (s *Session) viewer(name string) *Peer { return s.attach(name, entry{role: contracts.RoleViewer}) }
 
 // onSocket returns a viewer over WebSocket, or nil if the server has none: the
 // published protocol does not have it.

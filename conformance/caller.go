@@ -30,7 +30,6 @@ func routeOf(session, route string) string {
 	return path
 }
 
-// route returns a route of the scenario's session.
 func (s *Session) route(route string) string { return routeOf(s.ID, route) }
 
 // fields are the keys of a JSON object to be sent. One that is leftOut takes a
@@ -41,7 +40,6 @@ type absent struct{}
 
 var leftOut = absent{}
 
-// with returns a copy of base changed by f.
 func with(base, f fields) fields {
 	merged := maps.Clone(base)
 	for k, v := range f {
@@ -152,7 +150,6 @@ func (c *Caller) subscribe(f fields) *Answer {
 	return a
 }
 
-// subscribed is subscribe that must succeed.
 func (c *Caller) subscribed(f fields) *Answer { return c.subscribe(f).ok("1.9") }
 
 // keep takes what an answer gives a client, once it was found to agree with
@@ -182,7 +179,6 @@ func instant(s *Session, rule string, v any) time.Time {
 	return at
 }
 
-// identity are the headers that say who a client is.
 func (c *Caller) identity() http.Header {
 	h := http.Header{}
 	for name, value := range map[string]string{"X-Maestro-Headless-Connection-Id": c.connection,
@@ -207,12 +203,10 @@ func (c *Caller) submit(path string, body any) *Answer {
 	return c.s.call(request{who: c.name, method: http.MethodPost, path: path, header: c.proof(), body: encode(body)})
 }
 
-// sending is the request that sends a message.
 func (c *Caller) sending(text []byte) request {
 	return request{who: c.name, method: http.MethodPost, path: c.s.route("messages"), header: c.identity(), body: text}
 }
 
-// post sends a message.
 func (c *Caller) post(cmd contracts.Command) *Answer { return c.postText(encodeCommand(cmd)) }
 
 // postText is post for a message that no type of ours can express.
@@ -244,7 +238,6 @@ func (a *Answer) effect() *Frame {
 	return a.snapshot()
 }
 
-// posted is post that must succeed.
 func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.post(cmd).ok(rule) }
 
 // prompt posts a prompt to the conformance agent until it is accepted.
@@ -280,7 +273,6 @@ func (s *Session) waits(rule string, f *Frame, id string, want bool) {
 	s.failIf(pending(f, id) != want, rule, "expected request %s among those that wait: %t, got %s", id, want, show(f.at("state.pending_requests")))
 }
 
-// pending reports whether a request waits as of a snapshot.
 func pending(f *Frame, id string) bool {
 	return slices.ContainsFunc(waitingIn(f), func(r waitingRequest) bool { return r.id == id })
 }
@@ -322,8 +314,7 @@ func (c *Caller) follow(cursor int64) *Peer {
 // attached returns a controller whose stream is being read from here on.
 func (s *Session) attached() (*Caller, *Peer) {
 	c := s.controllerOnly()
-	a := c.subscribed(nil)
-	return c, c.follow(a.snapshot().Cursor)
+	return c, c.follow(c.subscribed(nil).snapshot().Cursor)
 }
 
 // hello says hello over HTTP. The answer comes on the client's streams.
@@ -343,7 +334,6 @@ func (c *Caller) finish(peers ...*Peer) {
 	endTogether(peers...)
 }
 
-// state asks for the session's state.
 func (s *Session) state() *Frame {
 	return s.stateOf(s.ID).ok("1.8").shaped("1.8", "Snapshot").snapshot()
 }
@@ -370,28 +360,26 @@ func (a *Answer) noRoute() bool {
 }
 
 // stateWith asks for the state until it is as wanted.
-func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) *Frame {
-	deadline := time.Now().Add(s.config.Patience)
-	for {
-		f := s.state()
-		if ok(f) {
-			return f
-		}
-		s.failIf(time.Now().After(deadline), rule,
-			"expected a state with %s within %s, got %s", what, s.config.Patience, f.said())
-		s.pause(rule, 20*time.Millisecond)
-	}
+func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) (f *Frame) {
+	s.until(rule, "a state with "+what, func() (bool, string) {
+		f = s.state()
+		return ok(f), f.said()
+	})
+	return f
 }
 
-// entryOf returns a connection's entry in a snapshot, or nil.
 func entryOf(f *Frame, connection string) map[string]any {
-	for _, e := range listOf(f, "state.connections") {
-		if e["connection_id"] == connection {
+	return entryWith(f, "state.connections", "connection_id", connection)
+}
+
+// entryWith returns the entry of a list that has an id, or nil.
+func entryWith(f *Frame, list, key, id string) map[string]any {
+	for _, e := range listOf(f, list) {
+		if e[key] == id {
 			return e
 		}
 	}
 	return nil
 }
 
-// holderOf returns who holds the lease as of a snapshot, or nil.
 func holderOf(f *Frame) any { return f.at("state.controller_connection_id") }

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// anywhere is the need for a utility operation, on any transport.
 func anywhere(op contracts.UtilityOperation) Needs { return Needs{Transport: Anywhere, Operation: op} }
 
 // commands judges which commands run, where, and as what program, what they write, and
@@ -220,8 +219,7 @@ func commands() []Scenario {
 			u.still("R84", len(u.log), message("utility_command_output"))
 		}),
 		exec.using("output/large", "5.1", "Two million bytes come complete, in order, in pieces of at most 64 KiB", func(u *user) {
-			j := u.sh("5.1", "seq 1 300000")
-			j.exits("5.1", fields{"success": true})
+			j := u.sh("5.1", "seq 1 300000").exits("5.1", fields{"success": true})
 			j.whole("5.1", "stdout", counted(300_000))
 			for _, f := range u.log[j.from:] {
 				n := len(f.str("content"))
@@ -229,8 +227,7 @@ func commands() []Scenario {
 			}
 		}),
 		exec.using("output/large-on-both", "5.1", "A lot on both streams at once blocks nothing", func(u *user) {
-			j := u.sh("5.1", "seq 1 40000 >&2 & seq 1 40000; wait")
-			j.exits("5.1", fields{"success": true})
+			j := u.sh("5.1", "seq 1 40000 >&2 & seq 1 40000; wait").exits("5.1", fields{"success": true})
 			j.whole("5.1", "stdout", counted(40_000))
 			j.whole("5.1", "stderr", counted(40_000))
 		}),
@@ -311,8 +308,7 @@ func commands() []Scenario {
 			j.end()
 		}),
 		exec.using("stdin/unknown", "5.1", "Input for an unknown or ended command is refused", func(u *user) {
-			ended := u.reading("5.1", "true")
-			ended.exits("5.1", fields{"success": true})
+			ended := u.reading("5.1", "true").exits("5.1", fields{"success": true})
 			for _, id := range []string{"ghost", ended.id} {
 				for _, cmd := range []contracts.Command{&contracts.UtilityCommandStdin{CommandID: id, Content: "x"}, &contracts.UtilityCommandResize{CommandID: id, Columns: 80, Rows: 24}} {
 					u.denied(cmd, refusal{rule: "5.1", text: "Utility command not found: " + id, id: id})
@@ -372,7 +368,6 @@ func (u *user) refusedFree(rule, text string, starts ...contracts.UtilityCommand
 	}
 }
 
-// outsideRefusal is how a path that leaves the workspace is refused.
 func outsideRefusal(rule, id string) refusal {
 	return refusal{rule: rule, names: "outside workspace root", id: id, code: contracts.CodeWorkspaceViolation}
 }
@@ -384,7 +379,6 @@ func (u *user) ways() []string {
 	return []string{"/", "..", "../..", u.rel + "/../..", u.rel + "/../../" + u.rel, sibling, u.rel + "/all", u.rel + "/up", u.rel + "/again", u.rel + "/all/usr"}
 }
 
-// words runs printf on a line's arguments and expects each in brackets.
 func (u *user) words(rule, arguments, want string) {
 	j := u.start(rule, &contracts.UtilityCommandStart{Command: `printf [%s] ` + arguments, ShellMode: contracts.ShellModeDirect})
 	u.s.equal("2.2", "shell_mode", j.started.str("shell_mode"), "direct")
@@ -413,7 +407,6 @@ func (j *job) whole(rule, stream, want string) {
 	j.u.s.fail(rule, "expected %d bytes on %s, got %d, other than expected from byte %d on: %s", len(want), stream, len(got), at, show(got[at:min(len(got), at+40)]))
 }
 
-// write writes to a command.
 func (j *job) write(rule, content string, eof bool) {
 	j.u.do(rule, &contracts.UtilityCommandStdin{CommandID: j.id, Content: content, EOF: eof})
 }
@@ -423,7 +416,6 @@ func (u *user) reading(rule, command string) *job {
 	return u.start(rule, &contracts.UtilityCommandStart{Command: command, AllowStdin: true})
 }
 
-// noStdin is about a command without allow_stdin.
 func noStdin(u *user) {
 	u.sh("R88", "cat; echo eof").prints("R88", "eof\n")
 	j := u.sh("R88", "exec sleep 60")

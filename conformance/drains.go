@@ -56,8 +56,7 @@ func drains() []Scenario {
 			}
 		}),
 		hosted.runner("drain/no-activity", "A92", "Without activity the flush is skipped, and there is no cursor to go on from", func(s *Session, _ *runner) {
-			a := s.drain("A92", nil)
-			a.has("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
+			a := s.drain("A92", nil).has("A92", fields{"status": "drained", "manifest.runtime.flush_status": "skipped"})
 			for _, key := range []string{"cursor", "protocol_version", "error"} {
 				v := a.at("manifest.runtime." + key)
 				s.adviseIf(v != nil, "A92:cursor", "expected no runtime.%s after no activity, got %s", key, show(v))
@@ -177,7 +176,7 @@ func drains() []Scenario {
 		}),
 		hosted.runner("drain/concurrent", "A99", "Ten drains at once are one", func(s *Session, r *runner) {
 			s.driver().prompt(hang())
-			answers := s.togetherFor(drainTime, slices.Repeat([]request{draining(platformDrain)}, 10)...)
+			answers := s.together(slices.Repeat([]request{draining(platformDrain)}, 10)...)
 			for _, a := range answers {
 				s.drained("A99", a.ok("A99"))
 				s.failIf(!reflect.DeepEqual(a.Body, answers[0].Body),
@@ -189,9 +188,7 @@ func drains() []Scenario {
 			alice, own := s.attached()
 			vera := s.onlooker("vera")
 			alice.prompt(speaking())
-			for _, p := range []*Peer{own, vera} {
-				p.expect("R36", message("response_chunk"))
-			}
+			expectAll("R36", message("response_chunk"), own, vera)
 			a := s.drain("A100", nil)
 			for _, p := range []*Peer{own, vera} {
 				p.expect("A96", drainedSnapshot())
@@ -217,7 +214,7 @@ func drains() []Scenario {
 			alice.ask(contracts.RequestApproval, "open")
 			alice.prompt(hang())
 			p := s.pauseNow(r, stream.epoch, stream)
-			cancelled := slices.ContainsFunc(stream.log, message("server_request_resolved").with("request_id", "open").
+			cancelled := slices.ContainsFunc(stream.log, resolved("open").
 				with("resolution", "cancelled").with("resolved_by", "runtime").ok)
 			s.quietManifest(p.manifest, !cancelled)
 			s.resumed(p)
@@ -317,7 +314,7 @@ const drainTime = 25 * time.Second
 
 // draining is the request for a drain. A body of bytes is sent as it is.
 func draining(body any) request {
-	r := request{who: "platform", method: http.MethodPost, path: drainPath}
+	r := request{who: "platform", method: http.MethodPost, path: drainPath, patience: drainTime}
 	switch body := body.(type) {
 	case nil:
 	case []byte:
@@ -328,8 +325,7 @@ func draining(body any) request {
 	return r
 }
 
-// tryDrain orders a drain, which may be refused.
-func (s *Session) tryDrain(body any) *Answer { return s.callFor(draining(body), drainTime) }
+func (s *Session) tryDrain(body any) *Answer { return s.call(draining(body)) }
 
 // drain drains the runner and checks the answer.
 func (s *Session) drain(rule string, body any) *Answer {
@@ -349,14 +345,12 @@ func (s *Session) startDrain(body any) <-chan *Answer {
 	return done
 }
 
-// finishDrain checks the answer to a drain that startDrain ordered.
 func (s *Session) finishDrain(rule string, a *Answer) {
 	s.failIf(a == nil, rule, "expected an answer to the drain within %s", drainTime)
 	a.check()
 	s.drained(rule, a.ok(rule))
 }
 
-// drained checks the answer to a drain that was carried out.
 func (s *Session) drained(rule string, a *Answer) *Answer {
 	a.shaped(rule, "DrainAnswer")
 	manifest, profile := a.Body["manifest"], s.config.Profile
@@ -367,10 +361,8 @@ func (s *Session) drained(rule string, a *Answer) *Answer {
 	return a
 }
 
-// cursorIn returns the runtime's cursor in the manifest of an answer.
 func cursorIn(a *Answer) int64 { return numberOf(a.at("manifest.runtime.cursor")) }
 
-// manifestIn returns the manifest in an answer.
 func manifestIn(a *Answer) *Frame {
 	m := section(a.Body, "manifest")
 	return &Frame{Fields: m, Raw: encode(m)}
@@ -394,7 +386,6 @@ func (s *Session) manifests(r *runner) []string {
 	return names
 }
 
-// onlyManifest reads the one manifest that a runner wrote.
 func (s *Session) onlyManifest(rule string, r *runner) *Frame {
 	files := s.manifests(r)
 	s.failIf(len(files) != 1, rule, "expected one manifest, got %q", files)
@@ -405,7 +396,6 @@ func (s *Session) onlyManifest(rule string, r *runner) *Frame {
 // plainName is what names of manifests are made of.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// readManifest reads a manifest's file.
 func (s *Session) readManifest(rule, path string) map[string]any {
 	text, err := os.ReadFile(path)
 	s.failIf(err != nil, rule, "expected a manifest at %s: %v", path, err)
@@ -416,7 +406,6 @@ func (s *Session) readManifest(rule, path string) map[string]any {
 	return m
 }
 
-// breakFlush has the agent fail the next flush.
 func (c *Caller) breakFlush() {
 	c.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
 	c.finishRun()
@@ -436,7 +425,6 @@ func exported(a *Answer) []string {
 	return list
 }
 
-// nothingDrained fails unless a runner is as it was.
 func (s *Session) nothingDrained(rule string, r *runner, before *Frame) {
 	s.isReady(rule, true, false)
 	s.shows(rule, s.state(), fields{"cursor": int(before.Cursor), "state.is_ready": true})

@@ -76,7 +76,6 @@ type Event struct {
 	Unknown  []string // lines of other fields
 }
 
-// parseEvent takes an event apart.
 func parseEvent(text []byte) *Event {
 	e := &Event{}
 	for line := range strings.SplitSeq(string(text), "\n") {
@@ -173,7 +172,6 @@ func (o *follow) request(s *Session, name string) request {
 	return request{who: name, method: http.MethodGet, path: path, header: h}
 }
 
-// follow opens an event stream.
 func (s *Session) follow(name string, o follow) *Peer {
 	p, a := s.tryFollow(o.request(s, name), o)
 	if p == nil {
@@ -219,7 +217,6 @@ func (s *Session) tryFollowOnce(r request, o follow) (*Peer, *Answer) {
 	return nil, a
 }
 
-// streamPeer takes charge of an open stream.
 func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 	p := s.newPeer(name, link)
 	p.stream = link
@@ -238,28 +235,22 @@ func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 // anyItem wants an envelope, as opposed to a comment, a retry or a heartbeat.
 var anyItem = anyOf(control("snapshot"), control("reset"), control("message"))
 
-// first waits for the first item of a stream.
 func (p *Peer) first(rule string) *Frame { return p.await(rule, 0, anyItem) }
 
 // begins fails unless the first item of a stream is a snapshot. A published server
 // shows what it has kept instead, if anything: then the state takes its place.
 func (p *Peer) begins(rule string) *Frame {
-	if p.s.published() && !p.opensWith(control("snapshot")) {
-		p.s.advise("A42:first", "%s: expected a snapshot first", p.name)
-		f := p.s.state()
-		p.log, p.pos = slices.Insert(p.log, 0, f), p.pos+1
-		return f
+	if p.s.published() { // one must come soon: a replay comes at once (A62)
+		if f := p.seek(0, anyItem, openTime); f == nil || f.Kind != "snapshot" {
+			p.s.advise("A42:first", "%s: expected a snapshot first", p.name)
+			f = p.s.state()
+			p.log, p.pos = slices.Insert(p.log, 0, f), p.pos+1
+			return f
+		}
 	}
 	f := p.first(rule)
 	p.s.failIf(f.Kind != "snapshot", rule, "%s: expected a snapshot first, got %s", p.name, f.said())
 	return f
-}
-
-// opensWith reports whether the first item of a stream is as wanted. There must be
-// one soon: a replay comes at once (A62).
-func (p *Peer) opensWith(w want) bool {
-	f := p.seek(0, anyItem, openTime)
-	return f != nil && w.ok(f)
 }
 
 // openTime is how long a stream may take to begin.
@@ -273,7 +264,6 @@ func (p *Peer) resetTo(rule, reason string) *Frame {
 	return f
 }
 
-// finishes waits until the server has ended a stream.
 func (p *Peer) finishes(rule string) { p.finishesWithin(rule, p.s.config.Patience) }
 
 func (p *Peer) finishesWithin(rule string, patience time.Duration) {

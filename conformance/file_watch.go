@@ -158,8 +158,7 @@ func fileWatches() []Scenario {
 			again.stop()
 		}),
 		watch.settled("watch/stop-unknown", "R82", "Stopping what is unknown or stopped says nothing", func(u *user) {
-			l := u.watch("R82", contracts.UtilityFileWatchStart{WatchID: "known"})
-			l.stop()
+			u.watch("R82", contracts.UtilityFileWatchStart{WatchID: "known"}).stop()
 			from := len(u.log)
 			for _, id := range []string{"ghost", "known"} {
 				u.do("R82", &contracts.UtilityFileWatchStop{WatchID: id})
@@ -259,7 +258,6 @@ func (u *user) watch(rule string, cmd contracts.UtilityFileWatchStart) *lookout 
 	return l
 }
 
-// await waits for a message about the watch.
 func (l *lookout) await(rule string, w want) *Frame {
 	return l.u.await(rule, l.from, w.with("watch_id", l.id))
 }
@@ -314,7 +312,6 @@ func (l *lookout) only(rule string, want ...string) {
 	l.u.s.failIf(fmt.Sprint(got) != fmt.Sprint(want), rule, "expected reports %q, got %q", want, got)
 }
 
-// stop ends the watch.
 func (l *lookout) stop() {
 	l.u.do("5.4", &contracts.UtilityFileWatchStop{WatchID: l.id})
 	l.await("5.4", message("utility_file_watch_stopped").with("reason", "Stopped by controller"))
@@ -342,7 +339,6 @@ func (l *lookout) admits(rule string, reported, silent []string) {
 	l.keepsSilent(rule, silent)
 }
 
-// keepsSilent fails if the watch has reported one of some files.
 func (l *lookout) keepsSilent(rule string, names []string) {
 	told := l.told(func(name string) bool { return slices.Contains(names, name) })
 	l.u.s.failIf(len(told) != 0, rule, "expected nothing about these files with includes %s and excludes %s, got %q",

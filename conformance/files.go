@@ -298,7 +298,6 @@ func (u *user) search(rule, query string, limit *int64) *Frame {
 	return f
 }
 
-// found renders results as lines of a score and a path.
 func found(f *Frame) []string {
 	var list []string
 	for _, r := range listOf(f, "results") {
@@ -316,7 +315,6 @@ func (u *user) finds(rule, query string, want ...string) {
 	})
 }
 
-// files has a command make files in the user's directory.
 func (u *user) files(names ...string) {
 	var script strings.Builder
 	script.WriteString("cd " + u.rel)
@@ -361,7 +359,6 @@ type window struct {
 	truncated          bool
 }
 
-// read reads a file and returns the result.
 func (u *user) read(rule string, cmd contracts.UtilityFileRead) *Frame {
 	cmd.ReadID = u.id("read")
 	from := len(u.log)
@@ -369,12 +366,10 @@ func (u *user) read(rule string, cmd contracts.UtilityFileRead) *Frame {
 	return u.await(rule, from, message("utility_file_read_result").with("read_id", cmd.ReadID))
 }
 
-// reads fails unless a read shows what it should.
 func (u *user) reads(rule string, cmd contracts.UtilityFileRead, w window) {
 	u.s.shows(rule, u.read(rule, cmd), fields{"start_line": w.first, "end_line": w.last, "total_lines": w.lines, "truncated": w.truncated, "content": w.content})
 }
 
-// lines asks for lines of a file of the user's.
 func (u *user) lines(name string, offset, limit int64) contracts.UtilityFileRead {
 	return contracts.UtilityFileRead{Path: u.rel + "/" + name, Offset: &offset, Limit: &limit}
 }
@@ -392,7 +387,6 @@ func numbers(first, last int) string {
 	return strings.Join(list, "\n")
 }
 
-// unread expects a read to be refused.
 func (u *user) unread(rule, text string, cmd contracts.UtilityFileRead) {
 	cmd.ReadID = u.id("read")
 	from := len(u.log)

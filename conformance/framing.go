@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -17,30 +18,26 @@ var (
 // framing judges lines and JSON texts: R1 to R16, and section 1.3.
 func framing() []Scenario {
 	return []Scenario{
-		onStdio.scenario("framing/crlf", "R3", "A line may end with CR LF", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/crlf", "R3", "A line may end with CR LF", func(_ *Session, p *Peer) {
 			p.sendRaw([]byte("{\"type\":\"init\"}\r\n"))
 			p.expect("R3", initNothingReply)
 			p.command(initNothing())
 			p.expect("R3", initNothingReply)
 		}),
-		onStdio.scenario("framing/last-line", "R3 R19", "A last line without a terminator is processed at EOF", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/last-line", "R3 R19", "A last line without a terminator is processed at EOF", func(_ *Session, p *Peer) {
 			p.sendRaw([]byte(`{"type":"init"}`))
 			p.closeInput("R19")
 			p.expect("R3", initNothingReply)
 			p.exits("R19", 0)
 		}),
-		onStdio.scenario("framing/blank-lines", "R4", "Blank lines produce no output", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/blank-lines", "R4", "Blank lines produce no output", func(_ *Session, p *Peer) {
 			from := len(p.log)
 			p.sendRaw([]byte("\n  \n\t\r\n\n"))
 			p.command(initNothing())
 			p.expect("R4", initNothingReply)
 			p.none("R4", from, message("error"))
 		}),
-		onStdio.scenario("framing/not-json", "R5", "A line that is not JSON costs one protocol error and no more", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/not-json", "R5", "A line that is not JSON costs one protocol error and no more", func(_ *Session, p *Peer) {
 			for _, line := range []string{`{"type":"prompt"`, `hello`, `{"type":"init"} {"type":"init"}`, "{\"type\":\"init\"\x00}"} {
 				from := len(p.log)
 				p.send([]byte(line))
@@ -50,13 +47,11 @@ func framing() []Scenario {
 				p.count("R5", p.log[from:], message("error"), 1)
 			}
 		}),
-		Needs{}.scenario("framing/unknown-type", "R6 A65", "An unknown message type is refused with the known text", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("framing/unknown-type", "R6 A65", "An unknown message type is refused with the known text", func(_ *Session, p *Peer) {
 			p.refused(p.commandText([]byte(`{"type":"frobnicate","content":"x"}`)),
 				refusal{rule: "R6", text: textUnknownType, kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
 		}),
-		onStdio.scenario("framing/not-an-object", "R7", "A text that is no object with a type is refused", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/not-an-object", "R7", "A text that is no object with a type is refused", func(_ *Session, p *Peer) {
 			for _, line := range []string{`[1]`, `"prompt"`, `17`, `null`, `{"content":"x"}`, `{"type":7}`, `{"type":null}`} {
 				p.send([]byte(line))
 				p.refused("", parseRefusal("R7", ""))
@@ -67,25 +62,20 @@ func framing() []Scenario {
 		Needs{}.scenario("framing/missing-field", "R8 A63", "A message without a required field is refused, naming the field", refuses("R8", missingFields...)),
 		Needs{}.scenario("framing/wrong-type", "R8", "A field of the wrong type is refused, naming the field", refuses("R8", wrongTypes...)),
 		strict.scenario("framing/null-refused", "R8", "A strict server refuses null in an optional field", refuses("R8", badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
-		tolerant.scenario("framing/null-is-absent", "D13", "A tolerant server takes null in an optional field as absent", func(s *Session) {
-			p := s.controller()
+		tolerant.controller("framing/null-is-absent", "D13", "A tolerant server takes null in an optional field as absent", func(_ *Session, p *Peer) {
 			p.accepted("D13", p.commandText([]byte(`{"type":"init","system_prompt":null,"approval_mode":null}`)))
 			p.expect("D13", initNothingReply)
 		}),
-		strict.scenario("framing/unknown-key-refused", "R9 A64", "A strict server refuses an unknown key with the known text", func(s *Session) {
-			p := s.controller()
+		strict.controller("framing/unknown-key-refused", "R9 A64", "A strict server refuses an unknown key with the known text", func(_ *Session, p *Peer) {
 			p.refused(p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)),
 				refusal{rule: "R9", text: "Failed to parse command: Invalid headless command: /unexpected Unexpected property",
 					kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
 		}),
-		tolerant.scenario("framing/unknown-key-ignored", "D13", "A tolerant server ignores an unknown key", func(s *Session) {
-			s.conformanceAgent()
-			p := s.controller()
+		tolerant.triggers().controller("framing/unknown-key-ignored", "D13", "A tolerant server ignores an unknown key", func(_ *Session, p *Peer) {
 			p.accepted("D13", p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)))
 			p.expect("D13", prompted("hello"))
 		}),
-		Needs{}.scenario("framing/exact-case", "R11", "Keys match by exact case", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("framing/exact-case", "R11", "Keys match by exact case", func(s *Session, p *Peer) {
 			p.refused(p.commandText([]byte(`{"type":"prompt","Content":"x"}`)), parseRefusal("R11", "content"))
 			if !s.socket() {
 				p.send([]byte(`{"Type":"init"}`))
@@ -111,16 +101,13 @@ func framing() []Scenario {
 		Needs{}.scenario("framing/duplicate-capability", "R12", "Duplicate capabilities are refused", refuses("R12",
 			badMessage{`{"type":"hello","capabilities":{"server_requests":["approval","approval"]}}`, "capabilities"},
 			badMessage{`{"type":"hello","capabilities":{"utility_operations":["file_read","file_read"]}}`, "capabilities"})),
-		Needs{}.scenario("framing/duplicate-opt-out", "R12", "Duplicate opt-outs are accepted and echoed once", func(s *Session) {
-			p := s.controller()
-			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction}
-			p.hello(h)
+		Needs{}.controller("framing/duplicate-opt-out", "R12", "Duplicate opt-outs are accepted and echoed once", func(s *Session, p *Peer) {
+			p.hello(s.optingOut(contracts.RoleController,
+				contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction))
 			f := p.expect("R12:opt-outs", message("hello_ok"))
 			s.shows("R12:opt-outs", f, fields{"opt_out_notifications": []string{"compaction", "heartbeat"}})
 		}),
-		onStdio.scenario("framing/over-long-line", "R13", "A line over the limit costs one error and the next is read", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/over-long-line", "R13", "A line over the limit costs one error and the next is read", func(_ *Session, p *Peer) {
 			from := len(p.log)
 			p.send([]byte(`{"type":"prompt","content":"` + strings.Repeat("a", contracts.MaxLineBytes) + `"}`))
 			p.command(initNothing())
@@ -129,46 +116,38 @@ func framing() []Scenario {
 			p.count("R13", p.log[from:], message("error"), 1)
 			p.none("R13", from, noEffect)
 		}),
-		onStdio.scenario("framing/invalid-utf8", "1.3", "Invalid UTF-8 is refused, not replaced", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/invalid-utf8", "1.3", "Invalid UTF-8 is refused, not replaced", func(_ *Session, p *Peer) {
 			from := len(p.log)
 			p.send([]byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"))
 			p.expect("1.3:utf8", message("error").with("error_type", "protocol").with("fatal", false))
 			p.still("1.3:utf8", from, noEffect)
 		}),
-		onStdio.scenario("framing/deep-nesting", "1.3", "Nesting has a bound", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/deep-nesting", "1.3", "Nesting has a bound", func(s *Session, p *Peer) {
 			deep := append(bytes.Repeat([]byte("["), 100_000), bytes.Repeat([]byte("]"), 100_000)...)
 			p.send(fmt.Appendf(nil, `{"type":"init","extra":%s}`, deep))
 			p.expect("1.3:nesting", message("error").with("error_type", "protocol").with("fatal", false))
 			p.command(initNothing())
 			p.expect("1.3:nesting", initNothingReply)
 		}),
-		onStdio.scenario("framing/byte-order-mark", "1.3", "A byte-order mark before the first line is tolerated", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("framing/byte-order-mark", "1.3", "A byte-order mark before the first line is tolerated", func(_ *Session, p *Peer) {
 			from := len(p.log)
 			p.sendRaw([]byte("\xef\xbb\xbf{\"type\":\"init\"}\n"))
 			p.expect("1.3:mark", initNothingReply)
 			p.none("1.3:mark", from, message("error"))
 		}),
-		Needs{}.scenario("framing/lone-surrogate", "1.3", "A lone surrogate comes back as U+FFFD", func(s *Session) {
-			s.conformanceAgent()
-			p := s.controller()
+		Needs{Triggers: true}.controller("framing/lone-surrogate", "1.3", "A lone surrogate comes back as U+FFFD", func(s *Session, p *Peer) {
 			p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
 			f := p.expect("1.3:surrogates", prompted("a\uFFFDb"))
 			s.failIf(bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)), "1.3:surrogates",
 				"a lone surrogate was emitted again: %s", f.Raw)
 		}),
-		Needs{}.scenario("framing/line-separators", "1.3", "U+2028 and U+2029 are escaped on output", func(s *Session) {
-			s.conformanceAgent()
-			p := s.controller()
+		Needs{Triggers: true}.controller("framing/line-separators", "1.3", "U+2028 and U+2029 are escaped on output", func(s *Session, p *Peer) {
 			p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
 			f := p.expect("1.3:separators", prompted("a\u2028b\u2029c"))
 			s.failIf(bytes.ContainsAny(f.Raw, "\u2028\u2029"), "1.3:separators",
 				"expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
 		}),
-		Needs{}.scenario("framing/order", "1.7", "Input is handled in the order of arrival", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("framing/order", "1.7", "Input is handled in the order of arrival", func(s *Session, p *Peer) {
 			from := len(p.log)
 			levels := []contracts.ThinkingLevel{contracts.ThinkingLow, ""}
 			for i := range 60 {
@@ -224,7 +203,6 @@ func refuses(rule string, list ...badMessage) func(*Session) {
 	}
 }
 
-// parseRefusal is how a text that does not fit its schema is refused.
 func parseRefusal(rule, names string) refusal {
 	return refusal{rule: rule, prefix: "Failed to parse command: ", names: names,
 		kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest}
@@ -239,7 +217,6 @@ func initNothing() contracts.Command { return &contracts.Init{} }
 
 var initNothingReply = message("status").with("message", "Init received with no changes")
 
-// countOf returns how many frames w wants.
 func countOf(frames []*Frame, w want) int {
 	n := 0
 	for _, f := range frames {
@@ -252,33 +229,27 @@ func countOf(frames []*Frame, w want) int {
 
 // last returns the latest frame that w wants, which an expectation has seen.
 func (p *Peer) last(w want) *Frame {
-	for i := len(p.log) - 1; i >= 0; i-- {
-		if w.ok(p.log[i]) {
-			return p.log[i]
+	for _, f := range slices.Backward(p.log) {
+		if w.ok(f) {
+			return f
 		}
 	}
 	p.s.fail("R22", "%s: expected %s before", p.name, w.text)
 	return nil
 }
 
-// closeInput ends the client's half of the link.
 func (p *Peer) closeInput(rule string) {
 	p.s.trace.add(p.s.now(), p.name, ">", []byte("(end of input)"))
-	if err := p.link.CloseInput(); err != nil {
-		p.s.fail(rule, "%s: close the input: %v", p.name, err)
-	}
+	err := p.link.CloseInput()
+	p.s.failIf(err != nil, rule, "%s: close the input: %v", p.name, err)
 }
 
 // exits waits for the process to end by itself with a status.
 func (p *Peer) exits(rule string, status int) {
 	ctx, cancel := p.s.within(exitTime)
 	defer cancel()
-	done := make(chan struct{})
-	go func() { // ends with its context
-		defer close(done)
-		_, _ = p.link.Wait(ctx)
-	}()
-	p.drainUntil(done)
+	for p.pull(ctx) { // a server that is ending must not be held up by what it still has to say
+	}
 	got, err := p.link.Wait(ctx)
 	switch {
 	case err != nil:
@@ -286,5 +257,4 @@ func (p *Peer) exits(rule string, status int) {
 	case got != status:
 		p.s.fail(rule, "%s: expected exit status %d, got %d", p.name, status, got)
 	}
-	p.readAll(exitTime) // what it said last
 }

@@ -13,11 +13,9 @@ import (
 // handshake judges hello, roles and opt-outs: R20 to R32, and 9.3.
 func handshake() []Scenario {
 	return []Scenario{
-		onStdio.scenario("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session) {
-			p := s.spawn("alice") // checks the order
+		onStdio.process("handshake/ready-first", "R20 R21", "ready and session_info come before any input", func(s *Session, p *Peer) { // checks the order
 			s.shows("R22", p.log[0], fields{"protocol_version": contracts.ProtocolVersion})
-			cwd := p.log[1].str("cwd")
-			s.failIf(cwd == "", "R20", "expected session_info.cwd, got nothing")
+			s.failIf(p.log[1].str("cwd") == "", "R20", "expected session_info.cwd, got nothing")
 		}),
 		Needs{}.scenario("handshake/hello-ok", "R22", "A hello is answered by one hello_ok that echoes it", func(s *Session) {
 			h := s.offering()
@@ -31,8 +29,7 @@ func handshake() []Scenario {
 			p.fence()
 			p.count("R22", p.log, message("hello_ok"), 1)
 		}),
-		Needs{Seed: true}.scenario("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session) {
-			p := s.controller()
+		Needs{Seed: true}.controller("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session, p *Peer) {
 			f := p.last(message("hello_ok"))
 			for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
 				_, ok := f.at("server_capabilities." + key).([]any)
@@ -40,8 +37,7 @@ func handshake() []Scenario {
 			}
 			s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
 		}),
-		onStdio.scenario("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session) {
-			p := s.spawn("alice")
+		onStdio.process("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(_ *Session, p *Peer) {
 			p.prompt("no hello")
 			p.expect("3.1", prompted("no hello"))
 			p.command(&contracts.UtilityFileRead{ReadID: "r", Path: "a"})
@@ -73,13 +69,11 @@ func handshake() []Scenario {
 			}
 			s.shows("R25", p.last(message("hello_ok")), fields{"role": want})
 		}),
-		Needs{}.scenario("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("handshake/role-is-kept", "R25", "A later hello without a role keeps it", func(_ *Session, p *Peer) {
 			p.hello(&contracts.Hello{})
 			p.expect("R25", message("hello_ok").with("role", "controller"))
 		}),
-		Needs{}.scenario("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session) {
-			p := s.controller()
+		Needs{}.controller("handshake/role-never-changes", "R26 A18", "A later hello with another role is refused", func(s *Session, p *Peer) {
 			from := len(p.log)
 			p.watch.hellos++ // a wrong hello_ok is this scenario's to judge
 			p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer}))
@@ -148,31 +142,17 @@ func handshake() []Scenario {
 				}
 			}
 		}),
-		onSocket.scenario("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session) {
-			alice := s.controller()
-			h := s.hello(contracts.RoleViewer)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-			vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
+		onSocket.controller("handshake/opted-out-status", "R31 A53", "An opted-out status is withheld and still updates the state", func(s *Session, alice *Peer) {
+			quiet := s.optingOut(contracts.RoleViewer, contracts.NotifyStatus)
+			vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: quiet})
 			from := len(vera.log)
 			alice.prompt("unseen")
 			alice.expect("R31", prompted("unseen"))
 			vera.still("A53", from, message("status"))
 			s.shows("R31", s.viewer("victor").last(control("snapshot")), fields{"state.last_status": "Prompt: unseen"})
 		}),
-		Needs{}.scenario("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", func(s *Session) {
-			p := s.controller()
-			p.command(initNothing())
-			p.expect("R31", initNothingReply)
-			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-			p.hello(h)
-			p.expect("R31", message("hello_ok"))
-			from := len(p.log)
-			p.command(initNothing())
-			p.still("A53", from, message("status"))
-		}),
-		onSocket.scenario("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session) {
-			alice := s.controller()
+		Needs{}.pilot("handshake/opt-out-at-once", "R31 A53", "A later hello's opt-outs hold at once", optsOut("R31", "A53")),
+		onSocket.controller("handshake/raw-events", "R32 A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Peer) {
 			h := s.hello(contracts.RoleViewer)
 			h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
 			raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
@@ -183,9 +163,7 @@ func handshake() []Scenario {
 				p.still("A54", 0, message("raw_agent_event"))
 			}
 		}),
-		onSocket.scenario("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session) {
-			alice := s.controller()
-			vera := s.viewer("vera")
+		onSocket.watched("handshake/private-hello-ok", "A60", "hello_ok goes to the sender alone", func(s *Session, alice, vera *Peer) {
 			from := len(vera.log)
 			alice.hello(s.hello(contracts.RoleController))
 			alice.expect("A60", message("hello_ok"))
@@ -200,8 +178,7 @@ func handshake() []Scenario {
 			s.failIf(f.at("capabilities") != nil && !emptyValue(f.at("capabilities")), "A21",
 				"expected no capabilities for a client that announced none, got %s", show(f.at("capabilities")))
 		}),
-		onSocket.scenario("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session) {
-			a, b := s.controller(), s.viewer("vera")
+		onSocket.watched("handshake/ids-are-random", "A22", "Connection ids cannot be guessed, and tokens are not ids", func(s *Session, a, b *Peer) {
 			for _, p := range []*Peer{a, b} {
 				id := p.connection[strings.LastIndexAny(p.connection, "_-")+1:]
 				s.failIf(len(p.connection) < 22 || id == "", "A22", "128 bits take 22 characters at least, got connection_id %q", p.connection)
@@ -213,7 +190,6 @@ func handshake() []Scenario {
 	}
 }
 
-// offering is a hello of a controller with capabilities.
 func (s *Session) offering() *contracts.Hello {
 	h := s.hello(contracts.RoleController)
 	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput},
@@ -221,7 +197,6 @@ func (s *Session) offering() *contracts.Hello {
 	return h
 }
 
-// emptyValue reports whether v is an empty list or object.
 func emptyValue(v any) bool {
 	switch v := v.(type) {
 	case []any:
@@ -243,20 +218,12 @@ type findings struct {
 	left       int    // sessions that scenarios made and could not end
 }
 
-// capabilities returns what the scenario's controllers negotiate: only what the
+// hello returns the hello of a client with a role. A controller negotiates only what the
 // scenario needs, because a server need not know the rest.
-func (s *Session) capabilities() *contracts.Capabilities {
-	if len(s.answers) == 0 && len(s.operations) == 0 {
-		return nil
-	}
-	return &contracts.Capabilities{ServerRequests: s.answers, UtilityOperations: s.operations}
-}
-
-// hello returns the hello of a client with a role.
 func (s *Session) hello(role contracts.Role) *contracts.Hello {
 	h := &contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: role}
-	if role == contracts.RoleController {
-		h.Capabilities = s.capabilities()
+	if role == contracts.RoleController && len(s.answers)+len(s.operations) > 0 {
+		h.Capabilities = &contracts.Capabilities{ServerRequests: s.answers, UtilityOperations: s.operations}
 	}
 	return h
 }
@@ -338,8 +305,7 @@ func (s *Session) offerAll(h *contracts.Hello) *Frame {
 	}
 	defer p.close()
 	p.hello(h)
-	answer := anyOf(message("hello_ok"), message("error"), control("ws.error"))
-	f := p.seek(0, answer, s.config.Patience)
+	f := p.seek(0, anyOf(message("hello_ok"), message("error"), control("ws.error")), s.config.Patience)
 	if _, closed := errors.AsType[*Closed](p.ended); f == nil && !closed {
 		p.missing("R22", message("hello_ok"), s.config.Patience)
 	}
@@ -368,4 +334,23 @@ func (s *Session) offerAllOverHTTP(h *contracts.Hello) *Frame {
 	defer p.close()
 	c.hello(h).ok("1.12")
 	return p.expect("A60", message("hello_ok"))
+}
+
+// optsOut is about a later hello that opts out of statuses. said is the rule that asks for one
+// before that.
+func optsOut(said, rule string) func(*Session, *pilot) {
+	return func(s *Session, d *pilot) {
+		d.tell("A53", initNothing())
+		d.p.expect(said, initNothingReply)
+		d.announces(rule, s.optingOut(contracts.RoleController, contracts.NotifyStatus))
+		from := len(d.p.log)
+		d.tell(rule, initNothing())
+		d.p.still(rule, from, message("status"))
+	}
+}
+
+func (s *Session) optingOut(role contracts.Role, words ...contracts.Notification) *contracts.Hello {
+	h := s.hello(role)
+	h.OptOutNotifications = words
+	return h
 }

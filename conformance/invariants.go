@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -60,7 +61,6 @@ const (
 	toolEnded
 )
 
-// init makes the maps.
 func (w *watch) init() {
 	w.finished, w.tools = map[string]bool{}, map[string]toolStage{}
 	w.gated, w.legacy, w.tenures = map[string]bool{}, map[string]bool{}, map[string]tenure{}
@@ -76,7 +76,6 @@ func (w *watch) await(id string, seq int) {
 	w.waiting = append(w.waiting, awaited{id, seq})
 }
 
-// observe checks one frame, in the order of arrival.
 func (w *watch) observe(p *Peer, f *Frame) {
 	switch f.Kind {
 	case "message":
@@ -157,7 +156,6 @@ func (w *watch) heartbeat(p *Peer, f *Frame) {
 		"%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
 }
 
-// answer checks that every frame with an id is answered once and in order.
 func (w *watch) answer(p *Peer, f *Frame) {
 	seq := number(f.Body["seq"])
 	p.s.adviseIf(f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"], "A73",
@@ -211,7 +209,6 @@ func (w *watch) adopt(f *Frame) {
 	}
 }
 
-// message checks one message.
 func (w *watch) message(p *Peer, f *Frame) {
 	switch f.Type {
 	case "hello_ok":
@@ -244,16 +241,10 @@ func (w *watch) message(p *Peer, f *Frame) {
 
 func (w *watch) acknowledged(p *Peer, f *Frame) {
 	p.s.failIf(w.hellos == 0, "A60", "%s: expected one hello_ok for one hello, got %s", p.name, f.said())
-	if got := f.str("client_info.name"); got != "" && got != p.name {
-		p.s.fail("A60", "%s: got the hello_ok of %s", p.name, got)
-	}
+	got := f.str("client_info.name")
+	p.s.failIf(got != "" && got != p.name, "A60", "%s: got the hello_ok of %s", p.name, got)
 	w.hellos--
-	w.optOuts, w.late = nil, p.stream != nil
-	list, _ := f.at("opt_out_notifications").([]any)
-	for _, v := range list {
-		name, _ := v.(string)
-		w.optOuts = append(w.optOuts, name)
-	}
+	w.optOuts, w.late = texts(f.at("opt_out_notifications")), p.stream != nil
 	w.raw = f.at("capabilities.raw_agent_events") == true
 }
 
@@ -275,25 +266,22 @@ func (w *watch) responseEvent(p *Peer, f *Frame) {
 	}
 }
 
-// checkEnd checks what response_end says about the response.
 func checkEnd(p *Peer, f *Frame, chunks int, complete bool) {
 	sum := int64(0)
 	for _, k := range []string{"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"} {
 		sum += number(f.at("usage." + k))
 	}
-	if total := number(f.at("usage.total_tokens")); total != sum {
-		p.s.fail("R38", "%s: total_tokens is the sum of the four counts, %d, got %d", p.name, sum, total)
-	}
+	total := number(f.at("usage.total_tokens"))
+	p.s.failIf(total != sum, "R38", "%s: total_tokens is the sum of the four counts, %d, got %d", p.name, sum, total)
 	used := texts(f.at("tools_summary.tools_used"))
 	p.s.failIf(!sort.StringsAreSorted(used) || len(slices.Compact(slices.Clone(used))) != len(used), "R39",
 		"%s: tools_used is sorted and free of duplicates, got %v", p.name, used)
-	if labels, present := f.at("tools_summary.summary_labels").([]any); present && len(labels) == 0 {
-		p.s.fail("R39", "%s: summary_labels is absent when empty, got []", p.name)
-	}
+	labels, present := f.at("tools_summary.summary_labels").([]any)
+	p.s.failIf(present && len(labels) == 0, "R39", "%s: summary_labels is absent when empty, got []", p.name)
 	ttft, present := f.at("ttft_ms").(json.Number)
-	if at, duration := number(ttft), number(f.at("duration_ms")); present && (at < 0 || at > duration) {
-		p.s.fail("R40", "%s: ttft_ms lies between 0 and duration_ms %d, got %d", p.name, duration, at)
-	}
+	at, duration := number(ttft), number(f.at("duration_ms"))
+	p.s.failIf(present && (at < 0 || at > duration), "R40",
+		"%s: ttft_ms lies between 0 and duration_ms %d, got %d", p.name, duration, at)
 	p.s.failIf(complete && present && chunks == 0, "R40",
 		"%s: ttft_ms is absent when no chunk was sent, got %s", p.name, ttft)
 }
@@ -379,31 +367,22 @@ func (w *watch) end(p *Peer, err error) {
 	}
 }
 
-// listOf returns a list of objects in a frame.
-func listOf(f *Frame, path string) []map[string]any {
-	items, _ := f.at(path).([]any)
-	list := make([]map[string]any, 0, len(items))
-	for _, item := range items {
-		if m, ok := item.(map[string]any); ok {
-			list = append(list, m)
-		}
-	}
-	return list
-}
+func listOf(f *Frame, path string) []map[string]any { return elements[map[string]any](f.at(path)) }
 
-// textOf returns a string field of an object, or "".
 func textOf(m map[string]any, key string) string {
 	s, _ := m[key].(string)
 	return s
 }
 
-// texts returns the strings of a list.
-func texts(v any) []string {
+func texts(v any) []string { return elements[string](v) }
+
+// elements returns those of a list that have a type.
+func elements[T any](v any) []T {
 	items, _ := v.([]any)
-	list := make([]string, 0, len(items))
+	list := make([]T, 0, len(items))
 	for _, item := range items {
-		if s, ok := item.(string); ok {
-			list = append(list, s)
+		if e, ok := item.(T); ok {
+			list = append(list, e)
 		}
 	}
 	return list
@@ -439,18 +418,14 @@ func (w *watch) utility(p *Peer, f *Frame) {
 		p.s.failIf(running, "5.4", "%s: %s starts while it is active", p.name, id)
 		w.tenures[id] = watching
 	case "utility_command_output", "utility_command_resized", "utility_command_exited", "utility_file_watch_event", "utility_file_watch_stopped":
-		p.s.failIf(was == over || was == unheard && w.complete && !w.joined, ruleOf(f.Type),
+		rule := "R84"
+		if strings.HasPrefix(f.Type, "utility_file_watch") {
+			rule = "R99"
+		}
+		p.s.failIf(was == over || was == unheard && w.complete && !w.joined, rule,
 			"%s: %s comes before %s started or after it ended: %s", p.name, f.Type, id, f.said())
 		w.utilityEvent(p, f, id, was)
 	}
-}
-
-// ruleOf is the rule that keeps a message within the life of what it is about.
-func ruleOf(kind string) string {
-	if kind == "utility_file_watch_event" || kind == "utility_file_watch_stopped" {
-		return "R99"
-	}
-	return "R84"
 }
 
 // utilityEvent checks what lies within the life of a command or a watch, and ends
@@ -460,9 +435,9 @@ func (w *watch) utilityEvent(p *Peer, f *Frame, id string, was tenure) {
 	case "utility_command_output":
 		p.s.failIf(was == onTerminal && f.str("stream") != "stdout", "2.2",
 			"%s: a terminal has no stream but stdout, got %s", p.name, f.said())
-		if n := len(f.str("content")); n > contracts.MaxTextBytes {
-			p.s.advise("5.1:pieces", "%s: expected at most %d bytes of output in a message, got %d", p.name, contracts.MaxTextBytes, n)
-		}
+		n := len(f.str("content"))
+		p.s.adviseIf(n > contracts.MaxTextBytes, "5.1:pieces",
+			"%s: expected at most %d bytes of output in a message, got %d", p.name, contracts.MaxTextBytes, n)
 	case "utility_command_resized":
 		p.s.failIf(was == onPipes, "R90", "%s: a pipe has no size, got %s", p.name, f.said())
 	case "utility_command_exited", "utility_file_watch_stopped":

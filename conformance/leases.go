@@ -18,23 +18,19 @@ func leases() []Scenario {
 		overHTTP.scenario("claim/run-survives", "3.2 A71", "A run goes on through a takeover, and stays the only one", runSurvives),
 		onSocket.scenario("lease/ping-renews", "A32", "A sign of life moves lease_expires_at", leaseRenewed),
 
-		onSocket.scenario("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("lease/granted", "A1 A2", "The first controller holds the lease; a viewer sees who does", func(s *Session, alice *Peer) {
 			alice.told("A1", fields{"controller_lease_granted": true, "controller_connection_id": alice.connection})
 			vera := s.viewer("vera")
 			vera.told("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection})
 			s.leaseOf("A2", vera.last(control("snapshot")), alice.connection)
 		}),
-		onSocket.scenario("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session) {
-			s.controller()
+		onSocket.controller("lease/second-refused", "A23 A34 9.5", "A second controller is refused", func(s *Session, _ *Peer) {
 			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
 		}),
-		onSocket.scenario("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session) {
-			s.controller()
+		onSocket.controller("lease/second-refused-by-hello", "A23 A34 9.5", "A second controller that says so only in hello is refused too", func(s *Session, _ *Peer) {
 			s.try("bob", s.controllerByHello()).heldRefusal(s)
 		}),
-		onSocket.scenario("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session) {
-			s.controller()
+		onSocket.controller("lease/refused-leaves-no-trace", "A24", "A refused controller is not counted", func(s *Session, _ *Peer) {
 			before := number(s.viewer("vera").last(control("snapshot")).at("state.connection_count"))
 			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
 			s.try("rob", s.controllerByHello()).heldRefusal(s)
@@ -48,15 +44,7 @@ func leases() []Scenario {
 			bob.prompt("mine now")
 			bob.expect("A25", prompted("mine now"))
 		}),
-		onSocket.scenario("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
-			bob.refused(bob.command(initNothing()), notHolder("A27"))
-			alice.accepted("9.2", alice.frame("ws.release_control", nil))
-			bob.accepted("A30", bob.command(initNothing()))
-			bob.expect("A30", initNothingReply)
-			alice.refused(alice.command(initNothing()), notHolder("A27"))
-		}),
+		onSocket.pilot("lease/first-message-claims", "A30", "A free lease goes to the first controller that sends a message", claimedByMessage),
 		onSocket.scenario("lease/concurrent", "A33 A34", "Of controllers that attach at once exactly one gets in", func(s *Session) {
 			s.attach("vera", entry{create: true, role: contracts.RoleViewer})
 			names := []string{"alice", "bob", "carol", "dave"}
@@ -77,8 +65,7 @@ func leases() []Scenario {
 			}
 			s.failIf(winners != 1, "A33", "expected exactly one of %d controllers to get in, got %d", len(names), winners)
 		}),
-		onSocket.scenario("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("lease/bye-releases", "A15 9.2", "Saying goodbye releases the lease and nothing else", func(s *Session, alice, vera *Peer) {
 			alice.prompt("before")
 			alice.send([]byte(`{"type":"ws.bye"}`))
 			alice.closes("9.5", 1000)
@@ -88,8 +75,7 @@ func leases() []Scenario {
 			vera.expect("A15", prompted("before"))
 			vera.expect("A15", prompted("after"))
 		}),
-		onSocket.scenario("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("lease/viewers-do-not-matter", "A14 A36", "Viewers that come and go leave the lease alone", func(s *Session, alice *Peer) {
 			for range 3 {
 				vera := s.viewer("vera")
 				vera.send([]byte(`{"type":"ws.bye"}`))
@@ -98,8 +84,7 @@ func leases() []Scenario {
 			alice.accepted("A36", alice.command(initNothing()))
 			alice.none("A14", 0, control("ws.lease").with("granted", false))
 		}),
-		onSocket.scenario("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("lease/expires", "A31", "The lease of a vanished controller is free soon after it expires", func(s *Session, alice *Peer) {
 			s.shortLease(alice.leaseEnd())
 			bob := s.attachLater("bob")
 			end := alice.leaseEnd()
@@ -113,16 +98,14 @@ func leases() []Scenario {
 			bob.accepted("A31", bob.command(initNothing()))
 		}).slow(),
 
-		overHTTP.scenario("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session) {
-			s.driver()
+		overHTTP.driver("claim/second-refused", "A23 A34 1.5", "A second controller is refused, however it attaches", func(s *Session, _ *Caller) {
 			bob := s.caller("bob", contracts.RoleController)
 			bob.connect(nil).alreadyHeld("A23")
 			bob.connect(fields{"role": leftOut}).alreadyHeld("A23")
 			bob.connect(fields{"takeControl": false}).alreadyHeld("A23")
 			bob.subscribe(nil).alreadyHeld("A23")
 		}),
-		overHTTP.scenario("claim/refused-leaves-no-trace", "A24 1.6", "A refused controller leaves no connection and publishes nothing", func(s *Session) {
-			s.driver()
+		overHTTP.driver("claim/refused-leaves-no-trace", "A24 1.6", "A refused controller leaves no connection and publishes nothing", func(s *Session, _ *Caller) {
 			before := s.state().at("state.connection_count")
 			s.quietly("A24", func() {
 				for _, name := range []string{"bob", "carol"} {
@@ -133,8 +116,7 @@ func leases() []Scenario {
 			})
 			s.shows("A24", s.state(), fields{"state.connection_count": before})
 		}),
-		overHTTP.scenario("claim/takeover", "A25 3.4", "takeControl moves the lease at once, and everybody learns it", func(s *Session) {
-			_, p := s.attached()
+		overHTTP.attached("claim/takeover", "A25 3.4", "takeControl moves the lease at once, and everybody learns it", func(s *Session, _ *Caller, p *Peer) {
 			bob := s.takeFrom("bob")
 			s.leaseOf("A25", s.state(), bob.connection)
 			bob.prompt("mine now")
@@ -142,21 +124,11 @@ func leases() []Scenario {
 			p.await("3.4:announced", 0, message("connection_info").with("controller_connection_id", bob.connection))
 			p.await("3.4:announced", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
 		}),
-		overHTTP.scenario("claim/loser-heartbeat", "A26", "The old controller's heartbeat tells it who drives now", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("claim/loser-heartbeat", "A26", "The old controller's heartbeat tells it who drives now", func(s *Session, alice *Caller) {
 			bob := s.takeFrom("bob")
 			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false, "controller_connection_id": bob.connection})
 		}),
-		overHTTP.scenario("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", func(s *Session) {
-			alice := s.driver()
-			bob := s.takeFrom("bob")
-			alice.post(initNothing()).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
-			bob.disconnect(nil).ok("A15")
-			s.leaseOf("3.4", s.state(), nil)
-			s.leaseOf("A30", alice.posted("A30", initNothing()).effect(), alice.connection)
-			alice.prompt("processed too")
-			s.stateWith("A30", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: processed too" })
-		}),
+		overHTTP.pilot("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", claimedByMessage),
 		overHTTP.scenario("claim/concurrent", "A33", "Of controllers that subscribe at once exactly one gets the lease", func(s *Session) {
 			s.caller("vera", contracts.RoleViewer).connected(nil) // a session with a free lease
 			var requests []request
@@ -193,12 +165,13 @@ func leases() []Scenario {
 			})
 			alice.posted("A36", initNothing())
 		}),
-		overHTTP.scenario("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("claim/expires", "A31", "The lease of a silent controller is free soon after it expires", func(s *Session, alice *Caller) {
 			s.shortLease(alice.leaseEnd())
 			p := s.onlooker("vera")
-			bob := s.guestController("bob", alice)
-			end := alice.leaseEnd() // and then not a word
+			bob := s.caller("bob", contracts.RoleController)
+			bob.connected(fields{"takeControl": true})
+			alice.connected(fields{"takeControl": true}) // takes the lease back
+			end := alice.leaseEnd()                      // and then not a word
 			bob.post(initNothing()).refused("A31", contracts.CodeControllerLeaseHeld, textNotHolder)
 			free := end.Add(500 * time.Millisecond) // 250 by the rule; clocks and machines differ
 			for time.Now().Before(free) {
@@ -228,6 +201,16 @@ func loserFollows(s *Session) {
 	alice.p.expect("A28", prompted("seen by both"))
 }
 
+func claimedByMessage(s *Session, alice *pilot) {
+	bob := s.successor("bob")
+	alice.refused(initNothing(), notHolder("A27"))
+	bob.leaves()
+	s.leaseOf("A30", alice.now(), nil)
+	alice.tell("A30", &contracts.Prompt{Content: "processed too"})
+	alice.p.expect("A30", prompted("processed too"))
+	s.leaseOf("A30", alice.now(), alice.p.connection)
+}
+
 func runSurvives(s *Session) {
 	alice := s.pilot()
 	alice.triggers(speaking())
@@ -249,7 +232,6 @@ func leaseRenewed(s *Session) {
 	s.failIf(left < 0 || left > 24*time.Hour, "A32", "expected lease_expires_at in the near future, got %s (in %s)", second, left)
 }
 
-// leaseEnd gives a sign of life and returns when the lease ends after it.
 func (d *pilot) leaseEnd() time.Time {
 	if d.c != nil {
 		return d.c.leaseEnd()
@@ -257,12 +239,10 @@ func (d *pilot) leaseEnd() time.Time {
 	return d.p.leaseEnd()
 }
 
-// leaseEnd beats and returns when the connection's liveness ends.
 func (c *Caller) leaseEnd() time.Time {
 	return instant(c.s, "A32", c.heartbeat(nil).ok("A32").at("lease_expires_at"))
 }
 
-// leaseEnd asks when the lease expires.
 func (p *Peer) leaseEnd() time.Time {
 	f := p.expect("A32", control("ws.pong").with("id", p.frame("ws.ping", nil)))
 	end, err := time.Parse(time.RFC3339, f.str("lease_expires_at"))
@@ -281,7 +261,6 @@ func (s *Session) shortLease(end time.Time) time.Duration {
 	return left
 }
 
-// alreadyHeld fails unless an attachment over HTTP was refused because the lease is held.
 func (a *Answer) alreadyHeld(rule string) *Answer {
 	return a.refused(rule, contracts.CodeControllerLeaseHeld, textHeld)
 }
@@ -296,18 +275,14 @@ func (p *Peer) told(rule string, want fields) {
 	p.s.shows(rule, &Frame{Fields: p.attached, Raw: encode(p.attached)}, want)
 }
 
-// heldRefusal fails unless an attachment was refused because the lease is held.
 func (a attempt) heldRefusal(s *Session) {
 	a.refusedWith(s, "A34", contracts.CodeControllerLeaseHeld)
 	s.failIf(a.text != "" && a.text != textHeld, "A23", "expected the text %q, got %q", textHeld, a.text)
 }
 
 // controllerByHello attaches as a controller that only its hello shows.
-func (s *Session) controllerByHello() entry {
-	return entry{hello: s.hello(contracts.RoleController)}
-}
+func (s *Session) controllerByHello() entry { return entry{hello: s.hello(contracts.RoleController)} }
 
-// notHolder is how a message is refused from a controller without the lease.
 func notHolder(rule string) refusal {
 	return refusal{rule: rule, text: textNotHolder, code: contracts.CodeControllerLeaseHeld}
 }
@@ -327,30 +302,17 @@ func (s *Session) takeFrom(name string) *Caller {
 	return c
 }
 
-// guestController returns a controller without the lease: it took it, and was
-// relieved of it by the one it took it from.
-func (s *Session) guestController(name string, holder *Caller) *Caller {
-	c := s.caller(name, contracts.RoleController)
-	c.connected(fields{"takeControl": true})
-	holder.connected(fields{"takeControl": true})
-	return c
-}
-
 // handovers judges asking for, granting and giving up the lease (D7).
 func handovers() []Scenario {
 	return []Scenario{
 		onSocket.scenario("handover/later", "D7", "takeControl=later attaches a controller without the lease", func(s *Session) { s.controller(); s.attachLater("bob") }),
-		onSocket.scenario("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/ask-free", "D7", "Asking for a free lease grants it at once", func(_ *Session, alice, bob *Peer) {
 			alice.accepted("9.2", alice.frame("ws.release_control", nil))
 			bob.accepted("D7", bob.frame("ws.ask_control", map[string]any{"reason": "it is free"}))
 			bob.expect("D7", granted(bob))
 			bob.accepted("D7", bob.command(initNothing()))
 		}),
-		onSocket.scenario("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/grant", "D7", "The holder is asked, grants, and everybody learns the outcome", func(_ *Session, alice, bob *Peer) {
 			asks(bob, alice, "my turn")
 			bob.refused(bob.command(initNothing()), notHolder("A27"))
 			alice.accepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": bob.connection}))
@@ -359,26 +321,21 @@ func handovers() []Scenario {
 			alice.refused(alice.command(initNothing()), notHolder("A27"))
 			bob.accepted("D7", bob.command(initNothing()))
 		}),
-		onSocket.scenario("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/deny", "D7", "The holder is asked and denies; nothing moves", func(_ *Session, alice, bob *Peer) {
 			asks(bob, alice, "please")
 			alice.accepted("D7", alice.frame("ws.deny_control", map[string]any{"connection_id": bob.connection, "reason": "not now"}))
 			bob.expect("D7", control("ws.lease").with("granted", false).with("reason", "denied").with("controller_connection_id", alice.connection))
 			bob.refused(bob.command(initNothing()), notHolder("A27"))
 			alice.accepted("D7", alice.command(initNothing()))
 		}),
-		onSocket.scenario("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(s *Session) {
-			alice := s.controller()
-			vera := s.viewer("vera")
+		onSocket.watched("handover/grant-to-whom", "D7", "The lease can only be granted to a connection that asked", func(_ *Session, alice, vera *Peer) {
 			for _, to := range []string{"conn_nobody", vera.connection} {
 				alice.notAccepted("D7", alice.frame("ws.grant_control", map[string]any{"connection_id": to}))
 			}
 			alice.accepted("D7", alice.command(initNothing()))
 			vera.still("D7", 0, control("ws.lease").with("granted", true))
 		}),
-		onSocket.scenario("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("handover/only-the-holder-grants", "D7", "Only the holder grants and denies", func(s *Session, alice *Peer) {
 			bob, carol := s.attachLater("bob"), s.attachLater("carol")
 			asks(bob, alice, "please")
 			for _, kind := range []string{"ws.grant_control", "ws.deny_control"} {
@@ -387,26 +344,21 @@ func handovers() []Scenario {
 			alice.accepted("D7", alice.command(initNothing()))
 			bob.still("D7", 0, control("ws.lease"))
 		}),
-		onSocket.scenario("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/take", "9.2 A115", "ws.take_control moves the lease without reconnecting", func(_ *Session, alice, bob *Peer) {
 			bob.accepted("9.2", bob.frame("ws.take_control", nil))
 			bob.expect("9.2", granted(bob))
 			alice.expect("A115", control("ws.lease").with("granted", false).with("reason", "taken_over").with("controller_connection_id", bob.connection))
 			bob.accepted("9.2", bob.command(initNothing()))
 			alice.refused(alice.command(initNothing()), notHolder("A27"))
 		}),
-		onSocket.scenario("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("handover/release", "9.2", "ws.release_control gives the lease up and stays attached", func(s *Session, alice *Peer) {
 			alice.accepted("9.2", alice.frame("ws.release_control", nil))
 			f := s.viewer("vera")
 			got := f.attached["controller_connection_id"]
 			s.failIf(got != nil, "9.2", "expected nobody to hold the lease after its release, got %s", show(got))
 			alice.accepted("A30", alice.command(initNothing())) // claims it again
 		}),
-		onSocket.scenario("handover/generations", "D7", "Every grant has a higher generation", func(s *Session) {
-			alice := s.controller()
-			bob := s.attachLater("bob")
+		onSocket.rivals("handover/generations", "D7", "Every grant has a higher generation", func(s *Session, alice, bob *Peer) {
 			last := int64(0)
 			for i := range 4 {
 				p := []*Peer{bob, alice}[i%2]
@@ -416,16 +368,14 @@ func handovers() []Scenario {
 				last = g
 			}
 		}),
-		onSocket.scenario("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("handover/viewer", "A37 A36", "A viewer can neither take nor ask for the lease", func(s *Session, alice, vera *Peer) {
 			for _, kind := range []string{"ws.take_control", "ws.ask_control"} {
 				f := vera.notAccepted("A37", vera.frame(kind, nil))
 				s.shows("A37", f, fields{"code": string(contracts.CodeAccessDenied)})
 			}
 			alice.accepted("A36", alice.command(initNothing()))
 		}),
-		onSocket.scenario("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("handover/visible", "3.4 D7", "A hand-over is announced to all by connection_info", func(s *Session, alice, vera *Peer) {
 			from := len(vera.log)
 			bob := s.attachLater("bob")
 			bob.accepted("9.2", bob.frame("ws.take_control", nil))
@@ -435,7 +385,6 @@ func handovers() []Scenario {
 	}
 }
 
-// granted wants the news that a connection now holds the lease.
 func granted(p *Peer) want {
 	return control("ws.lease").with("granted", true).with("controller_connection_id", p.connection)
 }
@@ -447,7 +396,6 @@ func asks(bob, alice *Peer, reason string) {
 	alice.s.shows("D7", f, fields{"client_info.name": bob.name})
 }
 
-// notAccepted expects any ws.error for a frame.
 func (p *Peer) notAccepted(rule, id string) *Frame {
 	f := p.expect(rule, p.answer(id))
 	p.s.failIf(f.Kind != "ws.error", rule, "%s: expected ws.error for %s, got %s", p.name, id, f.said())

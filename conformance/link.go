@@ -149,9 +149,7 @@ func (s *socket) Recv(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-func (s *socket) CloseInput() error {
-	return s.conn.Close(websocket.StatusNormalClosure, "")
-}
+func (s *socket) CloseInput() error { return s.conn.Close(websocket.StatusNormalClosure, "") }
 
 func (s *socket) Wait(context.Context) (int, error) { return 0, errNoProcess }
 

@@ -10,30 +10,27 @@ import (
 
 // callingTools and its like are the needs of scenarios in which the agent calls tools of clients.
 var (
-	callingTools          = Needs{Transport: Anywhere, Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool}}
-	callingToolsOnSocket  = Needs{Transport: Socket, Seed: true, Asks: callingTools.Asks}
-	callingToolsNetworked = Needs{Transport: Networked, Seed: true, Asks: callingTools.Asks}
+	callingTools = Needs{Transport: Anywhere, Triggers: true, Seed: true,
+		Asks: []contracts.RequestType{contracts.RequestClientTool}}
+	callingToolsOnSocket  = Needs{Transport: Socket, Triggers: true, Seed: true, Asks: callingTools.Asks}
+	callingToolsNetworked = Needs{Transport: Networked, Triggers: true, Seed: true, Asks: callingTools.Asks}
 )
 
 // offers judges the tools that clients announce in hello and run for the
 // agent: 3.1, R29, R58, D8.
 func offers() []Scenario {
 	return []Scenario{
-		callingTools.scenario("offer/announced", "3.1 R29", "The agent is offered the tools of the controller's latest hello", func(s *Session) {
-			s.conformanceAgent()
-			d := s.pilot()
+		callingTools.pilot("offer/announced", "3.1 R29", "The agent is offered the tools of the controller's latest hello", func(s *Session, d *pilot) {
 			d.offered("3.1")
-			d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint", "open_file"))
 			d.offered("3.1", "lint", "open_file")
-			d.announces(s.announcing(contracts.RoleController, "format"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "format"))
 			d.offered("R29", "format")
-			d.announces(s.hello(contracts.RoleController))
+			d.announces("3.1", s.hello(contracts.RoleController))
 			d.offered("R29")
 		}),
-		callingTools.scenario("offer/called", "R58 R59", "A call of an announced tool is a request to the controller, and its answer ends it", func(s *Session) {
-			s.conformanceAgent()
-			d := s.pilot()
-			d.announces(s.announcing(contracts.RoleController, "lint"))
+		callingTools.pilot("offer/called", "R58 R59", "A call of an announced tool is a request to the controller, and its answer ends it", func(s *Session, d *pilot) {
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			d.offered("3.1", "lint")
 			q := d.calledTool("call-lint", "lint")
 			got := show(q.at("args"))
@@ -42,10 +39,8 @@ func offers() []Scenario {
 			d.resolved("R58", q, "completed", "client")
 			d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
 		}),
-		callingTools.scenario("offer/malformed", "3.1", "Tools that no agent could be offered are refused, and those before stay", func(s *Session) {
-			s.conformanceAgent()
-			d := s.pilot()
-			d.announces(s.announcing(contracts.RoleController, "lint"))
+		callingTools.pilot("offer/malformed", "3.1", "Tools that no agent could be offered are refused, and those before stay", func(s *Session, d *pilot) {
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			for _, bad := range badTools() {
 				h := s.hello(contracts.RoleController)
 				h.ClientTools = bad
@@ -53,30 +48,24 @@ func offers() []Scenario {
 			}
 			d.offered("3.1", "lint")
 		}),
-		callingTools.scenario("offer/without-capability", "3.1", "Who does not take client_tool requests cannot announce tools", func(s *Session) {
-			s.conformanceAgent()
-			d := s.pilot()
+		callingTools.pilot("offer/without-capability", "3.1", "Who does not take client_tool requests cannot announce tools", func(s *Session, d *pilot) {
 			h := s.announcing(contracts.RoleController, "lint")
 			h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
 			d.announcesInVain(h)
 			d.offered("3.1")
 		}),
-		callingToolsOnSocket.scenario("offer/of-a-viewer", "R27 D8", "The agent is not offered what a viewer announces", func(s *Session) {
-			s.conformanceAgent()
-			d := s.pilot()
+		callingToolsOnSocket.pilot("offer/of-a-viewer", "R27 D8", "The agent is not offered what a viewer announces", func(s *Session, d *pilot) {
 			s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
 			d.offered("R27")
-			d.announces(s.announcing(contracts.RoleController, "lint"))
+			d.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			d.offered("D8", "lint")
 		}),
-		callingToolsNetworked.scenario("offer/take-over", "D8 A27", "With control the offer changes, and what was called waits for the new controller", func(s *Session) {
-			s.conformanceAgent()
-			alice := s.pilot()
-			alice.announces(s.announcing(contracts.RoleController, "lint"))
+		callingToolsNetworked.pilot("offer/take-over", "D8 A27", "With control the offer changes, and what was called waits for the new controller", func(s *Session, alice *pilot) {
+			alice.announces("3.1", s.announcing(contracts.RoleController, "lint"))
 			q := alice.calledTool("open", "lint")
 			bob := s.successor("bob")
 			bob.offered("D8")
-			bob.announces(s.announcing(contracts.RoleController, "format"))
+			bob.announces("3.1", s.announcing(contracts.RoleController, "format"))
 			bob.offered("D8", "format")
 			s.waits("D8", bob.now(), "open", true)
 			alice.refused(toolAnswer("open"), notHolder("A27"))
@@ -102,15 +91,14 @@ func (s *Session) announcing(role contracts.Role, names ...string) *contracts.He
 	return h
 }
 
-// announces says another hello.
-func (d *pilot) announces(h *contracts.Hello) {
-	if d.c != nil {
-		d.c.hello(h).ok("3.1")
-		return
-	}
+func (d *pilot) announces(rule string, h *contracts.Hello) {
 	from := len(d.p.log)
-	d.p.hello(h)
-	d.p.await("3.1", from, message("hello_ok"))
+	if d.c != nil {
+		d.c.hello(h).ok(rule)
+	} else {
+		d.p.hello(h)
+	}
+	d.p.await(rule, from, message("hello_ok"))
 }
 
 // announcesInVain says a hello that must be refused.
@@ -148,7 +136,6 @@ func toolAnswer(id string) contracts.Command {
 	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestClientTool, Content: []contracts.ContentBlock{{Type: "text", Text: "3 problems"}}}
 }
 
-// badTools are announcements that must be refused.
 func badTools() [][]contracts.ClientTool {
 	object := json.RawMessage(`{"type":"object"}`)
 	named := func(names ...string) (tools []contracts.ClientTool) {

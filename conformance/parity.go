@@ -35,8 +35,7 @@ func parity() []Scenario {
 			alice.finishRun()
 			cursor := s.state().Cursor
 			alice.prompt(burstOf(30, 10))
-			socket := s.back("sophie", cursor, stream.epoch)
-			socket.replays("A114")
+			socket := s.back("sophie", cursor, stream.epoch).replays("A114")
 			alice.finish(stream, socket)
 			sameSequence(s, "A117", cursor, stream, socket)
 
@@ -63,12 +62,10 @@ func parity() []Scenario {
 			alice, stream := s.attached()
 			alice.ask(contracts.RequestApproval, "shared")
 			bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
-			f := bob.last(control("snapshot"))
-			s.waits("A117", f, "shared", true)
+			s.waits("A117", bob.last(control("snapshot")), "shared", true)
 			bob.accepted("D8", bob.command(approve("shared", false)))
 			stream.expect("A117", resolved("shared").with("resolution", "denied"))
-			carol := s.takeFrom("carol")
-			carol.post(approve("shared", true)).refused("D8", contracts.CodeRequestNotFound, "")
+			s.takeFrom("carol").post(approve("shared", true)).refused("D8", contracts.CodeRequestNotFound, "")
 		})),
 	}
 }
@@ -77,8 +74,7 @@ func parity() []Scenario {
 func withSockets(run func(*Session)) func(*Session) {
 	return func(s *Session) {
 		if s.published() {
-			vera := s.caller("vera", contracts.RoleViewer)
-			vera.connected(nil)
+			vera := s.guest("vera")
 			if s.onSocket("probe") == nil {
 				s.skip("the server has no WebSocket, nor has the published protocol")
 			}

@@ -120,7 +120,6 @@ func (p *Peer) stall() {
 	p.stalled = true
 }
 
-// resumeReading ends a stall.
 func (p *Peer) resumeReading() {
 	if p.stalled {
 		p.stalled = false
@@ -128,7 +127,6 @@ func (p *Peer) resumeReading() {
 	}
 }
 
-// close ends the link and its reader.
 func (p *Peer) close() {
 	p.resumeReading()
 	p.cancel()
@@ -326,19 +324,4 @@ func (p *Peer) closeCode() int {
 		return closed.Code
 	}
 	return 0
-}
-
-// drainUntil keeps reading until done, so that a server that is ending is not
-// held up by what it still has to say, and then to the end of the link.
-func (p *Peer) drainUntil(done <-chan struct{}) {
-	p.read()
-	for p.ended == nil {
-		select {
-		case a := <-p.in:
-			p.take(a)
-		case <-done:
-			return
-		}
-	}
-	<-done
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -97,20 +98,22 @@ func (d *pilot) catchUp() (moved []move) {
 	}
 	from := len(d.p.log)
 	d.c.posted("R33", initNothing())
-	f := d.p.await("R33", from, initNothingReply)
-	return []move{{d.p.indexAfter(f) - 1, initNothing()}}
+	return []move{{d.p.indexAfter(d.p.await("R33", from, initNothingReply)) - 1, initNothing()}}
+}
+
+func (d *pilot) leaves() {
+	if d.c != nil {
+		d.c.disconnect(nil).ok("A15")
+		return
+	}
+	d.p.send([]byte(`{"type":"ws.bye","keep":false}`))
+	d.p.closes("9.5", 1000)
 }
 
 // readsTo reads to an entry with a cursor, or until nothing comes: the last
 // entries may be for others.
 func (p *Peer) readsTo(cursor int64) {
-	for p.watch.cursor < cursor {
-		ctx, cancel := p.s.within(openTime)
-		more := p.pull(ctx)
-		cancel()
-		if !more {
-			return
-		}
+	for p.watch.cursor < cursor && p.pullBefore(time.Now().Add(openTime)) {
 	}
 }
 
@@ -125,7 +128,6 @@ func (d *pilot) do(cmd contracts.Command) {
 	d.tell("R79", cmd)
 }
 
-// tell sends a command that must be accepted.
 func (d *pilot) tell(rule string, cmd contracts.Command) {
 	if d.c != nil {
 		d.c.posted(rule, cmd)
@@ -137,7 +139,9 @@ func (d *pilot) tell(rule string, cmd contracts.Command) {
 // refused sends a command that must be refused.
 func (d *pilot) refused(cmd contracts.Command, r refusal) {
 	if d.c != nil {
-		d.c.post(cmd).refused(r.rule, r.code, r.text)
+		a := d.c.post(cmd).refused(r.rule, r.code, r.text)
+		d.s.failIf(!d.s.published() && !r.fits(a.str("error")), r.rule,
+			"expected a refusal with %s, got %s", r.describe("error"), a.said())
 		return
 	}
 	d.p.pos = len(d.p.log)
@@ -272,7 +276,6 @@ func (d *pilot) works() *Frame {
 	return d.awaits("R37", signOfWork)
 }
 
-// question is awaits for an approval.
 func (d *pilot) question() *Frame {
 	return d.awaits("R50", message("server_request").with("request_type", contracts.RequestApproval))
 }
@@ -371,8 +374,7 @@ func (d *pilot) toolEnd(q *Frame) *Frame {
 
 // notStarted fails if the call of a question was started.
 func (d *pilot) notStarted(q *Frame) {
-	started := message("tool_start").with("call_id", q.str("call_id"))
-	if i := slices.IndexFunc(d.p.log, started.ok); i >= 0 {
+	if i := slices.IndexFunc(d.p.log, message("tool_start").with("call_id", q.str("call_id")).ok); i >= 0 {
 		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, d.p.log[i].said())
 	}
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -138,22 +139,6 @@ func (s *Session) socket() bool {
 	return s.scenario.Needs.Transport == Hosted || transportOf(s.config.Target) != Stdio
 }
 
-// base is where the scenario's server is reached over the network.
-func (s *Session) base() string {
-	if s.wire != nil {
-		return s.wire.base
-	}
-	return s.config.Target
-}
-
-// credential is what the scenario's server wants to see.
-func (s *Session) credential() string {
-	if s.wire != nil {
-		return s.wire.token
-	}
-	return s.config.Token
-}
-
 // pause waits for d. It is for rules about time, never to wait for the server.
 func (s *Session) pause(rule string, d time.Duration) {
 	select {
@@ -179,8 +164,7 @@ const (
 // trace records the texts of a scenario. Readers and the scenario write to it.
 type trace struct {
 	mu      sync.Mutex
-	head    []moment
-	tail    []moment // at most 2*traceTail, cut back to traceTail
+	kept    []moment // at most traceHead+2*traceTail, cut back to traceHead+traceTail
 	dropped int
 }
 
@@ -194,14 +178,16 @@ func (t *trace) add(at time.Duration, peer, direction string, text []byte) {
 	m := moment{at, fmt.Sprintf("%s %s %s", peer, direction, abridge(text, maxTraceText))}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.head) < traceHead {
-		t.head = append(t.head, m)
-		return
+	if t.kept = append(t.kept, m); len(t.kept) >= traceHead+2*traceTail {
+		t.cut()
 	}
-	t.tail = append(t.tail, m)
-	if len(t.tail) >= 2*traceTail {
-		t.dropped += len(t.tail) - traceTail
-		t.tail = slices.Delete(t.tail, 0, len(t.tail)-traceTail)
+}
+
+// cut drops what is neither among the first nor among the last texts. It needs mu.
+func (t *trace) cut() {
+	if over := len(t.kept) - traceHead - traceTail; over > 0 {
+		t.dropped += over
+		t.kept = slices.Delete(t.kept, traceHead, traceHead+over)
 	}
 }
 
@@ -209,28 +195,19 @@ func (t *trace) add(at time.Duration, peer, direction string, text []byte) {
 func (t *trace) lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	byTime := func(a, b moment) int { return int(a.at - b.at) }
-	head, tail, dropped := slices.Clone(t.head), slices.Clone(t.tail), t.dropped
-	if over := len(tail) - traceTail; over > 0 {
-		tail, dropped = tail[over:], dropped+over
+	t.cut()
+	head := min(len(t.kept), traceHead)
+	var lines []string
+	for _, part := range [][]moment{t.kept[:head], t.kept[head:]} {
+		slices.SortStableFunc(part, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+		for _, m := range part {
+			lines = append(lines, fmt.Sprintf("%8.3fs %s", m.at.Seconds(), m.text))
+		}
 	}
-	slices.SortStableFunc(head, byTime)
-	slices.SortStableFunc(tail, byTime)
-	lines := make([]string, 0, len(head)+len(tail)+1)
-	for _, m := range head {
-		lines = append(lines, m.String())
-	}
-	if dropped > 0 {
-		lines = append(lines, fmt.Sprintf("... %d texts left out ...", dropped))
-	}
-	for _, m := range tail {
-		lines = append(lines, m.String())
+	if t.dropped > 0 {
+		lines = slices.Insert(lines, head, fmt.Sprintf("... %d texts left out ...", t.dropped))
 	}
 	return lines
-}
-
-func (m moment) String() string {
-	return fmt.Sprintf("%8.3fs %s", m.at.Seconds(), m.text)
 }
 
 // abridge shows at most limit bytes of a text, on one line.

@@ -16,8 +16,7 @@ var askingOverHTTP = Needs{Transport: HTTP, Seed: true, Asks: []contracts.Reques
 // posts judges messages over HTTP: A63 to A72, and 1.12.
 func posts() []Scenario {
 	return []Scenario{
-		overHTTP.scenario("post/answer", "1.12", "An accepted message is answered with its cursor and a snapshot that has its effect", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("post/answer", "1.12", "An accepted message is answered with its cursor and a snapshot that has its effect", func(s *Session, alice *Caller, p *Peer) {
 			for _, level := range []contracts.ThinkingLevel{contracts.ThinkingLow, contracts.ThinkingHigh} {
 				a := alice.posted("1.12", &contracts.Init{ThinkingLevel: level})
 				f := a.effect()
@@ -29,8 +28,7 @@ func posts() []Scenario {
 					"expected the snapshot as of the init's effect, %d, got %d", status.Cursor, f.Cursor)
 			}
 		}),
-		overHTTP.scenario("post/effect-of-prompt", "1.12", "The answer to a prompt shows it running or done", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("post/effect-of-prompt", "1.12", "The answer to a prompt shows it running or done", func(s *Session, alice *Caller) {
 			for _, content := range []string{"hello", "again"} {
 				f := alice.prompt(content).effect()
 				running, last := f.at("state.is_responding"), f.str("state.last_status")
@@ -44,16 +42,13 @@ func posts() []Scenario {
 			s.shows("1.12", f, fields{"state.is_responding": true}) // a response is streaming
 			alice.posted("1.12", &contracts.Interrupt{})
 		}),
-		overHTTP.scenario("post/every-type", "1.12 R68 R82", "Every message that needs nothing in particular is accepted", func(s *Session) {
-			s.conformanceAgent()
-			alice := s.driver()
+		overHTTP.triggers().driver("post/every-type", "1.12 R68 R82", "Every message that needs nothing in particular is accepted", func(s *Session, alice *Caller) {
 			for _, cmd := range []contracts.Command{&contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{}, s.hello(contracts.RoleController),
 				&contracts.UtilityCommandTerminate{CommandID: "ghost"}, &contracts.UtilityFileWatchStop{WatchID: "ghost"}, &contracts.Prompt{Content: ""}} {
 				alice.posted("1.12", cmd)
 			}
 		}),
-		overHTTP.scenario("post/hello", "1.12 A60", "A hello over HTTP updates its connection's entry", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("post/hello", "1.12 A60", "A hello over HTTP updates its connection's entry", func(s *Session, alice *Caller, p *Peer) {
 			a := alice.hello(&contracts.Hello{ProtocolVersion: "1999-01-01", OptOutNotifications: []contracts.Notification{contracts.NotifyCompaction}}).ok("1.12")
 			e := entryOf(a.effect(), alice.connection)
 			s.lists("1.12", e, fields{"client_protocol_version": "1999-01-01", "opt_out_notifications": []string{"compaction"}, "role": "controller"})
@@ -66,9 +61,7 @@ func posts() []Scenario {
 			append(wrongTypes, badMessage{`{"type":"prompt","Content":"x"}`, "content"}, badMessage{`{"type":7}`, ""})...)),
 		Needs{Transport: HTTP, Strict: OnlyStrict}.scenario("post/unknown-key-refused", "A64", "A strict server refuses an additional key", refuses("A64",
 			badMessage{`{"type":"prompt","content":"hello","unexpected":true}`, "unexpected"}, badMessage{`{"type":"init","system_prompt":null}`, "system_prompt"})),
-		Needs{Transport: HTTP, Strict: OnlyTolerant}.scenario("post/unknown-key-ignored", "D13", "A tolerant server ignores an additional key", func(s *Session) {
-			s.conformanceAgent()
-			alice := s.driver()
+		Needs{Transport: HTTP, Strict: OnlyTolerant, Triggers: true}.driver("post/unknown-key-ignored", "D13", "A tolerant server ignores an additional key", func(s *Session, alice *Caller) {
 			alice.postText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)).ok("D13")
 			s.stateWith("D13", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: hello" })
 			alice.postText([]byte(`{"type":"init","system_prompt":null,"mood":1}`)).ok("D13")
@@ -90,25 +83,9 @@ func posts() []Scenario {
 				s.shows(c.rules[0], f, fields{"resolution": c.verdict, "resolved_by": c.by, "reason": c.reason})
 			}
 		}),
-		seedOverHTTP.scenario("post/unknown-request", "1.12", "An answer to no question is not found", func(s *Session) {
-			alice := s.driver()
-			for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
-				&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}}} {
-				text := alice.post(cmd).refused("1.12", contracts.CodeRequestNotFound, "").str("error")
-				s.failIf(!strings.Contains(text, "ghost"), "R61", "expected the refusal to name ghost, got %q", text)
-			}
-		}),
-		askingOverHTTP.scenario("post/request-type-mismatch", "1.12", "An answer of another kind is refused, and the question stays", func(s *Session) {
-			alice := s.driver()
-			alice.ask(contracts.RequestUserInput, "mixed")
-			s.quietly("1.12", func() {
-				alice.post(approve("mixed", true)).refused("1.12", contracts.CodeRequestTypeMismatch, "Pending request mixed is user_input, not approval")
-			})
-			a := alice.posted("1.12", &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
-			s.waits("1.12", a.snapshot(), "mixed", false)
-		}),
-		seedOverHTTP.scenario("post/first-answer-wins", "D8 1.12", "Of answers at once exactly one counts, the rest find nothing", func(s *Session) {
-			alice, p := s.attached()
+		seedOverHTTP.pilot("post/unknown-request", "1.12", "An answer to no question is not found", answersNothing("1.12")),
+		askingOverHTTP.pilot("post/request-type-mismatch", "1.12", "An answer of another kind is refused, and the question stays", typeMismatch("1.12")),
+		seedOverHTTP.attached("post/first-answer-wins", "D8 1.12", "Of answers at once exactly one counts, the rest find nothing", func(s *Session, alice *Caller, p *Peer) {
 			alice.ask(contracts.RequestApproval, "raced")
 			requests := make([]request, 10)
 			for i := range requests {
@@ -118,41 +95,20 @@ func posts() []Scenario {
 			p.expect("D8", resolved("raced"))
 			p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
 		}),
-		overHTTP.scenario("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", func(s *Session) {
-			alice, p := s.attached()
-			alice.prompt(speaking())
-			p.expect("R36", message("response_chunk"))
-			a := alice.post(&contracts.Prompt{Content: "too early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
-			a.has("A71", fields{"retryable": true})
-			f := s.state()
-			s.failIf(f.at("state.is_responding") != true || f.str("state.current_response.text") == "", "A71",
-				"expected the first response to be open still, got %s", show(f.at("state.current_response")))
-			p.goesOn("A71", f.Cursor)
-			alice.posted("A71", &contracts.Interrupt{})
-			p.expect("A71", message("response_end"))
-			p.none("A71", 0, prompted("too early"))
-			alice.finish(p)
-		}),
-		overHTTP.scenario("post/prompts-at-once", "A71", "Of prompts at once one runs", func(s *Session) {
-			s.conformanceAgent()
-			alice, p := s.attached()
-			requests := make([]request, 6)
-			for i := range requests {
-				requests[i] = alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
-			}
-			answers := s.together(requests...)
+		overHTTP.pilot("post/busy", "A71", "A prompt during a run is refused and disturbs nothing", busyState("A71")),
+		overHTTP.triggers().attached("post/prompts-at-once", "A71", "Of prompts at once one runs", func(s *Session, alice *Caller, p *Peer) {
+			prompt := alice.sending(encodeCommand(&contracts.Prompt{Content: hang()}))
+			answers := s.together(slices.Repeat([]request{prompt}, 6)...)
 			s.skipUnknownTrigger(s.state().str("state.last_status"))
 			s.oneOf(answers, "A71", contracts.CodeRuntimeBusy, textBusy)
 			alice.posted("A71", &contracts.Interrupt{})
 			alice.finish(p)
 		}),
-		askingOverHTTP.scenario("post/interrupt", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session) {
-			alice, p := s.attached()
+		askingOverHTTP.attached("post/interrupt", "A69", "interrupt publishes the cancellations, then one snapshot without them", func(s *Session, alice *Caller, p *Peer) {
 			alice.ask(contracts.RequestApproval, "cut")
 			alice.ask(contracts.RequestUserInput, "cut-too")
 			at := p.await("A43", 0, requested("cut-too"))
-			a := alice.posted("A69", &contracts.Interrupt{})
-			checkIdle(s, "A69", a.snapshot())
+			checkIdle(s, "A69", alice.posted("A69", &contracts.Interrupt{}).snapshot())
 			snap := p.await("A69", p.indexAfter(at), control("snapshot"))
 			checkIdle(s, "A69", snap)
 			for _, id := range []string{"cut", "cut-too"} {
@@ -163,9 +119,7 @@ func posts() []Scenario {
 			}
 			p.still("A69", p.indexAfter(snap), control("snapshot"))
 		}),
-		overHTTP.scenario("post/idempotent", "A72", "A repeated message with its Idempotency-Key is executed once and answered alike", func(s *Session) {
-			s.conformanceAgent()
-			alice, p := s.attached()
+		overHTTP.triggers().attached("post/idempotent", "A72", "A repeated message with its Idempotency-Key is executed once and answered alike", func(s *Session, alice *Caller, p *Peer) {
 			r := alice.keyed("once", &contracts.Prompt{Content: "only once"})
 			first := alice.granted(s.call(r)).ok("A72")
 			p.expect("A72", prompted("only once"))
@@ -179,8 +133,7 @@ func posts() []Scenario {
 			b.has("A72", fields{"code": a.at("code"), "error": a.at("error")})
 			s.equal("A72", "the status of the same refusal", b.Status, a.Status)
 		}),
-		overHTTP.scenario("post/idempotent-at-once", "A72", "Repeats that overtake each other execute once all the same", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("post/idempotent-at-once", "A72", "Repeats that overtake each other execute once all the same", func(s *Session, alice *Caller, p *Peer) {
 			r := alice.keyed("raced", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})
 			answers := s.together(r, r, r, r, r, r)
 			for _, a := range answers {
@@ -190,22 +143,19 @@ func posts() []Scenario {
 			alice.finish(p)
 			p.count("A72", p.log, message("status").with("message", "Initialized: thinking_level"), 1)
 		}),
-		overHTTP.scenario("post/idempotency-scope", "A72 1.12", "A key counts for its connection alone", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("post/idempotency-scope", "A72 1.12", "A key counts for its connection alone", func(s *Session, alice *Caller) {
 			s.call(alice.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingLow})).ok("A72")
 			bob := s.takeFrom("bob")
 			a := s.call(bob.keyed("shared", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})).ok("A72")
 			s.shows("1.12", a.effect(), fields{"last_init.thinking_level": "high"})
 		}),
-		overHTTP.scenario("post/bad-key", "A72 1.12", "A key that is too long is refused", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("post/bad-key", "A72 1.12", "A key that is too long is refused", func(s *Session, alice *Caller) {
 			s.quietly("A72", func() {
 				s.call(alice.keyed(strings.Repeat("k", 129), initNothing())).refused("A72", contracts.CodeBadRequest, "")
 			})
 			s.call(alice.keyed(strings.Repeat("k", 128), initNothing())).ok("A72")
 		}),
-		overHTTP.scenario("post/unknown-connection", "1.12 1.5", "A message of an unknown connection or subscription is refused", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("post/unknown-connection", "1.12 1.5", "A message of an unknown connection or subscription is refused", func(s *Session, alice *Caller) {
 			s.quietly("1.12", func() {
 				for _, c := range []struct {
 					h    http.Header
@@ -220,16 +170,12 @@ func posts() []Scenario {
 				alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {"conn_nobody"}}).refused("A35", contracts.CodeStaleConnection, textNoConnection)
 			})
 		}),
-		overHTTP.scenario("post/foreign-subscription", "1.12 1.5", "A message under another connection's subscription is refused", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("post/foreign-subscription", "1.12 1.5", "A message under another connection's subscription is refused", func(_ *Session, alice, vera *Caller) {
 			vera.subscribed(nil)
 			alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {alice.connection}, "X-Maestro-Headless-Subscriber-Id": {vera.subscription}}).
 				refused("1.12:foreign", contracts.CodeAccessDenied, "Headless subscription does not belong to the message connection")
 		}),
-		overHTTP.scenario("post/order-of-checks", "1.12", "What is wrong first is what a message is refused for", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("post/order-of-checks", "1.12", "What is wrong first is what a message is refused for", func(s *Session, alice, vera *Caller) {
 			s.takeFrom("bob")
 			const invalid = `{"type":"prompt"}`
 			nobody := alice.sending([]byte(invalid))
@@ -252,8 +198,7 @@ func posts() []Scenario {
 			carol.malformed("1.12:order", `{"type":"utility_file_read","read_id":"r"}`, "path") // the message comes before the capability
 			carol.post(&contracts.UtilityFileRead{ReadID: "r", Path: "no-such-file"}).refused("1.12:order", contracts.CodeUnsupportedCapability, "")
 		}),
-		seedOverHTTP.scenario("post/other-session", "R64", "What is asked in one session cannot be answered, or seen, in another", func(s *Session) {
-			alice := s.driver()
+		seedOverHTTP.driver("post/other-session", "R64", "What is asked in one session cannot be answered, or seen, in another", func(s *Session, alice *Caller) {
 			mine := s.ID
 			s.opened = false
 			other := s.caller("oscar", contracts.RoleController)
@@ -285,13 +230,11 @@ func (s *Session) quietly(rule string, f func()) {
 
 func postInit(s *Session) {
 	alice, p := s.attached()
-	text := "Be brief."
-	alice.posted("1.12", &contracts.Init{SystemPrompt: &text, ThinkingLevel: contracts.ThinkingLow})
+	alice.posted("1.12", &contracts.Init{SystemPrompt: new("Be brief."), ThinkingLevel: contracts.ThinkingLow})
 	s.shows("R35", s.state(), fields{"last_init": fields{"system_prompt": "Be brief.", "thinking_level": "low", "type": "init"}})
 	p.expect("R33:http", message("status").with("message", "Initialized: system_prompt, thinking_level"))
 }
 
-// malformed fails unless a message is refused, naming what is wrong.
 func (c *Caller) malformed(rule, text, names string) {
 	a := c.postText([]byte(text)).refused(rule, contracts.CodeBadRequest, "")
 	if !strings.Contains(a.str("error"), names) {
@@ -306,16 +249,14 @@ func postDenial(s *Session) {
 	alice, p := s.attached()
 	alice.prompt(approval("http-1"))
 	asked := p.expect("A67", requested("http-1").with("request_type", "approval").with("tool", "bash"))
-	no := false
-	alice.posted("A68", &contracts.ServerRequestResponse{RequestID: "http-1", RequestType: contracts.RequestApproval, Approved: &no,
+	alice.posted("A68", &contracts.ServerRequestResponse{RequestID: "http-1", RequestType: contracts.RequestApproval, Approved: new(false),
 		Result: &contracts.ToolResult{Error: "Not on a Friday"}})
 	ended := p.expect("A68", resolved("http-1").with("resolution", "denied").
 		with("resolved_by", "user").with("reason", "Not on a Friday"))
 	s.failIf(ended.Cursor <= asked.Cursor, "A67",
 		"expected the resolution after the request, got cursors %d and %d", ended.Cursor, asked.Cursor)
 	p.still("R52", p.pos, message("server_request_resolved"))
-	f := s.state()
-	s.waits("A68", f, "http-1", false)
+	s.waits("A68", s.state(), "http-1", false)
 }
 
 // speaking is a prompt whose response lasts until it is interrupted.
@@ -326,17 +267,8 @@ func (p *Peer) goesOn(rule string, cursor int64) {
 	p.expect(rule, message("response_chunk").where("of the response that goes on", func(f *Frame) bool { return f.Cursor > cursor }))
 }
 
-// indexAfter returns the index after a frame in the log.
-func (p *Peer) indexAfter(f *Frame) int {
-	for i := range p.log {
-		if p.log[i] == f {
-			return i + 1
-		}
-	}
-	return 0
-}
+func (p *Peer) indexAfter(f *Frame) int { return slices.Index(p.log, f) + 1 }
 
-// keyed is the request that sends a message with an Idempotency-Key.
 func (c *Caller) keyed(key string, cmd contracts.Command) request {
 	r := c.sending(encodeCommand(cmd))
 	r.header.Set("Idempotency-Key", key)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // A runner is a hosted runner that a scenario started, with the environment of
@@ -113,7 +114,7 @@ func (s *Session) launch(o start) *runner {
 	if o.workspace == "" {
 		o.workspace = s.freshWorkspace()
 	}
-	words, err := splitWords(s.config.Spawn)
+	words, err := proc.SplitWords(s.config.Spawn)
 	s.failIf(err != nil, "6.1", "%v", err)
 	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
 		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
@@ -137,7 +138,6 @@ func (s *Session) freeAddress() string {
 // takes before the runner does.
 const maxPortTries = 5
 
-// summaryOf renders what is special about a start.
 func summaryOf(o start) []string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(o.env)) {
@@ -226,7 +226,6 @@ func (r *runner) exits(rule string, patience time.Duration) int {
 	return r.status
 }
 
-// signal sends the process a signal.
 func (r *runner) signal(rule string, sig os.Signal) {
 	r.s.trace.add(r.s.now(), "runner", ">", []byte("("+sig.String()+")"))
 	err := r.cmd.Process.Signal(sig)
@@ -250,7 +249,6 @@ func (r *runner) fails(rule string) string {
 	return r.stderr.String()
 }
 
-// close ends the process if it has not ended, and what reads from it.
 func (r *runner) close() {
 	_ = r.Close() // it may have ended
 	if text := strings.TrimSpace(r.stderr.String()); text != "" && r.s.failure != nil {
@@ -278,17 +276,13 @@ type process struct {
 // startProcess runs a command line, split as words and not by a shell, with
 // variables beside our own.
 func startProcess(line string, environ []string) (Link, error) {
-	words, err := splitWords(line)
+	words, err := proc.SplitWords(line)
 	if err != nil {
 		return nil, err
-	}
-	if len(words) == 0 {
-		return nil, errors.New("stdio target names no command")
 	}
 	return runCommand(words, append(os.Environ(), environ...))
 }
 
-// runCommand starts a command with an environment.
 func runCommand(words, environ []string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
 	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
@@ -396,45 +390,4 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.buf)
-}
-
-// splitWords splits a command line at blanks. Single quotes are literal;
-// elsewhere a backslash makes the next character literal.
-func splitWords(line string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	open, quote, escaped := false, rune(0), false
-	for _, c := range line {
-		switch {
-		case escaped:
-			word.WriteRune(c)
-			escaped = false
-		case c == '\\' && quote != '\'':
-			open, escaped = true, true
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			} else {
-				word.WriteRune(c)
-			}
-		case c == '\'' || c == '"':
-			open, quote = true, c
-		case c == ' ' || c == '\t' || c == '\n':
-			if open {
-				words = append(words, word.String())
-				word.Reset()
-				open = false
-			}
-		default:
-			open = true
-			word.WriteRune(c)
-		}
-	}
-	if quote != 0 || escaped {
-		return nil, fmt.Errorf("unfinished quote in command %q", line)
-	}
-	if open {
-		words = append(words, word.String())
-	}
-	return words, nil
 }

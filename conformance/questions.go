@@ -12,56 +12,37 @@ func requests() []Scenario {
 	seed, onSocket := Needs{Seed: true}, Needs{Transport: Socket}
 	asking := func(kinds ...contracts.RequestType) Needs { return Needs{Seed: true, Asks: kinds} }
 	list := []Scenario{
-		seed.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(p *Peer) {
+		seed.controller("request/approval-announced", "R50", "An approval is a gated tool_call, then one server_request", func(s *Session, p *Peer) {
 			p.prompt(approval("appr-1"))
 			f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
-			p.s.failIf(f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash",
+			s.failIf(f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash",
 				"R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
 			p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
 				with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
 			p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
 		}),
-		asking(contracts.RequestClientTool, contracts.RequestUserInput).controller("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(p *Peer) {
+		asking(contracts.RequestClientTool, contracts.RequestUserInput).controller("request/client-tool-announced", "R59", "A client tool is announced in both forms; ask_user is user input", func(s *Session, p *Peer) {
 			for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
 				id := "announced-" + string(kind)
-				p.prompt(p.s.question(kind, id, toolFor(kind)))
+				p.prompt(s.question(kind, id, toolFor(kind)))
 				f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
-				p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
+				p.expect("R59", requested(id).with("request_type", kind).with("call_id", f.str("call_id")))
 				p.still("R59", p.pos, message("server_request"))
 				p.command(&contracts.ClientToolResult{CallID: f.str("call_id"), Content: []contracts.ContentBlock{}})
-				p.expect("R58", message("server_request_resolved").with("request_id", id))
+				p.expect("R58", resolved(id))
 			}
 		}),
-		seed.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(p *Peer) {
+		seed.controller("request/second-answer", "R53 R61", "The second answer to a request is refused", func(_ *Session, p *Peer) {
 			p.ask(contracts.RequestApproval, "twice")
 			p.accepted("R53", p.command(approve("twice", true)))
-			p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
+			p.expect("R53", resolved("twice"))
 			from := len(p.log)
 			p.refused(p.command(approve("twice", false)), unknownRefusal("R53", "twice"))
 			p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
 			p.still("R52", from, message("server_request_resolved"))
 		}),
-		asking(contracts.RequestUserInput).controller("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", func(p *Peer) {
-			p.ask(contracts.RequestUserInput, "mixed")
-			from := len(p.log)
-			p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
-				kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
-			p.still("R60", from, message("server_request_resolved"))
-			p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
-			p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
-		}),
-		seed.controller("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", func(p *Peer) {
-			from := len(p.log)
-			for _, cmd := range []contracts.Command{
-				approve("ghost", true),
-				&contracts.ToolResponse{CallID: "ghost", Approved: true},
-				&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
-				&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry},
-			} {
-				p.refused(p.command(cmd), unknownRefusal("R61", "ghost"))
-			}
-			p.still("R61", from, message("server_request_resolved"))
-		}),
+		asking(contracts.RequestUserInput).pilot("request/type-mismatch", "R60", "An answer of another type is refused and the request stays", typeMismatch("R60")),
+		seed.pilot("request/unknown-id", "R61", "An answer to an unknown request is refused, naming the id", answersNothing("R61")),
 		Needs{}.scenario("request/unadvertised", "R63", "Types that the controller cannot answer are not asked", func(s *Session) {
 			p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
 			for _, kind := range []contracts.RequestType{contracts.RequestToolRetry, contracts.RequestMCPElicitation} {
@@ -86,30 +67,28 @@ func requests() []Scenario {
 				"R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
 			for i, kind := range kinds {
 				r := waiting[i]
-				s.shows("R73", &Frame{Fields: r, Raw: encode(r)}, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
+				s.lists("R73", r, fields{"id": "all-" + string(kind), "kind": kind, "tool": toolFor(kind),
 					"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]})
 				s.failIf(show(r["args"]) != `{"path":"a.txt"}`, "R73", "pending_requests[%d]: expected the arguments as given, got %s", i, show(r["args"]))
 			}
 		}),
-		Needs{Transport: Socket, Seed: true}.controller("request/other-session", "R64", "Requests of another session are not shown", func(alice *Peer) {
-			other := alice.s.attach("oscar", entry{session: alice.s.ID + "-other", create: true, role: contracts.RoleController})
+		Needs{Transport: Socket, Seed: true}.controller("request/other-session", "R64", "Requests of another session are not shown", func(s *Session, alice *Peer) {
+			other := s.attach("oscar", entry{session: s.ID + "-other", create: true, role: contracts.RoleController})
 			from := len(other.log)
 			alice.ask(contracts.RequestApproval, "secret")
 			other.still("R64", from, anyOf(aboutApprovals, noEffect))
 			other.refused(other.command(approve("secret", true)), unknownRefusal("R64", "secret"))
 			alice.still("R64", 0, message("server_request_resolved"))
 		}),
-		onSocket.scenario("request/viewer-cannot-answer", "A37", "A viewer cannot answer", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("request/viewer-cannot-answer", "A37", "A viewer cannot answer", func(_ *Session, alice, vera *Peer) {
 			alice.ask(contracts.RequestApproval, "mine")
-			vera.expect("A43", message("server_request").with("request_id", "mine"))
+			vera.expect("A43", requested("mine"))
 			vera.refused(vera.command(approve("mine", true)), viewerRefusal("A37"))
 			alice.still("A37", 0, message("server_request_resolved"))
 			alice.accepted("R53", alice.command(approve("mine", false)))
-			vera.expect("R52", message("server_request_resolved").with("request_id", "mine").with("resolution", "denied"))
+			vera.expect("R52", resolved("mine").with("resolution", "denied"))
 		}),
-		onSocket.scenario("request/outlives-controller", "D8 3.6", "A request waits for the next controller", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("request/outlives-controller", "D8 3.6", "A request waits for the next controller", func(s *Session, alice, vera *Peer) {
 			alice.ask(contracts.RequestApproval, "inherited")
 			alice.send([]byte(`{"type":"ws.bye","keep":false}`))
 			alice.closes("9.5", 1000)
@@ -118,20 +97,20 @@ func requests() []Scenario {
 			s.failIf(len(waitingIn(f)) != 1 || !pending(f, "inherited"),
 				"D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
 			bob.accepted("D8", bob.command(approve("inherited", true)))
-			vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
+			vera.expect("D8", resolved("inherited").with("resolution", "approved"))
 		}),
-		seed.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(p *Peer) {
+		seed.controller("request/first-answer-wins", "R52 R53 D8", "Of answers racing from one client one resolves the request", func(s *Session, p *Peer) {
 			p.ask(contracts.RequestApproval, "raced")
 			from := len(p.log)
 			for i := range 10 {
 				p.command(approve("raced", i%2 == 0))
 			}
-			p.expect("R52", message("server_request_resolved").with("request_id", "raced").with("resolution", "approved"))
+			p.expect("R52", resolved("raced").with("resolution", "approved"))
 			p.fence()
 			refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
 				return strings.Contains(string(f.Raw), "raced")
 			})
-			p.s.equal("R53", "the number of ten answers that are refused by naming the request", countOf(p.log[from:], refusals), 9)
+			s.equal("R53", "the number of ten answers that are refused by naming the request", countOf(p.log[from:], refusals), 9)
 			p.still("R52", p.pos, message("server_request_resolved"))
 		}),
 	}
@@ -197,7 +176,6 @@ func answerCases() []answerCase {
 	}
 }
 
-// toolFor is the tool name a kind of request is asked with.
 func toolFor(kind contracts.RequestType) string {
 	return map[contracts.RequestType]string{
 		contracts.RequestApproval: "bash", contracts.RequestClientTool: "open_editor", contracts.RequestUserInput: "ask_user",
@@ -205,10 +183,9 @@ func toolFor(kind contracts.RequestType) string {
 	}[kind]
 }
 
-// ask makes the agent ask, and returns the request.
 func (p *Peer) ask(kind contracts.RequestType, id string) *Frame {
 	p.prompt(p.s.question(kind, id, toolFor(kind)))
-	return p.expect("R50", message("server_request").with("request_id", id).with("request_type", kind))
+	return p.expect("R50", requested(id).with("request_type", kind))
 }
 
 func (a answerCase) run(s *Session) {
@@ -216,22 +193,20 @@ func (a answerCase) run(s *Session) {
 	id := "req-" + a.name
 	request := p.ask(a.kind, id)
 	p.accepted(a.rules[0], p.command(a.answer(id)))
-	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
+	f := p.expect(a.rules[0], resolved(id))
 	s.shows(a.rules[0], f, fields{"request_type": a.kind, "call_id": request.at("call_id"),
 		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason})
-	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
+	p.still("R52", p.pos, resolved(id))
 	if s.socket() {
 		left := waitingIn(s.viewer("vera").last(control("snapshot")))
 		s.failIf(len(left) != 0, "R73", "expected nothing to wait after the answer, got %+v", left)
 	}
 }
 
-// unknownRefusal is how an answer is refused that answers nothing.
 func unknownRefusal(rule, id string) refusal {
 	return refusal{rule: rule, names: id, kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound}
 }
 
-// approve answers an approval.
 func approve(id string, yes bool) contracts.Command {
 	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: &yes}
 }
@@ -240,22 +215,47 @@ func approve(id string, yes bool) contracts.Command {
 var aboutApprovals = anyOf(message("server_request"), message("server_request_resolved"),
 	message("tool_call").with("requires_approval", true))
 
-func withoutAsking(mode contracts.ApprovalMode) func(*Peer) {
-	return func(p *Peer) {
+func withoutAsking(mode contracts.ApprovalMode) func(*Session, *Peer) {
+	return func(s *Session, p *Peer) {
 		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: mode}))
 		from := len(p.log)
-		p.prompt(p.s.question(contracts.RequestApproval, "unasked", "bash"))
+		p.prompt(s.question(contracts.RequestApproval, "unasked", "bash"))
 		p.prompt("sentinel")
-		p.expect("R51", message("status").with("message", "Prompt: sentinel"))
+		p.expect("R51", prompted("sentinel"))
 		p.still("R51", from, aboutApprovals)
 	}
 }
 
-func modeChange(mode contracts.ApprovalMode, verdict string) func(*Peer) {
-	return func(p *Peer) {
+func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session, *Peer) {
+	return func(_ *Session, p *Peer) {
 		p.ask(contracts.RequestApproval, "waiting")
 		p.accepted("R65", p.command(&contracts.Init{ApprovalMode: mode}))
-		p.expect("R65", message("server_request_resolved").with("request_id", "waiting").
-			with("resolution", verdict).with("resolved_by", "policy"))
+		p.expect("R65", resolved("waiting").with("resolution", verdict).with("resolved_by", "policy"))
+	}
+}
+
+func typeMismatch(rule string) func(*Session, *pilot) {
+	return func(_ *Session, d *pilot) {
+		d.poses(contracts.RequestUserInput, "mixed")
+		from := len(d.p.log)
+		d.quietly(rule, func() {
+			d.refused(approve("mixed", true), refusal{rule: rule, text: "Pending request mixed is user_input, not approval",
+				kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
+		})
+		d.p.still(rule, from, message("server_request_resolved"))
+		d.tell(rule, &contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}})
+		d.p.expect(rule, resolved("mixed").with("resolution", "answered"))
+	}
+}
+
+func answersNothing(rule string) func(*Session, *pilot) {
+	return func(_ *Session, d *pilot) {
+		from := len(d.p.log)
+		for _, cmd := range []contracts.Command{approve("ghost", true), &contracts.ToolResponse{CallID: "ghost", Approved: true},
+			&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
+			&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry}} {
+			d.refused(cmd, unknownRefusal(rule, "ghost"))
+		}
+		d.p.still(rule, from, message("server_request_resolved"))
 	}
 }

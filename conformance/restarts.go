@@ -46,7 +46,7 @@ func restarts() []Scenario {
 			a := alice.subscribed(fields{"takeControl": false}).has("A106", fields{"controller_lease_granted": true})
 			stream := alice.follow(a.snapshot().Cursor)
 			alice.prompt("after hosted restore")
-			f := stream.expect("A106", message("status").with("message", "Prompt: after hosted restore"))
+			f := stream.expect("A106", prompted("after hosted restore"))
 			s.failIf(f.Cursor <= p.cursor, "A106", "expected cursors above the manifest's %d, got %d", p.cursor, f.Cursor)
 			s.stateWith("A106", "the prompt's status", func(f *Frame) bool {
 				return f.Cursor > p.cursor && f.str("state.last_status") == "Prompt: after hosted restore"
@@ -112,7 +112,7 @@ func restarts() []Scenario {
 			r := s.resumed(p)
 			alice, stream := s.attached()
 			alice.prompt("second life")
-			stream.expect("A106", message("status").with("message", "Prompt: second life"))
+			stream.expect("A106", prompted("second life"))
 			alice.finishRun()
 			second := s.pauseNow(r, stream.epoch)
 			s.failIf(second.cursor <= p.cursor, "A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
@@ -253,7 +253,7 @@ func (s *Session) paused() pause {
 	alice, p := s.attached()
 	alice.posted("5.7", &contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
 	alice.prompt("before the restore")
-	p.expect("6.2", message("status").with("message", "Prompt: before the restore"))
+	p.expect("6.2", prompted("before the restore"))
 	alice.finishRun()
 	return s.pauseNow(r, p.epoch)
 }

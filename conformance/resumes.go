@@ -32,8 +32,7 @@ func resumes() []Scenario {
 		onSocket.scenario("resume/pending-requests", "A43 A67", "A request made while a client was away is in what it missed", missedRequest),
 		overHTTP.scenario("return/pending-requests", "A67 A43", "A question asked while a client was away is in what it missed, before its answer", missedRequest),
 
-		onSocket.scenario("resume/same-connection", "A114 9.3", "With its token a dropped client is the same connection, lease included", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("resume/same-connection", "A114 9.3", "With its token a dropped client is the same connection, lease included", func(s *Session, alice *Peer) {
 			alice.prompt("before")
 			alice.expect("6.2", prompted("before"))
 			alice.fence()
@@ -45,8 +44,7 @@ func resumes() []Scenario {
 			again.prompt("after")
 			again.expect("9.3", prompted("after"))
 		}),
-		onSocket.scenario("resume/after-bye-keep", "9.2 9.3", "ws.bye with keep only detaches", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("resume/after-bye-keep", "9.2 9.3", "ws.bye with keep only detaches", func(s *Session, alice *Peer) {
 			alice.fence()
 			how := returning(alice, alice.token)
 			alice.send([]byte(`{"type":"ws.bye","keep":true}`))
@@ -54,8 +52,7 @@ func resumes() []Scenario {
 			s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
 			s.attach("alice", how).isAgain(alice)
 		}),
-		onSocket.scenario("resume/wrong-token", "9.3 A40", "With a wrong token it is a new connection without the lease", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("resume/wrong-token", "9.3 A40", "With a wrong token it is a new connection without the lease", func(s *Session, alice *Peer) {
 			how := returning(alice, "not-"+alice.token)
 			how.role, how.hello = contracts.RoleViewer, s.hello(contracts.RoleViewer)
 			mallory := s.attach("mallory", how)
@@ -63,8 +60,7 @@ func resumes() []Scenario {
 			s.failIf(mallory.connection == alice.connection, "9.3", "expected a new connection for a wrong token, got %s again", alice.connection)
 			alice.accepted("A40", alice.command(initNothing()))
 		}),
-		onSocket.scenario("resume/superseded", "A61 9.5", "A newer socket on a connection ends the older", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("resume/superseded", "A61 9.5", "A newer socket on a connection ends the older", func(s *Session, alice *Peer) {
 			alice.fence()
 			again := s.attach("alice", returning(alice, alice.token))
 			again.isAgain(alice)
@@ -90,8 +86,7 @@ func resumes() []Scenario {
 			sameSequence(s, "1.11:epoch", cursor, alice.p, victor)
 			victor.none("1.11:epoch", 0, control("reset"))
 		}),
-		overHTTP.scenario("return/bad-cursor", "1.11", "A cursor that is no number is refused before any event", func(s *Session) {
-			s.driver()
+		overHTTP.driver("return/bad-cursor", "1.11", "A cursor that is no number is refused before any event", func(s *Session, _ *Caller) {
 			for _, cursor := range []string{"abc", "1.5", "0x10", "1e3", "99999999999999999999999"} {
 				s.refusesStream("1.11:cursor", "cursor="+cursor, contracts.CodeBadRequest)
 			}
@@ -304,7 +299,6 @@ func returning(p *Peer, token string) entry {
 	return entry{role: contracts.RoleController, cursor: &cursor, epoch: p.epoch, connection: p.connection, resume: token}
 }
 
-// isAgain fails unless p continues the connection of an earlier socket.
 func (p *Peer) isAgain(earlier *Peer) {
 	for _, key := range []string{"connection_id", "subscription_id", "epoch"} {
 		p.s.equal("9.3", "the "+key+" of a client that comes back", p.attached[key], earlier.attached[key])
@@ -324,10 +318,8 @@ func (s *Session) refusesFollow(rule string, r request, code contracts.Code, tex
 	a.refused(rule, code, text)
 }
 
-// eventID is the id of the event with a cursor.
 func eventID(p *Peer, cursor int64) string { return p.epoch + "." + strconv.FormatInt(cursor, 10) }
 
-// lastEvent is the header that says after which event a stream is to go on.
 func lastEvent(id string) http.Header { return http.Header{"Last-Event-Id": {id}} }
 
 // detached returns a controller, a viewer whose stream dropped after the first prompt, and

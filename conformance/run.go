@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Config says what to judge and how patiently. Target or Spawn is required.
@@ -49,7 +50,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.check(ctx); err != nil {
 		return Report{}, err
 	}
-	scenarios := chosen(c.Filter)
+	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
+		return c.Filter != nil && !c.Filter.MatchString(s.Name)
+	})
 	if len(scenarios) == 0 {
 		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
 	}
@@ -78,7 +81,6 @@ func (c *Config) setDefaults() {
 	c.found = &findings{}
 }
 
-// name is what a report calls the server.
 func (c *Config) name() string {
 	switch {
 	case c.Spawn == "":
@@ -92,8 +94,8 @@ func (c *Config) name() string {
 // check reports what makes the run as a whole impossible.
 func (c *Config) check(ctx context.Context) error {
 	isCommand := func(line string) bool {
-		words, err := splitWords(line)
-		return err == nil && len(words) > 0
+		_, err := proc.SplitWords(line)
+		return err == nil
 	}
 	if c.Spawn != "" && !isCommand(c.Spawn) {
 		return fmt.Errorf("spawn %q: no command to run", c.Spawn)
@@ -144,13 +146,6 @@ func knockHTTP(ctx context.Context, c *Config) error {
 		err = fmt.Errorf("the credential is refused: %s", abridge(a.Raw, maxTraceText))
 	}
 	return err
-}
-
-// chosen returns the scenarios whose names match.
-func chosen(filter *regexp.Regexp) []Scenario {
-	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
-		return filter != nil && !filter.MatchString(s.Name)
-	})
 }
 
 // runAll runs scenarios side by side, slow ones first so that they overlap
@@ -282,8 +277,7 @@ func (s *Session) endSessions() (left int) {
 
 // endOnSocket reports whether a session is over.
 func (s *Session) endOnSocket(ctx context.Context, id string) bool {
-	how := entry{session: id, role: contracts.RoleController, take: "1"}
-	link, err := dialSocket(ctx, dialOptions{base: s.base(), token: s.credential(), subprotocol: contracts.Subprotocol, query: how.query(s)})
+	link, err := dialSocket(ctx, s.dialOptions(entry{session: id, role: contracts.RoleController, take: "1"}))
 	if refused, ok := errors.AsType[*Refused](err); ok && refused.Status == http.StatusTooManyRequests {
 		select {
 		case <-time.After(time.Second):

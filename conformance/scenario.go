@@ -35,6 +35,7 @@ type Needs struct {
 	Asks      []contracts.RequestType    // what the server must be able to ask a client that offers to answer
 	Tokens    TokenPolicy                // of connection tokens; empty: either
 	Auth      bool                       // the server wants a credential, and we have it
+	Triggers  bool                       // an agent that knows the triggers: the conformance agent
 	Runtime   Runtime                    // of the server; empty is what the prompts of the scenario need
 }
 
@@ -49,6 +50,68 @@ var (
 // scenario returns a scenario with these needs. Its rules are separated by spaces.
 func (n Needs) scenario(name, rules, title string, run func(*Session)) Scenario {
 	return Scenario{Name: name, Title: title, Rules: strings.Fields(rules), Needs: n, Run: run}
+}
+
+// triggers adds the conformance agent to the needs.
+func (n Needs) triggers() Needs {
+	n.Triggers = true
+	return n
+}
+
+// A cast is the clients that are there when a story begins. The methods of Needs that
+// follow return scenarios that begin with one: alice drives unless it says otherwise, vera
+// watches. Those with a *Peer alone are about stdio and WebSocket, those with a *Caller
+// about HTTP, those with a *pilot about any transport.
+
+func (n Needs) controller(name, rules, title string, story func(*Session, *Peer)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.controller()) })
+}
+
+// watched begins with a controller and a viewer.
+func (n Needs) watched(name, rules, title string, story func(s *Session, alice, vera *Peer)) Scenario {
+	return n.controller(name, rules, title, func(s *Session, alice *Peer) { story(s, alice, s.viewer("vera")) })
+}
+
+// rivals begins with a controller, and one without the lease.
+func (n Needs) rivals(name, rules, title string, story func(s *Session, alice, bob *Peer)) Scenario {
+	return n.controller(name, rules, title, func(s *Session, alice *Peer) { story(s, alice, s.attachLater("bob")) })
+}
+
+// process begins with a process that was started and told nothing.
+func (n Needs) process(name, rules, title string, story func(*Session, *Peer)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.spawn("alice")) })
+}
+
+func (n Needs) pilot(name, rules, title string, story func(*Session, *pilot)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.pilot()) })
+}
+
+// newcomer begins with a controller that has said nothing yet, in no session.
+func (n Needs) newcomer(name, rules, title string, story func(*Session, *Caller)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.caller("alice", contracts.RoleController)) })
+}
+
+// connected begins with a controller without a subscription.
+func (n Needs) connected(name, rules, title string, story func(*Session, *Caller)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.controllerOnly()) })
+}
+
+// driver begins with a controller that has a subscription.
+func (n Needs) driver(name, rules, title string, story func(*Session, *Caller)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.driver()) })
+}
+
+// visited is driver with a viewer that has a connection.
+func (n Needs) visited(name, rules, title string, story func(s *Session, alice, vera *Caller)) Scenario {
+	return n.driver(name, rules, title, func(s *Session, alice *Caller) { story(s, alice, s.guest("vera")) })
+}
+
+// attached begins with a controller and the stream of its subscription.
+func (n Needs) attached(name, rules, title string, story func(*Session, *Caller, *Peer)) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) {
+		alice, p := s.attached()
+		story(s, alice, p)
+	})
 }
 
 // slow marks a scenario that waits for the server's own clock.
@@ -116,6 +179,8 @@ func (n Needs) reasonToSkip(c *Config) string {
 		return "needs connection tokens to be " + string(n.Tokens)
 	case n.Runtime == RuntimeAny && c.Runtime != RuntimeAny:
 		return "needs an agent that runs tools"
+	case n.Triggers && c.Runtime == RuntimeAny:
+		return "needs the conformance agent"
 	case n.Auth && c.Token == "":
 		return "needs a server with authentication"
 	}
@@ -124,24 +189,18 @@ func (n Needs) reasonToSkip(c *Config) string {
 
 // missingTransport says which target is missing, or nothing.
 func (n Needs) missingTransport(c *Config) string {
-	have := transportOf(c.Target)
-	switch {
-	case n.Transport == Hosted && c.Spawn == "":
+	switch on, have := n.Transport, transportOf(c.Target); {
+	case on == Hosted && c.Spawn == "":
 		return "needs a hosted runner to spawn"
-	case n.Transport == Hosted:
-		return ""
+	case on == Hosted:
 	case c.Target == "":
 		return "needs a target"
-	case n.Transport == Anywhere:
-		return ""
-	case n.Transport == Networked && have == Stdio:
+	case on == Networked && have == Stdio:
 		return "needs a ws or http target"
-	case n.Transport == Networked:
-		return ""
-	case n.Transport == Either && have == HTTP:
+	case on == Either && have == HTTP:
 		return "needs a stdio or ws target"
-	case n.Transport != Either && n.Transport != have:
-		return "needs a " + string(n.Transport) + " target"
+	case slices.Contains([]Transport{Stdio, Socket, HTTP}, on) && on != have:
+		return "needs a " + string(on) + " target"
 	}
 	return ""
 }
@@ -149,15 +208,7 @@ func (n Needs) missingTransport(c *Config) string {
 // transportOf returns how a target is reached, or nothing if it is no target.
 func transportOf(target string) Transport {
 	scheme, _, _ := strings.Cut(target, ":")
-	switch scheme {
-	case "stdio":
-		return Stdio
-	case "ws", "wss":
-		return Socket
-	case "http", "https":
-		return HTTP
-	}
-	return ""
+	return map[string]Transport{"stdio": Stdio, "ws": Socket, "wss": Socket, "http": HTTP, "https": HTTP}[scheme]
 }
 
 // Defaults of Config.
@@ -193,7 +244,6 @@ func DefaultPrompts() Prompts {
 	}
 }
 
-// any reports whether the runtime may be any agent.
 func (s *Session) any() bool { return s.config.Runtime == RuntimeAny }
 
 // scripted reports whether the runtime is the scripted agent of the published
@@ -250,7 +300,7 @@ func probeAgent(s *Session) {
 	}
 	d := s.pilot()
 	d.tell("R37", &contracts.Prompt{Content: plainPrompt})
-	known := message("status").with("message", "Prompt: "+plainPrompt)
+	known := prompted(plainPrompt)
 	if f := d.awaits("R37", anyOf(known, signOfAnswer)); !known.ok(f) {
 		s.config.found.otherAgent = f.Type
 	}

@@ -30,24 +30,20 @@ func sockets() []Scenario {
 		onSocket.scenario("socket/not-json", "9.5", "A frame that is not JSON is closed with 4400", badFrame(`{"type":"init"`, contracts.CodeBadRequest.CloseCode())),
 		onSocket.scenario("socket/unknown-control", "9.5", "An unknown ws.* type is closed with 4400", badFrame(`{"type":"ws.frobnicate","id":"x"}`, contracts.CodeBadRequest.CloseCode())),
 		onSocket.scenario("socket/invalid-utf8", "9.5", "Invalid UTF-8 is closed with 1007", badFrame("{\"type\":\"prompt\",\"content\":\"\xff\"}", 1007)),
-		onSocket.scenario("socket/binary", "9.5", "A binary frame is closed with 1003", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("socket/binary", "9.5", "A binary frame is closed with 1003", func(_ *Session, p *Peer) {
 			p.sendRaw([]byte(`{"type":"init"}`))
 			p.closes("9.5", 1003)
 		}),
-		onSocket.scenario("socket/too-large", "9.5 9.1", "A frame over the announced limit is closed with 1009", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("socket/too-large", "9.5 9.1", "A frame over the announced limit is closed with 1009", func(_ *Session, p *Peer) {
 			p.send(sized(p.frameLimit() + 1))
 			p.closes("9.5", contracts.CodePayloadTooLarge.CloseCode())
 			p.none("9.5", 0, message("status").with("message", "Initialized: system_prompt"))
 		}),
-		onSocket.scenario("socket/large-enough", "9.1", "A frame just under the announced limit is accepted", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("socket/large-enough", "9.1", "A frame just under the announced limit is accepted", func(_ *Session, p *Peer) {
 			p.send(sized(p.frameLimit()))
 			p.expect("9.1", message("status").with("message", "Initialized: system_prompt"))
 		}),
-		onSocket.scenario("socket/bye", "9.5 9.2", "ws.bye closes normally", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("socket/bye", "9.5 9.2", "ws.bye closes normally", func(_ *Session, p *Peer) {
 			p.send([]byte(`{"type":"ws.bye"}`))
 			p.closes("9.5", 1000)
 		}),
@@ -65,8 +61,7 @@ func sockets() []Scenario {
 		onSocket.scenario("socket/unknown-session", "9.5 A76", "An unknown session is not created without being asked for", func(s *Session) {
 			s.try("lost", entry{role: contracts.RoleViewer}).refusedWith(s, "9.5", contracts.CodeStaleSession, contracts.CodeNotFound)
 		}),
-		onSocket.scenario("socket/others-unharmed", "9.5", "A client that breaks the protocol harms nobody else", func(s *Session) {
-			alice, vera := s.controller(), s.viewer("vera")
+		onSocket.watched("socket/others-unharmed", "9.5", "A client that breaks the protocol harms nobody else", func(s *Session, alice, vera *Peer) {
 			for i, text := range []string{`{`, `{"type":"ws.nonsense"}`, "\xff"} {
 				p := s.viewer([]string{"m0", "m1", "m2"}[i])
 				p.send([]byte(text))
@@ -100,7 +95,6 @@ func (p *Peer) frameLimit() int64 {
 	return n
 }
 
-// sized returns an init of exactly n bytes.
 func sized(n int64) []byte {
 	const head, tail = `{"type":"init","system_prompt":"`, `"}`
 	return []byte(head + strings.Repeat("x", int(n)-len(head)-len(tail)) + tail)
@@ -108,8 +102,9 @@ func sized(n int64) []byte {
 
 // upgrade tries to attach with another subprotocol and returns the refusal.
 func (s *Session) upgrade(protocol string) *Refused {
-	link, err := dialSocket(s.ctx, dialOptions{base: s.base(), token: s.credential(), subprotocol: protocol,
-		query: (&entry{create: true, role: contracts.RoleViewer}).query(s)})
+	o := s.dialOptions(entry{create: true, role: contracts.RoleViewer})
+	o.subprotocol = protocol
+	link, err := dialSocket(s.ctx, o)
 	if err == nil {
 		_ = link.Close()
 		s.fail("9.1", "expected the upgrade to be refused with subprotocol %q, got a socket", protocol)
@@ -122,8 +117,7 @@ func (s *Session) upgrade(protocol string) *Refused {
 // answers judges how client frames are answered: A63 to A73 and A116.
 func answers() []Scenario {
 	return []Scenario{
-		onSocket.scenario("answer/one-each-in-order", "A116", "Every frame with an id gets one answer, in order", func(s *Session) {
-			p := s.controller() // its watch checks order and number
+		onSocket.controller("answer/one-each-in-order", "A116", "Every frame with an id gets one answer, in order", func(s *Session, p *Peer) { // its watch checks order and number
 			var last string
 			for i := range 25 {
 				if i%5 == 4 {
@@ -137,15 +131,13 @@ func answers() []Scenario {
 			s.failIf(n != 0, "A116", "expected every frame to be answered before the last one, %d are not", n)
 			p.still("A116", p.pos, anyOf(control("ws.result"), control("ws.error")))
 		}),
-		onSocket.scenario("answer/bare-message", "9.2 A116", "A bare message is answered with id null and its ordinal", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("answer/bare-message", "9.2 A116", "A bare message is answered with id null and its ordinal", func(_ *Session, p *Peer) {
 			p.send(encodeCommand(initNothing()))
 			p.expect("9.2", control("ws.result").with("id", nil).with("seq", p.sent))
 			p.send([]byte(`{"type":"tool_response","call_id":"ghost","approved":true}`))
 			p.expect("9.2", control("ws.error").with("id", nil).with("seq", p.sent).with("code", contracts.CodeRequestNotFound))
 		}),
-		onSocket.scenario("answer/flood", "9.4 A116", "Frames beyond the allowance are refused as rate limited, none is lost", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("answer/flood", "9.4 A116", "Frames beyond the allowance are refused as rate limited, none is lost", func(s *Session, p *Peer) {
 			const count = 200
 			for range count - 1 {
 				p.command(initNothing())
@@ -157,9 +149,7 @@ func answers() []Scenario {
 				"expected %d answers, results or rate_limited, got %d results and %d rate_limited", count, results, limited)
 			p.count("9.4", p.log, initNothingReply, results)
 		}),
-		onSocket.scenario("answer/idempotent", "A72", "A repeated ws.send is executed once and answered alike", func(s *Session) {
-			s.conformanceAgent()
-			p := s.controller()
+		onSocket.triggers().controller("answer/idempotent", "A72", "A repeated ws.send is executed once and answered alike", func(s *Session, p *Peer) {
 			first := p.again("once", &contracts.Prompt{Content: "only once"})
 			p.expect("6.2", prompted("only once"))
 			from := len(p.log)
@@ -167,14 +157,12 @@ func answers() []Scenario {
 			s.shows("A72", second, fields{"type": first.Kind, "cursor": first.at("cursor")}) // the stored answer
 			p.still("A72", from, prompted("only once"))
 		}),
-		onSocket.scenario("answer/idempotent-refusal", "A72", "A repeated refusal is the same refusal", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("answer/idempotent-refusal", "A72", "A repeated refusal is the same refusal", func(s *Session, p *Peer) {
 			cmd := &contracts.ToolResponse{CallID: "ghost", Approved: true}
 			first, second := p.again("refused", cmd), p.again("refused", cmd)
 			s.shows("A72", second, fields{"type": "ws.error", "code": first.at("code"), "error": first.at("error")}) // the stored answer
 		}),
-		onSocket.scenario("answer/long-id", "9.2", "An id of more than 64 bytes is refused", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("answer/long-id", "9.2", "An id of more than 64 bytes is refused", func(_ *Session, p *Peer) {
 			from := len(p.log)
 			id := strings.Repeat("x", contracts.MaxSendIDBytes+1)
 			p.watch.loose = append(p.watch.loose, id)
@@ -182,8 +170,7 @@ func answers() []Scenario {
 			p.expect("9.2", control("ws.error").with("code", contracts.CodeBadRequest))
 			p.still("9.2", from, initNothingReply)
 		}),
-		onSocket.scenario("answer/after-its-effects", "2.5 9.2", "A result comes after the entries up to its cursor", func(s *Session) {
-			p := s.controller() // its watch compares cursors
+		onSocket.controller("answer/after-its-effects", "2.5 9.2", "A result comes after the entries up to its cursor", func(s *Session, p *Peer) { // its watch compares cursors
 			for range 10 {
 				f := p.accepted("9.2", p.command(initNothing()))
 				status := p.expect("9.2", initNothingReply)
@@ -192,8 +179,7 @@ func answers() []Scenario {
 				p.pos = len(p.log)
 			}
 		}),
-		onSocket.scenario("answer/error-body", "A73 R103", "A refusal has a code, the same error_type, and a text", func(s *Session) {
-			p := s.controller() // its watch compares code and error_type
+		onSocket.controller("answer/error-body", "A73 R103", "A refusal has a code, the same error_type, and a text", func(s *Session, p *Peer) { // its watch compares code and error_type
 			f := p.notAccepted("A73", p.command(&contracts.ToolResponse{CallID: "ghost", Approved: true}))
 			s.shows("A73", f, fields{"code": contracts.CodeRequestNotFound, "retryable": false})
 			s.failIf(f.str("error") == "", "A73", "expected a text, got %s", f.said())
@@ -202,26 +188,22 @@ func answers() []Scenario {
 			s.shows("A73", f, fields{"code": contracts.CodeRuntimeBusy, "retryable": true})
 			p.accepted("A73", p.command(&contracts.Interrupt{}))
 		}),
-		onSocket.scenario("answer/ping", "9.2", "ws.ping is answered with its id", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("answer/ping", "9.2", "ws.ping is answered with its id", func(_ *Session, p *Peer) {
 			p.fence()
 			p.send([]byte(`{"type":"ws.ping"}`))
 			p.expect("9.2", control("ws.pong").with("id", nil))
 		}),
-		onSocket.scenario("answer/ack", "9.2", "ws.ack is taken without a word", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("answer/ack", "9.2", "ws.ack is taken without a word", func(_ *Session, p *Peer) {
 			from := len(p.log)
 			p.send(encode(map[string]any{"type": "ws.ack", "cursor": p.watch.cursor}))
 			p.still("9.2", from, control("ws.error"))
 		}),
-		Needs{Transport: Socket, Strict: OnlyTolerant}.scenario("answer/unknown-key", "D13", "A tolerant server ignores unknown keys in its control frames", func(s *Session) {
-			p := s.controller()
+		Needs{Transport: Socket, Strict: OnlyTolerant}.controller("answer/unknown-key", "D13", "A tolerant server ignores unknown keys in its control frames", func(_ *Session, p *Peer) {
 			id := p.frame("ws.ping", map[string]any{"mood": "good"})
 			p.expect("D13", control("ws.pong").with("id", id))
 			p.accepted("D13", p.frame("ws.send", map[string]any{"mood": "good", "message": json.RawMessage(`{"type":"init"}`)}))
 		}),
-		onStdio.scenario("answer/types-of-errors", "R103 R104 R61", "The server's own errors carry the stated types", func(s *Session) {
-			p := s.controller()
+		onStdio.controller("answer/types-of-errors", "R103 R104 R61", "The server's own errors carry the stated types", func(_ *Session, p *Peer) {
 			for _, c := range []struct {
 				text string
 				r    refusal

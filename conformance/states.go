@@ -27,9 +27,7 @@ func states() []Scenario {
 			}
 			s.shows("A42", f, fields{"session_id": s.ID})
 		}),
-		onSocket.scenario("state/replay", "R79", "Folding what was received gives the server's snapshot", func(s *Session) {
-			s.conformanceAgent()
-			m := s.pilot()
+		onSocket.triggers().pilot("state/replay", "R79", "Folding what was received gives the server's snapshot", func(_ *Session, m *pilot) {
 			m.compare("R79")
 			m.prompt("hello")
 			m.p.expect("6.2", prompted("hello"))
@@ -52,7 +50,7 @@ func states() []Scenario {
 			m := s.pilot()
 			for _, kind := range kinds {
 				m.prompt(s.question(kind, "fold-"+string(kind), toolFor(kind)))
-				m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
+				m.p.expect("R50", requested("fold-"+string(kind)))
 			}
 			m.compare("R79")
 			answers := map[contracts.RequestType]contracts.Command{
@@ -67,9 +65,7 @@ func states() []Scenario {
 				m.compare("R76")
 			}
 		}),
-		onSocket.scenario("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session) {
-			s.conformanceAgent()
-			m := s.pilot()
+		onSocket.triggers().pilot("state/replay-of-interrupt", "R79 R69 R70", "Folding an interrupted run gives the server's snapshot", func(s *Session, m *pilot) {
 			m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
 			m.p.expect("R50", requested("fold"))
 			m.prompt(speaking())
@@ -79,8 +75,7 @@ func states() []Scenario {
 			m.p.expect("3.5", message("error").with("error_type", "cancelled"))
 			m.compare("R79")
 		}),
-		onSocket.scenario("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("state/snapshots-agree", "2.2 R79", "Snapshots taken together are equal and never go back", func(s *Session, p *Peer) {
 			p.prompt(burstOf(50, 20))
 			p.prompt("settled")
 			p.expect("R79", prompted("settled"))
@@ -94,8 +89,7 @@ func states() []Scenario {
 				s.shows("R79", f, fields{"state.last_status": "Prompt: settled"})
 			}
 		}),
-		onSocket.scenario("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session) {
-			p := s.controller()
+		onSocket.controller("state/last-status", "R79", "A prompt clears the last status and error, and a status sets it", func(s *Session, p *Peer) {
 			p.prompt("first")
 			p.expect("6.2", prompted("first"))
 			s.shows("R79", s.viewer("vera").last(control("snapshot")), fields{"state.last_status": "Prompt: first"})
@@ -114,7 +108,6 @@ func states() []Scenario {
 var bookkeeping = []string{"protocol_version", "client_protocol_version", "client_info", "capabilities", "opt_out_notifications",
 	"connection_role", "connection_count", "subscriber_count", "controller_subscription_id", "controller_connection_id", "connections"}
 
-// checkState checks what must hold in any snapshot.
 func checkState(s *Session, name string, f *Frame) {
 	s.shows("A47", f, fields{"protocolVersion": contracts.ProtocolVersion})
 	s.failIf(f.at("state.current_response") != nil && f.at("state.is_responding") != true, "R36",
@@ -153,7 +146,6 @@ type waitingRequest struct {
 	entry map[string]any // in the list of its kind
 }
 
-// waitingIn lists the requests that wait as of a snapshot.
 func waitingIn(f *Frame) []waitingRequest {
 	var all []waitingRequest
 	for _, list := range pendingLists {
@@ -233,7 +225,6 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 	return parsed(encode(state.Snapshot(cursor).State))
 }
 
-// restore makes a state that of a snapshot.
 func (m *mirror) restore(state *session.State, f *Frame) {
 	var d contracts.Decoder
 	snap, err := d.Snapshot(encode(f.Fields))

@@ -19,8 +19,7 @@ func streams() []Scenario {
 		overHTTP.scenario("sse/same-for-all", "2.5 A48", "Every stream shows the identical sequence, in order", sameForAll),
 		onSocket.scenario("stream/join-while-live", "A49", "A client that joins under load misses nothing and sees nothing twice", joinWhileLive),
 		overHTTP.scenario("sse/join-under-load", "A49", "A stream that joins under load misses nothing and shows nothing twice", joinWhileLive),
-		onSocket.scenario("stream/slow-viewer", "A52", "A viewer that stops reading delays nobody", func(s *Session) {
-			alice := s.pilot()
+		onSocket.pilot("stream/slow-viewer", "A52", "A viewer that stops reading delays nobody", func(s *Session, alice *pilot) {
 			s.slowly("sloth")
 			fast := s.onlooker("vera")
 			joined := alice.head()
@@ -31,8 +30,7 @@ func streams() []Scenario {
 		onSocket.scenario("stream/slow-viewer-catches-up", "A51 D5", "A viewer that reads again gets all the text, or a reset that holds it", slowFollower),
 		overHTTP.scenario("sse/slow-follower", "A52 A51 D5", "A client that stops reading delays nobody, and gets all the text when it reads again", slowFollower),
 
-		onSocket.scenario("stream/snapshot-first", "A42 9.3", "Without a cursor a stream starts with a snapshot, then lives", func(s *Session) {
-			alice := s.controller() // welcome checks the order
+		onSocket.controller("stream/snapshot-first", "A42 9.3", "Without a cursor a stream starts with a snapshot, then lives", func(s *Session, alice *Peer) { // welcome checks the order
 			got := alice.attached["resume"]
 			s.failIf(got != "snapshot", "A42", "expected resume \"snapshot\" without a cursor, got %s", show(got))
 			alice.told("9.2", fields{"session_id": s.ID})
@@ -42,24 +40,15 @@ func streams() []Scenario {
 			hello, snapshot := alice.log[at].Cursor, alice.last(control("snapshot")).Cursor
 			s.failIf(hello <= snapshot, "9.3", "expected hello_ok after the snapshot in cursor order, got %d after %d", hello, snapshot)
 		}),
-		onSocket.scenario("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", func(s *Session) {
-			p := s.controller()
-			f := p.awaitFor("A57", 0, control("heartbeat"), p.beat()+3*time.Second)
-			s.failIf(f.Cursor < p.last(control("snapshot")).Cursor, "A57",
-				"expected the latest cursor in a heartbeat, got %d", f.Cursor)
-			p.accepted("9.4", p.command(initNothing()))
-		}).slow(),
-		onSocket.scenario("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session) {
-			alice := s.controller()
-			h := s.hello(contracts.RoleViewer)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
-			quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
+		onSocket.pilot("stream/heartbeat", "A57", "An idle stream shows a heartbeat in every interval", heartbeats).slow(),
+		onSocket.controller("stream/heartbeat-opted-out", "A53", "An opted-out heartbeat stays away", func(s *Session, alice *Peer) {
+			quiet := s.optingOut(contracts.RoleViewer, contracts.NotifyHeartbeat)
+			quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: quiet})
 			alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)
 			s.pause("A53", alice.beat()/2)
 			quietOne.still("A53", 0, control("heartbeat"))
 		}).slow(),
-		onSocket.scenario("stream/connections-announced", "4.3", "Who comes and goes is announced", func(s *Session) {
-			alice := s.controller()
+		onSocket.controller("stream/connections-announced", "4.3", "Who comes and goes is announced", func(s *Session, alice *Peer) {
 			from := len(alice.log)
 			vera := s.viewer("vera")
 			count := func(n int) want {
@@ -78,8 +67,7 @@ func streams() []Scenario {
 		}),
 
 		overHTTP.scenario("sse/snapshot-first", "A42 1.11", "A stream without a cursor begins with a snapshot, then lives", streamSnapshotFirst),
-		overHTTP.scenario("sse/framing", "1.11", "A stream says once how soon to come back, and identifies what can be resumed from", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("sse/framing", "1.11", "A stream says once how soon to come back, and identifies what can be resumed from", func(s *Session, alice *Caller) {
 			p := s.follow("vera", follow{}) // every event's framing is looked at as it comes
 			p.begins("A42")
 			for range 5 {
@@ -101,8 +89,7 @@ func streams() []Scenario {
 					"expected line separators to be escaped, got %q", f.Raw)
 			}
 		}),
-		overHTTP.scenario("sse/headers", "1.11 1.3", "A stream is not cached, not compressed, and says what it is", func(s *Session) {
-			s.driver()
+		overHTTP.driver("sse/headers", "1.11 1.3", "A stream is not cached, not compressed, and says what it is", func(s *Session, _ *Caller) {
 			p := s.follow("vera", follow{header: http.Header{"Accept-Encoding": {"gzip, deflate, br"}}})
 			p.begins("A42")
 			coding, caching := p.stream.header.Get("Content-Encoding"), p.stream.header.Get("Cache-Control")
@@ -110,8 +97,7 @@ func streams() []Scenario {
 			s.failIf(!strings.Contains(caching, "no-cache") && !strings.Contains(caching, "no-store"), "1.11",
 				"expected a stream not to be cached, got Cache-Control %q", caching)
 		}),
-		overHTTP.scenario("sse/implicit-is-viewer", "3.2 8.1", "A stream of its own is a viewer that goes with it", func(s *Session) {
-			s.driver()
+		overHTTP.driver("sse/implicit-is-viewer", "3.2 8.1", "A stream of its own is a viewer that goes with it", func(s *Session, _ *Caller) {
 			before := s.state()
 			p := s.onlooker("ida")
 			f := s.stateWith("3.2:implicit", "one more connection", func(f *Frame) bool {
@@ -127,8 +113,7 @@ func streams() []Scenario {
 					number(f.at("state.subscriber_count")) == number(before.at("state.subscriber_count"))
 			})
 		}),
-		overHTTP.scenario("sse/opt-outs", "A56 A53", "Opt-outs in the query hold for the stream and leave the state alone", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("sse/opt-outs", "A56 A53", "Opt-outs in the query hold for the stream and leave the state alone", func(s *Session, alice *Caller) {
 			p := s.follow("vera", follow{optOuts: []string{"status", "connection_info"}})
 			p.begins("A42")
 			alice.prompt("unseen")
@@ -142,27 +127,13 @@ func streams() []Scenario {
 				all.begins("A53")
 			}
 		}),
-		overHTTP.scenario("sse/unknown-opt-out", "A56", "An unknown word to opt out of is refused", func(s *Session) {
-			s.driver()
+		overHTTP.driver("sse/unknown-opt-out", "A56", "An unknown word to opt out of is refused", func(s *Session, _ *Caller) {
 			for _, word := range []string{"gossip", "status,gossip", "message", "Status"} {
 				s.refusesStream("A56:unknown", "optOutNotifications="+word, contracts.CodeBadRequest)
 			}
 		}),
-		overHTTP.scenario("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", func(s *Session) {
-			alice, p := s.attached()
-			alice.posted("1.12", initNothing())
-			p.expect("R33:http", initNothingReply)
-			h := s.hello(contracts.RoleController)
-			h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
-			alice.hello(h).ok("2.4:at-once")
-			from := p.indexAfter(p.expect("2.4:at-once", message("hello_ok")))
-			alice.prompt("unseen")
-			alice.ask(contracts.RequestApproval, "seen")
-			p.expect("A43", requested("seen"))
-			p.none("2.4:at-once", from, message("status"))
-		}),
-		overHTTP.scenario("sse/raw-events", "A54", "Raw events reach only those who negotiated them", func(s *Session) {
-			alice, own := s.attached()
+		overHTTP.pilot("sse/opt-outs-by-hello", "2.4 A53", "Opt-outs of a later hello hold at once for the streams there are", optsOut("R33:http", "2.4:at-once")),
+		overHTTP.attached("sse/raw-events", "A54", "Raw events reach only those who negotiated them", func(s *Session, alice *Caller, own *Peer) {
 			rhea := s.caller("rhea", contracts.RoleViewer)
 			cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor
 			rhea.subscribed(nil)
@@ -176,10 +147,8 @@ func streams() []Scenario {
 				p.still("A54", 0, message("raw_agent_event"))
 			}
 		}),
-		overHTTP.scenario("sse/private-hello-ok", "A60", "hello_ok goes to the streams of its sender alone", func(s *Session) {
-			alice, own := s.attached()
-			vera := s.guest("vera")
-			viewers := []*Peer{vera.followed(), s.follow("victor", follow{})}
+		overHTTP.attached("sse/private-hello-ok", "A60", "hello_ok goes to the streams of its sender alone", func(s *Session, alice *Caller, own *Peer) {
+			viewers := []*Peer{s.guest("vera").followed(), s.follow("victor", follow{})}
 			alice.hello(s.hello(contracts.RoleController)).ok("A60")
 			own.expect("A60", message("hello_ok").with("connection_id", alice.connection))
 			alice.finish(append(viewers, own)...)
@@ -188,47 +157,34 @@ func streams() []Scenario {
 			}
 			own.count("A60", own.log, message("hello_ok"), 1)
 		}),
-		overHTTP.scenario("sse/unknown-subscription", "A55", "An unknown subscription is refused before any event", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("sse/unknown-subscription", "A55", "An unknown subscription is refused before any event", func(s *Session, alice *Caller) {
 			for _, o := range []follow{{subscription: "sub_nobody"}, {header: http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}}} {
 				s.refusesFollow("A55", o.request(s, "alice"), contracts.CodeStaleSubscription, textNoSubscriber)
 			}
 			alice.posted("A55", initNothing())
 		}),
-		overHTTP.scenario("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", func(s *Session) {
-			p := s.pilot().p
-			for range 2 {
-				from := len(p.log)
-				f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+s.config.Patience)
-				head := s.state().Cursor
-				s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
-			}
-		}).slow(),
+		overHTTP.pilot("sse/heartbeat", "A57", "An idle stream shows a heartbeat in every interval, with the latest cursor", heartbeats).slow(),
 		overHTTP.scenario("sse/keepalive", "1.11 A53", "A stream without heartbeats shows comments instead", func(s *Session) {
 			alice := s.pilot().p
 			p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
 			p.begins("A42")
-			from := len(p.log)
-			p.awaitFor("1.11:keepalive", from, control(kindComment), alice.beat()+s.config.Patience)
+			p.awaitFor("1.11:keepalive", len(p.log), control(kindComment), alice.beat()+s.config.Patience)
 			p.none("A53", 0, control("heartbeat"))
 		}).slow(),
-		overHTTP.scenario("sse/newer-wins", "A61", "A second stream on a subscription ends the first", func(s *Session) {
-			alice, first := s.attached()
+		overHTTP.attached("sse/newer-wins", "A61", "A second stream on a subscription ends the first", func(_ *Session, alice *Caller, first *Peer) {
 			second := alice.follow(first.watch.cursor)
 			first.finishes("A61")
 			alice.finish(second)
 			second.count("A61", second.log, prompted("the end"), 1)
 		}),
-		overHTTP.scenario("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("sse/attached-does-not-expire", "3.2", "A controller whose stream is read stays", func(s *Session, alice *Caller, p *Peer) {
 			lease := s.shortLease(alice.leaseEnd())
 			s.pause("3.2", lease+lease/4)
 			alice.posted("3.2", initNothing())
 			s.failIf(p.ended != nil && p.ended != io.EOF, "3.2", "expected the stream to go on, got: %v", p.ended)
 			p.expect("R33:http", initNothingReply)
 		}).slow(),
-		overHTTP.scenario("sse/takeover-visible", "3.4", "The lease's moves are on every stream", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("sse/takeover-visible", "3.4", "The lease's moves are on every stream", func(s *Session, alice *Caller, p *Peer) {
 			implicit := s.onlooker("vera")
 			bob := s.takeFrom("bob")
 			expectAll("3.4:announced", message("connection_info").with("controller_connection_id", bob.connection), p, implicit)
@@ -260,13 +216,6 @@ func endTogether(peers ...*Peer) {
 		p.expect("A49", prompted("the end"))
 		p.cut(prompted("the end"))
 	}
-}
-
-// finish drives until every peer has seen a last status, so that their logs
-// end at the same entry.
-func finish(driver *Peer, peers ...*Peer) {
-	driver.prompt("the end")
-	endTogether(append(peers, driver)...)
 }
 
 func sameForAll(s *Session) {
@@ -338,7 +287,7 @@ func slowFollower(s *Session) {
 	}
 }
 
-// catchesUp reads to the last status of [finish], on another stream or socket if the server
+// catchesUp reads to the last status of [pilot.end], on another stream or socket if the server
 // gave up on the first: a socket is closed with 4429, or without a word, as nothing fits into
 // a connection that is full. It reports false if there was a reset, with which a client
 // starts over.
@@ -403,7 +352,6 @@ func (p *Peer) cut(w want) {
 	}
 }
 
-// has reports whether the log has what w wants.
 func (p *Peer) has(w want) bool { return slices.ContainsFunc(p.log, w.ok) }
 
 // longestHeartbeat is the longest interval a scenario waits for.
@@ -426,4 +374,13 @@ func streamSnapshotFirst(s *Session) {
 		"expected a snapshot of %s with %s in it, got %s", s.ID, alice.connection, f.said())
 	alice.prompt("live")
 	p.expect("A42", prompted("live"))
+}
+
+func heartbeats(s *Session, d *pilot) {
+	for range 2 {
+		f := d.p.awaitFor("A57", len(d.p.log), control("heartbeat"), d.p.beat()+s.config.Patience)
+		head := d.cursor()
+		s.failIf(f.Cursor != head, "A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
+	}
+	d.tell("A57", initNothing())
 }

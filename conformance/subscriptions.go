@@ -11,42 +11,34 @@ import (
 // subscriptions judges subscribe and unsubscribe: A1, A2, A8 to A12, 1.9, 1.10.
 func subscriptions() []Scenario {
 	return []Scenario{
-		overHTTP.scenario("subscription/controller", "A1", "A controller subscribes to a free session and holds the lease", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("subscription/controller", "A1", "A controller subscribes to a free session and holds the lease", func(_ *Session, alice *Caller) {
 			a := alice.subscribed(nil)
 			a.has("A1", fields{"controller_lease_granted": true, "controller_subscription_id": alice.subscription, "role": "controller"})
 		}),
-		overHTTP.scenario("subscription/viewer", "A2", "A viewer subscribes and is told who holds the lease", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("subscription/viewer", "A2", "A viewer subscribes and is told who holds the lease", func(s *Session, alice, vera *Caller) {
 			a := vera.subscribed(nil)
 			a.has("A2", fields{"controller_lease_granted": false, "controller_connection_id": alice.connection, "role": "viewer"})
 			a.has("A2", fields{"controller_subscription_id": alice.subscription})
-			end := a.at("lease_expires_at")
-			s.failIf(end == nil, "1.6", "expected lease_expires_at for a viewer too, got null")
+			s.failIf(a.at("lease_expires_at") == nil, "1.6", "expected lease_expires_at for a viewer too, got null")
 		}),
-		overHTTP.scenario("subscription/by-itself", "1.9", "A subscription without a connection makes one", func(s *Session) {
-			s.driver()
+		overHTTP.driver("subscription/by-itself", "1.9", "A subscription without a connection makes one", func(s *Session, _ *Caller) {
 			vera := s.caller("vera", contracts.RoleViewer)
 			before := number(s.state().at("state.connection_count"))
-			a := vera.subscribed(nil)
-			f := a.snapshot()
+			f := vera.subscribed(nil).snapshot()
 			s.failIf(entryOf(f, vera.connection) == nil || number(f.at("state.connection_count")) != before+1, "1.9",
 				"expected one new connection %s, got %s", vera.connection, show(f.at("state.connections")))
 			s.caller("bob", contracts.RoleController).subscribe(nil).alreadyHeld("A23")
 			bob := s.caller("bob", contracts.RoleController)
 			bob.subscribed(fields{"takeControl": true}).has("A25", fields{"controller_lease_granted": true})
 		}),
-		overHTTP.scenario("subscription/role-header", "1.2 1.9", "The role header counts for a subscription too", func(s *Session) {
-			s.driver()
+		overHTTP.driver("subscription/role-header", "1.2 1.9", "The role header counts for a subscription too", func(s *Session, _ *Caller) {
 			r := request{who: "vera", method: http.MethodPost, path: s.route("subscribe"), body: []byte("{}"),
 				header: http.Header{"X-Maestro-Headless-Role": {"viewer"}}}
 			s.call(r).ok("1.2").has("1.2", fields{"role": "viewer"})
 			r.header = nil
 			s.call(r).alreadyHeld("1.9") // without a role it is a controller
 		}),
-		overHTTP.scenario("subscription/inherits-opt-outs", "A8", "A subscription has its connection's opt-outs unless it brings its own", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("subscription/inherits-opt-outs", "A8", "A subscription has its connection's opt-outs unless it brings its own", func(s *Session, alice *Caller) {
 			var streams []*Peer
 			for _, c := range []struct{ brings, want []string }{{nil, []string{"status"}}, {[]string{"connection_info"}, []string{"connection_info"}}} {
 				vera := s.caller("vera", contracts.RoleViewer)
@@ -65,18 +57,14 @@ func subscriptions() []Scenario {
 			streams[1].expect("A8", prompted("unseen by one"))
 			streams[0].still("A8", 0, message("status"))
 		}),
-		overHTTP.scenario("subscription/two", "A9", "Two subscriptions on one connection end together, in order", func(s *Session) {
-			s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("subscription/two", "A9", "Two subscriptions on one connection end together, in order", func(s *Session, _, vera *Caller) {
 			first := vera.subscribed(nil).str("subscription_id")
 			second := vera.subscribed(nil).str("subscription_id")
 			s.failIf(first == second, "A9", "expected two subscriptions, got %q twice", first)
 			s.lists("A9", entryOf(s.state(), vera.connection), fields{"subscription_count": 2})
-			a := vera.disconnect(nil).ok("A9")
-			a.has("A9", fields{"disconnected_subscription_ids": []string{first, second}})
+			vera.disconnect(nil).ok("A9").has("A9", fields{"disconnected_subscription_ids": []string{first, second}})
 		}),
-		overHTTP.scenario("subscription/counted", "4.2", "The snapshot counts subscriptions, attached ones apart", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("subscription/counted", "4.2", "The snapshot counts subscriptions, attached ones apart", func(s *Session, alice *Caller) {
 			count := func(subscriptions, attached int) func(*Frame) bool {
 				return func(f *Frame) bool {
 					e := entryOf(f, alice.connection)
@@ -91,8 +79,7 @@ func subscriptions() []Scenario {
 			p.close()
 			s.stateWith("4.2", "one subscription, detached again", count(1, 0))
 		}),
-		overHTTP.scenario("subscription/starts-at-its-snapshot", "1.9", "A stream from the snapshot on begins with nothing old", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("subscription/starts-at-its-snapshot", "1.9", "A stream from the snapshot on begins with nothing old", func(_ *Session, alice *Caller) {
 			alice.prompt("old")
 			alice.finishRun()
 			a := alice.subscribed(nil)
@@ -101,18 +88,15 @@ func subscriptions() []Scenario {
 			p.expect("1.9:old-items", prompted("new"))
 			p.none("1.9:old-items", 0, anyOf(control("snapshot"), control("reset"), prompted("old")))
 		}),
-		overHTTP.scenario("subscription/controller-subscription", "4.2", "The controller's subscription is its first attached one, else its first", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("subscription/controller-subscription", "4.2", "The controller's subscription is its first attached one, else its first", func(s *Session, alice *Caller) {
 			first := alice.subscription
-			a := alice.subscribed(nil)
-			a.has("4.2:controller", fields{"controller_subscription_id": first})
+			a := alice.subscribed(nil).has("4.2:controller", fields{"controller_subscription_id": first})
 			alice.follow(a.snapshot().Cursor)
 			s.stateWith("4.2:controller", "the attached subscription as the controller's", func(f *Frame) bool {
 				return f.str("state.controller_subscription_id") == alice.subscription
 			})
 		}),
-		overHTTP.scenario("unsubscribe/last", "A10", "With its last subscription a connection goes, and its lease", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("unsubscribe/last", "A10", "With its last subscription a connection goes, and its lease", func(s *Session, alice *Caller) {
 			vera := s.onlooker("vera")
 			alice.unsubscribe(alice.subscription).ok("A10")
 			vera.expect("A10", control("snapshot").with("state.controller_connection_id", nil))
@@ -122,8 +106,7 @@ func subscriptions() []Scenario {
 			alice.heartbeat(nil).refused("A10", contracts.CodeStaleConnection, textNoConnection)
 			s.caller("bob", contracts.RoleController).connected(nil).has("A10", fields{"controller_lease_granted": true})
 		}),
-		overHTTP.scenario("unsubscribe/one-of-two", "A11", "Without one of two subscriptions connection and lease stay", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("unsubscribe/one-of-two", "A11", "Without one of two subscriptions connection and lease stay", func(s *Session, alice *Caller) {
 			first := alice.subscription
 			alice.subscribed(nil)
 			alice.unsubscribe(first).ok("A11")
@@ -132,16 +115,14 @@ func subscriptions() []Scenario {
 			s.leaseOf("A11", f, alice.connection)
 			alice.posted("A11", initNothing())
 		}),
-		overHTTP.scenario("unsubscribe/unknown", "1.10 1.5", "An unknown subscription, or none, cannot be ended", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("unsubscribe/unknown", "1.10 1.5", "An unknown subscription, or none, cannot be ended", func(s *Session, alice *Caller) {
 			alice.unsubscribe("sub_nobody").refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
 			alice.submit(s.route("unsubscribe"), fields{}).refused("1.10", contracts.CodeBadRequest, "")
 			alice.submit(s.route("unsubscribe"), fields{"subscriptionId": 7}).refused("1.10", contracts.CodeBadRequest, "")
 			alice.unsubscribe(alice.subscription).ok("1.10")
 			alice.unsubscribe(alice.subscription).refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
 		}),
-		overHTTP.scenario("unsubscribe/ends-stream", "1.10", "The stream of a subscription ends with it", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("unsubscribe/ends-stream", "1.10", "The stream of a subscription ends with it", func(_ *Session, alice *Caller, p *Peer) {
 			first := alice.subscription
 			alice.subscribed(nil)
 			alice.unsubscribe(first).ok("1.10")
@@ -165,8 +146,7 @@ func liveness() []Scenario {
 	return []Scenario{
 		overHTTP.scenario("heartbeat/answer", "1.13", "A heartbeat tells a client how it stands", heartbeatAnswer),
 		overHTTP.scenario("heartbeat/renews", "A32", "A heartbeat moves the end of the lease", leaseRenewed),
-		overHTTP.scenario("heartbeat/silent", "1.13", "A heartbeat publishes nothing", func(s *Session) {
-			alice, p := s.attached()
+		overHTTP.attached("heartbeat/silent", "1.13", "A heartbeat publishes nothing", func(s *Session, alice *Caller, p *Peer) {
 			before := s.state().Cursor
 			s.quietly("1.13", func() {
 				for range 3 {
@@ -175,15 +155,13 @@ func liveness() []Scenario {
 			})
 			p.none("1.13", 0, anyItem.where("after the heartbeats", func(f *Frame) bool { return f.Cursor > before }))
 		}),
-		overHTTP.scenario("heartbeat/unknown", "1.13 1.5", "The heartbeat of nobody is refused", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("heartbeat/unknown", "1.13 1.5", "The heartbeat of nobody is refused", func(s *Session, alice *Caller) {
 			alice.heartbeat(fields{"connectionId": "conn_nobody"}).refused("1.13", contracts.CodeStaleConnection, textNoConnection)
 			s.put(s.route("heartbeat"), fields{}).refused("1.13", contracts.CodeStaleConnection, textNoConnection)
 			alice.disconnect(nil).ok("A13")
 			alice.heartbeat(nil).refused("1.13", contracts.CodeStaleConnection, textNoConnection)
 		}),
-		overHTTP.scenario("heartbeat/by-subscription", "1.13", "A heartbeat goes by the subscription, and by the connection when that is gone", func(s *Session) {
-			s.controllerOnly()
+		overHTTP.connected("heartbeat/by-subscription", "1.13", "A heartbeat goes by the subscription, and by the connection when that is gone", func(s *Session, _ *Caller) {
 			vera := s.guest("vera")
 			vera.subscribed(nil)
 			gone := vera.subscription
@@ -193,9 +171,7 @@ func liveness() []Scenario {
 				vera.heartbeat(ids).ok("1.13").has("1.13", fields{"connection_id": vera.connection})
 			}
 		}),
-		overHTTP.scenario("heartbeat/contradiction", "1.13", "A heartbeat whose ids belong to two connections is refused", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("heartbeat/contradiction", "1.13", "A heartbeat whose ids belong to two connections is refused", func(s *Session, alice, vera *Caller) {
 			vera.subscribed(nil)
 			alice.heartbeat(fields{"subscriptionId": vera.subscription}).refused("1.13:contradiction", contracts.CodeAccessDenied, "")
 			alice.disconnect(fields{"subscriptionId": vera.subscription}).refused("1.13:contradiction", contracts.CodeAccessDenied, "")
@@ -203,8 +179,7 @@ func liveness() []Scenario {
 				return entryOf(f, alice.connection) != nil && entryOf(f, vera.connection) != nil
 			})
 		}),
-		overHTTP.scenario("heartbeat/keeps-alive", "3.2 A32", "A connection that beats outlives its idle limit", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("heartbeat/keeps-alive", "3.2 A32", "A connection that beats outlives its idle limit", func(s *Session, alice *Caller) {
 			lease := s.shortLease(alice.leaseEnd())
 			for range 5 {
 				s.pause("3.2", lease/4)
@@ -212,40 +187,30 @@ func liveness() []Scenario {
 			}
 			alice.posted("A32", initNothing())
 		}).slow(),
-		overHTTP.scenario("disconnect/exact", "A13", "A disconnect answers exactly four things", func(s *Session) {
-			alice := s.driver()
-			a := alice.disconnect(nil).ok("A13") // its shape has been looked at
-			s.equal("A13", "the answer", a.Body, fields{"success": true, "connection_id": alice.connection, "controller_connection_id": nil,
-				"disconnected_subscription_ids": []string{alice.subscription}})
+		overHTTP.driver("disconnect/exact", "A13", "A disconnect answers exactly four things", func(s *Session, alice *Caller) {
+			alice.leavesWith(nil)
 		}),
-		overHTTP.scenario("disconnect/viewer", "A14", "The end of a viewer leaves the lease alone", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("disconnect/viewer", "A14", "The end of a viewer leaves the lease alone", func(s *Session, alice, vera *Caller) {
 			vera.subscribed(nil)
 			vera.disconnect(nil).ok("A14").has("A14", fields{"controller_connection_id": alice.connection})
 			s.leaseOf("A14", s.state(), alice.connection)
 			alice.posted("A14", initNothing())
 		}),
 		overHTTP.scenario("disconnect/controller", "A15", "The end of the controller frees the lease and keeps the session", disconnectController),
-		overHTTP.scenario("disconnect/repeated", "A16 1.13", "A repeated disconnect succeeds with nothing left to end; that of nobody does not", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("disconnect/repeated", "A16 1.13", "A repeated disconnect succeeds with nothing left to end; that of nobody does not", func(_ *Session, alice *Caller) {
 			alice.disconnect(nil).ok("A13")
 			alice.disconnect(nil).ok("A16").has("A16", fields{"disconnected_subscription_ids": []string{}, "success": true, "connection_id": alice.connection})
 			alice.disconnect(fields{"connectionId": "conn_never"}).refused("1.13:never", contracts.CodeStaleConnection, textNoConnection)
 		}),
-		overHTTP.scenario("disconnect/without-subscriptions", "A17", "A connection without subscriptions can be ended", func(s *Session) {
-			alice := s.controllerOnly()
+		overHTTP.connected("disconnect/without-subscriptions", "A17", "A connection without subscriptions can be ended", func(_ *Session, alice *Caller) {
 			alice.disconnect(nil).ok("A17").has("A17", fields{"disconnected_subscription_ids": []string{}})
 		}),
-		overHTTP.scenario("disconnect/by-subscription", "1.13", "A subscription names the connection to end", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("disconnect/by-subscription", "1.13", "A subscription names the connection to end", func(_ *Session, alice *Caller) {
 			a := alice.disconnect(fields{"connectionId": leftOut, "subscriptionId": alice.subscription}).ok("1.13")
 			a.has("1.13", fields{"connection_id": alice.connection, "disconnected_subscription_ids": []string{alice.subscription}})
 		}),
-		overHTTP.scenario("disconnect/announced", "1.13", "A disconnect publishes one snapshot and ends the connection's streams", func(s *Session) {
-			_, p := s.attached()
-			bob := s.caller("bob", contracts.RoleViewer)
-			bob.connected(nil)
+		overHTTP.attached("disconnect/announced", "1.13", "A disconnect publishes one snapshot and ends the connection's streams", func(s *Session, _ *Caller, p *Peer) {
+			bob := s.guest("bob")
 			own := bob.followed()
 			before := s.state().Cursor
 			bob.disconnect(nil).ok("1.13")
@@ -255,8 +220,7 @@ func liveness() []Scenario {
 			p.still("1.13", p.indexAfter(f), control("snapshot"))
 			own.finishes("1.13:ends")
 		}),
-		overHTTP.scenario("disconnect/run-goes-on", "3.2 D8", "A run goes on when its controller leaves, and its question waits", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("disconnect/run-goes-on", "3.2 D8", "A run goes on when its controller leaves, and its question waits", func(s *Session, alice *Caller) {
 			vera := s.onlooker("vera")
 			alice.ask(contracts.RequestApproval, "inherited")
 			alice.prompt(speaking())
@@ -272,6 +236,12 @@ func liveness() []Scenario {
 			vera.expect("3.2", message("response_end"))
 		}),
 	}
+}
+
+// leavesWith fails unless the answer to a disconnect says exactly what ended and who drives.
+func (c *Caller) leavesWith(controller any) {
+	c.s.equal("A13", "the answer", c.disconnect(nil).ok("A13").Body, fields{"success": true, "connection_id": c.connection,
+		"controller_connection_id": controller, "disconnected_subscription_ids": []string{c.subscription}})
 }
 
 func heartbeatAnswer(s *Session) {
@@ -290,8 +260,7 @@ func disconnectController(s *Session) {
 	alice := s.driver()
 	alice.prompt("before")
 	alice.disconnect(nil).ok("A15").has("A15", fields{"controller_connection_id": nil})
-	zero := int64(0)
-	p := s.follow("vera", follow{cursor: &zero})
+	p := s.follow("vera", follow{cursor: new(int64)})
 	p.expect("A15", prompted("before"))
 	bob := s.caller("bob", contracts.RoleController)
 	bob.connected(nil).has("A15", fields{"controller_lease_granted": true})
@@ -299,5 +268,4 @@ func disconnectController(s *Session) {
 	p.expect("A15", prompted("after"))
 }
 
-// followed subscribes and opens the stream from there.
 func (c *Caller) followed() *Peer { return c.follow(c.subscribed(nil).snapshot().Cursor) }

@@ -11,25 +11,6 @@ import (
 	"time"
 )
 
-func TestCommandLineIsSplitLikeWords(t *testing.T) {
-	for line, want := range map[string][]string{
-		"maestro headless --agent conformance": {"maestro", "headless", "--agent", "conformance"},
-		`  'a b'  "c d"e\ f '' `:               {"a b", "c de f", ""},
-		`'\' "\""`:                             {`\`, `"`},
-		"":                                     nil,
-	} {
-		got, err := splitWords(line)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("splitWords(%q): got %q, %v, want %q", line, got, err, want)
-		}
-	}
-	for _, line := range []string{`'open`, `"open`, `end\`} {
-		if got, err := splitWords(line); err == nil {
-			t.Errorf("splitWords(%q): got %q, want an error", line, got)
-		}
-	}
-}
-
 func TestDiagnosticsKeepTheirEnd(t *testing.T) {
 	var d tail
 	for range 10 {

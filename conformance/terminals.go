@@ -62,8 +62,7 @@ func terminals() []Scenario {
 			u.s.failIf(!strings.HasSuffix(got, "caught\n"), "5.1", "expected the program to be interrupted by Ctrl-C, got %s", show(got))
 		}),
 		exec.using("terminal/large", "5.1", "A lot of output of a terminal comes complete and in order", func(u *user) {
-			j := u.terminal("5.1", "seq 1 40000; exit 2")
-			j.exits("5.1", fields{"exit_code": 2})
+			j := u.terminal("5.1", "seq 1 40000; exit 2").exits("5.1", fields{"exit_code": 2})
 			j.whole("5.1", "stdout", strings.ReplaceAll(counted(40_000), "\n", "\r\n"))
 		}),
 		exec.using("terminal/cut-characters", "R93", "A character that is written to a terminal in pieces comes whole", func(u *user) {
@@ -154,20 +153,17 @@ func terminals() []Scenario {
 			j.terminate("R87", false).exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminate/hurried", "5.1", "Force hurries a graceful end, whose reason stays", func(u *user) {
-			j := u.stubborn("5.1")
-			j.terminate("5.1", false)
+			j := u.stubborn("5.1").terminate("5.1", false)
 			j.terminate("5.1", true).exits("5.1", fields{"success": false, "signal": "SIGKILL", "reason": "Terminated by controller"})
 		}),
 		exec.using("terminate/ended", "R82", "Ending what has ended says nothing", func(u *user) {
-			j := u.sh("R82", "true")
-			j.exits("R82", fields{"success": true})
+			j := u.sh("R82", "true").exits("R82", fields{"success": true})
 			from := len(u.log)
 			j.terminate("R82", false).terminate("R82", true)
 			u.still("R82", from, anyOf(toolError, about(j.id)))
 		}),
 		exec.using("terminate/reserved", "R83", "The id of a command stays taken until it has exited", func(u *user) {
-			j := u.stubborn("R83")
-			j.terminate("R83", false)
+			j := u.stubborn("R83").terminate("R83", false)
 			again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
 			u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id, id: j.id})
 			j.exits("R83", fields{"signal": "SIGKILL"})
@@ -191,8 +187,8 @@ func terminals() []Scenario {
 			j := u.sh("5.1", "(sleep 0.4; echo late) & echo soon")
 			j.exits("5.1", fields{"success": true, "exit_code": 0}).prints("5.1", "soon\nlate\n")
 		}),
-		onStdio.scenario("tree/end-of-input", "R19", "After the end of input nothing of a command is left", leavesNothing((*Peer).hangUp)).slow(),
-		onStdio.scenario("tree/shutdown", "R19 R18 3.8", "After a shutdown nothing of a command is left", leavesNothing((*Peer).sayShutdown)).slow(),
+		onStdio.scenario("tree/end-of-input", "R19", "After the end of input nothing of a command is left", leavesNothing(func(p *Peer) { _ = p.link.CloseInput() })).slow(),
+		onStdio.scenario("tree/shutdown", "R19 R18 3.8", "After a shutdown nothing of a command is left", leavesNothing(func(p *Peer) { p.command(&contracts.Shutdown{}) })).slow(),
 		exec.scenario("reason/interrupt", "R67 3.5", "interrupt ends commands and watches, and says so", endedBy("Interrupted", &contracts.Interrupt{})),
 		exec.scenario("reason/cancel", "R67 3.5", "cancel ends commands and watches, and says so", endedBy("Cancelled", &contracts.Cancel{})),
 		exec.scenario("reason/shutdown", "3.8 3.5", "shutdown ends commands and watches, and says so", endedBy("Headless runtime shutdown", &contracts.Shutdown{})),
@@ -240,7 +236,6 @@ func (j *job) shows(rule, text string) {
 	j.u.s.equal(rule, "what the terminal of "+j.id+" shows", j.lines(), text)
 }
 
-// resizes sets the size of a terminal and waits until that is confirmed.
 func (j *job) resizes(columns, rows int64) {
 	j.u.do("R91", &contracts.UtilityCommandResize{CommandID: j.id, Columns: columns, Rows: rows})
 	j.await("R91", message("utility_command_resized").with("columns", int(columns)).with("rows", int(rows)))
@@ -258,9 +253,7 @@ func (u *user) stubborn(rule string) *job {
 // family is a command with a child and a grandchild, which write their pids to a
 // file and then wait. trap is what each does first.
 func (u *user) family(trap string) string {
-	one := func(rest string) string {
-		return trap + "echo $$ >> " + u.rel + "/pids; " + rest + lasting
-	}
+	one := func(rest string) string { return trap + "echo $$ >> " + u.rel + "/pids; " + rest + lasting }
 	quoted := func(command string) string { return "'" + strings.ReplaceAll(command, "'", `'\''`) + "'" }
 	grandchild := "sh -c " + quoted(one("")) + " & "
 	child := "sh -c " + quoted(one(grandchild)) + " & "
@@ -297,16 +290,9 @@ func extinct(file string) string {
 	return "alive=; for p in $(cat " + file + "); do kill -0 $p 2>/dev/null && ! grep -qs '^State:.*[ZX]' /proc/$p/status && alive=\"$alive $p\"; done; echo $alive; [ -z \"$alive\" ]"
 }
 
-// gone waits until none of the command's processes is left.
 func (u *user) gone(rule string) {
 	u.eventually(rule, "none of the command's processes to be left", extinct(u.rel+"/pids"))
 }
-
-// hangUp and sayShutdown are ways to end a server on stdio.
-
-func (p *Peer) hangUp() { _ = p.link.CloseInput() } // it may be closed
-
-func (p *Peer) sayShutdown() { p.command(&contracts.Shutdown{}) }
 
 // leavesNothing ends a server with a command on it and looks what is left, through
 // another one in the same workspace.
@@ -330,7 +316,6 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 	}
 }
 
-// endedBy has commands and a watch end by a message.
 func endedBy(word string, cmd contracts.Command) func(*Session) {
 	return func(s *Session) {
 		u := s.user(contracts.OperationFileWatch)
@@ -346,7 +331,6 @@ func endedBy(word string, cmd contracts.Command) func(*Session) {
 	}
 }
 
-// terminated is about commands that are ended, on pipes or on a terminal.
 func terminated(mode contracts.TerminalMode) func(*user) {
 	return func(u *user) {
 		for _, c := range []struct {

@@ -15,30 +15,28 @@ func viewers() []Scenario {
 		overHTTP.scenario("watcher/cannot-prompt", "A37", "A viewer's prompt is refused with the known text", viewerCannotPrompt),
 		onSocket.scenario("viewer/cannot-drive", "A38 R28", "Nor may a viewer send anything else that acts", viewerCannotDrive),
 		overHTTP.scenario("watcher/cannot-drive", "A38", "Nor may a viewer send anything else, not even hello", viewerCannotDrive),
-		onSocket.scenario("viewer/shut-out", "9.3 9.5", "Ten refusals within a minute close a viewer's socket", func(s *Session) {
-			s.controller()
+		onSocket.controller("viewer/shut-out", "9.3 9.5", "Ten refusals within a minute close a viewer's socket", func(s *Session, _ *Peer) {
 			vera := s.viewer("vera")
 			for range 11 { // the tenth is the last straw; a server may still answer it
 				vera.send(encodeCommand(&contracts.Prompt{Content: "again"}))
 			}
 			vera.closes("9.3", contracts.CodeAccessDenied.CloseCode())
 		}),
-		onSocket.scenario("viewer/role-is-the-connections", "A39 9.3", "A hello that contradicts the query is refused", func(s *Session) {
-			s.controller()
+		onSocket.controller("viewer/role-is-the-connections", "A39 9.3", "A hello that contradicts the query is refused", func(s *Session, _ *Peer) {
 			s.try("vera", entry{role: contracts.RoleViewer, hello: s.hello(contracts.RoleController)}).
 				refusedWith(s, "9.3", contracts.CodeRoleConflict)
 		}),
-		onSocket.scenario("viewer/cannot-negotiate", "A19", "A viewer may not offer user input or elicitations", func(s *Session) {
-			s.controller()
+		onSocket.controller("viewer/cannot-negotiate", "A19", "A viewer may not offer user input or elicitations", func(s *Session, _ *Peer) {
 			for _, kind := range s.canAsk(contracts.RequestUserInput, contracts.RequestMCPElicitation) {
 				p := s.dialed("v-"+string(kind), entry{role: contracts.RoleViewer})
 				p.hello(&contracts.Hello{Role: contracts.RoleViewer, Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}})
-				p.helloRefused("A19")
+				f := p.seek(0, anyOf(message("hello_ok"), control("ws.error")), s.config.Patience)
+				s.failIf(f != nil && f.Type == "hello_ok", "A19", "%s: expected the hello to be refused, got hello_ok", p.name)
+				code := p.closeCode()
+				s.failIf(f == nil && (code < 4400 || code > 4499), "A19", "%s: expected the hello to be refused, got: %v", p.name, p.ended)
 			}
 		}),
-		overHTTP.scenario("watcher/role-header", "A39 1.12", "No role header makes a viewer drive, and one can make a controller refuse itself", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("watcher/role-header", "A39 1.12", "No role header makes a viewer drive, and one can make a controller refuse itself", func(s *Session, alice, vera *Caller) {
 			for _, role := range []string{"controller", "anything"} {
 				r := vera.sending(encodeCommand(initNothing()))
 				r.header.Set("X-Maestro-Headless-Role", role)
@@ -49,16 +47,12 @@ func viewers() []Scenario {
 			alice.posted("1.12", initNothing())
 			s.call(r).refused("1.12:role", contracts.CodeAccessDenied, textViewer)
 		}),
-		overHTTP.scenario("watcher/by-subscription", "A37 1.12", "A viewer is one under the name of its subscription too", func(s *Session) {
-			s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("watcher/by-subscription", "A37 1.12", "A viewer is one under the name of its subscription too", func(_ *Session, _, vera *Caller) {
 			vera.subscribed(nil)
 			h := http.Header{"X-Maestro-Headless-Subscriber-Id": {vera.subscription}}
 			vera.as(h).refused("A37", contracts.CodeAccessDenied, textViewer)
 		}),
-		overHTTP.scenario("watcher/may-watch", "3.5", "A viewer may connect, subscribe, read, follow, beat and leave", func(s *Session) {
-			alice := s.driver()
-			vera := s.guest("vera")
+		overHTTP.visited("watcher/may-watch", "3.5", "A viewer may connect, subscribe, read, follow, beat and leave", func(_ *Session, alice, vera *Caller) {
 			p := vera.followed()
 			alice.prompt("look")
 			p.expect("3.5", prompted("look"))
@@ -69,8 +63,7 @@ func viewers() []Scenario {
 			alice.posted("A14", initNothing())
 			p.finishes("1.13:ends")
 		}),
-		overHTTP.scenario("watcher/cannot-take", "3.4 3.5", "A viewer takes no lease, though it ask for it", func(s *Session) {
-			alice := s.driver()
+		overHTTP.driver("watcher/cannot-take", "3.4 3.5", "A viewer takes no lease, though it ask for it", func(s *Session, alice *Caller) {
 			vera := s.caller("vera", contracts.RoleViewer)
 			vera.connect(fields{"takeControl": true}) // refused or ignored
 			vera.subscribe(fields{"takeControl": true, "connectionId": leftOut})
@@ -134,15 +127,6 @@ func viewerCannotDrive(s *Session) {
 	}
 }
 
-// viewerRefusal is how a viewer's message is refused.
 func viewerRefusal(rule string) refusal {
 	return refusal{rule: rule, text: textViewer, kind: contracts.ErrorProtocol, code: contracts.CodeAccessDenied}
-}
-
-// helloRefused expects ws.error or a close, and no hello_ok.
-func (p *Peer) helloRefused(rule string) {
-	f := p.seek(0, anyOf(message("hello_ok"), control("ws.error")), p.s.config.Patience)
-	p.s.failIf(f != nil && f.Type == "hello_ok", rule, "%s: expected the hello to be refused, got hello_ok", p.name)
-	code := p.closeCode()
-	p.s.failIf(f == nil && (code < 4400 || code > 4499), rule, "%s: expected the hello to be refused, got: %v", p.name, p.ended)
 }

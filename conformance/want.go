@@ -21,38 +21,26 @@ type want struct {
 	ok   func(*Frame) bool
 }
 
-// message wants a message of a type, on any transport.
 func message(kind string) want {
 	return want{kind, func(f *Frame) bool { return f.Kind == "message" && f.Type == kind }}
 }
 
 // control wants an envelope or a control frame of a type; sockets only.
-func control(kind string) want {
-	return want{kind, func(f *Frame) bool { return f.Kind == kind }}
-}
+func control(kind string) want { return want{kind, func(f *Frame) bool { return f.Kind == kind }} }
 
-// prompted wants what the conformance agent says of a prompt.
 func prompted(content string) want { return message("status").with("message", "Prompt: "+content) }
 
-// requested wants a question of the agent.
 func requested(id string) want { return message("server_request").with("request_id", id) }
 
-// resolved wants the end of a question.
 func resolved(id string) want { return message("server_request_resolved").with("request_id", id) }
 
-// anyOf wants one of several.
 func anyOf(wants ...want) want {
 	texts := make([]string, len(wants))
 	for i, w := range wants {
 		texts[i] = w.text
 	}
 	return want{strings.Join(texts, " or "), func(f *Frame) bool {
-		for _, w := range wants {
-			if w.ok(f) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(wants, func(w want) bool { return w.ok(f) })
 	}}
 }
 
@@ -62,12 +50,10 @@ func (w want) with(path string, value any) want {
 	return w.where(fmt.Sprintf("%s %s", path, show(value)), func(f *Frame) bool { return same(f.at(path), value) })
 }
 
-// where also wants f to hold.
 func (w want) where(text string, f func(*Frame) bool) want {
 	return want{w.text + ", " + text, func(frame *Frame) bool { return w.ok(frame) && f(frame) }}
 }
 
-// at returns a field by its path, or nil.
 func (f *Frame) at(path string) any {
 	if f == nil {
 		return nil
@@ -83,13 +69,11 @@ func (f *Frame) at(path string) any {
 // said shows the text in messages.
 func (f *Frame) said() string { return abridge(f.Raw, maxTraceText) }
 
-// str returns a string field, or "".
 func (f *Frame) str(path string) string {
 	s, _ := f.at(path).(string)
 	return s
 }
 
-// same compares a decoded value with one written in Go.
 func same(got, want any) bool {
 	switch want.(type) {
 	case nil, bool, string:
@@ -112,7 +96,6 @@ func (s *Session) adviseIf(broken bool, rule, format string, args ...any) {
 	}
 }
 
-// equal fails unless a value is the one that is wanted.
 func (s *Session) equal(rule, what string, got, want any) {
 	s.failIf(!same(got, want), rule, "expected %s to be %s, got %s", what, show(want), show(got))
 }
@@ -145,7 +128,6 @@ func (p *Peer) count(rule string, frames []*Frame, w want, n int) {
 	p.s.failIf(got != n, rule, "%s: expected %d of %s, got %d", p.name, n, w.text, got)
 }
 
-// show renders a value as JSON.
 func show(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -158,46 +140,19 @@ func show(v any) string {
 // server is silent for as long as the configured patience, it broke rule.
 func (p *Peer) expect(rule string, w want) *Frame {
 	f := p.await(rule, p.pos, w)
-	p.pos = slices.Index(p.log, f) + 1
+	p.pos = p.indexAfter(f)
 	return f
 }
 
-// seek returns the first text from an index on that w wants, or nil if none comes for so
-// long.
+// seek returns the first text from an index on that w wants, or nil if none comes. A busy
+// machine makes a long response slow, so patience is measured from the last text that was
+// no sign of life; the scenario's timeout bounds the whole.
 func (p *Peer) seek(from int, w want, patience time.Duration) *Frame {
-	ctx, cancel := p.s.within(patience)
-	defer cancel()
-	for i := from; ; i++ {
-		if i >= len(p.log) && !p.pull(ctx) {
-			return nil
-		}
-		if w.ok(p.log[i]) {
-			return p.log[i]
-		}
-	}
-}
-
-// expectAll has each of several clients expect a text.
-func expectAll(rule string, w want, peers ...*Peer) {
-	for _, p := range peers {
-		p.expect(rule, w)
-	}
-}
-
-// await is expect on the log from an index on, without using it up.
-func (p *Peer) await(rule string, from int, w want) *Frame {
-	return p.awaitFor(rule, from, w, p.s.config.Patience)
-}
-
-// awaitFor is await with a patience of its own. A busy machine makes a long
-// response slow, so patience is measured from the last text that was no sign of
-// life; the scenario's timeout bounds the whole.
-func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *Frame {
 	deadline := time.Now().Add(patience)
 	for i := from; ; i++ {
 		if i >= len(p.log) {
 			if !p.pullBefore(deadline) {
-				p.missing(rule, w, patience)
+				return nil
 			}
 			if k := p.log[len(p.log)-1].Kind; k != "heartbeat" && k != kindComment {
 				deadline = time.Now().Add(patience)
@@ -209,7 +164,26 @@ func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *
 	}
 }
 
-// pullBefore is pull with a deadline.
+func expectAll(rule string, w want, peers ...*Peer) {
+	for _, p := range peers {
+		p.expect(rule, w)
+	}
+}
+
+// await is expect on the log from an index on, without using it up.
+func (p *Peer) await(rule string, from int, w want) *Frame {
+	return p.awaitFor(rule, from, w, p.s.config.Patience)
+}
+
+// awaitFor is await with a patience of its own.
+func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *Frame {
+	f := p.seek(from, w, patience)
+	if f == nil {
+		p.missing(rule, w, patience)
+	}
+	return f
+}
+
 func (p *Peer) pullBefore(deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(p.s.ctx, deadline)
 	defer cancel()
@@ -249,9 +223,7 @@ func (p *Peer) still(rule string, from int, w want) {
 }
 
 // closes waits for the server to end a socket with one of the codes.
-func (p *Peer) closes(rule string, codes ...int) {
-	p.closesWithin(rule, p.s.config.Patience, codes...)
-}
+func (p *Peer) closes(rule string, codes ...int) { p.closesWithin(rule, p.s.config.Patience, codes...) }
 
 func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
 	p.readAll(patience)
@@ -288,7 +260,6 @@ func (r refusal) want(socket bool, id string) want {
 	return w.where(r.describe(field), func(f *Frame) bool { return r.fits(f.str(field)) })
 }
 
-// fits reports whether a text is that of the refusal.
 func (r refusal) fits(text string) bool {
 	return (r.text == "" || text == r.text) && strings.HasPrefix(text, r.prefix) && strings.Contains(text, r.names)
 }
@@ -351,7 +322,6 @@ func (p *Peer) accepted(rule, id string) *Frame {
 		return nil
 	}
 	f := p.await(rule, p.pos, p.answer(id))
-	p.s.failIf(f.Kind != "ws.result", rule,
-		"%s: expected ws.result for %s, got %s", p.name, id, f.said())
+	p.s.failIf(f.Kind != "ws.result", rule, "%s: expected ws.result for %s, got %s", p.name, id, f.said())
 	return f
 }

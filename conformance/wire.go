@@ -62,6 +62,8 @@ type request struct {
 	rule   string // what a server breaks that does not answer; empty means 1.1
 	final  bool   // a 429 is an answer like any other; else it is waited out
 	parts  bool   // the body is sent in chunks, so that its length is not known before
+
+	patience time.Duration // with the answer; zero means twice that of the configuration
 }
 
 // maxAnswer bounds the body of an answer.
@@ -92,7 +94,6 @@ func (w *wire) open(ctx context.Context, r request) (*http.Response, error) {
 	return w.client.Do(req)
 }
 
-// do sends a request and reads the whole answer.
 func (w *wire) do(ctx context.Context, r request) (*Answer, error) {
 	resp, err := w.open(ctx, r)
 	if err != nil {
@@ -120,7 +121,6 @@ type Answer struct {
 	to request
 }
 
-// what names the exchange in messages.
 func (a *Answer) what() string { return a.to.method + " " + a.to.path }
 
 // said shows status and body in messages.
@@ -129,7 +129,6 @@ func (a *Answer) said() string { return fmt.Sprintf("%d %s", a.Status, abridge(a
 // shownHeaders are the headers that a report shows. Credentials are not there.
 var shownHeaders = []string{"Retry-After", "Allow", "Cache-Control", "Last-Event-Id", "Idempotency-Key", "Content-Encoding", "Host", "Origin"}
 
-// summary renders headers for the exchange.
 func summary(h http.Header) string {
 	var parts []string
 	for name, values := range h {
@@ -194,11 +193,8 @@ func (s *Session) sendOnce(ctx context.Context, r request) (*Answer, error) {
 }
 
 // call sends a request and holds the answer against what is true of any.
-func (s *Session) call(r request) *Answer { return s.callFor(r, 2*s.config.Patience) }
-
-// callFor is call for requests that may take longer than others.
-func (s *Session) callFor(r request, patience time.Duration) *Answer {
-	ctx, cancel := s.within(patience)
+func (s *Session) call(r request) *Answer {
+	ctx, cancel := s.within(cmp.Or(r.patience, 2*s.config.Patience))
 	defer cancel()
 	a, err := s.send(ctx, r)
 	s.failIf(err != nil, cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
@@ -208,12 +204,7 @@ func (s *Session) callFor(r request, patience time.Duration) *Answer {
 
 // together sends requests at once and returns their answers in the same order.
 func (s *Session) together(requests ...request) []*Answer {
-	return s.togetherFor(2*s.config.Patience, requests...)
-}
-
-// togetherFor is together for requests that may take longer than others.
-func (s *Session) togetherFor(patience time.Duration, requests ...request) []*Answer {
-	ctx, cancel := s.within(patience)
+	ctx, cancel := s.within(cmp.Or(requests[0].patience, 2*s.config.Patience))
 	defer cancel()
 	answers, errs := make([]*Answer, len(requests)), make([]error, len(requests))
 	var wg sync.WaitGroup
@@ -278,7 +269,6 @@ func (a *Answer) check() {
 		"%s: expected Retry-After, got none with %s", a.what(), a.said())
 }
 
-// ok fails unless the request was granted.
 func (a *Answer) ok(rule string) *Answer {
 	a.s.failIf(a.Status != http.StatusOK, rule, "%s: expected status 200, got %s", a.what(), a.said())
 	return a
@@ -361,7 +351,6 @@ const tokenHeader = "X-Maestro-Headless-Connection-Token"
 // epochHeader says which journal the cursors of an answer count in.
 const epochHeader = "X-Maestro-Headless-Epoch"
 
-// epoch returns the epoch that an answer names.
 func (a *Answer) epoch() string {
 	e := a.Header.Get(epochHeader)
 	a.s.adviseIf(e == "", "1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)

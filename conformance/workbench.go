@@ -56,18 +56,11 @@ func (n Needs) settled(name, rules, title string, story func(*user)) Scenario {
 	return n.scenario(name, rules, title, settled(story))
 }
 
-// controller returns a scenario with these needs, about a controller on stdio or a
-// WebSocket.
-func (n Needs) controller(name, rules, title string, story func(*Peer)) Scenario {
-	return n.scenario(name, rules, title, func(s *Session) { story(s.controller()) })
+// user is using for stories of several clients. also are operations beside the one needed.
+func (n Needs) user(name, rules, title string, story func(*Session, *user), also ...contracts.UtilityOperation) Scenario {
+	return n.scenario(name, rules, title, func(s *Session) { story(s, s.user(also...)) })
 }
 
-// pilot returns a scenario with these needs, about a controller on any transport.
-func (n Needs) pilot(name, rules, title string, story func(*pilot)) Scenario {
-	return n.scenario(name, rules, title, func(s *Session) { story(s.pilot()) })
-}
-
-// settle makes the user's directory.
 func (u *user) settle() {
 	u.rel = "conformance-" + uuid.NewString()[:8]
 	u.home = strings.TrimSuffix(u.shell("mkdir "+u.rel+" && cd "+u.rel+" && pwd -P"), "\n")
@@ -77,7 +70,6 @@ func (u *user) settle() {
 
 func (u *user) leave() { u.shell("rm -rf " + u.rel) }
 
-// id makes up an id.
 func (u *user) id(kind string) string {
 	u.counter++
 	return kind + "-" + string(rune('a'+u.counter/26%26)) + string(rune('a'+u.counter%26))
@@ -130,7 +122,6 @@ func (u *user) try(cmd contracts.Command) {
 	u.command(cmd)
 }
 
-// denied sends a command that must be refused.
 func (u *user) denied(cmd contracts.Command, r refusal) {
 	r.kind = contracts.ErrorTool
 	if _, reads := cmd.(*contracts.UtilityFileRead); reads {
@@ -143,7 +134,6 @@ func (u *user) denied(cmd contracts.Command, r refusal) {
 	u.Peer.refused(u.command(cmd), r)
 }
 
-// denied fails unless the request was refused as r says.
 func (a *Answer) denied(r refusal) {
 	words, code := r.rule, r.rule
 	if a.s.published() {
@@ -186,7 +176,6 @@ func (s *Session) until(rule, expected string, try func() (ok bool, got string))
 // must fails the scenario for an error of this machine.
 func (s *Session) must(rule string, err error) { s.failIf(err != nil, rule, "%v", err) }
 
-// matches reports whether a message has fields as given.
 func (f *Frame) matches(want fields) bool {
 	for key, value := range want {
 		if !same(f.at(key), value) {
@@ -205,7 +194,6 @@ type job struct {
 	exited  *Frame // once exits has seen it
 }
 
-// start starts a command and waits until it has.
 func (u *user) start(rule string, cmd *contracts.UtilityCommandStart) *job {
 	if cmd.CommandID == "" {
 		cmd.CommandID = u.id("cmd")
@@ -216,7 +204,6 @@ func (u *user) start(rule string, cmd *contracts.UtilityCommandStart) *job {
 	return j
 }
 
-// sh starts a shell command.
 func (u *user) sh(rule, command string) *job {
 	return u.start(rule, &contracts.UtilityCommandStart{Command: command})
 }
@@ -231,7 +218,6 @@ func (u *user) shell(command string) string {
 // in is shell in the user's directory.
 func (u *user) in(command string) string { return u.shell("cd " + u.rel + " && " + command) }
 
-// await waits for a message about the command.
 func (j *job) await(rule string, w want) *Frame {
 	return j.u.await(rule, j.from, w.with("command_id", j.id))
 }
@@ -277,10 +263,8 @@ func (j *job) prints(rule, text string) {
 	j.u.s.equal(rule, "what "+j.id+" writes", j.output("stdout"), text)
 }
 
-// end kills the command and waits for its last message.
 func (j *job) end() { j.terminate("R86", true).await("R86", message("utility_command_exited")) }
 
-// about wants any message that names a command.
 func about(id string) want {
 	return want{"a message about " + id, func(f *Frame) bool { return f.Kind == "message" && f.str("command_id") == id }}
 }

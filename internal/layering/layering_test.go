@@ -108,7 +108,7 @@ var rooms = map[string]room{
 
 	// The other side of the wire.
 	"client":            {ours: []string{"contracts", "session", "internal/sleep"}, others: []string{websocket}},
-	"conformance":       {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
+	"conformance":       {ours: []string{"conformance/shape", "contracts", "internal/proc", "session"}, others: []string{uuid, websocket}},
 	"conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
 	"conformance/shape": {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},
 
