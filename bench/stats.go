@@ -20,14 +20,13 @@ func (s series) over(base series) series {
 	return out
 }
 
-// farthest is, repetition by repetition, the ratio between s and that of the
-// others that is farthest from it, up or down: at least 1.
-func (s series) farthest(others ...series) series {
-	out := slices.Repeat(series{1}, len(s))
+// most is, repetition by repetition, the ratio between the largest of the others and s.
+func (s series) most(others ...series) series {
+	out := make(series, len(s))
 	for _, o := range others {
 		out = out[:min(len(out), len(o))]
 		for i := range out {
-			out[i] = max(out[i], o[i]/s[i], s[i]/o[i])
+			out[i] = max(out[i], o[i]/s[i])
 		}
 	}
 	return out

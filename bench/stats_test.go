@@ -55,19 +55,19 @@ func TestRatiosAreFormedInsideARepetition(t *testing.T) {
 	}
 }
 
-func TestFarthestIsTakenUpAndDown(t *testing.T) {
-	got := series{10, 100, 10}.farthest(series{15, 100, 9}, series{9, 25, 10, 7})
-	if want := (series{1.5, 4, 10.0 / 9}); !slices.Equal(got, want) {
-		t.Errorf("farthest: got %v, want %v", got, want)
+func TestMostIsTheLargestOfTheOthers(t *testing.T) {
+	got := series{10, 100, 10}.most(series{15, 100, 9}, series{9, 25, 5, 7})
+	if want := (series{1.5, 1, 0.9}); !slices.Equal(got, want) {
+		t.Errorf("most: got %v, want %v", got, want)
 	}
-	if got := (series{10, 100}).farthest(series{10}); len(got) != 1 {
-		t.Errorf("farthest of a series with a repetition missing: got %v, want the one there is", got)
+	if got := (series{10, 100}).most(series{10}); len(got) != 1 {
+		t.Errorf("most of a series with a repetition missing: got %v, want the one there is", got)
 	}
-	if got := (series{10, 100}).farthest(series{10, 100}, nil); len(got) != 0 {
-		t.Errorf("farthest beside one that is void: got %v, want nothing", got)
+	if got := (series{10, 100}).most(series{10, 100}, nil); len(got) != 0 {
+		t.Errorf("most beside one that is void: got %v, want nothing", got)
 	}
-	if got := (series{10}).farthest(series{math.NaN()}); !math.IsNaN(got.summarize().median) {
-		t.Errorf("farthest of a repetition without a result: got %v, want NaN", got)
+	if got := (series{10}).most(series{math.NaN()}); !math.IsNaN(got.summarize().median) {
+		t.Errorf("most of a repetition without a result: got %v, want NaN", got)
 	}
 }
 
