@@ -104,7 +104,10 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 		}
 		att.SessionID = strings.Clone(pathID) // as in get
 	}
-	return att, refusal
+	if refusal != nil {
+		return contracts.Attach{}, refusal
+	}
+	return att, nil
 }
 
 func badRequest(text string) *contracts.Error {
