@@ -249,14 +249,15 @@ func TestPlansCommandsModesAndCostsAreSaid(t *testing.T) {
 		says("a"), cost(0.25), calls("c", "x", "other", "completed", nil), says("b"), cost(0.75), done)
 	s.run(t, cost(1.75), done)
 	want := []string{
-		"Agent commands: /init /review",
 		"Plan, 1 of 3 done:\n[x] Look\n[>] Think\n[ ] Act with --token=***",
 		"Agent mode: Write code",
 		"Context: 1200 of 8000 tokens used",
 		"Context: 1200 of 8000 tokens used",
 	}
-	if got := s.statuses(); !slices.Equal(got, want) {
-		t.Errorf("said\n got %q\nwant %q", got, want)
+	got := s.statuses()
+	at := slices.Index(got, "Agent commands: /init /review") // the program sends them when it likes
+	if at < 0 || !slices.Equal(slices.Delete(slices.Clone(got), at, at+1), want) {
+		t.Errorf("said\n got %q\nwant %q and the commands once", got, want)
 	}
 	var costs []float64
 	for _, e := range hosttest.As[*contracts.ResponseEnd](s.host) {
