@@ -17,6 +17,9 @@ type Size struct{ Columns, Rows uint16 }
 // DefaultSize is the size of a terminal for which none was given.
 var DefaultSize = Size{Columns: 80, Rows: 24}
 
+// mostUnread is an upper bound of the unread output in a terminal, in bytes.
+const mostUnread = 128 << 10
+
 // A Terminal is a program on a terminal. Its methods may be called from any
 // goroutine, but only one goroutine at a time may read, and one write.
 //
@@ -49,6 +52,6 @@ func (t *Terminal) Read(p []byte) (int, error) {
 // reopenPoll is how often Read checks a terminal that no process has open.
 const reopenPoll = 10 * time.Millisecond
 
-// Unread returns an upper bound of the unread output, in bytes, after the last
-// writer has ended. The system does not report the exact number.
-func (t *Terminal) Unread() int { return 128 << 10 }
+// Unread returns an upper bound of the unread output after the last writer has
+// ended. The system does not report the exact number.
+func (t *Terminal) Unread() int { return mostUnread }

@@ -58,7 +58,6 @@ type lister struct {
 	quick      time.Duration // see the constant quick
 	limit      int           // bound of the files in a listing
 	lookout    *lookout
-	idle       *time.Timer // calls expire; close stops it
 
 	ctx    context.Context // of the worker; ends with close
 	cancel context.CancelFunc
@@ -69,6 +68,8 @@ type lister struct {
 	pause time.Duration // the last delay before following was tried again; 0 after a success
 
 	mu       sync.Mutex
+	closed   bool
+	idle     *time.Timer         // calls expire; nil before the first search
 	busy     bool                // a worker runs
 	began    time.Time           // when the worker began
 	changed  chan struct{}       // closed and replaced when current changes or the worker ends
@@ -103,7 +104,13 @@ func (c *lister) list(ctx context.Context, rel string) (f *listing, dir string, 
 
 // newest returns the listing for a search that arrived at then.
 func (c *lister) newest(ctx context.Context, then time.Time) *listing {
-	c.idle.Reset(maxIdle)
+	c.mu.Lock()
+	if c.idle == nil && !c.closed {
+		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
+	} else if c.idle != nil {
+		c.idle.Reset(maxIdle)
+	}
+	c.mu.Unlock()
 	for {
 		f, need := c.state(then)
 		if need == upToDate {
@@ -160,7 +167,7 @@ func (c *lister) begin(need need) (began time.Time, changed <-chan struct{}) {
 	defer c.mu.Unlock()
 	switch {
 	case c.busy:
-	case c.ctx.Err() != nil, need == needRelist && c.current != nil && time.Now().Before(c.resting):
+	case c.closed, need == needRelist && c.current != nil && time.Now().Before(c.resting):
 		return time.Time{}, nil
 	default:
 		c.start(func() { c.update(need) }) // ends when the listing is followed, after at most a few followTime, or with close
@@ -191,7 +198,7 @@ func (c *lister) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.ctx.Err() != nil:
+	case c.closed:
 	case c.busy:
 		c.idle.Reset(maxIdle)
 	default:
@@ -205,8 +212,11 @@ func (c *lister) expire() {
 // close ends the worker and waits for it. No search may follow.
 func (c *lister) close() {
 	c.mu.Lock()
-	c.cancel() // with mu held, so that no worker starts after it
-	c.idle.Stop()
+	c.closed = true
+	c.cancel()
+	if c.idle != nil {
+		c.idle.Stop()
+	}
 	c.mu.Unlock()
 	c.work.Wait()
 }
@@ -241,9 +251,12 @@ func (c *lister) touch(path string, op fsnotify.Op) {
 	defer c.mu.Unlock()
 	switch {
 	case c.stale:
-	case name == ".gitignore", name == ".git", op != fsnotify.Write && len(c.touched) == maxTouched:
+	case name == ".gitignore", name == ".git":
 		c.stale, c.touched = true, nil
-	case op != fsnotify.Write: // a written file exists as before
+	case op == fsnotify.Write: // it exists as before
+	case len(c.touched) == maxTouched:
+		c.stale, c.touched = true, nil
+	default:
 		if c.touched == nil {
 			c.touched = make(map[string]struct{})
 		}

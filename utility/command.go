@@ -55,6 +55,14 @@ type command struct {
 	ended  bool          // the process has exited, so that reason is final
 }
 
+// An ending says why and how to end a command.
+type ending struct {
+	reason string
+	ours   bool // reason replaces an earlier one
+	force  bool
+	grace  time.Duration // unless force
+}
+
 // startCommand serves utility_command_start.
 func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 	spec, err := h.newSpec(cmd)
@@ -113,9 +121,8 @@ func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTermi
 	reason := "Terminated by controller"
 	if cmd.Force {
 		reason = "Force terminated by controller"
-		c.force() // before end, because supervise looks at forced after asked
 	}
-	c.end(reason, false, killDelay)
+	c.end(ending{reason: reason, force: cmd.Force, grace: killDelay})
 	return nil
 }
 
@@ -176,29 +183,33 @@ func (c *command) resize(ctx context.Context, size pty.Size) error {
 	return c.host.publish(ctx, &contracts.UtilityCommandResized{CommandID: c.id, Columns: int64(size.Columns), Rows: int64(size.Rows)})
 }
 
+// leaveTerminal makes later resizes fail.
+func (c *command) leaveTerminal() {
+	c.resizing.Lock()
+	defer c.resizing.Unlock()
+	c.term = nil
+}
+
 // halt implements [entry].
 func (c *command) halt(reason string, grace time.Duration) {
-	c.end(reason+" while utility command was still running", true, grace)
+	c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
 }
 
-// end asks the command to end. The first call sets the grace period. If ours is
-// set, reason replaces an earlier one.
-func (c *command) end(reason string, ours bool, grace time.Duration) {
+// end asks the command to end. The first ending sets the grace period; a later
+// one can only force the kill.
+func (c *command) end(e ending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended && (ours || c.reason == "") {
-		c.reason = reason
+	if !c.ended && (e.ours || c.reason == "") {
+		c.reason = e.reason
+	}
+	if e.force {
+		c.force() // before ask, because supervise looks at forced after asked
 	}
 	if c.asked.Err() == nil {
-		c.grace = grace
+		c.grace = e.grace
 		c.ask()
 	}
-}
-
-// kill ends the command at once, for the reason of an earlier end, if any.
-func (c *command) kill() {
-	c.force()
-	c.ask()
 }
 
 // run is the command's goroutine: it supervises the processes, unless they
@@ -219,15 +230,13 @@ func (c *command) run(group *proc.Group, outputs []*output, failed error) {
 func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 	var theirs []*os.File // inherited by the processes
 	defer func() {
-		for _, f := range theirs {
-			_ = f.Close() // nothing was written through it
-		}
+		closeAll(theirs)
 		if err != nil {
 			closeOutputs(outputs)
 			c.stdin.close()
 		}
 	}()
-	cmd, err := c.spec.command(c.host.opts.Shell)
+	cmd, err := c.spec.command()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -248,9 +257,7 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 			return nil, nil, err
 		}
 		c.term = term
-		if c.stdin != nil {
-			c.stdin.to = keyboard{term}
-		}
+		c.stdin.opened(keyboard{term})
 		return term.Group(), []*output{{stream: contracts.StreamStdout, from: term}}, nil
 	}
 	for _, stream := range []contracts.Stream{contracts.StreamStdout, contracts.StreamStderr} {
@@ -263,12 +270,12 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 	}
 	cmd.Stdout, cmd.Stderr = theirs[0], theirs[1]
 	if c.stdin != nil {
-		their, ours, err := os.Pipe()
+		their, err := c.stdin.open()
 		if err != nil {
 			return nil, outputs, err
 		}
 		theirs = append(theirs, their)
-		cmd.Stdin, c.stdin.to = their, ours
+		cmd.Stdin = their
 	}
 	group, err = proc.Start(cmd)
 	return group, outputs, err
@@ -284,6 +291,12 @@ func noTerminal(id string, err error) error {
 		return refuse(contracts.CodeNotFound, id, err.Error())
 	}
 	return refuse(contracts.CodeOverloaded, id, err.Error())
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing was written through it
+	}
 }
 
 func closeOutputs(outputs []*output) {
@@ -310,7 +323,7 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 	}()
 	if limit := c.host.opts.MaxRunTime; limit > 0 {
 		timer := time.AfterFunc(limit, func() {
-			c.end("Utility command ran longer than "+limit.String(), true, killDelay)
+			c.end(ending{reason: "Utility command ran longer than " + limit.String(), ours: true, grace: killDelay})
 		})
 		defer timer.Stop()
 	}
@@ -320,15 +333,17 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 		c.linger(outputs, drained)
 	case <-c.asked.Done():
 	}
-	group.Stop(c.timeToEnd(), c.forced.Done())
+	grace := time.Duration(0)
+	if c.forced.Err() == nil {
+		grace = c.timeToEnd()
+	}
+	group.Stop(grace, c.forced.Done())
 	c.endLiving()
 	for _, o := range outputs {
 		o.expire()
 	}
 	<-drained
-	c.resizing.Lock()
-	c.term = nil
-	c.resizing.Unlock()
+	c.leaveTerminal()
 	closeOutputs(outputs)
 	c.stdin.close()
 	input.Wait()
@@ -338,10 +353,7 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 func (c *command) timeToEnd() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.forced.Err() != nil:
-		return 0
-	case c.asked.Err() == nil:
+	if c.asked.Err() == nil {
 		return killDelay // for background processes of a command that exited
 	}
 	return c.grace

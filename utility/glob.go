@@ -40,15 +40,16 @@ func (g glob) match(names []string) bool {
 		case at < len(g) && g[at] == "**":
 			star, tried = at, i
 			at++
+			continue
 		case at < len(g) && matchName(g[at], names[i]):
 			at++
 			i++
+			continue
 		case star < 0:
 			return false
-		default:
-			tried++
-			i, at = tried, star+1
 		}
+		tried++
+		i, at = tried, star+1
 	}
 	for at < len(g) && g[at] == "**" {
 		at++

@@ -288,7 +288,7 @@ func (h *Host) Close(ctx context.Context) error {
 	if err != nil {
 		h.mu.Lock()
 		for _, c := range h.commands.entries {
-			c.kill()
+			c.end(ending{force: true})
 		}
 		h.mu.Unlock()
 		h.cancel(errClosed)

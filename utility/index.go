@@ -105,9 +105,11 @@ func newSieve(path, lower string) sieve {
 	return s
 }
 
-// newIndex returns the index of the files in paths. It sorts paths.
+// newIndex returns the index of the files in paths. It sorts paths if needed.
 func newIndex(paths []string) index {
-	slices.Sort(paths)
+	if !slices.IsSorted(paths) {
+		slices.Sort(paths)
+	}
 	paths = slices.Compact(slices.DeleteFunc(paths, tooLong))
 	x := index{blocks: make([]*block, (len(paths)+blockFiles-1)/blockFiles), count: len(paths)}
 	inParts(len(x.blocks), len(paths), func(from, to int) {
@@ -159,25 +161,27 @@ func (x *index) place(path string) (b, i int, found bool) {
 // A span is a part of a block.
 type span struct {
 	*block
-	at       int // of the block in the index
 	from, to int
 }
 
 // below returns the files below a directory; "." is the root.
 func (x *index) below(dir string) []span {
-	at, from, last, end := 0, 0, len(x.blocks), 0
-	if dir != "." {
-		at, from, _ = x.place(dir + "/")
-		last, end, _ = x.place(dir + "0") // '0' follows '/'
+	spans := make([]span, 0, len(x.blocks))
+	if dir == "." {
+		for _, b := range x.blocks {
+			spans = append(spans, span{b, 0, len(b.files)})
+		}
+		return spans
 	}
-	var spans []span
+	at, from, _ := x.place(dir + "/")
+	last, end, _ := x.place(dir + "0") // '0' follows '/'
 	for ; at <= last && at < len(x.blocks); at, from = at+1, 0 {
 		to := len(x.blocks[at].files)
 		if at == last {
 			to = end
 		}
 		if from < to {
-			spans = append(spans, span{x.blocks[at], at, from, to})
+			spans = append(spans, span{x.blocks[at], from, to})
 		}
 	}
 	return spans
@@ -215,25 +219,24 @@ func (e *edit) change(at int) *block {
 	return b
 }
 
-// mark records whether file i of a block is gone.
-func (e *edit) mark(at, i int, gone bool) {
-	if e.blocks[at].sieves[i].gone != gone {
-		e.change(at).sieves[i].gone = gone
-	}
-}
-
 // hide marks a file as gone.
 func (e *edit) hide(path string) {
-	if at, i, found := e.place(path); found {
-		e.mark(at, i, true)
+	if b, i, found := e.place(path); found && !e.blocks[b].sieves[i].gone {
+		e.change(b).sieves[i].gone = true
 	}
 }
 
 // hideBelow marks all files below a directory as gone.
 func (e *edit) hideBelow(dir string) {
-	for _, s := range e.below(dir) {
-		for i := s.from; i < s.to; i++ {
-			e.mark(s.at, i, true)
+	at, from, _ := e.place(dir + "/")
+	for ; at < len(e.blocks); at, from = at+1, 0 {
+		for i := from; i < len(e.blocks[at].files); i++ {
+			if !strings.HasPrefix(e.blocks[at].files[i].path, dir+"/") {
+				return
+			}
+			if !e.blocks[at].sieves[i].gone {
+				e.change(at).sieves[i].gone = true
+			}
 		}
 	}
 }
@@ -246,7 +249,9 @@ func (e *edit) show(path string) {
 	at, i, found := e.place(path)
 	switch {
 	case found:
-		e.mark(at, i, false)
+		if e.blocks[at].sieves[i].gone {
+			e.change(at).sieves[i].gone = false
+		}
 		return
 	case len(e.blocks) == 0:
 		b := newBlock([]string{path})

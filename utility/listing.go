@@ -46,7 +46,10 @@ type fileState struct {
 }
 
 func newFileState(path string) fileState {
-	info, _ := os.Stat(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		info = nil
+	}
 	return fileState{path, info}
 }
 
@@ -104,7 +107,6 @@ func (s *Shared) join(o Options) *lister {
 			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles, changed: make(chan struct{}),
 		}
 		l.ctx, l.cancel = context.WithCancel(context.Background())
-		l.idle = time.AfterFunc(maxIdle, l.expire)
 		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, l, o.Log)
 		s.lister = l
 	}
@@ -115,11 +117,16 @@ func (s *Shared) join(o Options) *lister {
 // caller must have no running search or watch.
 func (s *Shared) leave() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hosts--; s.hosts == 0 {
-		s.lister.close()
-		s.lister.lookout.close()
+	l := s.lister
+	if s.hosts--; s.hosts > 0 {
+		l = nil
+	} else {
 		s.lister = nil
+	}
+	s.mu.Unlock()
+	if l != nil {
+		l.close()
+		l.lookout.close()
 	}
 }
 

@@ -2,7 +2,6 @@ package utility
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -43,7 +42,11 @@ func (c *lister) follow(f *listing, readAll bool) (done, overlooked bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.followTime)
 	defer cancel()
 	known := f.dirs()
-	missed, err := c.followDirs(ctx, f, slices.Collect(maps.Keys(known)), known, readAll)
+	all := make([]string, 0, len(known))
+	for dir := range known {
+		all = append(all, dir)
+	}
+	missed, err := c.followDirs(ctx, f, all, known, readAll)
 	if err != nil { // the system's limit is reached, or the time is over
 		// Other programs share that limit and may release some of it.
 		c.pause = min(max(minPause, 2*c.pause), maxIdle)

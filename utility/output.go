@@ -88,7 +88,7 @@ func (c *command) pump(o *output) {
 				continue
 			}
 			if shown = c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: part}); !shown {
-				c.kill()
+				c.end(ending{force: true})
 			}
 		}
 		if p.err != nil && !ended(p.err) {

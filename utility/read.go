@@ -45,26 +45,34 @@ const (
 
 // read serves utility_file_read.
 func (h *Host) read(ctx context.Context, cmd *contracts.UtilityFileRead) error {
+	res, err := h.readFile(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	return h.publish(ctx, res)
+}
+
+func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*contracts.UtilityFileReadResult, error) {
 	res := &contracts.UtilityFileReadResult{ReadID: cmd.ReadID}
 	rel, err := h.readPath(cmd, res)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	limit := min(max(1, given(cmd.Limit, defaultReadLines)), maxReadLines)
 	x := excerpt{res: res, offset: max(1, given(cmd.Offset, 1)), limit: limit, left: maxResultBytes}
 	f, err := h.openText(cmd, rel, res.Path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	if err := h.readLines(ctx, cmd, f, &x); err != nil {
-		return err
+		return nil, err
 	}
 	if !x.finish() && x.offset > 1 {
-		return refuse(contracts.CodeBadRequest, cmd.ReadID,
+		return nil, refuse(contracts.CodeBadRequest, cmd.ReadID,
 			fmt.Sprintf("Offset %d is beyond end of file (%d lines total)", x.offset, res.TotalLines))
 	}
-	return h.publish(ctx, res)
+	return res, nil
 }
 
 // readPath fills in the paths of the result and returns the file's path below

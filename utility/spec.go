@@ -1,7 +1,6 @@
 package utility
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -28,31 +27,34 @@ const (
 
 // A spec is a checked command.
 type spec struct {
-	cmd   *contracts.UtilityCommandStart
+	id    string
+	line  string
 	words []string // of the line; nil if a shell runs it
-	rel   string   // the directory, relative to the root
-	dir   string   // the directory, absolute
+	shell string
+	rel   string // the directory, relative to the root
+	dir   string // the directory, absolute
 	env   []string
 	size  *pty.Size // of the terminal; nil without one
 }
 
 // newSpec checks a command and returns a refusal if it cannot be run.
 func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
-	s := spec{cmd: cmd}
-	size, text := sizeOf(cmd.Columns, cmd.Rows)
-	if text = cmp.Or(badCommand(cmd), text); text != "" {
-		return s, refuse(contracts.CodeBadRequest, cmd.CommandID, text)
+	s := spec{id: cmd.CommandID, line: cmd.Command, shell: h.opts.Shell}
+	if text := badCommand(cmd); text != "" {
+		return s, refuse(contracts.CodeBadRequest, s.id, text)
 	}
-	var err error
 	if cmd.ShellMode == contracts.ShellModeDirect {
-		if s.words, err = proc.SplitWords(cmd.Command); err == nil && s.words[0] == "" {
+		words, err := proc.SplitWords(cmd.Command)
+		if err == nil && words[0] == "" {
 			err = proc.ErrNoExecutable
 		}
 		if err != nil {
-			return s, refuse(contracts.CodeBadRequest, cmd.CommandID, err.Error())
+			return s, refuse(contracts.CodeBadRequest, s.id, err.Error())
 		}
+		s.words = words
 	}
-	if s.rel, s.dir, err = h.workingDir(cmd.CommandID, cmd.Cwd); err != nil {
+	var err error
+	if s.rel, s.dir, err = h.workingDir(s.id, cmd.Cwd); err != nil {
 		return s, err
 	}
 	s.env = append(proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+s.dir)
@@ -60,6 +62,7 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with the same name the last counts
 	}
 	if cmd.TerminalMode == contracts.TerminalPTY {
+		size, _ := sizeOf(cmd.Columns, cmd.Rows) // badCommand has checked it
 		s.size = &size
 		s.env = onTerminal(s.env, cmd.Env)
 	}
@@ -68,14 +71,21 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 
 // sizeOf returns the requested size, or the text of a refusal.
 func sizeOf(columns, rows *int64) (size pty.Size, refused string) {
-	width, height := given(columns, int64(pty.DefaultSize.Columns)), given(rows, int64(pty.DefaultSize.Rows))
-	switch {
-	case width < 1 || width > maxTerminalSide:
-		return size, "Utility command columns must be a positive integer"
-	case height < 1 || height > maxTerminalSide:
-		return size, "Utility command rows must be a positive integer"
+	size = pty.DefaultSize
+	for _, side := range []struct {
+		name  string
+		asked *int64
+		set   *uint16
+	}{{"columns", columns, &size.Columns}, {"rows", rows, &size.Rows}} {
+		switch {
+		case side.asked == nil:
+		case *side.asked < 1 || *side.asked > maxTerminalSide:
+			return size, "Utility command " + side.name + " must be a positive integer"
+		default:
+			*side.set = uint16(*side.asked)
+		}
 	}
-	return pty.Size{Columns: uint16(width), Rows: uint16(height)}, ""
+	return size, ""
 }
 
 // onTerminal returns env for a new terminal: without the variables about the
@@ -131,8 +141,7 @@ func outside(id, path string) error {
 	return refuse(contracts.CodeWorkspaceViolation, id, "Path is outside workspace root: "+path)
 }
 
-// badCommand returns the text of a refusal, or "" if the command is well formed
-// except for its size.
+// badCommand returns the text of a refusal, or "" if the command is well formed.
 func badCommand(cmd *contracts.UtilityCommandStart) string {
 	switch {
 	case strings.TrimSpace(cmd.Command) == "":
@@ -155,7 +164,8 @@ func badCommand(cmd *contracts.UtilityCommandStart) string {
 	if cmd.TerminalMode != contracts.TerminalPTY && (cmd.Columns != nil || cmd.Rows != nil) {
 		return "Utility command columns and rows require terminal_mode=pty"
 	}
-	return ""
+	_, text := sizeOf(cmd.Columns, cmd.Rows)
+	return text
 }
 
 // fit reports whether text has at most limit characters and no control
@@ -168,21 +178,24 @@ func fit(text string, limit int) bool {
 
 // started returns the first event of the command, without its PID.
 func (s spec) started(owner string) *contracts.UtilityCommandStarted {
+	mode := contracts.ShellModeShell
+	if s.words != nil {
+		mode = contracts.ShellModeDirect
+	}
 	first := &contracts.UtilityCommandStarted{
-		CommandID: s.cmd.CommandID, Command: s.cmd.Command, Cwd: s.dir,
-		ShellMode:         cmp.Or(s.cmd.ShellMode, contracts.ShellModeShell),
-		TerminalMode:      cmp.Or(s.cmd.TerminalMode, contracts.TerminalPipe),
-		OwnerConnectionID: owner,
+		CommandID: s.id, Command: s.line, Cwd: s.dir,
+		ShellMode: mode, TerminalMode: contracts.TerminalPipe, OwnerConnectionID: owner,
 	}
 	if s.size != nil {
+		first.TerminalMode = contracts.TerminalPTY
 		first.Columns, first.Rows = int64(s.size.Columns), int64(s.size.Rows)
 	}
 	return first
 }
 
 // command returns the process to start.
-func (s spec) command(shell string) (*exec.Cmd, error) {
-	cmd := proc.ShellCommand(shell, s.cmd.Command)
+func (s spec) command() (*exec.Cmd, error) {
+	cmd := proc.ShellCommand(s.shell, s.line)
 	if s.words != nil {
 		program, err := proc.FindProgram(s.words[0], s.dir, s.env)
 		if err != nil {

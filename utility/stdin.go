@@ -2,6 +2,7 @@ package utility
 
 import (
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ const endOfTransmission = "\x04"
 // A stdin is a command's input: a pipe or a terminal, and a queue of input that
 // has not been written yet. A nil stdin is for a command without input.
 type stdin struct {
-	to    io.WriteCloser // set by launch
+	to    io.WriteCloser // set by open, before the first event
 	typed bool           // a terminal, whose input does not end
 
 	mu     sync.Mutex
@@ -38,6 +39,26 @@ func newStdin(typed bool) *stdin {
 	s := &stdin{typed: typed}
 	s.more = sync.NewCond(&s.mu)
 	return s
+}
+
+// open makes a pipe and returns the command's end.
+func (s *stdin) open() (*os.File, error) {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.opened(ours)
+	return theirs, nil
+}
+
+// opened sets the writer of the input.
+func (s *stdin) opened(to io.WriteCloser) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.to = to
 }
 
 // A keyboard is the input of a terminal.
@@ -74,23 +95,32 @@ func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 // run writes the queued input until its end or close.
 func (s *stdin) run() {
 	defer s.close()
+	for text, ok := s.next(); ok; text, ok = s.next() {
+		_, err := io.WriteString(s.to, text)
+		s.wrote(len(text), err)
+	}
+}
+
+// next waits for the next piece to write. It returns false if none will follow.
+func (s *stdin) next() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		for len(s.unread) == 0 && !s.eof && !s.broken {
-			s.more.Wait()
-		}
-		if s.broken || len(s.unread) == 0 {
-			return
-		}
-		text := s.unread[0]
-		s.unread = s.unread[1:]
-		s.mu.Unlock()
-		_, err := io.WriteString(s.to, text)
-		s.mu.Lock()
-		s.size -= len(text) + pieceCost
-		s.broken = s.broken || err != nil // an error says that the command closed its end
+	for len(s.unread) == 0 && !s.eof && !s.broken {
+		s.more.Wait()
 	}
+	if s.broken || len(s.unread) == 0 {
+		return "", false
+	}
+	text := s.unread[0]
+	s.unread = s.unread[1:]
+	return text, true
+}
+
+func (s *stdin) wrote(n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size -= n + pieceCost
+	s.broken = s.broken || err != nil // an error says that the command closed its end
 }
 
 // close ends the input and drops the queue.

@@ -31,7 +31,7 @@ func openSource() (*source, error) {
 	s := pathSource(w)
 	paths, err := newOpenPaths()
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoOpenPaths):
 		return s, nil // there is no usable /proc
 	case err != nil:
 		return nil, errors.Join(err, w.Close())
@@ -56,8 +56,8 @@ type openPaths struct {
 	made  int
 }
 
-// newOpenPaths fails with [fs.ErrNotExist] if ownFiles does not lead to open
-// files.
+var errNoOpenPaths = errors.New(ownFiles + " does not lead to open files")
+
 func newOpenPaths() (*openPaths, error) {
 	p := &openPaths{}
 	for i := range p.loops {
@@ -74,7 +74,7 @@ func newOpenPaths() (*openPaths, error) {
 		}
 	}
 	p.close()
-	return nil, fs.ErrNotExist
+	return nil, errNoOpenPaths
 }
 
 // to returns a new path to f. It is valid while f is open.
@@ -91,7 +91,9 @@ func (p *openPaths) to(f *os.File) string {
 
 func (p *openPaths) close() {
 	for _, f := range p.loops {
-		_ = f.Close() // fails if it could not be opened
+		if f != nil {
+			_ = f.Close()
+		}
 	}
 }
 

@@ -52,6 +52,13 @@ func (a *audience) listens() bool {
 	return slices.ContainsFunc(a.watches, func(w *watch) bool { return w.ctx.Err() == nil })
 }
 
+// end ends all watches.
+func (a *audience) end(reason string) {
+	for _, w := range a.watches {
+		w.end(reason)
+	}
+}
+
 // relative returns a workspace path relative to the directory, or false if it
 // is not below it.
 func (a *audience) relative(path string) (string, bool) {

@@ -7,14 +7,21 @@ import (
 	"os"
 )
 
-// A fileID distinguishes files of the system that exist at the same time. Two
-// of the same file are not equal; use is to compare them.
-type fileID struct{ info fs.FileInfo }
+// A fileID distinguishes files of the system that exist at the same time.
+type fileID struct{}
 
-func idOf(info fs.FileInfo) fileID { return fileID{info} }
+// idOf returns the id of a file, or the zero value if the system has none.
+func idOf(fs.FileInfo) fileID { return fileID{} }
 
-// is reports whether info is of the file.
-func (id fileID) is(info fs.FileInfo) bool { return os.SameFile(id.info, info) }
-
-// number returns a number that is unique on the file system, or 0.
+// number returns a number that is unique on the file system.
 func (fileID) number() uint64 { return 0 }
+
+// An identity tells whether two file infos are of the same file.
+type identity struct {
+	fileID
+	info fs.FileInfo
+}
+
+func identify(info fs.FileInfo) identity { return identity{info: info} }
+
+func (i identity) is(info fs.FileInfo) bool { return os.SameFile(i.info, info) }

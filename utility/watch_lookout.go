@@ -265,9 +265,21 @@ func pathSource(w *fsnotify.Watcher) *source {
 // there was no rename, or the former directory is not watched. fsnotify exposes
 // the former name only in the text of an event.
 func movedFrom(ev fsnotify.Event) string {
+	if !ev.Has(fsnotify.Create) {
+		return ""
+	}
 	_, text, _ := strings.Cut(ev.String(), " ")
 	text = strings.TrimLeft(text, " ")
-	name, _ := strconv.QuotedPrefix(text)
-	from, _ := strconv.Unquote(strings.TrimPrefix(text[len(name):], " ← ")) // "" if nothing follows the name
+	name, err := strconv.QuotedPrefix(text)
+	if err != nil {
+		return ""
+	}
+	from, moved := strings.CutPrefix(text[len(name):], " ← ")
+	if !moved {
+		return ""
+	}
+	if from, err = strconv.Unquote(from); err != nil {
+		return ""
+	}
 	return from
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"io"
 	"io/fs"
 	"maps"
@@ -36,14 +35,16 @@ func dirStamp(isDir bool) stamp {
 // to give them different times.
 const coarse = 100 * time.Millisecond
 
-var stampSeed = maphash.MakeSeed() // stamps are compared in this process only
-
 func stampOf(info fs.FileInfo, now time.Time) stamp {
 	if info.IsDir() || now.Sub(info.ModTime()) < coarse {
 		return dirStamp(info.IsDir())
 	}
-	state := [...]uint64{uint64(info.Size()), uint64(info.ModTime().UnixNano()), uint64(info.Mode().Type()), idOf(info).number()}
-	return stamp(maphash.Comparable(stampSeed, state)|2) &^ stampDir
+	m := uint64(14695981039346656037)
+	for _, part := range []uint64{uint64(info.Size()), uint64(info.ModTime().UnixNano()), uint64(info.Mode().Type()), idOf(info).number()} {
+		m = (m ^ part) * 1099511628211
+		m ^= m >> 29
+	}
+	return stamp(m|2) &^ stampDir
 }
 
 // know records a name in a directory. It returns false if there are too many
@@ -69,10 +70,17 @@ type arrival struct {
 	known bool   // it may have existed before, unseen
 }
 
+func (a *arrival) below(name string) *arrival {
+	if a == nil || a.from == "" {
+		return a
+	}
+	return &arrival{from: filepath.Join(a.from, name)}
+}
+
 // pass adds a directory between the workspace's root and the root of a, or the
 // root of a itself, to the tree.
-func (l *lookout) pass(parent *node, path string, a *audience) *node {
-	at, f := l.enter(parent, path, []*audience{a})
+func (l *lookout) pass(parent *node, name string, a *audience) *node {
+	at, f := l.enter(parent, name, []*audience{a})
 	if f != nil {
 		_ = f.Close()
 	}
@@ -100,7 +108,7 @@ func (l *lookout) visit(parent *node, name string, how *arrival, who []*audience
 	at, f := parent.children[name], (*os.File)(nil)
 	switch {
 	case at == nil:
-		at, f = l.enter(parent, path, holders)
+		at, f = l.enter(parent, name, holders)
 	case !l.claim(at, holders):
 		return
 	}
@@ -126,12 +134,11 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) 
 		if at.gone {
 			return
 		}
-		var below *arrival
+		below := how.below(name)
+		if how != nil && how.from != "" && !l.tree.hasLeft(below.from) {
+			below = &arrival{}
+		}
 		if how != nil {
-			below = &arrival{known: how.known}
-			if from := filepath.Join(how.from, name); how.from != "" && (l.tree.left == nil || l.tree.left[from]) {
-				below.from = from // otherwise it may be new
-			}
 			l.tell(at, treeChange{kind: contracts.FileCreated, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
 		}
 		if m == stampDir {
@@ -212,7 +219,11 @@ func (l *lookout) reopen(at *node) (*os.File, error) {
 
 // enter adds one directory to the tree for watches and returns it open. It
 // returns nil if the directory does not exist or a limit is reached.
-func (l *lookout) enter(parent *node, path string, who []*audience) (*node, *os.File) {
+func (l *lookout) enter(parent *node, name string, who []*audience) (*node, *os.File) {
+	path := name
+	if parent != nil {
+		path = filepath.Join(parent.path, name)
+	}
 	if l.tree.claimed >= l.limit {
 		notify(who, tooManyDirs)
 		return nil, nil
@@ -241,7 +252,7 @@ func (l *lookout) enter(parent *node, path string, who []*audience) (*node, *os.
 // plant adds an open directory to the tree. It returns nil if it is in the tree
 // already.
 func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
-	id := idOf(info)
+	id := identify(info)
 	if !l.vacate(id, parent) {
 		return nil
 	}
@@ -255,7 +266,9 @@ func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
 	default:
 		parent.children[filepath.Base(path)] = at
 	}
-	l.tree.ids[id] = at
+	if id.fileID != (fileID{}) {
+		l.tree.ids[id.fileID] = at
+	}
 	return at
 }
 
@@ -276,7 +289,7 @@ func (l *lookout) openDir(parent *node, path string) (*os.File, fs.FileInfo, err
 	info, err := f.Stat()
 	switch {
 	case err != nil || !info.IsDir():
-	case parent == nil && l.isRoot(idOf(info)), parent != nil && l.liesIn(f, info, parent, path):
+	case parent == nil && l.isRoot(identify(info)), parent != nil && l.liesIn(f, info, parent, path):
 		return f, info, nil
 	}
 	_ = f.Close()
@@ -296,7 +309,7 @@ func outOfFiles(err error) bool {
 }
 
 // isRoot reports whether at is still the workspace's root.
-func (l *lookout) isRoot(at fileID) bool {
+func (l *lookout) isRoot(at identity) bool {
 	found, err := os.Stat(l.ws.Root())
 	return err == nil && at.is(found) || err != nil && !absent(err)
 }
@@ -318,8 +331,8 @@ func (l *lookout) liesIn(f *os.File, info fs.FileInfo, parent *node, path string
 // elsewhere in the tree, which has not been reported yet. It returns false if
 // the directory is in both places, as a file system may be mounted twice. The
 // system reports changes in it for one place only.
-func (l *lookout) vacate(id fileID, parent *node) bool {
-	old := l.tree.ids[id]
+func (l *lookout) vacate(id identity, parent *node) bool {
+	old := l.tree.ids[id.fileID]
 	if old == nil {
 		return true
 	}

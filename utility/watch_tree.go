@@ -22,7 +22,7 @@ type dirTree struct {
 	claimed int   // nodes with watches; at most lookout.limit
 	names   int   // in all nodes; at most lookout.names
 	keys    map[string]*node
-	ids     map[fileID]*node
+	ids     map[fileID]*node // if files have ids
 	polled  map[*node]struct{}
 	left    map[string]bool // the names in the directory that was renamed last; nil if there was none, or it has reached its new path
 	full    bool            // the system refuses more watches, until it is asked again
@@ -32,11 +32,15 @@ func newDirTree() dirTree {
 	return dirTree{keys: make(map[string]*node), ids: make(map[fileID]*node), polled: make(map[*node]struct{})}
 }
 
+// hasLeft reports whether a path may have been renamed with its directory. A
+// path in the renamed directory may also be new.
+func (t *dirTree) hasLeft(path string) bool { return t.left == nil || t.left[path] }
+
 // A node is one directory of the tree.
 type node struct {
 	path     string // relative to the workspace's root
 	parent   *node
-	id       fileID
+	id       identity
 	key      string           // the prefix of its reports; "" if the system does not watch it
 	names    map[string]stamp // the names in it; nil without holders
 	children map[string]*node // nil without any
@@ -100,7 +104,7 @@ func (l *lookout) enroll(a *audience) bool {
 		at.passers = append(at.passers, a)
 		next := at.children[name]
 		if next == nil {
-			next = l.pass(at, filepath.Join(at.path, name), a)
+			next = l.pass(at, name, a)
 		}
 		at = next
 	}
@@ -199,8 +203,8 @@ func (l *lookout) disclaim(at *node) {
 func (l *lookout) forget(at *node) {
 	l.unwatch(at)
 	l.disclaim(at)
-	if l.tree.ids[at.id] == at {
-		delete(l.tree.ids, at.id)
+	if id := at.id.fileID; l.tree.ids[id] == at {
+		delete(l.tree.ids, id)
 	}
 	l.tree.names -= len(at.names)
 	at.names, at.gone = nil, true
@@ -229,9 +233,7 @@ func (l *lookout) drop(at *node) {
 	}
 	for _, a := range at.holders {
 		if a.real == at.path {
-			for _, w := range a.watches {
-				w.end("Watch root removed")
-			}
+			a.end("Watch root removed")
 			l.dismiss(a)
 		}
 	}

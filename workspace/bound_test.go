@@ -92,7 +92,7 @@ func TestRulesAreBounded(t *testing.T) {
 			t.Fatalf("got no rule %d, want %d of all files", i, maxRules)
 		}
 	}
-	if b.rule(0) || !b.over.Load() {
+	if b.rule(0) || !b.spent() {
 		t.Errorf("got more than %d rules, want no more", maxRules)
 	}
 }
@@ -116,8 +116,8 @@ func TestGlobsAreCompiledOnceAndWithinTheirBound(t *testing.T) {
 			t.Fatalf("glob %d: got it compiled twice, want once", i)
 		}
 	}
-	if made != len(b.compiled) || made < 1000 || b.size > maxCompiled || !b.over.Load() {
-		t.Errorf("got %d globs of %d bytes, spent %v; want as many as fit %d bytes", made, b.size, b.over.Load(), maxCompiled)
+	if made != len(b.compiled) || made < 1000 || b.size > maxCompiled || !b.spent() {
+		t.Errorf("got %d globs of %d bytes, spent %v; want as many as fit %d bytes", made, b.size, b.spent(), maxCompiled)
 	}
 }
 

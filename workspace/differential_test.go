@@ -165,7 +165,7 @@ func (c randomCase) ignored(t *testing.T, root, p string, levels map[string]*lev
 		}
 		done += end + 1
 		if levels[dir] == nil {
-			levels[dir] = l.under(done, c.ignore[dir])
+			levels[dir] = l.under(t.Context(), done, c.ignore[dir])
 		}
 		l = levels[dir]
 	}

@@ -74,15 +74,18 @@ func configFiles() (files []string) {
 // userConfig returns the user's home directory and the directory of git's
 // configuration in it. Each is "" if there is none.
 func userConfig() (home, own string) {
-	home, _ = os.UserHomeDir()
-	config := os.Getenv("XDG_CONFIG_HOME")
-	switch {
-	case config != "":
-		own = filepath.Join(config, "git")
-	case home != "":
-		own = filepath.Join(home, ".config", "git")
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = ""
 	}
-	return home, own
+	config := os.Getenv("XDG_CONFIG_HOME")
+	if config == "" {
+		if home == "" {
+			return "", ""
+		}
+		config = filepath.Join(home, ".config")
+	}
+	return home, filepath.Join(config, "git")
 }
 
 // more reports whether the limits allow more reading.

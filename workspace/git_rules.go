@@ -20,7 +20,7 @@ func (v *visit) top() folder {
 		return f
 	}
 	for name := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		rules := f.rules.under(f.below(), v.text(filepath.Join(outer, filepath.FromSlash(f.path), ".gitignore"), false))
+		rules := f.rules.under(v.ctx, f.below(), v.text(filepath.Join(outer, filepath.FromSlash(f.path), ".gitignore"), false))
 		if f = f.child(name, rules); rules.ignored(f.path, len(f.path)-len(name), true) {
 			return folder{rules: v.rulesOf("", "", 0)}
 		}
@@ -48,17 +48,17 @@ func (v *visit) rulesOf(top, dir string, at int) *level {
 	c := v.configure(top, dir)
 	rules := &level{at: at, fold: c.ignoreCase, budget: &v.budget}
 	if c.excludes != "" {
-		rules = rules.under(at, v.text(c.excludes, true))
+		rules = rules.under(v.ctx, at, v.text(c.excludes, true))
 	}
 	if dir != "" {
-		rules = rules.under(at, v.text(filepath.Join(v.w.commonDir(dir), "info", "exclude"), true))
+		rules = rules.under(v.ctx, at, v.text(filepath.Join(v.w.commonDir(dir), "info", "exclude"), true))
 	}
 	return rules
 }
 
 // ownRules returns the rules in f: those from above and those of its own file.
 func (v *visit) ownRules(f folder) *level {
-	return f.rules.under(f.below(), v.text(v.w.At(filepath.Join(v.name(f), ".gitignore")), false))
+	return f.rules.under(v.ctx, f.below(), v.text(v.w.At(filepath.Join(v.name(f), ".gitignore")), false))
 }
 
 // maxIgnoreFile is how much of one ignore or configuration file is read.

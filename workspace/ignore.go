@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	gitignore "github.com/sabhiram/go-gitignore"
 )
@@ -134,10 +133,10 @@ const byteOrderMark = "\xef\xbb\xbf"
 // under returns the level for the rules of text below l, or l itself if text
 // has no rules. It leaves out the lines that are not read when ctx ends, and
 // the rules over the limit of a file or of a listing.
-func (l *level) under(at int, text string) *level {
+func (l *level) under(ctx context.Context, at int, text string) *level {
 	var rules []rule
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, byteOrderMark), "\n") {
-		if l.budget.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
 		r, ok := parseRule(line, l.fold)
@@ -188,21 +187,23 @@ const (
 type budget struct {
 	ctx context.Context // of the listing
 
-	rules atomic.Int64 // read so far
-	over  atomic.Bool  // a rule or an expression was left out
-
 	mu       sync.Mutex
+	rules    int                             // read so far
 	size     int                             // of the compiled text
 	compiled map[string]*gitignore.GitIgnore // by text
+	over     bool                            // a rule or an expression was left out
 }
 
 // rule counts one more rule of a file that has already so many. It reports
 // false if the file or the listing has reached its limit.
 func (b *budget) rule(already int) bool {
-	if already == maxFileRules || b.rules.Add(1) > maxRules {
-		b.over.Store(true)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if already == maxFileRules || b.rules == maxRules {
+		b.over = true
 		return false
 	}
+	b.rules++
 	return true
 }
 
@@ -212,7 +213,10 @@ var matchNothing = gitignore.CompileIgnoreLines()
 // compile returns the regular expression of a glob. If the budget is used up,
 // it returns matchNothing.
 func (b *budget) compile(g *glob) *gitignore.GitIgnore {
-	t, _ := translate(g.pattern, g.anchored, g.anywhere, g.fold) // newGlob has checked the pattern
+	t, ok := translate(g.pattern, g.anchored, g.anywhere, g.fold)
+	if !ok {
+		return matchNothing
+	}
 	text := t.out.String()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,7 +224,7 @@ func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 		return compiled
 	}
 	if b.size+len(text)+compiledCost > maxCompiled {
-		b.over.Store(true)
+		b.over = true
 		return matchNothing
 	}
 	if b.compiled == nil {
@@ -230,4 +234,11 @@ func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 	compiled := gitignore.CompileIgnoreLines(text)
 	b.compiled[text] = compiled
 	return compiled
+}
+
+// spent reports whether a rule or an expression was left out.
+func (b *budget) spent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.over
 }

@@ -90,16 +90,19 @@ func (g *glob) matches(b *budget, s string) bool {
 // oneByteRunes returns s with one character for each byte, because git's globs
 // work on bytes.
 func oneByteRunes(s string) string {
-	if !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf || c == '\n' }) {
-		return s
-	}
-	runes := make([]rune, len(s))
 	for i := range len(s) {
-		if runes[i] = rune(s[i]); s[i] == '\n' {
-			runes[i] = newline
+		if s[i] < utf8.RuneSelf && s[i] != '\n' {
+			continue
 		}
+		runes := make([]rune, len(s))
+		for i := range len(s) {
+			if runes[i] = rune(s[i]); s[i] == '\n' {
+				runes[i] = newline
+			}
+		}
+		return string(runes)
 	}
-	return string(runes)
+	return s
 }
 
 // anyDepth returns the length of the "**/" that s begins with, or 0. More than

@@ -68,7 +68,7 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 		wk.base = start.below()
 		wk.run(*start)
 	}
-	wk.Complete = wk.Complete && !wk.budget.over.Load() && ctx.Err() == nil
+	wk.Complete = wk.Complete && !wk.budget.spent() && ctx.Err() == nil
 	return wk.Listing, nil
 }
 
@@ -88,7 +88,7 @@ func (w *Workspace) Listed(ctx context.Context, names []string, dirs bool) (list
 			listed = append(listed, name)
 		}
 	}
-	return listed, !v.budget.over.Load() && ctx.Err() == nil
+	return listed, !v.budget.spent() && ctx.Err() == nil
 }
 
 // inside returns the folder of a directory with the rules for its entries, or

@@ -24,25 +24,27 @@ var (
 // bytes, or the system's. With ErrNotRegular and ErrTooLarge the description is
 // set, too.
 func (w *Workspace) ReadFile(rel string, limit int64) ([]byte, fs.FileInfo, error) {
-	return w.readFile(rel, limit, w.Stat)
+	info, err := w.Stat(rel)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.readFile(rel, info, limit)
 }
 
 // ReadFileNoFollow is ReadFile, but a symbolic link at the end of rel is
 // [ErrNotRegular]. If a link replaces the file between check and open, it is
 // followed, as far as it stays inside the root.
 func (w *Workspace) ReadFileNoFollow(rel string, limit int64) ([]byte, fs.FileInfo, error) {
-	return w.readFile(rel, limit, w.Lstat)
+	info, err := w.Lstat(rel)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.readFile(rel, info, limit)
 }
 
-// readFile reads the file at rel if stat finds a regular file there.
-func (w *Workspace) readFile(
-	rel string, limit int64, stat func(rel string) (fs.FileInfo, error),
-) ([]byte, fs.FileInfo, error) {
-	seen, err := stat(rel)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case !seen.Mode().IsRegular():
+// readFile reads the file at rel that seen describes.
+func (w *Workspace) readFile(rel string, seen fs.FileInfo, limit int64) ([]byte, fs.FileInfo, error) {
+	if !seen.Mode().IsRegular() {
 		return nil, seen, fmt.Errorf("read %s: %w", rel, ErrNotRegular)
 	}
 	f, err := w.OpenFile(rel)

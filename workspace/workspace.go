@@ -24,19 +24,20 @@ var ErrOutside = errors.New("path is outside workspace root")
 
 // Open opens the directory at root, which must exist.
 func Open(root string) (*Workspace, error) {
-	w := &Workspace{}
-	w.home, _ = os.UserHomeDir() // without one a leading ~ is an ordinary name
-	var err error
-	if w.given, err = filepath.Abs(root); err == nil {
-		w.path, err = filepath.EvalSymlinks(w.given)
-	}
-	if err == nil {
-		w.root, err = os.OpenRoot(w.path)
-	}
+	given, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", root, err)
 	}
-	return w, nil
+	path, err := filepath.EvalSymlinks(given)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %s: %w", root, err)
+	}
+	r, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %s: %w", root, err)
+	}
+	home, _ := os.UserHomeDir() // without one a leading ~ is an ordinary name
+	return &Workspace{root: r, path: path, given: given, home: home}, nil
 }
 
 // Root returns the absolute path of the root, symbolic links resolved.

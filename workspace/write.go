@@ -124,7 +124,10 @@ func (p *destination) put(data []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.giveName(temporary), p.drop(temporary))
+	if err := p.giveName(temporary); err != nil {
+		return errors.Join(err, p.drop(temporary))
+	}
+	return p.drop(temporary)
 }
 
 // drop removes the temporary file if that name still exists.
