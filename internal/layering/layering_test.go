@@ -58,6 +58,9 @@ var rooms = map[string]room{
 	"serverreq": {ours: []string{"contracts"}},
 	"session":   {ours: []string{"contracts"}},
 
+	// Translations, without I/O.
+	"dialect": {ours: []string{"contracts"}},
+
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
 	"internal/testkit/storetest": {ours: []string{"journal"}},
 
@@ -96,6 +99,7 @@ var rooms = map[string]room{
 	"observe":                           {ours: []string{"contracts", "internal/abridge"}, others: []string{otel, prometheus}},
 	"transport/connlimit":               {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
 	"transport/auth":                    {ours: []string{"contracts", "internal/lazyregexp", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{jwt}},
+	"transport/foreign":                 {ours: []string{"contracts", "dialect"}},
 	"transport/httpapi":                 {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httperr":                 {ours: []string{"contracts"}},
 	"transport/ratelimit":               {ours: []string{"contracts"}, others: []string{rate}},

@@ -44,7 +44,13 @@ const maxCopied = 256 << 10
 // that is longer than maxLine bytes, without its line end, is refused, and reading goes
 // on (R13); zero means [contracts.MaxLineBytes]. New starts two goroutines; see [Conn]
 // for when they end. It closes neither stream.
-func New(in io.Reader, out io.Writer, maxLine int) *Conn {
+func New(in io.Reader, out io.Writer, maxLine int) *Conn { return open(in, out, maxLine, false) }
+
+// NewText returns a connection like [New] that also reads lines of white space. It is
+// for clients of other protocols.
+func NewText(in io.Reader, out io.Writer, maxLine int) *Conn { return open(in, out, maxLine, true) }
+
+func open(in io.Reader, out io.Writer, maxLine int, blank bool) *Conn {
 	if maxLine <= 0 {
 		maxLine = contracts.MaxLineBytes
 	}
@@ -59,7 +65,7 @@ func New(in io.Reader, out io.Writer, maxLine int) *Conn {
 			_ = d.SetWriteDeadline(past) // as above
 		}
 	})
-	lines := newLines(in, maxLine)
+	lines := newLines(in, maxLine, blank)
 	c.reads = newWorker(c.done, func(struct{}) inbound {
 		text, err := lines.next()
 		c.seen.Store(int64(time.Since(c.born)))

@@ -17,11 +17,12 @@ import (
 type lines struct {
 	in    *line.Reader
 	max   int
+	blank bool // lines of white space count
 	begun bool // the first line has been read: no byte-order mark can follow
 }
 
-func newLines(r io.Reader, max int) *lines {
-	return &lines{in: line.NewReader(r, max+len(byteOrderMark)+len("\r")), max: max} // room for the byte-order mark and CR that next trims
+func newLines(r io.Reader, max int, blank bool) *lines {
+	return &lines{in: line.NewReader(r, max+len(byteOrderMark)+len("\r")), max: max, blank: blank} // room for the byte-order mark and CR that next trims
 }
 
 const byteOrderMark = "\ufeff"
@@ -46,7 +47,7 @@ func (l *lines) next() ([]byte, error) {
 				Message: fmt.Sprintf("Failed to parse command: line exceeds %d bytes", l.max),
 			}
 		}
-		if len(bytes.TrimSpace(text)) > 0 {
+		if l.blank || len(bytes.TrimSpace(text)) > 0 {
 			return text, nil
 		}
 	}

@@ -19,7 +19,7 @@ const refused = "\x00too long"
 // all returns every line of r, and the error that ended it.
 func all(t *testing.T, r io.Reader, max int) ([]string, error) {
 	t.Helper()
-	l := newLines(r, max)
+	l := newLines(r, max, false)
 	var got []string
 	for {
 		line, err := l.next()
@@ -89,7 +89,7 @@ func equal(a, b []string) bool {
 }
 
 func TestTextOfTheRefusalNamesTheLimit(t *testing.T) {
-	l := newLines(strings.NewReader(strings.Repeat("x", contracts.MaxLineBytes+1)), contracts.MaxLineBytes)
+	l := newLines(strings.NewReader(strings.Repeat("x", contracts.MaxLineBytes+1)), contracts.MaxLineBytes, false)
 	_, err := l.next()
 	if want := "Failed to parse command: line exceeds 10485760 bytes"; err == nil || err.Error() != want {
 		t.Fatalf("got %v, want %s", err, want)
@@ -121,7 +121,7 @@ func (n *endless) Read(p []byte) (int, error) {
 func TestLongLineIsNotBuffered(t *testing.T) {
 	const limit = 1 << 20
 	line := endless(256 * limit)
-	l := newLines(&line, limit)
+	l := newLines(&line, limit, false)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := l.next()

@@ -1,0 +1,359 @@
+package foreign
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/dialect"
+)
+
+// A Conn is the connection to a client: each frame is one line of its protocol.
+// [github.com/seed-028515a8/maestro/transport/stdio.Conn] and the Conn of transport/ws
+// implement it.
+type Conn interface {
+	Form() contracts.Form
+	ReadFrame() ([]byte, error)
+	Write(frames []byte) error
+	LastSeen() time.Time
+	Close(why *contracts.Error)
+}
+
+// Options configure [Serve].
+type Options struct {
+	Translator dialect.Translator
+
+	// Open opens a session for the client. serve attaches conn to it and returns when
+	// the attachment has ended; it ends if conn or ctx ends.
+	Open func(ctx context.Context, start dialect.Start) (serve func(ctx context.Context, conn *Port) error, err error)
+
+	// Pings says that the client answers the pings that conn's form appends as
+	// heartbeats. A client that is silent for three heartbeat intervals is then closed.
+	Pings bool
+}
+
+const (
+	maxUnread = 1 << 20         // bytes of lines that the client has not read, above which it gets no more events
+	maxOwed   = 2 * maxUnread   // bytes above which no more of its lines are read
+	maxQueued = 64              // frames that the session has not read, above which no more lines are read
+	patience  = 5 * time.Second // for the last lines to be read
+)
+
+// Serve serves the client on conn until the translator ends the connection, conn fails
+// or ctx ends. It owns conn. code is the translator's exit code; err says why the
+// connection ended otherwise. All goroutines have ended when Serve returns, except one
+// of a conn whose ReadFrame Close does not unblock.
+func Serve(ctx context.Context, conn Conn, o Options) (code int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &client{conn: conn, options: o, ctx: ctx, done: make(chan struct{})}
+	c.changed.L = &c.mu
+	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
+	c.step(dialect.Translator.Begin)
+	c.work.Go(c.read)  // ends with the input, at the latest when conn is closed
+	c.work.Go(c.write) // ends with the connection
+	<-c.done
+	cancel()
+	c.work.Wait()
+	c.timer.stop()
+	return c.code, c.err
+}
+
+// A client is one connection. Its translator and all it decides are guarded by mu.
+type client struct {
+	conn    Conn
+	options Options
+	ctx     context.Context
+	work    sync.WaitGroup
+	done    chan struct{} // closed when ended is set
+
+	mu      sync.Mutex
+	changed sync.Cond   // of everything below
+	out     dialect.Out // owned by the translator while it runs
+	unread  []byte      // lines for the client, encoded by conn's form
+	port    *Port       // of the session that was opened last, or nil
+	timer   alarm
+	ended   bool
+	code    int
+	err     error
+}
+
+// step calls the translator once and does what it decided.
+func (c *client) step(call func(t dialect.Translator, out *dialect.Out)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stepLocked(call)
+}
+
+func (c *client) stepLocked(call func(t dialect.Translator, out *dialect.Out)) {
+	if c.ended {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.end(0, fmt.Errorf("translator panicked: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	c.out.Now = time.Now()
+	call(c.options.Translator, &c.out)
+	d := c.out.Take()
+	for _, l := range d.Lines {
+		c.unread = c.conn.Form().AppendControl(c.unread, l)
+	}
+	if d.Start != nil {
+		c.open(*d.Start)
+	}
+	if c.port != nil {
+		c.port.queue = append(c.port.queue, d.Frames...)
+	}
+	c.timer.set(d.Wake, c.wake)
+	c.changed.Broadcast()
+	if d.Ended {
+		c.end(d.Code, nil)
+	}
+}
+
+func (c *client) wake() { c.step(dialect.Translator.Wake) }
+
+// open leaves the present session and opens another one.
+func (c *client) open(start dialect.Start) {
+	if c.port != nil {
+		c.port.close()
+	}
+	before, port := c.port, &Port{client: c, over: make(chan struct{})}
+	c.port = port
+	c.work.Go(func() { // ends with the attachment, which ends with the port
+		defer close(port.over)
+		if before != nil {
+			<-before.over // the client has left it before it gets another
+		}
+		serve, err := c.options.Open(c.ctx, start)
+		if err == nil {
+			err = serve(c.ctx, port)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		port.close()
+		if c.port == port {
+			c.stepLocked(func(t dialect.Translator, out *dialect.Out) { t.Detached(out, err) })
+		}
+	})
+}
+
+// fail ends the connection because of err, without waiting for the client to read.
+func (c *client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unread = nil
+	c.end(1, err)
+}
+
+// end ends the connection once the client has read what it was sent.
+func (c *client) end(code int, err error) {
+	if c.ended {
+		return
+	}
+	c.ended, c.code, c.err = true, code, err
+	if c.port != nil {
+		c.port.close()
+	}
+	close(c.done)
+	c.changed.Broadcast()
+}
+
+// read reads the client's lines.
+func (c *client) read() {
+	for {
+		text, err := c.conn.ReadFrame()
+		_, long := errors.AsType[*contracts.Error](err)
+		switch {
+		case err == nil:
+			c.step(func(t dialect.Translator, out *dialect.Out) { t.Line(out, text) })
+		case long:
+			c.step(dialect.Translator.LongLine)
+		case errors.Is(err, io.EOF):
+			c.step(dialect.Translator.EOF)
+			return
+		default:
+			c.fail(err)
+			return
+		}
+		if !c.awaitRoom() {
+			return
+		}
+	}
+}
+
+// awaitRoom waits until the client has read its answers and the session its frames. It
+// returns false if the connection has ended.
+func (c *client) awaitRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.ended && (len(c.unread) > maxOwed || c.port != nil && len(c.port.queue) > maxQueued) {
+		c.changed.Wait()
+	}
+	return !c.ended
+}
+
+// write writes the client's lines, and closes conn in the end.
+func (c *client) write() {
+	defer c.conn.Close(nil)
+	var unwritten []byte
+	for {
+		c.mu.Lock()
+		for len(c.unread) == 0 && !c.ended {
+			c.changed.Wait()
+		}
+		last := c.ended
+		unwritten, c.unread = c.unread, unwritten[:0]
+		c.changed.Broadcast()
+		c.mu.Unlock()
+		if last {
+			defer time.AfterFunc(patience, func() { c.conn.Close(nil) }).Stop()
+		}
+		if len(unwritten) > 0 {
+			if err := c.conn.Write(unwritten); err != nil {
+				c.fail(err)
+				return
+			}
+		}
+		if last {
+			return
+		}
+		if cap(unwritten) > maxUnread {
+			unwritten = nil
+		}
+	}
+}
+
+// A Port is the client's side of one attachment to a session: what the session writes
+// is translated, and what the translator decides is read. It implements the Conn of
+// package hub.
+type Port struct {
+	client *client
+	over   chan struct{} // closed when the session has let go of it
+
+	// Guarded by client.mu.
+	queue  [][]byte
+	closed bool
+	left   bool // the session has read that the client leaves
+}
+
+// Form returns the form of all ports.
+func (p *Port) Form() contracts.Form { return form{} }
+
+var leave = []byte(`{"type":"ws.bye"}`)
+
+// ReadFrame returns the next frame for the session.
+func (p *Port) ReadFrame() ([]byte, error) {
+	c := p.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(p.queue) == 0 && !p.closed {
+		c.changed.Wait()
+	}
+	switch {
+	case len(p.queue) > 0:
+		next := p.queue[0]
+		p.queue = p.queue[1:]
+		c.changed.Broadcast()
+		return next, nil
+	case !p.left:
+		p.left = true
+		return leave, nil
+	}
+	return nil, io.EOF
+}
+
+// Write translates frames of the session. It waits while the client has too much to
+// read.
+func (p *Port) Write(frames []byte) error {
+	for text := range bytes.Lines(frames) {
+		var decoder contracts.Decoder
+		frame, err := decoder.ServerFrame(text)
+		if err != nil {
+			return fmt.Errorf("read a frame of the session: %w", err)
+		}
+		var ev contracts.Event
+		if m, ok := frame.(*contracts.MessageEnvelope); ok {
+			if ev, err = decoder.Event(m.Message); err != nil {
+				return fmt.Errorf("read an event of the session: %w", err)
+			}
+		}
+		if !p.translate(frame, ev) {
+			return net.ErrClosed
+		}
+	}
+	return nil
+}
+
+func (p *Port) translate(frame contracts.Frame, ev contracts.Event) bool {
+	c := p.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.unread) > maxUnread && !p.closed {
+		c.changed.Wait()
+	}
+	if p.closed {
+		return false
+	}
+	if _, ok := frame.(*contracts.HeartbeatEnvelope); ok {
+		c.unread = c.conn.Form().AppendHeartbeat(c.unread, 0, true)
+		c.changed.Broadcast()
+		return true
+	}
+	c.stepLocked(func(t dialect.Translator, out *dialect.Out) { t.Frame(out, frame, ev) })
+	return !p.closed
+}
+
+// LastSeen returns when the client was last seen. One that need not send anything is
+// seen as long as it is connected.
+func (p *Port) LastSeen() time.Time {
+	if p.client.options.Pings {
+		return p.client.conn.LastSeen()
+	}
+	return time.Now()
+}
+
+// Close ends the attachment.
+func (p *Port) Close(*contracts.Error) {
+	p.client.mu.Lock()
+	defer p.client.mu.Unlock()
+	p.close()
+}
+
+func (p *Port) close() {
+	p.closed = true
+	p.client.changed.Broadcast()
+}
+
+// An alarm calls a function at one time.
+type alarm struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+// set replaces the time; the zero time means never. A call for an earlier time may still
+// come.
+func (a *alarm) set(at time.Time, call func()) {
+	if at.Equal(a.at) {
+		return
+	}
+	a.stop()
+	if a.at = at; !at.IsZero() {
+		a.timer = time.AfterFunc(time.Until(at), call)
+	}
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
