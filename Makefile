@@ -18,7 +18,7 @@ help: ## list the targets
 
 .PHONY: build run
 build: ## bin/maestro, a static binary without symbols for debuggers
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/maestro ./cmd/maestro
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags='-s -w' -o bin/maestro ./cmd/maestro
 
 run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 	@echo "another port with PORT=N"
