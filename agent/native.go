@@ -28,6 +28,7 @@ type native struct {
 	*llm.Agent
 	work    *workspace.Workspace
 	servers mcp.Options
+	offers  func(tool string) bool // false for a tool that the model must not get
 
 	// Set by Start.
 	host contracts.Host
@@ -73,14 +74,14 @@ func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error)
 	if err != nil {
 		return nil, err
 	}
-	n := &native{work: work, servers: mcp.Options{
+	n := &native{work: work, offers: func(name string) bool { return !o.Limited || slices.Contains(o.Tools, name) }, servers: mcp.Options{
 		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
 		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
 	}}
 	kit := tool.Kit{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}
 	n.Agent = llm.New(llm.Options{
 		Name: name, Model: m,
-		Tools: kit.Tools(), ServerTools: n.serverTools, ClientTools: n.clientTools,
+		Tools: slices.DeleteFunc(kit.Tools(), func(t tool.Tool) bool { return !n.offers(t.Name) }), ServerTools: n.serverTools, ClientTools: n.clientTools,
 		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})
@@ -110,7 +111,9 @@ func (n *native) Close(ctx context.Context) error {
 func (n *native) clientTools() []model.Tool {
 	var tools []model.Tool
 	for _, t := range n.host.ClientTools() {
-		tools = append(tools, model.Tool{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
+		if n.offers(t.Name) {
+			tools = append(tools, model.Tool{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
+		}
 	}
 	return tools
 }
@@ -137,6 +140,9 @@ func (n *native) serverTools(ctx context.Context) []tool.Tool {
 	var tools []tool.Tool
 	n.set.Await(ctx)
 	for _, t := range n.set.Tools() {
+		if !n.offers(t.FullName) {
+			continue
+		}
 		label := t.Server + ": " + t.Title
 		tools = append(tools, tool.Tool{
 			Tool:  model.Tool{Name: t.FullName, Description: t.Description, Schema: t.Schema},

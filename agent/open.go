@@ -54,6 +54,8 @@ type Options struct {
 	// service; empty means the one in the environment, else the provider's own.
 	// The numbers and the price are those of [llm.Options].
 	Allow, Ask, Deny         []string
+	Tools                    []string // the only tools that the model gets, if Limited
+	Limited                  bool
 	ModelURL                 string
 	MaxIterations            int
 	ContextTokens, MaxTokens int64

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// foreign are what the browser says of a request that another page made, with
+// otherPage are what the browser says of a request that another page made, with
 // this server's Host.
-var foreign = []string{
+var otherPage = []string{
 	"Origin: https://evil.example", "Origin: null", "Origin: http://{addr}.evil.example", "Origin: http://evil.example:{port}", "Origin: http://{addr}@evil.example",
 	"Origin: http://127.0.0.1", "Origin: http://127.0.0.1:1", "Origin: http://localhost:{port}", "Origin: https://evil.example/http://{addr}", "Origin: file://", "Origin: ",
 	"Origin: http://{addr}\nOrigin: https://evil.example", "Origin: https://evil.example\nOrigin: http://{addr}", "Origin: http://{addr} https://evil.example",
@@ -58,7 +58,7 @@ func browserAttacks() []attack {
 		redirects = append(redirects, shot{what: "GET /login?ticket={ticket}&next=" + url.QueryEscape(next), code: contracts.CodeBadRequest})
 	}
 	var attacks []attack
-	for i, set := range foreign {
+	for i, set := range otherPage {
 		attacks = append(attacks, attack{name: fmt.Sprintf("page of another origin %d", i), on: "token", shots: []shot{
 			{as: "owner", what: sendToMain, body: shutdown, headers: strings.Split(set, "\n"), code: denied},
 			{as: "owner", what: stateOfMain, headers: strings.Split(set, "\n"), code: denied},
@@ -79,7 +79,7 @@ func browserAttacks() []attack {
 		{name: "rebound name where everything is open", on: "token", shots: append(withHeaders(shot{what: "GET /healthz", code: denied}, strangeHosts[:4]...),
 			withHeaders(shot{what: "GET /.well-known/evalops/remote-runner/identity", code: denied}, strangeHosts[:4]...)...)},
 		{name: "preflight of a stranger", on: "token", strike: func(t *testing.T, f *fort) {
-			for _, set := range foreign[:8] {
+			for _, set := range otherPage[:8] {
 				r := f.refuses(shot{what: "OPTIONS " + strings.TrimPrefix(sendToMain, "POST "), code: denied,
 					headers: append(strings.Split(set, "\n"), "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization, x-maestro-headless-role")})
 				for name := range r.header {
@@ -97,15 +97,15 @@ func browserAttacks() []attack {
 				}
 			}
 		}},
-		{name: "cookie on a post of another page", on: "token", arm: login, shots: append(ride(sendToMain, shutdown, foreign...), ride(sendToMain, shutdown, unsaid...)...)},
+		{name: "cookie on a post of another page", on: "token", arm: login, shots: append(ride(sendToMain, shutdown, otherPage...), ride(sendToMain, shutdown, unsaid...)...)},
 		{name: "cookie on a form", on: "token", arm: login, shots: ride(sendToMain, `{"type":"shutdown","x":"="}`, "Content-Type: text/plain\nOrigin: https://evil.example", "Content-Type: text/plain",
 			"Content-Type: application/x-www-form-urlencoded\nSec-Fetch-Site: cross-site", "Content-Type: multipart/form-data; boundary=x\nOrigin: null")},
-		{name: "cookie on another method of another page", on: "token", arm: login, shots: append(ride("DELETE /api/headless/sessions/{main}/shares/x", "", unsaid...), ride("POST /logout", "", unsaid[0], unsaid[1], foreign[0])...)},
+		{name: "cookie on another method of another page", on: "token", arm: login, shots: append(ride("DELETE /api/headless/sessions/{main}/shares/x", "", unsaid...), ride("POST /logout", "", unsaid[0], unsaid[1], otherPage[0])...)},
 		{name: "cookie on a stream of another page", on: "token", arm: login, shots: append(ride("GET /api/headless/sessions/{main}/events", "", unsaid...),
-			ride("GET /api/headless/sessions/{main}/events/", "", "Accept: text/event-stream", foreign[0], foreign[1])...)},
-		{name: "cookie on a socket of another page", on: "token", arm: login, shots: append(ride("WS /api/headless/ws?sessionId={main}", "", foreign...), ride("WS /api/headless/ws?sessionId={main}", "", unsaid...)...)},
+			ride("GET /api/headless/sessions/{main}/events/", "", "Accept: text/event-stream", otherPage[0], otherPage[1])...)},
+		{name: "cookie on a socket of another page", on: "token", arm: login, shots: append(ride("WS /api/headless/ws?sessionId={main}", "", otherPage...), ride("WS /api/headless/ws?sessionId={main}", "", unsaid...)...)},
 		{name: "cookies that contradict each other", on: "token", arm: login, shots: []shot{{what: stateOfMain, headers: []string{"Cookie: {cookie}; maestro_session=x"}, code: contracts.CodeBadRequest}}},
-		{name: "login that leads elsewhere", on: "token", arm: login, shots: redirects, strike: func(t *testing.T, f *fort) {
+		{name: "login that leads otherPage", on: "token", arm: login, shots: redirects, strike: func(t *testing.T, f *fort) {
 			r := f.want(shot{what: "GET /login?ticket={ticket}&next=/path%3Fa%3Db", status: 303}) // none of them used it up
 			if got := r.header.Get("Location"); got != "/path?a=b" {
 				t.Errorf("got %q, want the path", got)
@@ -119,7 +119,7 @@ func browserAttacks() []attack {
 				}
 				f.want(shot{what: "GET /login?ticket={ticket}", status: 303})
 			}},
-		{name: "login from another page", on: "token", arm: login, shots: withHeaders(shot{what: "GET /login?ticket={ticket}", code: denied}, foreign[:6]...)},
+		{name: "login from another page", on: "token", arm: login, shots: withHeaders(shot{what: "GET /login?ticket={ticket}", code: denied}, otherPage[:6]...)},
 		{name: "cookie after the logout", on: "token", arm: func(t *testing.T, f *fort) {
 			login(t, f)
 			f.want(shot{what: "POST /logout", headers: []string{"Cookie: {cookie}", "Origin: http://{addr}"}})
@@ -141,8 +141,8 @@ func openAttacks() []attack {
 		{name: "rebound name, everywhere", on: "off", shots: everyHost},
 		{name: "page of another origin, everywhere", on: "off", shots: everyOrigin},
 		{name: "rebound name", on: "off", shots: append(withHeaders(shot{what: stateOfMain, code: denied}, strangeHosts[:12]...), withHeaders(shot{what: sendToMain, body: shutdown, code: denied}, strangeHosts[:12]...)...)},
-		{name: "page of another origin", on: "off", shots: append(withHeaders(shot{what: sendToMain, body: shutdown, code: denied}, foreign...),
-			withHeaders(shot{what: "WS /api/headless/ws?sessionId={main}&role=controller&takeControl=1", code: denied}, foreign...)...)},
+		{name: "page of another origin", on: "off", shots: append(withHeaders(shot{what: sendToMain, body: shutdown, code: denied}, otherPage...),
+			withHeaders(shot{what: "WS /api/headless/ws?sessionId={main}&role=controller&takeControl=1", code: denied}, otherPage...)...)},
 		{name: "form of another page", on: "off", shots: append(withHeaders(shot{what: sendToMain, body: shutdown, code: denied}, "Content-Type: text/plain\nOrigin: https://evil.example",
 			"Content-Type: text/plain\nSec-Fetch-Site: cross-site", "Content-Type: application/x-www-form-urlencoded\nSec-Fetch-Site: same-site\nOrigin: http://localhost:1"),
 			withHeaders(shot{what: "POST /api/headless/sessions", body: `{"sessionId":"new"}`, code: denied}, "Content-Type: text/plain\nOrigin: https://evil.example", "Sec-Fetch-Site: cross-site")...)},
@@ -150,7 +150,7 @@ func openAttacks() []attack {
 			"Origin: null\nAccess-Control-Request-Method: POST", "Origin: https://evil.example\nAccess-Control-Request-Method: POST\nAccess-Control-Request-Private-Network: true")},
 		{name: "shares of a server that is open", on: "off", shots: []shot{
 			{what: "POST /api/headless/sessions/{main}/shares", body: `{}`, code: denied}, {what: "GET /api/headless/sessions/{main}/shares", code: denied}}},
-		{name: "login that leads elsewhere", on: "off", shots: every(shot{code: contracts.CodeBadRequest}, "GET /login?next=//evil.example", "GET /login?next=https://evil.example", "GET /login?next=/%5Cevil.example")},
+		{name: "login that leads otherPage", on: "off", shots: every(shot{code: contracts.CodeBadRequest}, "GET /login?next=//evil.example", "GET /login?next=https://evil.example", "GET /login?next=/%5Cevil.example")},
 		{name: "secret of a connection that is wrong", on: "off", shots: []shot{
 			{what: "POST /api/headless/sessions/{main}/disconnect", body: `{"connectionId":"{conn}"}`, headers: []string{"X-Maestro-Headless-Connection-Token: wrong"}, code: contracts.CodeStaleConnection},
 			{what: sendToMain, body: shutdown, headers: []string{"X-Maestro-Headless-Connection-Id: {conn}", "X-Maestro-Headless-Connection-Token: wrong"}, code: contracts.CodeStaleConnection}}},

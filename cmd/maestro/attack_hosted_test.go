@@ -74,7 +74,7 @@ func hostedAttacks() []attack {
 			"X-Maestro-Api-Key: {control}", "Authorization: {control}"), shot{what: drainRoute, headers: []string{"Cookie: maestro_session={control}"}, code: denied}, shot{what: drainRoute + "?token={control}", code: no},
 			shot{what: drainRoute, headers: []string{"Authorization: Bearer {token}", "Authorization: Bearer {control}"}, code: bad})},
 		{name: "control token as a client's", on: "hosted", shots: []shot{{as: "control", what: "GET /api/headless/sessions", code: no}, {as: "control", what: sendToMain, body: shutdown, code: no}, {as: "control", what: "WS /api/headless/ws", code: no}, {as: "control", what: "GET /metrics", code: no}}},
-		{name: "drain from another page", on: "hosted", shots: append(withHeaders(shot{as: "control", what: drainRoute, code: denied}, foreign...),
+		{name: "drain from another page", on: "hosted", shots: append(withHeaders(shot{as: "control", what: drainRoute, code: denied}, otherPage...),
 			withHeaders(shot{as: "control", what: drainRoute, code: denied}, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Host: evil.example")...)},
 		{name: "drain by another method", on: "hosted", shots: every(shot{as: "control", code: contracts.CodeMethodNotAllowed}, strings.Replace(drainRoute, "POST", "GET", 1), strings.Replace(drainRoute, "POST", "PUT", 1), strings.Replace(drainRoute, "POST", "DELETE", 1))},
 		{name: "drain that exports what lies above", on: "hosted", shots: drain(escape, export("..", "../", "inside/../..", "./..", "inside/deep/../../../x", "../../../../../../etc/passwd", "up", "up/x")...)},

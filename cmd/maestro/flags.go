@@ -33,6 +33,8 @@ const defaultListen = "127.0.0.1:8787"
 type settings struct {
 	agent, workspace, stateDir string
 	listen, auth               string
+	protocol                   string
+	sockets                    map[string]string // paths of Unix sockets, by protocol
 	readyFile                  string
 	readyStdout, eofExit       bool
 	fsync, hosted              bool // hosted: the command is hosted-runner
@@ -156,6 +158,18 @@ func (s *settings) registerSessions(cmd *cobra.Command) {
 	f.IntVar(&s.maxKept, "max-kept-sessions", defaultKept, "sessions of one scope on disk")
 }
 
+// registerSockets adds the flags for clients of other protocols.
+func (s *settings) registerSockets(cmd *cobra.Command) {
+	s.sockets = map[string]string{}
+	for _, p := range protocols {
+		cmd.Flags().Func("listen-"+p.name, "also serve clients of the "+p.name+" protocol on the Unix socket `unix:PATH`", func(addr string) error {
+			path, err := socketPath(addr)
+			s.sockets[p.name] = path
+			return err
+		})
+	}
+}
+
 // registerServer adds the flags of the commands that only serve the network.
 func (s *settings) registerServer(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print the JSON of --ready-file, before any other output")
@@ -260,7 +274,7 @@ func checkNumbers(flags *pflag.FlagSet) (err error) {
 }
 
 func (s *settings) sensible(flags *pflag.FlagSet) error {
-	if err := cmp.Or(oneOf("auth", s.auth, auths), s.checkAgent(flags.Changed), s.addresses(),
+	if err := cmp.Or(oneOf("auth", s.auth, auths), oneOf("protocol", cmp.Or(s.protocol, "maestro"), protocolNames()), s.checkAgent(flags.Changed), s.addresses(),
 		oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", s.logLevel, logLevels), oneOf("log-format", s.logFormat, logFormats),
 		oneOf("connection-tokens", s.connectionTokens, tokenPolicies), oneOf("drain-requests", s.drainRequests, drains),
 		checkNumbers(flags)); err != nil {

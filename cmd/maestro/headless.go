@@ -29,11 +29,16 @@ func headlessCommand() *cobra.Command {
 			if err := s.check(cmd); err != nil {
 				return err
 			}
+			if p := protocolNamed(s.protocol); p != nil {
+				return headlessForeign(s, p)
+			}
 			return headless(s)
 		},
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", "", "also serve the same session on the network, at this address or port on 127.0.0.1")
+	cmd.Flags().StringVar(&s.protocol, "protocol", "maestro", "protocol of the client on standard input: "+strings.Join(protocolNames(), ", "))
+	s.registerSockets(cmd)
 	groupFlags(cmd)
 	return cmd
 }
@@ -75,26 +80,9 @@ func headless(s settings) error {
 	if err != nil {
 		return err
 	}
-	id := "sess_" + uuid.NewString()
-	if s.stateDir != "" {
-		m.dir, id = m.workspaceDir(s.stateDir), firstSession
-	}
-	m.session.Shared = s.listen != ""
-	h, err := m.open(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: true})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	h, steps, err := shareHeadless(ctx, s, m, log)
 	if err != nil {
 		return err
-	}
-	steps := []func(context.Context) error{h.Close}
-	if m.session.Shared {
-		n, err := share(s, m, h, log)
-		if err != nil {
-			leave(log, steps...)
-			return err
-		}
-		steps = append(steps, n.close)
 	}
 	started()
 	conn := stdio.New(os.Stdin, os.Stdout, s.lineBytes)
@@ -108,6 +96,42 @@ func headless(s settings) error {
 	err = awaitEnd(ctx, false, nil, gone)
 	leave(log, append(steps, m.observer.Shutdown)...)
 	return err
+}
+
+// shares reports whether other clients than the local one can attach.
+func (s *settings) shares() bool { return s.listen != "" || len(s.sockets) > 0 }
+
+// shareHeadless opens the session and serves it to the clients beside the local one.
+// The steps end it.
+func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logger) (h *hub.Hub, steps []func(context.Context) error, err error) {
+	id := "sess_" + uuid.NewString()
+	if s.stateDir != "" {
+		m.dir, id = m.workspaceDir(s.stateDir), firstSession
+	}
+	m.session.Shared = s.shares()
+	h, err = m.open(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: true})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	steps = append(steps, h.Close)
+	others, err := listenSockets(&s, theOnly(h), log)
+	if err == nil {
+		others.accept()
+		steps = append(steps, others.close)
+	}
+	if err == nil && s.listen != "" {
+		var n *network
+		if n, err = share(s, m, h, log); err == nil {
+			steps = append(steps, n.close)
+		}
+	}
+	if err != nil {
+		leave(log, steps...)
+	}
+	return h, steps, err
 }
 
 // share serves the session on the network.

@@ -48,7 +48,7 @@ func run(args []string) int {
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case cmd.Name() == "headless": // after its start it returns no other error than an exit
+	case cmd.Name() == "headless" && !cmd.Flags().Changed("protocol"): // after its start it returns no other error than an exit
 		err = errors.Join(err, failHeadless(err))
 	}
 	fmt.Fprintln(os.Stderr, "maestro:", err)

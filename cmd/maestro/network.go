@@ -232,7 +232,7 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 }
 
 func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *ratelimit.Limiter, refusals *refusalLog) (*http.ServeMux, error) {
-	sockets, err := ws.New(ws.Options{
+	options := ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
 			if err == nil && h.runner != nil { // only clients with a credential see the fence's errors
@@ -241,17 +241,35 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			return p, err
 		},
 		ConnLimit: n.connLimit, RateLimit: limiter,
-		Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
-			session, _, err := h.find(ctx, httpapi.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
-			if err != nil {
-				return nil, err
-			}
-			return &visit{session, att}, session.Admit(att)
-		},
 		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: n.log,
-	})
+	}
+	find := func(ctx context.Context, att contracts.Attach) (*hub.Hub, error) {
+		session, _, err := h.find(ctx, httpapi.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
+		if err != nil {
+			return nil, err
+		}
+		return session, session.Admit(att)
+	}
+	options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
+		session, err := find(ctx, att)
+		return &visit{session, att}, err
+	}
+	sockets, err := ws.New(options)
 	if err != nil {
 		return nil, err
+	}
+	mux := http.NewServeMux()
+	for _, p := range protocols {
+		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
+			att.Role, att.Takeover = contracts.RoleController, contracts.TakeoverLater
+			session, err := find(ctx, att)
+			return &foreignVisit{p, &s, theOnly(session).as(att.Principal, n.log)}, err
+		}
+		others, err := ws.New(options)
+		if err != nil {
+			return nil, err
+		}
+		mux.Handle("/api/"+p.name+"/ws", others)
 	}
 	requests, err := httpapi.New(httpapi.Options{
 		Authorize: g.Authorize, List: h.list, Fence: h.runner, Ready: h.ready, Rates: limiter,
@@ -265,7 +283,6 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
 	requests.Routes(mux)
 	httpapi.RunnerRoutes(mux, h.runner, g.Control)
 	mux.Handle("/api/headless/ws", sockets)

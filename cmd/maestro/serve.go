@@ -39,6 +39,7 @@ func serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
 	s.registerServer(cmd)
 	s.registerSessions(cmd)
+	s.registerSockets(cmd)
 	groupFlags(cmd)
 	return cmd
 }
@@ -56,6 +57,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 		err = nil
 	}
 	v.net.accept() // not before: a client may ask for the first session at once
+	v.sockets.accept()
 	if err == nil {
 		err = announce(s, v.net.readiness(firstSession), out)
 	}

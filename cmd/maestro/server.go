@@ -14,7 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
@@ -24,6 +26,7 @@ type server struct {
 	sessions *sessions
 	open     *hub.Directory
 	net      *network
+	sockets  sockets
 }
 
 // newServer opens the workspace and listens. Clients that connect wait until the
@@ -42,15 +45,30 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
 		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
 	}, log)
+	if err == nil {
+		v.sockets, err = listenSockets(&s, v.openFirst, log)
+		if err != nil {
+			err = errors.Join(err, v.net.Listener.Close())
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	return v, nil
 }
 
+// openFirst opens the session that a client on a Unix socket names, else the first one.
+func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+	h, _, err := v.find(ctx, httpapi.Wanted{ID: start.SessionID, Socket: true, Principal: p})
+	if err != nil {
+		return nil, err
+	}
+	return serveForeign(h, p), nil
+}
+
 // close suspends the sessions and ends the server, which has been accepting.
 func (v *server) close(ctx context.Context) error {
-	return errors.Join(v.open.Suspend(ctx), v.net.close(ctx), v.sessions.close(ctx))
+	return errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.sessions.close(ctx))
 }
 
 // find opens the session that a client wants.

@@ -76,7 +76,12 @@ func (m *sessions) workspaceDir(root string) string {
 // open opens and starts a session from its journal. It creates a session only with
 // options.Create.
 func (m *sessions) open(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
-	h, err := m.start(ctx, key, options)
+	return m.openAs(ctx, key, options, m.agent, m.runtime)
+}
+
+// openAs is open with another agent.
+func (m *sessions) openAs(ctx context.Context, key hub.Key, options hub.OpenOptions, spec string, run agent.Options) (*hub.Hub, error) {
+	h, err := m.start(ctx, key, options, spec, run)
 	if refusal := m.refusal(err); refusal != nil {
 		err = fmt.Errorf("%w: %w", refusal, err)
 	}
@@ -107,18 +112,17 @@ func (m *sessions) refusal(err error) *contracts.Error {
 // errJournal means that the journal could not be opened.
 var errJournal = errors.New("open the session")
 
-func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions, spec string, run agent.Options) (*hub.Hub, error) {
 	store, err := m.store(key, options.Create)
 	if err != nil {
 		return nil, err
 	}
-	run := m.runtime
 	run.Dir, run.SessionID, run.Version = m.work.Root(), key.ID, version()
 	if m.dir != "" {
 		run.StateDir = filepath.Join(m.sessionDir(key), "agent")
 	}
 	run.Servers, run.Log = m.servers, m.log
-	a, err := agent.Open(m.agent, run)
+	a, err := agent.Open(spec, run)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
