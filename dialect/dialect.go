@@ -108,12 +108,13 @@ func (o *Out) Send(f contracts.Frame) error {
 // one, of which the first must be a *contracts.Message with a hello.
 func (o *Out) Open(s Start) { o.start, o.frames = &s, nil }
 
-// Hello sends the hello of a controller that answers the given types of questions.
+// Hello sends the hello of a controller that answers the given types of questions. The
+// session sends it raw agent events too, which say when runs begin and end.
 func (o *Out) Hello(name, version string, answers ...contracts.RequestType) error {
 	return o.Send(&contracts.Message{Command: &contracts.Hello{
 		ProtocolVersion: contracts.ProtocolVersion, Role: contracts.RoleController,
 		ClientInfo:   &contracts.ClientInfo{Name: name, Version: version},
-		Capabilities: &contracts.Capabilities{ServerRequests: answers},
+		Capabilities: &contracts.Capabilities{ServerRequests: answers, RawAgentEvents: true},
 	}})
 }
 
