@@ -236,7 +236,7 @@ func snapshot(cursor uint64) json.RawMessage {
 	body, err := contracts.EncodeSnapshot(&contracts.Snapshot{
 		ProtocolVersion: contracts.ProtocolVersion, SessionID: "sess_a", Cursor: cursor,
 		State: contracts.State{Model: "atlas", IsReady: true},
-	})
+	}, 0)
 	if err != nil {
 		panic(err)
 	}

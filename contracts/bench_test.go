@@ -52,7 +52,7 @@ func BenchmarkEncodeSnapshot(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := EncodeSnapshot(snapshot); err != nil {
+		if _, err := EncodeSnapshot(snapshot, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -40,20 +40,33 @@ func ValidateEvent(e Event) error {
 	return err
 }
 
-// EncodeSnapshot encodes a snapshot under the rules of [EncodeEvent].
-func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	buf := snapshotBuffers.Get().(*[]byte)
-	defer snapshotBuffers.Put(buf)
-	encoded, err := encode(*buf, s, CodeInternal, "Failed to emit headless snapshot: ")
+// EncodeSnapshot encodes a snapshot under the rules of [EncodeEvent]. size is how many
+// bytes it is expected to take, or zero: a large snapshot is then not copied while it
+// grows.
+func EncodeSnapshot(s *Snapshot, size int) ([]byte, error) {
+	pooled := snapshotBuffers.Get().(*[]byte)
+	defer snapshotBuffers.Put(pooled)
+	buf := *pooled
+	if size > maxPooled {
+		buf = make([]byte, 0, size+size/16)
+	}
+	encoded, err := encode(buf, s, CodeInternal, "Failed to emit headless snapshot: ")
 	if err != nil {
 		return nil, err
 	}
-	*buf = encoded.Body
+	if cap(encoded.Body) <= maxPooled {
+		*pooled = encoded.Body
+	} else if cap(encoded.Body)-len(encoded.Body) <= len(encoded.Body)/8 {
+		return encoded.Body, nil
+	}
 	return bytes.Clone(encoded.Body), nil // without spare memory: the snapshot may stay for a while
 }
 
-// snapshotBuffers holds buffers in which snapshots are encoded before they are copied.
+// snapshotBuffers holds buffers of at most maxPooled bytes in which snapshots are encoded
+// before they are copied.
 var snapshotBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxPooled = 256 << 10
 
 // EncodeCommand encodes a client's message. A command that a server would refuse
 // returns an [*Error] with code bad_request.

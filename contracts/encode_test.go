@@ -143,7 +143,7 @@ func TestDeepValuesAreMarked(t *testing.T) {
 		snapshot := &Snapshot{State: State{PendingRequests: []PendingRequest{{
 			Kind: RequestApproval, Status: "pending", Visibility: "user", Source: "local", Args: args,
 		}}}}
-		body, err := EncodeSnapshot(snapshot)
+		body, err := EncodeSnapshot(snapshot, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestInvalidCommandsAreNotEncoded(t *testing.T) {
 			t.Errorf("%#v:\n got %v\nwant %s", test.frame, err, test.want)
 		}
 	}
-	if _, err := EncodeSnapshot(nil); err == nil {
+	if _, err := EncodeSnapshot(nil, 0); err == nil {
 		t.Error("nil snapshot: got nil, want an error")
 	}
 }

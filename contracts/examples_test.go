@@ -167,7 +167,7 @@ func TestSnapshotSurvivesStrictRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := EncodeSnapshot(snapshot)
+	got, err := EncodeSnapshot(snapshot, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

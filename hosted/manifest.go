@@ -45,7 +45,7 @@ func (d *drained) manifest() (*contracts.Manifest, error) {
 	}
 	final := *d.Snapshot
 	final.Cursor, final.State.IsReady = d.Cursor, d.flush == contracts.FlushCompleted
-	snapshot, err := contracts.EncodeSnapshot(&final)
+	snapshot, err := contracts.EncodeSnapshot(&final, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func TestDrainedSessionIsRestored(t *testing.T) { // A104
 	if s.Cursor != 42 || s.SessionID != "sess_alpha" || !s.State.IsReady || *s.State.LastStatus != "Restored from snapshot" || s.State.LastError != nil || s.State.Model != "m-1" {
 		t.Errorf("got %+v, want the restored state", s)
 	}
-	if text, err := contracts.EncodeSnapshot(s); err != nil {
+	if text, err := contracts.EncodeSnapshot(s, 0); err != nil {
 		t.Errorf("got %s, %v; want a snapshot that clients can be sent", text, err)
 	} else if _, err := (&contracts.Decoder{Strict: true}).Snapshot(text); err != nil {
 		t.Errorf("got %s: %v", text, err)

@@ -234,7 +234,7 @@ func shown(snap *contracts.Snapshot, connections bool) string {
 	} else {
 		st.ConnectionCount, st.ControllerConnectionID = 0, contracts.NullString{}
 	}
-	text, err := contracts.EncodeSnapshot(&s)
+	text, err := contracts.EncodeSnapshot(&s, 0)
 	if err != nil {
 		return err.Error()
 	}

@@ -275,7 +275,7 @@ func still(t *testing.T, snap *contracts.Snapshot) string {
 	s.Cursor = 0
 	s.State.Connections = []contracts.ConnectionState{}
 	s.State.ControllerSubscriptionID = contracts.Null()
-	text, err := contracts.EncodeSnapshot(&s)
+	text, err := contracts.EncodeSnapshot(&s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

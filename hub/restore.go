@@ -113,7 +113,7 @@ func (tx *tx) checkpointDue() bool {
 // checkpoint is due.
 func (tx *tx) checkpoint() {
 	defer func() { tx.log.sinceCheckpoint, tx.log.checkpointedAt = 0, tx.now }()
-	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()))
+	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()), tx.log.checkpointSize)
 	if err != nil {
 		tx.logger.Error("encode checkpoint", "err", err)
 		return

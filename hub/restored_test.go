@@ -25,7 +25,7 @@ func restored(t *testing.T, q contracts.Quiesced) *contracts.Restored {
 }
 
 func restoredFrom(q contracts.Quiesced) (*contracts.Restored, error) {
-	text, err := contracts.EncodeSnapshot(q.Snapshot)
+	text, err := contracts.EncodeSnapshot(q.Snapshot, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
 func (tx *tx) appendSnapshot(transient bool) {
 	snap := tx.snapshot()
 	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
-	body, err := contracts.EncodeSnapshot(snap)
+	body, err := contracts.EncodeSnapshot(snap, 0)
 	if err != nil || len(body) > journal.MaxBody {
 		tx.logger.Error("snapshot skipped", "bytes", len(body), "err", err) // clients have the entries
 		return
@@ -148,7 +148,11 @@ func (p *sharedSnapshot) body() ([]byte, error) {
 // encodeOnce encodes the state at the first call. The caller holds p.mu.
 func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 	if p.state != nil {
-		p.text, p.err = contracts.EncodeSnapshot(p.state)
+		size := 0
+		if p.last != nil {
+			size = int(p.last.Load())
+		}
+		p.text, p.err = contracts.EncodeSnapshot(p.state, size)
 		p.state = nil
 		p.count(int64(len(p.text)) - p.counted)
 		if p.last != nil {

@@ -191,7 +191,7 @@ func overTheWire(t *rapid.T, m any) any {
 }
 
 func encoded(t *rapid.T, snap *contracts.Snapshot) string {
-	body, err := contracts.EncodeSnapshot(snap)
+	body, err := contracts.EncodeSnapshot(snap, 0)
 	if err != nil {
 		t.Fatalf("encode snapshot: %v", err)
 	}

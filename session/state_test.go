@@ -33,7 +33,7 @@ func apply(s *session.State, messages ...any) {
 
 func wire(t testing.TB, snap *contracts.Snapshot) string {
 	t.Helper()
-	body, err := contracts.EncodeSnapshot(snap)
+	body, err := contracts.EncodeSnapshot(snap, 0)
 	if err != nil {
 		t.Fatalf("encode snapshot: %v", err)
 	}

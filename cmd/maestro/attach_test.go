@@ -56,7 +56,7 @@ func (s *attachServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	send(`{"type":"ws.attached","session_id":"s","connection_id":"c","connection_token":"t","subscription_id":"u","role":"controller","controller_lease_granted":true,"controller_connection_id":"c","lease_expires_at":null,"heartbeat_interval_ms":15000,"epoch":"e","resume":"` + resume + `","limits":{"max_frame_bytes":1048576,"mailbox":1048576}}`)
 	if resume == "snapshot" {
-		state, err := contracts.EncodeSnapshot(&contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: "s", Cursor: 2})
+		state, err := contracts.EncodeSnapshot(&contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: "s", Cursor: 2}, 0)
 		if err == nil {
 			send(`{"type":"snapshot","snapshot":` + string(state) + `}`)
 			_ = wsjson.Read(r.Context(), conn, &text) // until the client has gone
