@@ -1,0 +1,230 @@
+package foreign_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/dialect"
+	"github.com/seed-028515a8/maestro/transport/foreign"
+	"github.com/seed-028515a8/maestro/transport/stdio"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A parrot is a translator: it sends each line of the client to the session as a
+// prompt, and tells the client what it is called with. Some lines are orders.
+type parrot struct{}
+
+func say(out *dialect.Out, format string, args ...any) { out.Reply(fmt.Sprintf(format, args...)) }
+
+func (parrot) Begin(out *dialect.Out)             { out.Open(dialect.Start{SessionID: "first"}) }
+func (parrot) LongLine(out *dialect.Out)          { say(out, "long line") }
+func (parrot) EOF(out *dialect.Out)               { out.End(7) }
+func (parrot) Wake(out *dialect.Out)              { say(out, "awake") }
+func (parrot) Detached(out *dialect.Out, e error) { say(out, "detached: %v", e) }
+
+func (parrot) Line(out *dialect.Out, text []byte) {
+	switch order, rest, _ := strings.Cut(string(text), " "); order {
+	case "open":
+		out.Open(dialect.Start{SessionID: rest})
+	case "sleep":
+		out.WakeAt(out.Now.Add(time.Hour))
+	case "panic":
+		panic(rest)
+	default:
+		if err := out.Do("id", &contracts.Prompt{Content: string(text)}); err != nil {
+			say(out, "not sent: %v", err)
+		}
+	}
+}
+
+func (parrot) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Event) {
+	if ev != nil {
+		say(out, "event %s", ev.EventType())
+		return
+	}
+	say(out, "frame %s", f.FrameType())
+}
+
+// A stage is one client, the sessions that it opens, and the end of its connection.
+type stage struct {
+	in      io.WriteCloser
+	out     *bufio.Reader
+	hangUp  io.Closer
+	ports   chan *foreign.Port // opened, in order
+	release chan error         // what a session's serve returns
+	code    int
+	err     error
+	ended   chan struct{}
+}
+
+func play(t *testing.T, ctx context.Context) *stage {
+	in, clientOut := io.Pipe()
+	clientIn, out := io.Pipe()
+	s := &stage{in: clientOut, out: bufio.NewReader(clientIn), hangUp: clientIn, ports: make(chan *foreign.Port, 8), release: make(chan error), ended: make(chan struct{})}
+	go func() { // ends with the connection
+		defer close(s.ended)
+		s.code, s.err = foreign.Serve(ctx, stdio.NewText(in, out, 100), foreign.Options{
+			Translator: parrot{},
+			Open: func(_ context.Context, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+				if start.SessionID == "missing" {
+					return nil, errors.New("no such session")
+				}
+				return func(_ context.Context, port *foreign.Port) error {
+					s.ports <- port
+					for {
+						frame, err := port.ReadFrame()
+						if err != nil || string(frame) == `{"type":"ws.bye"}` {
+							return err
+						}
+						if strings.Contains(string(frame), "leave") {
+							return errors.New("the session has ended")
+						}
+						if err := port.Write(port.Form().AppendMessage(nil, 1, []byte(`{"type":"response_start","response_id":"`+start.SessionID+`"}`))); err != nil {
+							return err
+						}
+					}
+				}, nil
+			},
+		})
+	}()
+	t.Cleanup(func() {
+		_ = clientOut.Close()
+		_ = clientIn.Close()
+		<-s.ended
+		_ = in.Close()
+		_ = out.Close()
+	})
+	return s
+}
+
+func (s *stage) write(t *testing.T, line string) {
+	t.Helper()
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		t.Fatalf("write %q: %v", line, err)
+	}
+}
+
+func (s *stage) wants(t *testing.T, want string) {
+	t.Helper()
+	got, err := s.out.ReadString('\n')
+	if got != want+"\n" {
+		t.Fatalf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestLinesAndFramesAreTranslated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		s.write(t, "hello")
+		s.wants(t, `"event response_start"`)
+		s.write(t, strings.Repeat("x", 101))
+		s.wants(t, `"long line"`)
+		port := <-s.ports
+		if err := port.Write([]byte("no frame\n")); err == nil {
+			t.Error("a frame that no session sends: got no error")
+		}
+	})
+}
+
+func TestClientLeavesASessionBeforeItGetsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		first := <-s.ports
+		s.write(t, "open missing")
+		s.wants(t, `"detached: no such session"`)
+		if err := first.Write(first.Form().AppendControl(nil, []byte(`{"type":"ws.pong","id":null,"lease_expires_at":null}`))); err == nil {
+			t.Error("write to a port that was left: got no error")
+		}
+		s.write(t, "open second")
+		<-s.ports
+		s.write(t, "hello")
+		s.wants(t, `"event response_start"`)
+		s.write(t, "leave")
+		s.wants(t, `"detached: the session has ended"`)
+	})
+}
+
+func TestTranslatorIsWokenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		began := time.Now()
+		s.write(t, "sleep")
+		s.wants(t, `"awake"`)
+		if got := time.Since(began); got != time.Hour {
+			t.Errorf("got %v, want %v", got, time.Hour)
+		}
+	})
+}
+
+// The session waits for a client that does not read, and lines of the client are read
+// until it owes too much.
+func TestUnreadLinesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		port := <-s.ports
+		written := make(chan int)
+		go func() { // ends when the port is closed
+			event := port.Form().AppendMessage(nil, 1, []byte(`{"type":"response_start","response_id":"r"}`))
+			n := 0
+			for port.Write(event) == nil {
+				n++
+			}
+			written <- n
+		}()
+		synctest.Wait()
+		if err := s.hangUp.Close(); err != nil {
+			t.Fatal(err)
+		}
+		const each, most = len(`"event response_start"` + "\n"), 1 << 20
+		if n := <-written; n < most/each || n > 2*most/each {
+			t.Errorf("got %d events of %d bytes accepted, want about %d bytes", n, each, most)
+		}
+		<-s.ended
+		if s.err == nil {
+			t.Error("got no error, want that of the write")
+		}
+	})
+}
+
+func TestConnectionEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		do   func(*stage, context.CancelFunc) error
+		code int
+		err  string
+	}{
+		"by the translator": {func(s *stage, _ context.CancelFunc) error { return s.in.Close() }, 7, "<nil>"},
+		"by the caller":     {func(_ *stage, cancel context.CancelFunc) error { cancel(); return nil }, 1, "context canceled"},
+		"by a panic":        {func(s *stage, _ context.CancelFunc) error { _, err := io.WriteString(s.in, "panic oops\n"); return err }, 0, "translator panicked: oops"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s := play(t, ctx)
+				port := <-s.ports
+				if err := test.do(s, cancel); err != nil {
+					t.Fatal(err)
+				}
+				<-s.ended
+				got, _, _ := strings.Cut(fmt.Sprint(s.err), "\n")
+				if s.code != test.code || got != test.err {
+					t.Errorf("got code %d and %q, want %d and %q", s.code, got, test.code, test.err)
+				}
+				if _, err := port.ReadFrame(); err != io.EOF {
+					t.Errorf("after the end: got %v, want %v", err, io.EOF)
+				}
+			})
+		})
+	}
+}
