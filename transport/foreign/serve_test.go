@@ -191,9 +191,6 @@ func TestUnreadLinesAreBounded(t *testing.T) {
 			t.Errorf("got %d events of %d bytes accepted, want about %d bytes", n, each, most)
 		}
 		<-s.ended
-		if s.err == nil {
-			t.Error("got no error, want that of the write")
-		}
 	})
 }
 
