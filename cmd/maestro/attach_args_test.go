@@ -1,12 +1,11 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // put returns what is shown of an approval with these arguments, without the
@@ -71,56 +70,11 @@ func TestOfVeryLongArgumentsBothEndsAreShown(t *testing.T) {
 		if !strings.HasPrefix(got, "  $ begin") || !strings.Contains(got, "end\n    1. Once") || !strings.Contains(got, " characters more: /show shows all …\n") {
 			t.Errorf("got\n%s\nwant both ends, how much is between, and the options", got)
 		}
-		if lines := strings.Count(got, "\n"); len(got) > maxShown+500 || lines > maxLines+3 {
-			t.Errorf("got %d bytes and %d lines, want at most about %d and %d", len(got), lines, maxShown, maxLines)
+		if lines := strings.Count(got, "\n"); len(got) > show.MaxShown+500 || lines > show.MaxLines+3 {
+			t.Errorf("got %d bytes and %d lines, want at most about %d and %d", len(got), lines, show.MaxShown, show.MaxLines)
 		}
 		if want := strings.Count(command, "x"); strings.Count(all, "x") != want {
 			t.Errorf("all: got %d of %d", strings.Count(all, "x"), want)
 		}
 	}
-}
-
-func TestAbridgingSaysHowMuchIsMissing(t *testing.T) {
-	text := strings.Repeat("ä", 5000)
-	want := []string{text[:2*headShown], "… 904 characters more: /show shows all …", text[:2*(maxShown-headShown)]}
-	if got := bothEnds([]string{text}); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestSummaryFoldsNothing(t *testing.T) {
-	for args, want := range map[string]string{
-		`{"command":"echo 'a  b'\necho 2"}`: "$ echo 'a  b'⏎echo 2",
-		`{"path":"x  y"}`:                   `{"path":"x  y"}`,
-		`{"a":1,"_acp":{"title":"Edit x.go","locations":[{"path":"x.go"},{"path":"y.go","line":2}],"options":[]}}`: "Edit x.go y.go:2",
-		`{"a":1,"_acp":{"kind":"edit"}}`: `{"a":1}`,
-		``:                               "",
-	} {
-		if got := summary(raw(args)); got != want {
-			t.Errorf("%s: got %q, want %q", args, got, want)
-		}
-	}
-}
-
-// FuzzDetails checks that nothing a terminal acts on is left, and that no command
-// is cut.
-func FuzzDetails(f *testing.F) {
-	for _, seed := range []string{"ls", "a\nb", "\x1b[2K", "\u202e\u2028\u00a0", "\xff", strings.Repeat("x\n", 100)} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		args := asJSON(map[string]string{"command": text, "old_string": text, "new_string": "", text: text})
-		for _, shown := range []string{strings.Join(details(args), "\n"), summary(args)} {
-			for _, r := range shown {
-				if unseen(r) {
-					t.Fatalf("%q: got %q, which keeps %U", text, shown, r)
-				}
-			}
-		}
-		for _, line := range details(args) {
-			if strings.ContainsFunc(line, func(r rune) bool { return r == '\n' || unicode.Is(unicode.Bidi_Control, r) }) {
-				t.Fatalf("%q: got the line %q", text, line)
-			}
-		}
-	})
 }

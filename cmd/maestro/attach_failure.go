@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // explain returns an error of the server at host in words that say what to do.
@@ -53,7 +54,7 @@ func inWords(err error) string {
 	case refusal.Code == contracts.CodeRequestNotFound:
 		return "the question has ended already"
 	}
-	return oneLine(err.Error(), maxArgs)
+	return show.OneLine(err.Error(), show.MaxArgs)
 }
 
 // innermost returns the text of the innermost error.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // A form is an elicitation that a person fills in field by field. A form without
@@ -51,7 +52,7 @@ func choicesOf(s *jsonschema.Schema) (choices []formChoice) {
 	for i, value := range s.Enum {
 		choice := formChoice{}
 		if choice.Value, _ = value.(string); choice.Value == "" {
-			choice.Value = string(asJSON(value))
+			choice.Value = string(show.JSON(value))
 		}
 		if i < len(titles) {
 			choice.Title, _ = titles[i].(string)
@@ -85,7 +86,7 @@ func newForm(schema json.RawMessage) *form {
 		case field.Items != nil:
 			field.choices = choicesOf(field.Items)
 		}
-		if compacted(field.Default) == "null" {
+		if show.Compact(field.Default) == "null" {
 			field.Default = nil
 		}
 		f.fields = append(f.fields, field)
@@ -120,9 +121,9 @@ func (f *form) text() []string {
 func (f *formField) text() string {
 	var choices []string
 	for i, c := range f.choices {
-		name := inLine(c.Value, maxArgs)
+		name := show.InLine(c.Value, show.MaxArgs)
 		if c.Title != "" && c.Title != c.Value {
-			name = inLine(c.Title, maxArgs) + " (" + name + ")"
+			name = show.InLine(c.Title, show.MaxArgs) + " (" + name + ")"
 		}
 		choices = append(choices, fmt.Sprintf("%d = %s", i+1, name))
 	}
@@ -133,10 +134,10 @@ func (f *formField) text() string {
 	if f.required {
 		about = append(about, "required")
 	}
-	text := inLine(f.name, maxArgs) + ": " + strings.Join(about, ", ")
+	text := show.InLine(f.name, show.MaxArgs) + ": " + strings.Join(about, ", ")
 	for _, more := range []string{f.Title, f.Description} {
 		if more != "" && more != f.name {
-			text += " - " + inLine(more, maxArgs)
+			text += " - " + show.InLine(more, show.MaxArgs)
 		}
 	}
 	return text
@@ -153,7 +154,7 @@ var formats = map[string]string{
 // kind describes the allowed values of a field, with their bounds.
 func (f *formField) kind() string {
 	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no", "array": "texts, separated by commas"}
-	kind := cmp.Or(words[f.Type], inLine(f.Type, 20), "value")
+	kind := cmp.Or(words[f.Type], show.InLine(f.Type, 20), "value")
 	switch {
 	case len(f.choices) > 0 && f.Type == "array":
 		return cmp.Or(f.bounds(), "any") + ", separated by commas, of"
@@ -162,10 +163,10 @@ func (f *formField) kind() string {
 	case formats[f.Format] != "":
 		kind = formats[f.Format]
 	case f.Format != "":
-		kind += " (" + inLine(f.Format, 40) + ")"
+		kind += " (" + show.InLine(f.Format, 40) + ")"
 	}
 	if f.Pattern != "" {
-		kind += ", matching " + inLine(f.Pattern, maxArgs)
+		kind += ", matching " + show.InLine(f.Pattern, show.MaxArgs)
 	}
 	if bounds := f.bounds(); bounds != "" {
 		kind += ", " + bounds
@@ -198,14 +199,14 @@ func span[T any](least, most *T, unit string) string {
 
 // preset returns the default in the form in which a person types it.
 func (f *formField) preset() string {
-	if text, ok := textOf(f.Default); ok && text != "" {
-		return inLine(text, maxArgs)
+	if text, ok := show.Text(f.Default); ok && text != "" {
+		return show.InLine(text, show.MaxArgs)
 	}
 	var list []string
 	if json.Unmarshal(f.Default, &list) == nil && !slices.ContainsFunc(list, untypable) && len(list) > 0 {
-		return inLine(strings.Join(list, ", "), maxArgs)
+		return show.InLine(strings.Join(list, ", "), show.MaxArgs)
 	}
-	return inLine(compacted(f.Default), maxArgs)
+	return show.InLine(show.Compact(f.Default), show.MaxArgs)
 }
 
 // untypable reports whether a text in a typed list would be read differently.
@@ -219,12 +220,12 @@ func (f *form) prompt() string {
 		return "answer: "
 	}
 	field := &f.fields[f.at]
-	text := inLine(field.name, 40)
+	text := show.InLine(field.name, 40)
 	if len(f.fields) > 1 {
 		text += fmt.Sprintf(" (%d of %d)", f.at+1, len(f.fields))
 	}
 	if field.Default != nil {
-		text += " [" + inLine(field.preset(), 40) + "]"
+		text += " [" + show.InLine(field.preset(), 40) + "]"
 	}
 	return text + ": "
 }
@@ -277,7 +278,7 @@ func (f *form) take(line string) error {
 	field := &f.fields[f.at]
 	value, err := field.read(line)
 	if err != nil {
-		return fmt.Errorf("%s: %w", inLine(field.name, 40), err)
+		return fmt.Errorf("%s: %w", show.InLine(field.name, 40), err)
 	}
 	if value != nil {
 		f.filled[field.name] = value
@@ -314,7 +315,7 @@ func (f *form) check(content map[string]json.RawMessage) error {
 			err = errRequired
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", inLine(field.name, 40), err)
+			return fmt.Errorf("%s: %w", show.InLine(field.name, 40), err)
 		}
 	}
 	return nil
@@ -344,7 +345,7 @@ func (f *formField) parse(line string) (json.RawMessage, error) {
 	switch f.Type {
 	case "string":
 		text, err := f.pick(line)
-		return asJSON(text), err
+		return show.JSON(text), err
 	case "array":
 		list := []string{}
 		for part := range strings.SplitSeq(line, ",") {
@@ -354,7 +355,7 @@ func (f *formField) parse(line string) (json.RawMessage, error) {
 			}
 			list = append(list, text)
 		}
-		return asJSON(list), nil
+		return show.JSON(list), nil
 	case "boolean":
 		switch strings.ToLower(line) {
 		case "y", "yes", "true":
@@ -369,13 +370,13 @@ func (f *formField) parse(line string) (json.RawMessage, error) {
 	if f.Type != "" {
 		return nil, f.awaited()
 	}
-	return asJSON(line), nil
+	return show.JSON(line), nil
 }
 
 // pick returns the text of a line: a choice by number or name, the text in quotes, or
 // the line itself.
 func (f *formField) pick(line string) (string, error) {
-	if text, quoted := textOf(json.RawMessage(line)); quoted {
+	if text, quoted := show.Text(json.RawMessage(line)); quoted {
 		return text, nil
 	}
 	if len(f.choices) == 0 {
@@ -414,12 +415,4 @@ func (f *formField) check(raw json.RawMessage) error {
 		return f.awaited()
 	}
 	return nil
-}
-
-func asJSON(value any) json.RawMessage {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // the value was read from JSON, or is text
-	}
-	return raw
 }

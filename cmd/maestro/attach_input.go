@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // verbSay is the verb of an answer or a prompt.
@@ -76,7 +78,7 @@ func parseLine(line string, agents []string) (action, error) {
 	case slices.Contains(agents, "/"+word):
 		return action{verb: verbSay, text: visible}, nil
 	}
-	word = oneLine(word, 20)
+	word = show.OneLine(word, 20)
 	return action{}, fmt.Errorf("there is no command /%s: /help lists them; for the agent: //%s", word, word)
 }
 

@@ -53,7 +53,7 @@ func TestTypedLines(t *testing.T) {
 	} {
 		got, err := parseLine(test.line, []string{"/review", "/who", "/forget"})
 		if test.err != "" {
-			if err == nil || !strings.Contains(err.Error(), test.err) || strings.ContainsRune(err.Error(), runeESC) {
+			if err == nil || !strings.Contains(err.Error(), test.err) || strings.ContainsRune(err.Error(), '\x1b') {
 				t.Errorf("parseLine(%q): got %+v, %v; want an error with %q", test.line, got, err, test.err)
 			}
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // A jsonUpdate is one line of --json.
@@ -64,5 +65,5 @@ func writeJSON(w io.Writer, u client.Update) error {
 // stay the same.
 func harmless(text string) string {
 	hostile := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
-	return replaced(text, hostile, func(r rune) string { return fmt.Sprintf(`\u%04x`, r) })
+	return show.Replaced(text, hostile, func(r rune) string { return fmt.Sprintf(`\u%04x`, r) })
 }

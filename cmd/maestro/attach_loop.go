@@ -15,6 +15,7 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 const (
@@ -329,7 +330,7 @@ func (a *attachment) page(n news, more bool) {
 		a.past = nil
 		a.local.Line(console.Bold, "-- now")
 	case n.err != nil && !errors.Is(n.err, context.Canceled): // /history was not stopped
-		a.local.Line(console.Red, "! history: "+oneLine(n.err.Error(), maxArgs))
+		a.local.Line(console.Red, "! history: "+show.OneLine(n.err.Error(), show.MaxArgs))
 	case n.err == nil && n.update.Kind != client.KindConnected:
 		a.past.view.show(n.update)
 	}

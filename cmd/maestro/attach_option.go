@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // optionText returns an option in words: its name, its kind and its id.
 func optionText(o contracts.ApprovalOption) string {
-	kind := strings.ReplaceAll(inLine(o.Kind, 40), "_", " ")
-	return fmt.Sprintf("%s (%s, %s)", inLine(o.Name, maxArgs), kind, inLine(o.ID, maxArgs))
+	kind := strings.ReplaceAll(show.InLine(o.Kind, 40), "_", " ")
+	return fmt.Sprintf("%s (%s, %s)", show.InLine(o.Name, show.MaxArgs), kind, show.InLine(o.ID, show.MaxArgs))
 }
 
 // options returns the options that the agent offers; none if it only takes yes and no.
@@ -21,7 +22,7 @@ func (q *question) options() contracts.ApprovalOptions {
 	if q.kind != contracts.RequestApproval {
 		return nil
 	}
-	if _, more := fields(q.args); more != nil {
+	if _, more := show.Fields(q.args); more != nil {
 		return more.Options
 	}
 	return nil
@@ -173,12 +174,12 @@ func decided(e *contracts.ServerRequestResolved, options contracts.ApprovalOptio
 		}
 		more = fmt.Sprintf(": %d. %s", chosen+1, optionText(o))
 	case w.OptionID != "":
-		more = ": option " + inLine(w.OptionID, maxArgs)
+		more = ": option " + show.InLine(w.OptionID, show.MaxArgs)
 	case w.Remember != "":
 		more = ", always in this session"
 	}
 	if w.Rule != "" {
-		more += ", as the rule " + inLine(w.Rule, maxArgs)
+		more += ", as the rule " + show.InLine(w.Rule, show.MaxArgs)
 	}
 	return verdict, more + colon(w.Reason)
 }

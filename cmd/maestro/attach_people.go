@@ -11,6 +11,7 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // This file is the part of the view about connections, control and the state.
@@ -26,7 +27,7 @@ func (v *view) connected(a *contracts.Attached) {
 	if v.viewer = a.Role == contracts.RoleViewer; v.viewer {
 		how = " to watch"
 	}
-	v.notice(console.Bold, "%s session %s%s", again, oneLine(a.SessionID, 60), how)
+	v.notice(console.Bold, "%s session %s%s", again, show.OneLine(a.SessionID, 60), how)
 	v.lost = ""
 	if a.Resume != "replay" {
 		v.forget()
@@ -44,11 +45,11 @@ func (v *view) connected(a *contracts.Attached) {
 func (v *view) disconnected(err error) {
 	why := ""
 	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err == nil {
-		why = strings.ReplaceAll(oneLine(string(e.Reason), 40), "_", " ")
+		why = strings.ReplaceAll(show.OneLine(string(e.Reason), 40), "_", " ")
 	} else if ok {
 		err = e.Err
 	}
-	why = cmp.Or(why, oneLine(innermost(err), 200))
+	why = cmp.Or(why, show.OneLine(innermost(err), 200))
 	if why == v.lost {
 		return
 	}
@@ -66,7 +67,7 @@ func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	if v.replay {
 		badge = "[REPLAY] "
 	}
-	what := fmt.Sprintf("%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
+	what := fmt.Sprintf("%sready: %s (%s)", badge, show.OneLine(model, 60), show.OneLine(provider, 60))
 	if what != v.answers { // the server publishes it at every start
 		v.answers = what
 		v.notice(console.Dim, "%s", what)
@@ -77,9 +78,9 @@ func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 func (v *view) place(cwd string, branch *string) {
 	on := ""
 	if b := orEmpty(branch); b != "" {
-		on = " on " + oneLine(b, 60)
+		on = " on " + show.OneLine(b, 60)
 	}
-	where := oneLine(cwd, 200) + on
+	where := show.OneLine(cwd, 200) + on
 	if where != v.where {
 		v.where = where
 		v.notice(console.Dim, "workspace %s", where)
@@ -180,7 +181,7 @@ func (v *view) control(frame contracts.Frame) {
 		}
 		v.setController(orEmpty(f.ControllerConnectionID), string(f.Reason))
 	case *contracts.Refusal:
-		v.notice(console.Red, "refused: %s", oneLine(f.Message, maxArgs))
+		v.notice(console.Red, "refused: %s", show.OneLine(f.Message, show.MaxArgs))
 	}
 }
 
@@ -200,7 +201,7 @@ func (v *view) setController(id, reason string) {
 	v.controller, v.known = id, true
 	why := ""
 	if reason != "" {
-		why = " (" + strings.ReplaceAll(oneLine(reason, 20), "_", " ") + ")"
+		why = " (" + strings.ReplaceAll(show.OneLine(reason, 20), "_", " ") + ")"
 	}
 	switch id {
 	case "":
@@ -223,9 +224,9 @@ func (v *view) name(id string) string {
 	case id == v.me:
 		return "you"
 	case v.names[id] != "":
-		return oneLine(v.names[id], 40) + " (" + oneLine(id, 14) + ")"
+		return show.OneLine(v.names[id], 40) + " (" + show.OneLine(id, 14) + ")"
 	}
-	return oneLine(id, 14)
+	return show.OneLine(id, 14)
 }
 
 // who prints the attached clients on s.
@@ -236,7 +237,7 @@ func (v *view) who(s *console.Screen, st *contracts.State) {
 		if c.ConnectionID == v.controller {
 			mark = "*"
 		}
-		s.Line(console.Plain, fmt.Sprintf("%s %-10s %s", mark, oneLine(string(c.Role), 10), v.name(c.ConnectionID)))
+		s.Line(console.Plain, fmt.Sprintf("%s %-10s %s", mark, show.OneLine(string(c.Role), 10), v.name(c.ConnectionID)))
 	}
 	if rest := st.ConnectionCount - int64(len(st.Connections)); rest > 0 {
 		s.Line(console.Plain, fmt.Sprintf("  and %d more", rest))
@@ -248,7 +249,7 @@ func colon(text string) string {
 	if text == "" {
 		return ""
 	}
-	return ": " + oneLine(text, maxArgs)
+	return ": " + show.OneLine(text, show.MaxArgs)
 }
 
 // orEmpty returns the string, or "" for nil.

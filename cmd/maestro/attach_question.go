@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // A question is an open server request, in the form for the user of a terminal.
@@ -41,11 +42,11 @@ func questionOf(p *contracts.PendingRequest) question {
 // text returns the question with its details, and last as the last line unless that
 // is empty. Without all, long details are cut.
 func (q *question) text(last string, all bool) string {
-	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + inLine(q.tool, maxArgs)
+	head := "? " + strings.ReplaceAll(show.OneLine(string(q.kind), 20), "_", " ") + ": " + show.InLine(q.tool, show.MaxArgs)
 	head += dash(cmp.Or(q.reason, q.label)) // the label mostly repeats the arguments
 	body := q.body()
 	if !all {
-		body = bothEnds(body)
+		body = show.BothEnds(body)
 	}
 	for i, o := range q.options() { // they are never cut
 		body = append(body, fmt.Sprintf("  %d. %s", i+1, optionText(o)))
@@ -76,10 +77,10 @@ func (q *question) body() []string {
 			Attempt      int             `json:"attempt"`
 		}
 		if json.Unmarshal(q.args, &a) == nil {
-			return append(details(a.Args), hang(fmt.Sprintf("attempt %d failed: ", a.Attempt), "  ", a.ErrorMessage)...)
+			return append(show.Details(a.Args), show.Hang(fmt.Sprintf("attempt %d failed: ", a.Attempt), "  ", a.ErrorMessage)...)
 		}
 	}
-	return details(q.args)
+	return show.Details(q.args)
 }
 
 // elicitation returns the details of an elicitation.
@@ -90,16 +91,16 @@ func (q *question) elicitation() []string {
 		URL        string `json:"url"`
 	}
 	if json.Unmarshal(q.args, &a) != nil {
-		return details(q.args)
+		return show.Details(q.args)
 	}
-	shown := hang(inLine(a.ServerName, 60)+": ", "  ", a.Message)
+	shown := show.Hang(show.InLine(a.ServerName, 60)+": ", "  ", a.Message)
 	if a.URL != "" {
-		shown = append(shown, inLine(a.URL, maxShown))
+		shown = append(shown, show.InLine(a.URL, show.MaxShown))
 	}
 	if f := q.form(); len(f.fields) > 0 {
 		return append(shown, f.text()...)
 	}
-	return append(shown, lines(compacted(q.schema()))...)
+	return append(shown, show.Lines(show.Compact(q.schema()))...)
 }
 
 // schema returns the schema for the answer to an elicitation, if there is one.
@@ -231,9 +232,9 @@ func (q *question) input(r *contracts.ServerRequestResponse, line string) error 
 
 // partText returns a question to the user and its options, numbered from 1.
 func partText(p contracts.UserQuestion) []string {
-	shown := hang(inLine(p.Header, 40)+": ", "  ", p.Question)
+	shown := show.Hang(show.InLine(p.Header, 40)+": ", "  ", p.Question)
 	for i, o := range p.Options {
-		shown = append(shown, fmt.Sprintf("  %d. %s%s", i+1, inLine(o.Label, maxArgs), dash(o.Description)))
+		shown = append(shown, fmt.Sprintf("  %d. %s%s", i+1, show.InLine(o.Label, show.MaxArgs), dash(o.Description)))
 	}
 	return shown
 }
@@ -264,7 +265,7 @@ func dash(text string) string {
 	if text == "" {
 		return ""
 	}
-	return " - " + inLine(text, maxArgs)
+	return " - " + show.InLine(text, show.MaxArgs)
 }
 
 func textBlock(text string) []contracts.ContentBlock {

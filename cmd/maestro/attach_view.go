@@ -8,6 +8,7 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // A view prints updates as lines for a human. The goroutine of the attachment owns
@@ -45,7 +46,7 @@ type view struct {
 
 // A flow is the state of a text that arrives in pieces.
 type flow struct {
-	cleaner
+	show.Cleaner
 	code bool   // within a code block, whose lines are not broken between words
 	line string // the beginning of the open line
 }
@@ -74,9 +75,6 @@ type shownQuestion struct {
 // is cut between two pieces is printed in part.
 const maxFlows = 256
 
-// maxArgs bounds the arguments of a tool in one line, in characters.
-const maxArgs = 500
-
 func newView(s *console.Screen) *view {
 	return &view{
 		screen: s, names: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
@@ -103,7 +101,7 @@ func (v *view) show(u client.Update) {
 		}
 	case client.KindReset:
 		if v.present {
-			v.notice(console.Yellow, "missed too much (%s): starting over from the current state", oneLine(string(u.Reason), 40))
+			v.notice(console.Yellow, "missed too much (%s): starting over from the current state", show.OneLine(string(u.Reason), 40))
 		} else {
 			v.notice(console.Yellow, "what was before is not kept any more: this is the current state")
 		}
@@ -145,7 +143,7 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 			continue
 		}
 		v.tools[t.CallID] = t.Tool
-		v.screen.Line(console.Cyan, "* "+oneLine(t.Tool, 60)+" is running")
+		v.screen.Line(console.Cyan, "* "+show.OneLine(t.Tool, 60)+" is running")
 		v.stream("tool "+t.CallID, console.Plain, outputPrefix, t.Output)
 	}
 	if r := st.CurrentResponse; r != nil && (r.ResponseID == "" || r.ResponseID != v.response) {
@@ -153,7 +151,7 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Text})
 	}
 	if st.LastError != nil && *st.LastError != v.failed { // every lease change brings the state again
-		v.notice(console.Red, "last error: %s", oneLine(*st.LastError, maxArgs))
+		v.notice(console.Red, "last error: %s", show.OneLine(*st.LastError, show.MaxArgs))
 	}
 	v.failed = orEmpty(st.LastError)
 	v.waiting(st.PendingRequests)
@@ -197,14 +195,14 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.UtilityCommandExited:
 		v.commandExited(e)
 	case *contracts.Compaction:
-		v.notice(console.Dim, "history summarised: %s", oneLine(e.Summary, maxArgs))
+		v.notice(console.Dim, "history summarised: %s", show.OneLine(e.Summary, show.MaxArgs))
 	case *contracts.Status:
 		if commands, ok := strings.CutPrefix(e.Message, "Agent commands: "); ok {
 			words := strings.Fields(commands)
 			v.announced = words[:min(len(words), maxFlows)]
 		}
 		if e.Message != contracts.StatusWorking || len(v.questions) == 0 && !v.screen.Live() { // an agent that waits for an answer does not work; a prompt shows it too
-			v.notice(console.Dim, "%s", oneLine(e.Message, maxArgs))
+			v.notice(console.Dim, "%s", show.OneLine(e.Message, show.MaxArgs))
 		}
 	case *contracts.ErrorEvent:
 		v.failure(e)
@@ -226,7 +224,7 @@ func (v *view) help() string {
 		text += rulesHelp
 	}
 	if len(v.announced) > 0 {
-		text += "\n  of the agent      " + inLine(strings.Join(v.announced, " "), maxArgs)
+		text += "\n  of the agent      " + show.InLine(strings.Join(v.announced, " "), show.MaxArgs)
 	}
 	return text
 }
@@ -245,7 +243,7 @@ func (v *view) stream(name string, look console.Style, prefix, piece string) {
 		v.screen.EndLine()
 		v.flow = name
 	}
-	for line := range strings.Lines(f.clean(piece)) {
+	for line := range strings.Lines(f.Clean(piece)) {
 		v.screen.Write(look, prefix, line, f.code)
 		f.note(line)
 	}
@@ -256,7 +254,7 @@ func (v *view) stream(name string, look console.Style, prefix, piece string) {
 
 // hanging returns a cleaned text whose lines after the first are indented.
 func hanging(text string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(cleanText(text), "\n"), "\n", "\n"+margin)
+	return strings.ReplaceAll(strings.TrimSuffix(show.Clean(text), "\n"), "\n", "\n"+margin)
 }
 
 // Prefixes of lines. Every line of an agent has one, so that it cannot look like a
@@ -297,7 +295,7 @@ func (v *view) toolCall(e *contracts.ToolCall) {
 		v.tools[e.CallID] = e.Tool
 	}
 	v.flow = ""
-	v.screen.Block(console.Cyan, "* "+oneLine(e.Tool, 60)+" "+summary(e.Args))
+	v.screen.Block(console.Cyan, "* "+show.OneLine(e.Tool, 60)+" "+show.Summary(e.Args))
 }
 
 func (v *view) toolEnd(e *contracts.ToolEnd) {
@@ -306,21 +304,21 @@ func (v *view) toolEnd(e *contracts.ToolEnd) {
 	delete(v.flows, "tool "+e.CallID)
 	v.flow = ""
 	if e.Success {
-		v.screen.Line(console.Green, "  done"+colon(oneLine(name, 60)))
+		v.screen.Line(console.Green, "  done"+colon(show.OneLine(name, 60)))
 		return
 	}
 	why := ""
 	if e.ErrorCode != "" {
-		why = " (" + oneLine(e.ErrorCode, 60) + ")"
+		why = " (" + show.OneLine(e.ErrorCode, 60) + ")"
 	}
-	v.screen.Line(console.Red, "  failed"+colon(oneLine(name, 60))+why)
+	v.screen.Line(console.Red, "  failed"+colon(show.OneLine(name, 60))+why)
 }
 
 func (v *view) commandStarted(e *contracts.UtilityCommandStarted) {
 	if len(v.commands) < maxFlows {
 		v.commands[e.CommandID] = true
 	}
-	v.notice(console.Cyan, "command %s: %s", oneLine(e.CommandID, 40), inLine(e.Command, maxArgs))
+	v.notice(console.Cyan, "command %s: %s", show.OneLine(e.CommandID, 40), show.InLine(e.Command, show.MaxArgs))
 }
 
 // commandOutput prints a piece of a command's output, with the command's id while
@@ -331,7 +329,7 @@ func (v *view) commandOutput(e *contracts.UtilityCommandOutput) {
 		prefix = errorPrefix
 	}
 	if len(v.commands) > 1 {
-		prefix = "  " + oneLine(e.CommandID, 40) + " " + strings.TrimLeft(prefix, " ")
+		prefix = "  " + show.OneLine(e.CommandID, 40) + " " + strings.TrimLeft(prefix, " ")
 	}
 	v.stream("command "+e.CommandID+string(e.Stream), console.Plain, prefix, e.Content)
 }
@@ -343,11 +341,11 @@ func (v *view) commandExited(e *contracts.UtilityCommandExited) {
 	how := "ended"
 	switch {
 	case e.Signal != nil:
-		how = "ended by " + oneLine(*e.Signal, 20)
+		how = "ended by " + show.OneLine(*e.Signal, 20)
 	case e.ExitCode != nil:
 		how = fmt.Sprintf("exited with %d", *e.ExitCode)
 	}
-	v.notice(console.Cyan, "command %s %s%s", oneLine(e.CommandID, 40), how, colon(e.Reason))
+	v.notice(console.Cyan, "command %s %s%s", show.OneLine(e.CommandID, 40), how, colon(e.Reason))
 }
 
 func (v *view) failure(e *contracts.ErrorEvent) {
@@ -356,15 +354,15 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 		word = "fatal error"
 	}
 	v.flow, v.failed = "", e.Message
-	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), hanging(e.Message)))
+	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, show.OneLine(string(e.ErrorType), 20), hanging(e.Message)))
 }
 
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	options := v.questions[e.RequestID].options
 	delete(v.questions, e.RequestID)
 	verdict, more := decided(e, options)
-	kind := strings.ReplaceAll(oneLine(string(e.RequestType), 20), "_", " ")
-	v.notice(console.Dim, "%s %s by %s%s", kind, oneLine(verdict, 20), oneLine(string(e.ResolvedBy), 20), more)
+	kind := strings.ReplaceAll(show.OneLine(string(e.RequestType), 20), "_", " ")
+	v.notice(console.Dim, "%s %s by %s%s", kind, show.OneLine(verdict, 20), show.OneLine(string(e.ResolvedBy), 20), more)
 }
 
 // raw prints the prompt of a user.

@@ -93,6 +93,7 @@ var rooms = map[string]room{
 	"internal/line":                     {},
 	"internal/rpc":                      {ours: []string{"contracts", "internal/line", "internal/abridge"}},
 	"internal/abridge":                  {},
+	"internal/show":                     {ours: []string{"agent/diff", "contracts", "internal/abridge"}},
 	"internal/sleep":                    {},
 	"internal/proc":                     {others: []string{system}},
 	"internal/testkit/memconn":          {ours: []string{"contracts"}},

@@ -1,4 +1,6 @@
-package main
+// Package show makes what agents send safe and short enough for a terminal: texts, and
+// the arguments of tools in one line or, where somebody decides about them, whole.
+package show
 
 import (
 	"fmt"
@@ -14,10 +16,10 @@ import (
 // unterminated one cannot hide the rest of an output.
 const maxEscape = 256
 
-// A cleaner makes text from an agent safe to print: the text cannot move the cursor,
+// A Cleaner makes text from an agent safe to print: the text cannot move the cursor,
 // change the title, answer a query or reorder the screen. Its zero value is ready. It
 // remembers an unfinished escape sequence, so that a text may come in pieces.
-type cleaner struct {
+type Cleaner struct {
 	inside  sequence
 	escaped bool // in a string sequence, the previous character was ESC
 	length  int  // of the sequence so far
@@ -41,10 +43,10 @@ const (
 	runeST  = '\u009c'
 )
 
-// clean returns the printable part of the next piece of a text. It removes escape
+// Clean returns the printable part of the next piece of a text. It removes escape
 // sequences and control characters, except newline and tab. A carriage return becomes
 // a newline, and a character that reorders text becomes U+FFFD.
-func (c *cleaner) clean(piece string) string {
+func (c *Cleaner) Clean(piece string) string {
 	var out strings.Builder
 	for _, r := range piece { // invalid bytes come as U+FFFD
 		if c.inside != seqNone && c.swallow(r) {
@@ -75,11 +77,11 @@ func (c *cleaner) clean(piece string) string {
 	return out.String()
 }
 
-func (c *cleaner) open(s sequence) { c.inside, c.length, c.escaped, c.cr = s, 0, false, false }
+func (c *Cleaner) open(s sequence) { c.inside, c.length, c.escaped, c.cr = s, 0, false, false }
 
 // swallow handles a character inside a sequence. It reports false if the character
 // is not part of the sequence. The sequence then has ended.
-func (c *cleaner) swallow(r rune) bool {
+func (c *Cleaner) swallow(r rune) bool {
 	c.length++
 	was := c.inside
 	c.inside = seqNone
@@ -113,34 +115,34 @@ func (c *cleaner) swallow(r rune) bool {
 	}
 }
 
-// cleanText returns the printable part of a whole text.
-func cleanText(s string) string {
-	var c cleaner
-	return c.clean(s)
+// Clean returns the printable part of a whole text.
+func Clean(s string) string {
+	var c Cleaner
+	return c.Clean(s)
 }
 
-// oneLine returns a whole text as one line of at most limit characters.
-func oneLine(s string, limit int) string {
-	return cut(strings.Join(strings.Fields(cleanText(s)), " "), limit)
+// OneLine returns a whole text as one line of at most limit characters.
+func OneLine(s string, limit int) string {
+	return Cut(strings.Join(strings.Fields(Clean(s)), " "), limit)
 }
 
-// cut returns at most limit characters of a text, the last of which is … if the text
+// Cut returns at most limit characters of a text, the last of which is … if the text
 // goes on.
-func cut(s string, limit int) string {
+func Cut(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
 	return abridge.Chars(s, limit-1)
 }
 
-// exposed returns a text that somebody decides about. Characters that a terminal acts
+// Exposed returns a text that somebody decides about. Characters that a terminal acts
 // on or does not show are written as escapes. Newlines and tabs stay.
-func exposed(s string) string {
-	return replaced(strings.ToValidUTF8(s, "\ufffd"), unseen, func(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") })
+func Exposed(s string) string {
+	return Replaced(strings.ToValidUTF8(s, "\ufffd"), unseen, func(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") })
 }
 
-// replaced returns a text whose bad characters are replaced.
-func replaced(s string, bad func(rune) bool, by func(rune) string) string {
+// Replaced returns a text whose bad characters are replaced.
+func Replaced(s string, bad func(rune) bool, by func(rune) string) string {
 	if !strings.ContainsFunc(s, bad) {
 		return s
 	}
@@ -155,7 +157,7 @@ func replaced(s string, bad func(rune) bool, by func(rune) string) string {
 	return b.String()
 }
 
-// unseen reports whether a character controls the terminal or is invisible.
+// Unseen reports whether a character controls the terminal or is invisible.
 func unseen(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == ' ':
@@ -169,33 +171,33 @@ func unseen(r rune) bool {
 // newlineMark replaces a newline in a text of one line.
 const newlineMark = "⏎"
 
-// inLine returns an exposed text as one line of at most limit characters. Unlike
-// oneLine it keeps all spaces.
-func inLine(s string, limit int) string {
-	return cut(strings.ReplaceAll(exposed(s), "\n", newlineMark), limit)
+// InLine returns an exposed text as one line of at most limit characters. Unlike
+// OneLine it keeps all spaces.
+func InLine(s string, limit int) string {
+	return Cut(strings.ReplaceAll(Exposed(s), "\n", newlineMark), limit)
 }
 
 // Bounds of a shown text. Of a longer text the two ends are shown, which together are
 // within the bounds.
 const (
-	maxShown  = 4096 // characters
-	maxLines  = 60
+	MaxShown  = 4096 // characters
+	MaxLines  = 60
 	headShown = 3072
 	headLines = 40
 )
 
-// bothEnds returns the lines, or if they are too many, the two ends and the number of
+// BothEnds returns the lines, or if they are too many, the two ends and the number of
 // characters between them.
-func bothEnds(lines []string) []string {
+func BothEnds(lines []string) []string {
 	text := strings.Join(lines, "\n")
 	size := utf8.RuneCountInString(text)
-	if size <= maxShown && len(lines) <= maxLines {
+	if size <= MaxShown && len(lines) <= MaxLines {
 		return lines
 	}
 	runes := []rune(text)
 	head := runes[:cutAfter(runes, headShown, headLines, 1)]
 	rest := runes[len(head):]
-	tail := rest[len(rest)-cutAfter(rest, maxShown-headShown, maxLines-headLines, -1):]
+	tail := rest[len(rest)-cutAfter(rest, MaxShown-headShown, MaxLines-headLines, -1):]
 	more := fmt.Sprintf("… %d characters more: /show shows all …", size-len(head)-len(tail))
 	return append(append(strings.Split(string(head), "\n"), more), strings.Split(string(tail), "\n")...)
 }

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"strings"
@@ -28,17 +28,17 @@ func TestHostileTextIsMadeHarmless(t *testing.T) {
 		{"invisible tags", "a\U000E0041b", "ab"},
 		{"not UTF-8", "a\xffb", "a\ufffdb"},
 	} {
-		if got := cleanText(test.text); got != test.want {
-			t.Errorf("%s: cleanText(%q): got %q, want %q", test.name, test.text, got, test.want)
+		if got := Clean(test.text); got != test.want {
+			t.Errorf("%s: Clean(%q): got %q, want %q", test.name, test.text, got, test.want)
 		}
 	}
 }
 
 func TestOneLineIsOneBoundedLine(t *testing.T) {
-	if got, want := oneLine("a\n  b\x1b[31m\tc", 10), "a b c"; got != want {
+	if got, want := OneLine("a\n  b\x1b[31m\tc", 10), "a b c"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := oneLine("abcdef", 4), "abc…"; got != want {
+	if got, want := OneLine("abcdef", 4), "abc…"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -53,16 +53,16 @@ func FuzzClean(f *testing.F) {
 		f.Add(seed, len(seed)/2)
 	}
 	f.Fuzz(func(t *testing.T, text string, cut int) {
-		got := cleanText(text)
+		got := Clean(text)
 		if !utf8.ValidString(got) {
-			t.Fatalf("cleanText(%q) = %q, which is not UTF-8", text, got)
+			t.Fatalf("Clean(%q) = %q, which is not UTF-8", text, got)
 		}
 		for _, r := range got {
 			if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
-				t.Fatalf("cleanText(%q) = %q keeps %U", text, got, r)
+				t.Fatalf("Clean(%q) = %q keeps %U", text, got, r)
 			}
 		}
-		if again := cleanText(got); again != got {
+		if again := Clean(got); again != got {
 			t.Fatalf("cleaning %q twice: got %q, want %q", text, again, got)
 		}
 		text = strings.ToValidUTF8(text, "\ufffd") // a wire text is never cut inside a character
@@ -70,9 +70,9 @@ func FuzzClean(f *testing.F) {
 		for cut < len(text) && !utf8.RuneStart(text[cut]) {
 			cut++
 		}
-		var c cleaner
-		if pieces := c.clean(text[:cut]) + c.clean(text[cut:]); pieces != cleanText(text) {
-			t.Fatalf("%q cut at %d: got %q, want %q", text, cut, pieces, cleanText(text))
+		var c Cleaner
+		if pieces := c.Clean(text[:cut]) + c.Clean(text[cut:]); pieces != Clean(text) {
+			t.Fatalf("%q cut at %d: got %q, want %q", text, cut, pieces, Clean(text))
 		}
 	})
 }

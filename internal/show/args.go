@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// This file shows the arguments of a tool: in one line beside its name, and whole
-// where somebody decides about them.
+// MaxArgs bounds the arguments of a tool in one line, in characters.
+const MaxArgs = 500
 
 // Names under which tools take a file, and a text with its replacement.
 var (
@@ -24,9 +24,9 @@ var (
 	}
 )
 
-// An extra is the data that an agent of the Agent Client Protocol adds to the
+// An Extra is the data that an agent of the Agent Client Protocol adds to the
 // arguments of a call, under "_acp".
-type extra struct {
+type Extra struct {
 	Title     string `json:"title"`
 	Locations []struct {
 		Path string `json:"path"`
@@ -37,14 +37,14 @@ type extra struct {
 	OmittedBytes int                       `json:"omitted_bytes"`
 }
 
-// fields returns the arguments by name, nil if they are not an object, and the extra
+// Fields returns the arguments by name, nil if they are not an object, and the Extra
 // without its name, nil if there is none.
-func fields(args json.RawMessage) (map[string]json.RawMessage, *extra) {
+func Fields(args json.RawMessage) (map[string]json.RawMessage, *Extra) {
 	var byName map[string]json.RawMessage
 	if json.Unmarshal(args, &byName) != nil {
 		return nil, nil
 	}
-	more := &extra{}
+	more := &Extra{}
 	if byName["_acp"] == nil || json.Unmarshal(byName["_acp"], more) != nil {
 		return byName, nil
 	}
@@ -52,15 +52,15 @@ func fields(args json.RawMessage) (map[string]json.RawMessage, *extra) {
 	return byName, more
 }
 
-// summary returns a tool's arguments in one line: the command as a user types it, or
+// Summary returns a tool's arguments in one line: the command as a user types it, or
 // the agent's title of the call, or JSON.
-func summary(args json.RawMessage) string {
-	byName, more := fields(args)
-	if command, isText := textOf(byName["command"]); isText {
-		return "$ " + inLine(command, maxArgs)
+func Summary(args json.RawMessage) string {
+	byName, more := Fields(args)
+	if command, isText := Text(byName["command"]); isText {
+		return "$ " + InLine(command, MaxArgs)
 	}
 	if more != nil && more.Title != "" {
-		text := inLine(more.Title, maxArgs)
+		text := InLine(more.Title, MaxArgs)
 		for _, place := range more.places() {
 			if !strings.Contains(text, place) {
 				text += " " + place
@@ -69,23 +69,23 @@ func summary(args json.RawMessage) string {
 		return text
 	}
 	if more != nil {
-		args = asJSON(byName)
+		args = JSON(byName)
 	}
-	return inLine(compacted(args), maxArgs)
+	return InLine(Compact(args), MaxArgs)
 }
 
-// details returns all of a tool's arguments, line by line: first the command or the
+// Details returns all of a tool's arguments, line by line: first the command or the
 // file, then the short ones. No argument looks like another one, and none is hidden.
-func details(args json.RawMessage) []string {
-	byName, more := fields(args)
+func Details(args json.RawMessage) []string {
+	byName, more := Fields(args)
 	if byName == nil || len(byName) == 0 && more == nil {
-		return lines(compacted(args))
+		return Lines(Compact(args))
 	}
-	more = cmp.Or(more, &extra{})
-	command, isCommand := textOf(byName["command"])
+	more = cmp.Or(more, &Extra{})
+	command, isCommand := Text(byName["command"])
 	var shown, paths []string
 	if more.Title != command {
-		shown = lines(more.Title)
+		shown = Lines(more.Title)
 	}
 	for _, place := range more.places() {
 		shown = append(shown, "at "+place)
@@ -94,17 +94,17 @@ func details(args json.RawMessage) []string {
 		shown = append(shown, fmt.Sprintf("(%d bytes are too much to be shown)", more.OmittedBytes))
 	}
 	for _, l := range more.Locations {
-		if len(l.Path) <= maxShown { // its place is shown whole
+		if len(l.Path) <= MaxShown { // its place is shown whole
 			paths = append(paths, l.Path)
 		}
 	}
 	located := paths
 	if isCommand {
 		delete(byName, "command")
-		shown = append(shown, hang("$ ", "  ", command)...)
+		shown = append(shown, Hang("$ ", "  ", command)...)
 	}
 	for _, key := range pathKeys {
-		if path, ok := textOf(byName[key]); ok {
+		if path, ok := Text(byName[key]); ok {
 			if !slices.Contains(located, path) {
 				shown = append(shown, field(key, path)...)
 			}
@@ -114,14 +114,14 @@ func details(args json.RawMessage) []string {
 	}
 	change := changeIn(byName)
 	if more.Diff != "" { // the diff may be cut or differ from the arguments: then those are shown as well
-		told := lines(more.Diff)
+		told := Lines(more.Diff)
 		if slices.Equal(marked(change, " "), marked(hunks(told), "")) {
 			change = nil
 		}
 		change = append(told, change...)
 		maps.DeleteFunc(byName, func(_ string, value json.RawMessage) bool {
-			text, _ := textOf(value)
-			return repeats(lines(text), told, paths)
+			text, _ := Text(value)
+			return repeats(Lines(text), told, paths)
 		})
 	}
 	short, long := plain(byName)
@@ -129,9 +129,9 @@ func details(args json.RawMessage) []string {
 }
 
 // places returns the files and lines of a call.
-func (e *extra) places() (places []string) {
+func (e *Extra) places() (places []string) {
 	for _, l := range e.Locations {
-		place := inLine(l.Path, maxShown)
+		place := InLine(l.Path, MaxShown)
 		if l.Line != nil {
 			place += fmt.Sprintf(":%d", *l.Line)
 		}
@@ -181,12 +181,12 @@ func marked(change []string, space string) (changed []string) {
 // a diff.
 func changeIn(byName map[string]json.RawMessage) []string {
 	for _, keys := range changeKeys {
-		before, isBefore := textOf(byName[keys[0]])
-		after, isAfter := textOf(byName[keys[1]])
+		before, isBefore := Text(byName[keys[0]])
+		after, isAfter := Text(byName[keys[1]])
 		if isBefore && isAfter {
 			delete(byName, keys[0])
 			delete(byName, keys[1])
-			return changed(strings.Split(exposed(before), "\n"), strings.Split(exposed(after), "\n"))
+			return changed(strings.Split(Exposed(before), "\n"), strings.Split(Exposed(after), "\n"))
 		}
 	}
 	return nil
@@ -217,9 +217,9 @@ func changed(before, after []string) (shown []string) {
 // those of several.
 func plain(byName map[string]json.RawMessage) (short, long []string) {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		text, isText := textOf(byName[name])
+		text, isText := Text(byName[name])
 		if !isText || text == "" || text != strings.TrimSpace(text) && !strings.Contains(text, "\n") {
-			text = compacted(byName[name]) // the quotes show where it begins and ends
+			text = Compact(byName[name]) // the quotes show where it begins and ends
 		}
 		if shown := field(name, text); len(shown) == 1 {
 			short = append(short, shown...)
@@ -231,16 +231,16 @@ func plain(byName map[string]json.RawMessage) (short, long []string) {
 }
 
 func field(name, text string) []string {
-	name = inLine(name, maxShown) + ":"
+	name = InLine(name, MaxShown) + ":"
 	if !strings.Contains(text, "\n") {
-		return []string{name + " " + exposed(text)}
+		return []string{name + " " + Exposed(text)}
 	}
-	return append([]string{name}, hang("  | ", "  | ", text)...)
+	return append([]string{name}, Hang("  | ", "  | ", text)...)
 }
 
-// hang returns the lines of a text, with first before the first line and rest before
+// Hang returns the lines of a text, with first before the first line and rest before
 // the others.
-func hang(first, rest, text string) []string {
+func Hang(first, rest, text string) []string {
 	shown := split(text)
 	for i := range shown {
 		shown[i] = first + shown[i]
@@ -249,8 +249,8 @@ func hang(first, rest, text string) []string {
 	return shown
 }
 
-// lines returns the lines of an exposed text, none for the empty text.
-func lines(text string) []string {
+// Lines returns the lines of an exposed text, none for the empty text.
+func Lines(text string) []string {
 	if text == "" {
 		return nil
 	}
@@ -259,19 +259,28 @@ func lines(text string) []string {
 
 // split returns the lines of an exposed text, one for the empty text.
 func split(text string) []string {
-	return strings.Split(strings.TrimSuffix(exposed(text), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(Exposed(text), "\n"), "\n")
 }
 
-// textOf returns the text of a JSON string, and reports whether raw is one.
-func textOf(raw json.RawMessage) (text string, ok bool) {
+// Text returns the text of a JSON string, and reports whether raw is one.
+func Text(raw json.RawMessage) (text string, ok bool) {
 	return text, len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
 }
 
-// compacted returns JSON without insignificant space, or nothing if raw is not JSON.
-func compacted(raw json.RawMessage) string {
+// Compact returns JSON without insignificant space, or nothing if raw is not JSON.
+func Compact(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
 		return ""
 	}
 	return b.String()
+}
+
+// JSON returns a value as JSON. The value was read from JSON, or is text.
+func JSON(value any) json.RawMessage {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
