@@ -13,11 +13,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
@@ -183,23 +181,11 @@ func (p *chordPeer) ends(code int) {
 	}
 }
 
-// chordModel serves a model that plays a script, and returns the flags for it.
-func chordModel(t *testing.T, pause time.Duration, script ...localmodel.Case) (*localmodel.Server, []string) {
+// chordModel serves a model that plays the prompts, and returns the flags for it.
+func chordModel(t *testing.T, pause time.Duration) (*localmodel.Server, []string) {
 	t.Helper()
-	m, url := modelServer(t, localmodel.Options{Script: script, Pause: pause})
+	m, url := modelServer(t, localmodel.Options{Pause: pause})
 	return m, []string{"--agent", "llm:openai-chat/some", "--model-url", url, "--ask", "bash"}
-}
-
-// bash is a turn of a model that runs a command line.
-func bash(text, command string) localmodel.Turn {
-	args, _ := json.Marshal(map[string]string{"command": command})
-	return localmodel.Turn{Text: text, Calls: []localmodel.Call{{Tool: "bash", Args: args}}}
-}
-
-func said(text string) localmodel.Turn { return localmodel.Turn{Text: text} }
-
-func chordCase(match string, turns ...localmodel.Turn) localmodel.Case {
-	return localmodel.Case{Match: match, Turns: turns}
 }
 
 // scripted writes a script for the script agent.
@@ -403,5 +389,12 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-var _ = client.WithHello
-var _ = syscall.SIGTERM
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
