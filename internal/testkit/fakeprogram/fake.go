@@ -9,7 +9,8 @@
 //	!stderr TEXT   writes to standard error
 //	!repeat N TEXT writes a line many times
 //	!every D N TEXT writes a line N times, after a pause of D before each
-//	!long N        writes a line of N bytes
+//	!long N        writes a line of N bytes that is no message
+//	!fill N TEXT   writes a line of N bytes, with a long text in the place of $FILL
 //	!hold FILE     starts a process that holds a file open and ignores signals
 //
 // Any other step is a line to write. In lines $ID is the id of the last message read,
@@ -20,6 +21,7 @@ package fakeprogram
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,23 +33,25 @@ import (
 )
 
 const (
-	scriptsVar = "MAESTRO_TEST_SCRIPTS" // JSON: a list of scripts, one for each start; the last repeats
-	notesVar   = "MAESTRO_TEST_NOTES"   // directory for what programs were sent
+	notesVar = "MAESTRO_TEST_NOTES" // the directory of the scripts, and of what programs were sent
+	scripts  = "scripts.json"       // a list of scripts, one for each start; the last repeats
 )
 
 // Play plays the program and exits if this process is one; call it before any test.
 func Play() {
-	if text := os.Getenv(scriptsVar); text != "" {
-		var scripts [][]string
-		if err := json.Unmarshal([]byte(text), &scripts); err != nil {
-			panic(err)
-		}
-		f := &fake{in: bufio.NewScanner(os.Stdin), notes: os.Getenv(notesVar)}
-		f.in.Buffer(nil, 16<<20)
-		f.note("starts", "program "+strings.Join(os.Args[1:], " "))
-		f.play(scripts[min(len(f.read("starts")), len(scripts))-1])
-		os.Exit(0)
+	notes := os.Getenv(notesVar)
+	if notes == "" {
+		return
 	}
+	text, err := os.ReadFile(filepath.Join(notes, scripts))
+	var all [][]string
+	if err = errors.Join(err, json.Unmarshal(text, &all)); err != nil {
+		panic(err)
+	}
+	f := &fake{in: bufio.NewScanner(os.Stdin), notes: notes}
+	f.in.Buffer(nil, 16<<20)
+	f.note("starts", "program "+strings.Join(os.Args[1:], " "))
+	f.play(all[min(len(f.read("starts")), len(all))-1])
 }
 
 // A Program is the programs of one test.
@@ -57,9 +61,9 @@ type Program struct {
 }
 
 // New returns a program with a script for each of its starts; the last one repeats.
-func New(t *testing.T, scripts ...[]string) Program {
+func New(t *testing.T, each ...[]string) Program {
 	t.Helper()
-	text, err := json.Marshal(scripts)
+	text, err := json.Marshal(each)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +72,9 @@ func New(t *testing.T, scripts ...[]string) Program {
 		t.Fatal(err)
 	}
 	p := Program{Argv: []string{exe}, notes: t.TempDir()}
-	t.Setenv(scriptsVar, string(text))
+	if err := os.WriteFile(filepath.Join(p.notes, scripts), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv(notesVar, p.notes)
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // or a program built with -race takes a second to exit
 	return p
@@ -170,6 +176,8 @@ func (f *fake) act(verb, rest string) {
 		}
 	case "long":
 		fmt.Println(strings.Repeat("x", n))
+	case "fill":
+		fmt.Println(strings.Replace(text, "$FILL", strings.Repeat("x", n-len(text)+len("$FILL")), 1))
 	case "hold":
 		child := exec.Command("/bin/sh", "-c", `exec 3>"$0"; trap "" TERM INT; echo x >&3; sleep 1000`, rest)
 		if err := child.Start(); err != nil {
