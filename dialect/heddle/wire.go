@@ -133,8 +133,9 @@ type InitOK struct {
 	ID               string        `json:"id"`
 	SessionID        string        `json:"session_id"`
 	ProtocolVersion  string        `json:"protocol_version"`
-	Error            *Error        `json:"error,omitempty"` // some servers report a version mismatch here
-	RequestedRouting *Routing      `json:"requested_routing,omitempty"`
+	Error            *Error        `json:"error,omitempty"`             // some servers report a version mismatch here
+	Routing          *Routing      `json:"routing,omitempty"`           // since 0.4
+	RequestedRouting *Routing      `json:"requested_routing,omitempty"` // since 0.5
 	Profile          *Profile      `json:"profile,omitempty"`
 	Capabilities     *Capabilities `json:"capabilities,omitempty"`
 }
@@ -223,22 +224,21 @@ type Call struct {
 
 // A Result ends a send, or refuses another request.
 type Result struct {
-	Type             string   `json:"type"`
-	ID               string   `json:"id"`
-	Status           string   `json:"status"`
-	Response         *string  `json:"response,omitempty"`
-	Error            *Error   `json:"error,omitempty"`
-	ToolCallsMade    []Call   `json:"tool_calls_made"` // in the order of their starts
-	Usage            *Usage   `json:"usage,omitempty"`
-	Iterations       int      `json:"iterations"` // finished model calls
-	SessionID        string   `json:"session_id,omitempty"`
-	TaskID           string   `json:"task_id,omitempty"`
-	WorkerID         string   `json:"worker_id,omitempty"`
-	ModelLatencyMS   *int64   `json:"model_latency_ms,omitempty"`
-	ToolLatencyMS    *int64   `json:"tool_latency_ms,omitempty"`
-	TotalLatencyMS   *int64   `json:"total_latency_ms,omitempty"`
-	Failure          *Failure `json:"failure,omitempty"`
-	RequestedRouting *Routing `json:"requested_routing,omitempty"`
+	Type           string   `json:"type"`
+	ID             string   `json:"id"`
+	Status         string   `json:"status"`
+	Response       *string  `json:"response,omitempty"`
+	Error          *Error   `json:"error,omitempty"`
+	ToolCallsMade  []Call   `json:"tool_calls_made"` // in the order of their starts
+	Usage          *Usage   `json:"usage,omitempty"`
+	Iterations     int      `json:"iterations"` // finished model calls
+	SessionID      string   `json:"session_id,omitempty"`
+	TaskID         string   `json:"task_id,omitempty"`
+	WorkerID       string   `json:"worker_id,omitempty"`
+	ModelLatencyMS *int64   `json:"model_latency_ms,omitempty"`
+	ToolLatencyMS  *int64   `json:"tool_latency_ms,omitempty"`
+	TotalLatencyMS *int64   `json:"total_latency_ms,omitempty"`
+	Failure        *Failure `json:"failure,omitempty"`
 }
 
 // A Failure says more about a send that failed. It is known since 0.4.
@@ -276,14 +276,13 @@ type Permission struct {
 
 // A StatusOK answers a status request.
 type StatusOK struct {
-	Type             string   `json:"type"`
-	ID               string   `json:"id"`
-	Model            string   `json:"model"`
-	MessagesCount    int      `json:"messages_count"` // of the user and the assistant
-	SessionID        string   `json:"session_id"`
-	Active           bool     `json:"active"`
-	LastRoutedModel  string   `json:"last_routed_model,omitempty"`
-	RequestedRouting *Routing `json:"requested_routing,omitempty"`
+	Type            string `json:"type"`
+	ID              string `json:"id"`
+	Model           string `json:"model"`
+	MessagesCount   int    `json:"messages_count"` // of the user and the assistant
+	SessionID       string `json:"session_id"`
+	Active          bool   `json:"active"`
+	LastRoutedModel string `json:"last_routed_model,omitempty"` // since 0.3
 }
 
 // A ShutdownOK is the last message of a server.
