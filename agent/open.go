@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/acp"
+	"github.com/seed-028515a8/maestro/agent/chord"
+	"github.com/seed-028515a8/maestro/agent/heddle"
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
+	"github.com/seed-028515a8/maestro/agent/program"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
@@ -75,6 +78,8 @@ type Options struct {
 //	conformance    the triggers that the conformance suite expects
 //	headless:CMD   a child process that speaks the headless protocol on stdio
 //	acp:CMD        a child process that speaks the Agent Client Protocol on stdio
+//	heddle:CMD     a child process that speaks the Heddle protocol on stdio
+//	chord:CMD      a child process that speaks the Chord protocol on stdio
 //	llm:P/MODEL    our own loop on a model of the provider P
 //
 // Open starts no process. The words of CMD may be quoted as in a shell; nothing
@@ -123,6 +128,8 @@ func parse(spec string, o Options) (func(Options) (contracts.Agent, error), erro
 				StateDir: o.StateDir, Version: o.Version, Servers: handedServers(o), Log: o.Log,
 			}), nil
 		}, err
+	case (kind == "heddle" || kind == "chord") && hasRest:
+		return parseProgram(kind, rest)
 	case kind == "llm" && hasRest:
 		rules, err := checkNative(rest, o)
 		return func(o Options) (contracts.Agent, error) {
@@ -133,7 +140,23 @@ func parse(spec string, o Options) (func(Options) (contracts.Agent, error), erro
 			return a, nil
 		}, err
 	}
-	return nil, errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
+	return nil, errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD, heddle:CMD, chord:CMD or llm:PROVIDER/MODEL")
+}
+
+// parseProgram is parse for programs that speak Heddle or Chord.
+func parseProgram(kind, command string) (func(Options) (contracts.Agent, error), error) {
+	argv, err := proc.SplitWords(command)
+	var config heddle.Config
+	if err == nil && kind == "heddle" {
+		config, argv, err = heddle.Parse(argv)
+	}
+	return func(o Options) (contracts.Agent, error) {
+		p := program.Options{Argv: argv, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted, StateDir: o.StateDir, Log: o.Log}
+		if kind == "heddle" {
+			return heddle.New(p, config), nil
+		}
+		return chord.New(p), nil
+	}, err
 }
 
 // unconfigured is a part of agents that have no configuration, and nothing that

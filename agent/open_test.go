@@ -8,7 +8,7 @@ import (
 func TestSpecsThatNameNoAgentAreRefused(t *testing.T) {
 	for _, tt := range []struct{ spec, want string }{
 		{"", "headless:CMD"},
-		{"bash", "shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL"},
+		{"bash", "shell, script:FILE, conformance, headless:CMD, acp:CMD, heddle:CMD, chord:CMD or llm:PROVIDER/MODEL"},
 		{"shell:x", "headless:CMD"},
 		{"script", "headless:CMD"},
 		{"script:", "headless:CMD"},
@@ -17,6 +17,10 @@ func TestSpecsThatNameNoAgentAreRefused(t *testing.T) {
 		{"headless:'a", "Command contains unterminated quotes"},
 		{"acp:", "Command must contain an executable to run"},
 		{"acp:'a", "Command contains unterminated quotes"},
+		{"heddle:", "Command must contain an executable to run"},
+		{"heddle:model=m", "there is no command"},
+		{"heddle:max_iterations=0 agent", "want a number above 0"},
+		{"chord:'a", "Command contains unterminated quotes"},
 		{"llm:model", "want llm:PROVIDER/MODEL"},
 		{"llm:provider/model", "unknown provider"},
 		{"script: ", "headless:CMD"},
@@ -28,7 +32,7 @@ func TestSpecsThatNameNoAgentAreRefused(t *testing.T) {
 }
 
 func TestSpecsNameTheirAgents(t *testing.T) {
-	for _, spec := range []string{"shell", "conformance", "headless:agent 'with words'", "acp:agent --acp"} {
+	for _, spec := range []string{"shell", "conformance", "headless:agent 'with words'", "acp:agent --acp", "heddle:model=m tools=glob,grep agent", "chord:chord headless"} {
 		if a, err := Open(spec, Options{}); err != nil || a == nil {
 			t.Errorf("Open(%q): got %v, %v, want an agent", spec, a, err)
 		}

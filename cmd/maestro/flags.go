@@ -73,7 +73,7 @@ func (s *settings) register(cmd *cobra.Command) {
 // registerShared adds the flags of every command that runs a session.
 func (s *settings) registerShared(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.agent, "agent", "shell", "agent: shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
+	f.StringVar(&s.agent, "agent", "shell", "agent: shell, script:FILE, conformance, headless:CMD, acp:CMD, heddle:CMD, chord:CMD or llm:PROVIDER/MODEL")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
 	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that an acp: or llm: agent may use")
 	f.StringArrayVar(&s.runtime.Allow, "allow", nil, "tool calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
@@ -114,7 +114,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{"log-level": logLevels, "log-format": logFormats, "auth": auths, "protocol-profile": profiles} {
 		complete(cmd, flag, cobra.ShellCompDirectiveNoFileComp, values...)
 	}
-	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:", "acp:", "llm:anthropic/", "llm:openai/", "llm:openai-chat/")
+	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:", "acp:", "heddle:", "chord:", "llm:anthropic/", "llm:openai/", "llm:openai-chat/")
 }
 
 // registerLimits adds the flags about what clients may use.

@@ -1,0 +1,442 @@
+package heddle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-028515a8/maestro/agent/program"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/fakeprogram"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
+)
+
+func TestMain(m *testing.M) {
+	fakeprogram.Play()
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	initOK = `{"type":"init_ok","id":"$ID","session_id":"sess-1","protocol_version":"0.5.0","profile":{"fingerprint":"sha256:00","model":"m"},"future":{}}`
+	ok     = `{"type":"result","id":"$ID","status":"ok","response":"Hi","tool_calls_made":[],"iterations":1}`
+	failed = `{"type":"result","id":"$ID","status":"error","tool_calls_made":[],"iterations":0,"error":{"code":"provider_error","message":"Model error","retryable":true}}`
+)
+
+// say returns the line of an event; members are the rest of its payload.
+func say(kind, members string) string {
+	return `{"type":"event","event":{"event":"` + kind + `"` + members + `},"event_seq":0,"send_id":"$ID","session_id":"sess-1"}`
+}
+
+// served returns a script that is initialized and answers one prompt with the lines.
+func served(lines ...string) []string {
+	return append([]string{"<init", initOK, "<send"}, lines...)
+}
+
+// A stand is an agent that has started, with its host and its program.
+type stand struct {
+	*program.Agent
+	host    *hosttest.Host
+	program fakeprogram.Program
+}
+
+func newStand(t *testing.T, scripts ...[]string) *stand {
+	t.Helper()
+	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
+	p := fakeprogram.New(t, scripts...)
+	c := Config{Model: "default", Tools: []string{"glob"}, MaxIterations: 7}
+	o := program.Options{Argv: p.Argv, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	a := program.New(o, dialectOf(o.Argv[0], c, waits{interrupt: 300 * time.Millisecond, silence: 500 * time.Millisecond}))
+	return &stand{a, hosttest.New(t), p}
+}
+
+// start starts an agent whose programs follow the scripts.
+func start(t *testing.T, scripts ...[]string) *stand {
+	t.Helper()
+	s := newStand(t, scripts...)
+	if _, err := s.Start(t.Context(), s.host); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hosttest.Must(t, s.Close(context.Background())) })
+	return s
+}
+
+func (s *stand) run(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience)
+	defer cancel()
+	return s.Run(ctx, contracts.Work{Content: "go"})
+}
+
+// wantError checks the type and the text of a run's error.
+func wantError(t *testing.T, err error, typ contracts.ErrorType, text string) {
+	t.Helper()
+	e, ok := errors.AsType[*contracts.Error](err)
+	if !ok || e.Type != typ || !strings.Contains(e.Message, text) {
+		t.Errorf("got error %#v, want type %s with %q", err, typ, text)
+	}
+}
+
+func (s *stand) wantTypes(t *testing.T, want ...string) {
+	t.Helper()
+	if got := s.host.Types(); !slices.Equal(got, want) {
+		t.Errorf("published\n got %q\nwant %q", got, want)
+	}
+}
+
+func (s *stand) statuses() string {
+	var all []string
+	for _, st := range hosttest.As[*contracts.Status](s.host) {
+		all = append(all, st.Message)
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestTheProgramIsInitialized(t *testing.T) {
+	s := newStand(t, served(ok))
+	s.Configure(&contracts.Init{SystemPrompt: new("Be brief.")})
+	s.Configure(&contracts.Init{AppendSystemPrompt: new("Be kind."), ThinkingLevel: contracts.ThinkingHigh})
+	info, err := s.Start(t.Context(), s.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { hosttest.Must(t, s.Close(context.Background())) }()
+	if info.Model != "m" || info.Executor != contracts.ExecutorLive || len(info.Requests) != 0 {
+		t.Errorf("got %+v, want the model m and no requests", info)
+	}
+	hosttest.Must(t, s.run(t))
+	if init := s.program.Sent("init"); len(init) != 1 || !strings.Contains(init[0], `"protocol_version":"0.5.0","config":{"model":"default","system_prompt":"Be brief.\n\nBe kind.","tools":["glob"],"max_iterations":7`) {
+		t.Errorf("got %q, want one init with the configuration", init)
+	}
+	if !strings.Contains(s.statuses(), "thinking level") {
+		t.Errorf("got %q, want that the thinking level is not set", s.statuses())
+	}
+}
+
+func TestANewSystemPromptStartsTheProgramAgain(t *testing.T) {
+	s := start(t, served(ok))
+	hosttest.Must(t, s.run(t))
+	s.Configure(&contracts.Init{SystemPrompt: new("Be brief.")})
+	hosttest.Must(t, s.run(t))
+	if init := s.program.Sent("init"); len(init) != 2 || !strings.Contains(init[1], "Be brief.") {
+		t.Errorf("got %q, want a second init with the prompt", init)
+	}
+	if errs := hosttest.As[*contracts.ErrorEvent](s.host); len(errs) > 0 {
+		t.Errorf("got error %q, want none", errs[0].Message)
+	}
+	if !strings.Contains(s.statuses(), "new conversation") || len(s.program.Sent("shutdown")) != 1 {
+		t.Errorf("got %q and %q, want a shutdown and a new conversation", s.statuses(), s.program.Sent("shutdown"))
+	}
+}
+
+func TestRunsAreTranslated(t *testing.T) {
+	usage := func(members string) string {
+		return say("usage", `,"prompt_tokens":42,"completion_tokens":15,"total_tokens":57`+members)
+	}
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		types []string
+		said  string
+	}{
+		{"tool and text", []string{
+			say("turn_state", `,"state":"running"`), say("tool_start", `,"name":"glob","args":{"pattern":"*"}`),
+			say("tool_end", `,"name":"glob","result_preview":"a.txt"`), say("content_delta", `,"text":"H"`), say("content_delta", `,"text":"i"`), usage(""), ok,
+		}, []string{"tool_call", "tool_start", "tool_output", "tool_end", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"one response for each model round", []string{
+			say("content_delta", `,"text":"Look"`), usage(""), say("tool_start", `,"name":"glob","args":null`), say("tool_end", `,"name":"glob","result_preview":""`),
+			usage(""), say("tool_start", `,"name":"glob","args":[1]`), say("tool_end", `,"name":"glob","result_preview":""`), say("content_delta", `,"text":"Hi"`), ok,
+		}, []string{"response_start", "response_chunk", "response_end", "tool_call", "tool_start", "tool_end", "response_start", "response_end",
+			"tool_call", "tool_start", "tool_end", "response_start", "response_chunk", "response_end"}, "LookHi"},
+		{"text that was not streamed", []string{ok}, []string{"response_start", "response_chunk", "response_end"}, "Hi"},
+		{"reasoning", []string{say("content_delta", `,"text":"Hm","thinking":true`), ok}, []string{"response_start", "response_chunk", "response_end"}, "Hi"},
+		{"a call that fails", []string{say("tool_start", `,"name":"glob","args":{}`), say("tool_end", `,"name":"glob","result_preview":"Error: no"`), ok},
+			[]string{"tool_call", "tool_start", "tool_output", "tool_end", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"H40 permission refused", []string{say("permission_request", `,"name":"shell","reason":"rm"`), say("permission_denied", `,"name":"shell","reason":"no"`), ok},
+			[]string{"status", "tool_call", "tool_end", "status", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"H40 permission granted", []string{say("permission_request", `,"name":"shell"`), say("tool_start", `,"name":"shell","args":{}`), say("tool_end", `,"name":"shell","result_preview":""`), ok},
+			[]string{"status", "tool_call", "tool_start", "tool_end", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"a call that is denied after its start", []string{say("tool_start", `,"name":"shell","args":{}`), say("permission_denied", `,"name":"shell","reason":"no"`), ok},
+			[]string{"tool_call", "tool_start", "tool_end", "status", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"context", []string{say("context_prune", `,"messages_pruned":3,"tokens_before":9,"tokens_after":-1`), say("context_compact", ""), say("plan_complete", `,"plan":"First"`), ok},
+			[]string{"compaction", "compaction", "status", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"an error that the program survives", []string{say("error", `,"code":"provider_error","message":"busy","retryable":true`), say("heartbeat", `,"duration_ms":5`), ok},
+			[]string{"error", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"what is unknown or odd", []string{
+			`{"type":"news"}`, say("news", ""), say("tool_end", `,"name":"glob","result_preview":"x"`), say("content_delta", `,"text":7`), say("usage", `,"prompt_tokens":"x"`),
+			strings.ReplaceAll(say("content_delta", `,"text":"of another"`), "$ID", "send-0"), `{"type":"result","id":"send-0","status":"ok"}`, `{"type":"result","id":7}`, ok,
+		}, []string{"response_start", "response_end", "response_start", "response_chunk", "response_end"}, "Hi"},
+		{"nothing after the result", []string{ok, say("content_delta", `,"text":"late"`), say("tool_start", `,"name":"glob","args":{}`), ok}, []string{"response_start", "response_chunk", "response_end"}, "Hi"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, served(tt.lines...))
+			hosttest.Must(t, s.run(t))
+			s.wantTypes(t, tt.types...)
+			if got := s.host.Said(); got != tt.said {
+				t.Errorf("got %q said, want %q", got, tt.said)
+			}
+		})
+	}
+}
+
+func TestUsageIsCountedOnce(t *testing.T) {
+	s := start(t, served(
+		say("routed_model", `,"model":"routed"`), say("upstream_provider", `,"provider":"far"`), say("content_delta", `,"text":"Hi"`),
+		say("usage", `,"prompt_tokens":42,"completion_tokens":15,"total_tokens":57,"cached_tokens":40,"cost_micros":1500000,"cost_currency":"USD"`),
+		say("usage", `,"prompt_tokens":10,"completion_tokens":-5,"total_tokens":99,"cached_tokens":7,"cost_micros":5,"cost_currency":"EUR"`),
+		strings.Replace(ok, `"iterations"`, `"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2},"iterations"`, 1)))
+	hosttest.Must(t, s.run(t))
+	ends := hosttest.As[*contracts.ResponseEnd](s.host)
+	want := []contracts.Usage{
+		{InputTokens: 2, OutputTokens: 15, CacheReadTokens: 40, TotalTokens: 57, TotalCostUSD: 1.5, ModelID: "routed", Provider: "far"},
+		{InputTokens: 10, CacheReadTokens: 7, TotalTokens: 17, ModelID: "routed", Provider: "far"},
+	}
+	if len(ends) != 2 || ends[0].Usage != want[0] || ends[1].Usage != want[1] {
+		t.Errorf("got %+v, want %+v", ends, want)
+	}
+}
+
+func TestCallsKeepTheirIDs(t *testing.T) {
+	s := start(t, served(
+		say("tool_start", `,"name":"glob","args":{"n":1},"call_id":"a"`), say("tool_start", `,"name":"glob","args":{"n":2},"call_id":"b"`),
+		say("tool_end", `,"name":"glob","result_preview":"two","call_id":"b"`), say("tool_end", `,"name":"glob","result_preview":"one","call_id":"a"`), ok))
+	hosttest.Must(t, s.run(t))
+	calls, outputs := hosttest.As[*contracts.ToolCall](s.host), hosttest.As[*contracts.ToolOutput](s.host)
+	if len(outputs) != 2 || outputs[0].CallID != calls[1].CallID || outputs[0].Content != "two" || outputs[1].CallID != calls[0].CallID {
+		t.Errorf("got %+v of %+v, want each output with its call", outputs, calls)
+	}
+}
+
+func TestFailedRunsSayWhy(t *testing.T) {
+	fails := func(envelope string) string {
+		return `{"type":"result","id":"$ID","status":"error","error":` + envelope + `}`
+	}
+	for _, tt := range []struct {
+		name   string
+		lines  []string
+		typ    contracts.ErrorType
+		text   string
+		events int // errors published before the end
+	}{
+		{"H32 the result repeats the error", []string{say("error", `,"code":"provider_error","message":"Model error","retryable":true`), failed}, contracts.ErrorTransient, "Model error", 0},
+		{"another error came before", []string{say("error", `,"code":"provider_error","message":"busy","retryable":true`), failed}, contracts.ErrorTransient, "Model error", 1},
+		{"H35 a loop", []string{fails(`{"code":"loop_detected","message":"again","retryable":false,"details":null}`)}, contracts.ErrorTool, "again", 0},
+		{"H34 too many rounds", []string{fails(`{"code":"max_iterations","message":"20 rounds"}`)}, contracts.ErrorTool, "20 rounds", 0},
+		{"the program cancels itself", []string{fails(`{"code":"cancelled","message":"cancelled"}`)}, contracts.ErrorCancelled, "cancelled", 0},
+		{"no message", []string{fails(`{"code":"protocol_error"}`)}, contracts.ErrorProtocol, "protocol_error", 0},
+		{"no reason", []string{`{"type":"result","id":"$ID","status":"error"}`}, contracts.ErrorTool, "no reason", 0},
+		{"the prompt could not be read", []string{`{"type":"result","id":"unknown","status":"error","error":{"code":"protocol_error","message":"Invalid JSON"}}`}, contracts.ErrorProtocol, "Invalid JSON", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, served(tt.lines...))
+			wantError(t, s.run(t), tt.typ, tt.text)
+			if got := len(hosttest.As[*contracts.ErrorEvent](s.host)); got != tt.events {
+				t.Errorf("got %d errors before the end, want %d", got, tt.events)
+			}
+		})
+	}
+}
+
+// interrupted runs a prompt and interrupts it once an event of the type was published.
+func (s *stand) interrupted(t *testing.T, typ string) {
+	t.Helper()
+	ctx, stop := context.WithCancelCause(t.Context())
+	cause := errors.New("interrupted by the test")
+	go func() { s.host.AwaitType(typ); stop(cause) }() // ends with the event
+	if err := s.Run(ctx, contracts.Work{Content: "go"}); !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v", err, cause)
+	}
+}
+
+func TestAnInterruptCancels(t *testing.T) {
+	s := start(t, served(say("content_delta", `,"text":"Hm"`), "<cancel",
+		`{"type":"result","id":"send-1","status":"error","error":{"code":"cancelled","message":"cancelled","retryable":false},"tool_calls_made":[],"iterations":0}`,
+		"<send", ok))
+	s.interrupted(t, "response_chunk")
+	if got := s.program.Sent("cancel"); len(got) != 1 || !strings.Contains(got[0], `"target_id":"send-1"`) {
+		t.Errorf("got %q, want one cancel of send-1", got)
+	}
+	t.Run("H27 the next prompt works", func(t *testing.T) {
+		hosttest.Must(t, s.run(t))
+		if got := s.program.Starts(); len(got) != 1 {
+			t.Errorf("got %d starts, want the same process", len(got))
+		}
+	})
+}
+
+func TestAProgramThatIgnoresACancelIsReplaced(t *testing.T) {
+	s := start(t, served(say("tool_start", `,"name":"glob","args":{}`), "<cancel", "!hang"), served(ok))
+	s.interrupted(t, "tool_start")
+	hosttest.Must(t, s.run(t))
+	if got := s.statuses(); !strings.Contains(got, "restarted") || !strings.Contains(got, "new conversation") {
+		t.Errorf("got %q, want a restart that begins a new conversation", got)
+	}
+}
+
+func TestProgramsThatMisbehaveAreReplaced(t *testing.T) {
+	beat := say("heartbeat", `,"duration_ms":100`)
+	for name, tt := range map[string]struct {
+		lines []string
+		text  string
+	}{
+		"exit":            {[]string{say("tool_start", `,"name":"glob","args":{}`), "!exit 3"}, "exit status 3"},
+		"closed output":   {[]string{"!stderr secret", "!exit 0"}, "standard error"},
+		"garbage":         {[]string{"!repeat 101 this is not JSON"}, "101 lines in a row"},
+		"no objects":      {[]string{"!repeat 101 [1]"}, "101 lines in a row"},
+		"long line":       {[]string{"!long 10485761"}, "too long"},
+		"many calls":      {[]string{"!repeat 129 " + say("tool_start", `,"name":"glob","args":{}`)}, "more than 128 calls"},
+		"lost heartbeats": {[]string{beat, beat, "!hang"}, "heartbeats"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, served(tt.lines...), served(ok))
+			wantError(t, s.run(t), contracts.ErrorTransient, tt.text)
+			hosttest.Must(t, s.run(t))
+		})
+	}
+}
+
+func TestHeartbeatsKeepAProgramAlive(t *testing.T) {
+	s := start(t, served("!every 100ms 25 "+say("heartbeat", `,"duration_ms":100`), ok)) // five times the allowed silence
+	hosttest.Must(t, s.run(t))
+}
+
+func TestSomeGarbageIsReportedOnce(t *testing.T) {
+	s := start(t, served("!repeat 50 this is not JSON", ok))
+	hosttest.Must(t, s.run(t))
+	if errs := hosttest.As[*contracts.ErrorEvent](s.host); len(errs) != 1 || errs[0].ErrorType != contracts.ErrorProtocol {
+		t.Errorf("got %d errors, want one of the protocol", len(errs))
+	}
+}
+
+func TestAProgramThatDiesBetweenRunsIsStartedAgain(t *testing.T) {
+	s := start(t, []string{"<init", initOK, "<send", ok, "!exit 4"}, served(ok))
+	hosttest.Must(t, s.run(t))
+	died := s.host.AwaitType("error").(*contracts.ErrorEvent)
+	if !strings.Contains(died.Message, "exit status 4") || !strings.Contains(died.Message, "next prompt") {
+		t.Errorf("got %q, want how it ended and what happens next", died.Message)
+	}
+	hosttest.Must(t, s.run(t))
+}
+
+func TestProgramsThatCannotStart(t *testing.T) {
+	const mismatch = `{"code":"protocol_version_mismatch","message":"protocol_version_mismatch","retryable":false}`
+	for name, tt := range map[string]struct {
+		script []string
+		text   string
+	}{
+		"H5 mismatch as a result":   {[]string{"<init", `{"type":"result","id":"$ID","status":"error","error":` + mismatch + `}`, "!exit 1"}, "protocol_version_mismatch"},
+		"H5 mismatch as init_ok":    {[]string{"<init", `{"type":"init_ok","id":"$ID","session_id":"","protocol_version":"1.0.0","error":` + mismatch + `}`}, "protocol_version_mismatch"},
+		"a major version of theirs": {[]string{"<init", strings.Replace(initOK, "0.5.0", "1.2.0", 1)}, `"1.2.0"`},
+		"no session":                {[]string{"<init", `{"type":"init_ok","id":"$ID","session_id":"","protocol_version":"0.5.0"}`}, "no session"},
+		"bad configuration":         {[]string{"<init", `{"type":"result","id":"$ID","status":"error","error":{"code":"protocol_error","message":"no model"}}`}, "no model"},
+		"exit":                      {[]string{"!stderr no key", "!exit 1"}, "exit status 1"},
+		"not our protocol":          {[]string{"!repeat 200 Usage: program", "!hang"}, "no messages of Heddle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, tt.script)
+			if _, err := s.Start(t.Context(), s.host); err == nil || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got error %v, want one with %q", err, tt.text)
+			}
+			if got := len(s.program.Starts()); got != 1 {
+				t.Errorf("got %d starts, want one", got)
+			}
+		})
+	}
+	t.Run("silence", func(t *testing.T) {
+		s := newStand(t, []string{"<init", "!hang"})
+		ctx, stop := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("the test is impatient"))
+		defer stop()
+		if _, err := s.Start(ctx, s.host); err == nil || !strings.Contains(err.Error(), "impatient") {
+			t.Errorf("got error %v, want that the start was given up", err)
+		}
+	})
+}
+
+func TestOtherMinorVersionsAreAccepted(t *testing.T) {
+	for _, version := range []string{"0.2.0", "0.9.1", "0", "abc", ""} { // H6
+		t.Run("H6 "+version, func(t *testing.T) {
+			s := start(t, []string{"<init", strings.Replace(initOK, "0.5.0", version, 1), "<send", ok})
+			hosttest.Must(t, s.run(t))
+		})
+	}
+}
+
+func TestPromptsThatAreTooLongAreNotSent(t *testing.T) {
+	s := start(t, served(ok))
+	err := s.Run(t.Context(), contracts.Work{Content: strings.Repeat("x", maxInput)})
+	wantError(t, err, contracts.ErrorTool, "at most 8388608 bytes")
+	hosttest.Must(t, s.run(t))
+	if got := s.program.Sent("send"); len(got) != 1 {
+		t.Errorf("got %d prompts, want one", len(got))
+	}
+}
+
+func TestAttachmentsAreNamed(t *testing.T) {
+	s := start(t, served(ok))
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: "go", Attachments: []contracts.Attachment{{Path: "docs/a.txt"}}}))
+	if got := s.program.Sent("send"); len(got) != 1 || !strings.Contains(got[0], `go\n\nAttached files:\n- docs/a.txt`) {
+		t.Errorf("got %q, want the path in the prompt", got)
+	}
+}
+
+func TestARestoredSessionIsANewConversation(t *testing.T) {
+	s := newStand(t, served(ok))
+	s.host.Earlier = true
+	if _, err := s.Start(t.Context(), s.host); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { hosttest.Must(t, s.Close(context.Background())) }()
+	hosttest.Must(t, s.run(t))
+	if got := s.statuses(); !strings.Contains(got, "new conversation") {
+		t.Errorf("got %q, want that the conversation is new", got)
+	}
+}
+
+func TestCloseEndsAllThatTheProgramStarted(t *testing.T) {
+	fifo, written, ended := hosttest.Witness(t)
+	s := newStand(t, []string{"<init", initOK, "<send", "!hold " + fifo, ok, "!hang"})
+	if _, err := s.Start(t.Context(), s.host); err != nil {
+		t.Fatal(err)
+	}
+	hosttest.Must(t, s.run(t))
+	hosttest.Happens(t, "the process opens the file", written)
+	hosttest.Must(t, s.Close(context.Background()))
+	hosttest.Happens(t, "the process ends", ended)
+}
+
+func TestCredentialsAreNotPassed(t *testing.T) {
+	t.Setenv("SOME_API_KEY", "secret")
+	dir := t.TempDir()
+	argv := []string{"/bin/sh", "-c", `env > env.txt; exit 1`}
+	a := New(program.Options{Argv: argv, Dir: dir}, Config{})
+	if _, err := a.Start(t.Context(), hosttest.New(t)); err == nil {
+		t.Error("got no error, want one")
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "env.txt"))
+	if err != nil || strings.Contains(string(text), "SOME_API_KEY") {
+		t.Errorf("got %q, %v; want an environment without the key", text, err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	c, argv, err := Parse([]string{"model=a/b", "tools=x,y", "max_iterations=3", "prog", "model=z"})
+	if err != nil || c.Model != "a/b" || !slices.Equal(c.Tools, []string{"x", "y"}) || c.MaxIterations != 3 || !slices.Equal(argv, []string{"prog", "model=z"}) {
+		t.Errorf("got %+v, %q, %v", c, argv, err)
+	}
+	if c, _, err = Parse([]string{"prog"}); err != nil || c.Model == "" || c.Tools == nil || len(c.Tools) > 0 {
+		t.Errorf("got %+v, %v; want a model and no tools", c, err)
+	}
+	for _, words := range [][]string{{"model=m"}, {"max_iterations=0", "prog"}, {"max_iterations=x", "prog"}} {
+		if _, _, err := Parse(words); err == nil {
+			t.Errorf("%q: got no error, want one", words)
+		}
+	}
+}
