@@ -16,7 +16,7 @@ import (
 type object []member
 
 // A member's value is a string, a clean text, a list of clean texts, a number, a bool,
-// nil, or a json.RawMessage.
+// nil, or decoded JSON.
 type member struct {
 	key   string
 	value any
@@ -111,14 +111,6 @@ func (r *redactor) value(path, key string, v any) any {
 			list[i] = r.value(join(path, strconv.Itoa(i)), key, e)
 		}
 		return list
-	case json.RawMessage:
-		dec := json.NewDecoder(bytes.NewReader(v))
-		dec.UseNumber()
-		var decoded any
-		if dec.Decode(&decoded) != nil {
-			return nil
-		}
-		return r.value(path, key, decoded)
 	case map[string]any:
 		return r.members(path, v)
 	case []any:

@@ -3,7 +3,7 @@ package hecate
 import (
 	"bytes"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -43,18 +43,35 @@ func (f *flow) redacted(raw string, redact func(string) (string, bool)) clean {
 }
 
 // words returns the length of the held text that may be shown: up to the end of its
-// last complete word, and not the beginning of a private key. It is 0 if there is none.
-// A word or key of more than limit bytes is cut.
+// last complete word, and not the beginning of a private key. Words are ASCII, because
+// texts of other scripts may have no spaces, and secrets are ASCII. A word or a key of
+// more than limit bytes is cut.
 func (f *flow) words(limit int) int {
-	n := bytes.LastIndexFunc(f.Held, unicode.IsSpace) + 1
-	for n < len(f.Held) && n > 0 && f.Held[n]&0xC0 == 0x80 { // a space may have several bytes
-		n++
+	n := len(f.Held)
+	for n > 0 && f.Held[n-1] > ' ' && f.Held[n-1] < utf8.RuneSelf {
+		n--
 	}
-	if at := bytes.LastIndex(f.Held, []byte("-----BEGIN ")); at >= 0 && !bytes.Contains(f.Held[at:], []byte("-----END ")) {
-		n = min(n, at)
+	if from, to := privateKey(f.Held); from < n && n < to {
+		n = from
 	}
 	if len(f.Held)-n > limit {
 		return len(f.Held)
 	}
 	return n
+}
+
+// privateKey returns where the last private key of a text begins and ends. A key that
+// has not ended ends after the text.
+func privateKey(text []byte) (from, to int) {
+	const begin, end, dashes = "-----BEGIN ", "-----END ", "-----"
+	if from = bytes.LastIndex(text, []byte(begin)); from < 0 {
+		return 0, 0
+	}
+	if at := bytes.Index(text[from:], []byte(end)); at >= 0 {
+		to = from + at + len(end)
+		if at = bytes.Index(text[to:], []byte(dashes)); at >= 0 {
+			return from, to + at + len(dashes)
+		}
+	}
+	return from, len(text) + 1
 }

@@ -178,8 +178,8 @@ func (s *Session) gap(since time.Time, reason string) {
 	}
 }
 
-// Reset continues from a snapshot after events were lost. The tools and the round that
-// were open end as failed. The run ends as failed if nothing of it goes on.
+// Reset continues from a snapshot after events were lost. The tools that ran and the
+// round that was open end as failed. The run ends as failed if nothing of it goes on.
 func (s *Session) Reset(at time.Time, snap *contracts.Snapshot) []Draft {
 	since := s.At
 	s.clock(at)
@@ -207,7 +207,8 @@ func (s *Session) resync(st *contracts.State) {
 		s.responseStart(st.CurrentResponse.ResponseID)
 	}
 	for _, p := range st.PendingRequests {
-		if !slices.ContainsFunc(s.Kept, func(r request) bool { return r.ID == p.ID }) {
+		known := func(r request) bool { return r.ID == p.ID }
+		if !slices.ContainsFunc(s.Kept, known) && (s.Run == nil || !slices.ContainsFunc(s.Run.Requests, known)) {
 			s.serverRequest(&contracts.ServerRequest{
 				RequestID: p.ID, RequestType: p.Kind, CallID: p.CallID, Tool: p.Tool, Args: p.Args,
 				DisplayName: p.DisplayName, SummaryLabel: p.SummaryLabel, ActionDescription: p.ActionDescription,

@@ -16,7 +16,7 @@ const (
 
 // A request is an open question of the agent.
 type request struct {
-	ID       string                           `json:"id"`
+	ID       string                           `json:"id"` // empty once the decision was shown
 	Kind     contracts.RequestType            `json:"kind"`
 	CallID   string                           `json:"call_id"`
 	Tool     string                           `json:"tool"`
@@ -49,7 +49,7 @@ func bounded(list []request) []request { return list[max(len(list)-maxRequests, 
 // resolved shows how a question ended. The decision of a kept question is kept until the
 // agent acts on it, or ends a run that the agent will not continue.
 func (s *Session) resolved(e *contracts.ServerRequestResolved) {
-	has := func(r request) bool { return r.ID == e.RequestID }
+	has := func(r request) bool { return r.ID == e.RequestID && r.Decision == nil }
 	if s.Run != nil {
 		if i := slices.IndexFunc(s.Run.Requests, has); i >= 0 {
 			r := s.Run.Requests[i]
@@ -63,6 +63,7 @@ func (s *Session) resolved(e *contracts.ServerRequestResolved) {
 	case i < 0:
 	case s.Run != nil:
 		s.decided(s.Kept[i], e)
+		s.Kept[i].ID = ""
 	default:
 		decision := *e
 		decision.Reason = s.clean(e.Reason, maxBrief).Text
@@ -126,8 +127,8 @@ func (s *Session) takeKept(callID string) (r request, ok bool) {
 func (s *Session) decideKept() {
 	for i := range s.Kept {
 		if e := s.Kept[i].Decision; e != nil {
-			s.Kept[i].Decision = nil
 			s.decided(s.Kept[i], e)
+			s.Kept[i].Decision, s.Kept[i].ID = nil, ""
 		}
 	}
 }

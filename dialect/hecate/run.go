@@ -2,6 +2,7 @@ package hecate
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -184,10 +185,12 @@ func stopOf(message clean) stop {
 	return stop{runtime, message}
 }
 
-// close ends what is open in the run.
+// close ends the calls that run and the open round. Calls that wait for a decision stay.
 func (s *Session) close(why clean) {
-	for len(s.Run.Calls) > 0 {
-		s.endCall(s.Run.Calls[0], "tool.failed", why)
+	for _, c := range slices.Clone(s.Run.Calls) {
+		if c.Invoked {
+			s.endCall(c, "tool.failed", why)
+		}
 	}
 	if s.Run.Turn != nil {
 		s.turnFailed(why)

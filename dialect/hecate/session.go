@@ -16,8 +16,9 @@ type Options struct {
 	LeaseTTL   time.Duration // time that the worker has for a run; 0 means 60 s
 
 	// Redact returns text without its secrets, and whether it had any. Texts that
-	// arrive in pieces are redacted word by word, with the text before them as context.
-	// nil redacts nothing. The result of Redact must be a text that Redact does not
+	// arrive in pieces are redacted word by word, with the text before them as context,
+	// so a secret in such a text must not have spaces or characters beyond ASCII. nil
+	// redacts nothing. The result of Redact must be a text that Redact does not
 	// change.
 	Redact func(text string) (clean string, changed bool)
 }

@@ -24,6 +24,7 @@ type turn struct {
 // A block is a text without an interruption.
 type block struct {
 	Thinking bool  `json:"thinking,omitempty"`
+	Rest     bool  `json:"rest,omitempty"` // the text began in the block before
 	Flow     flow  `json:"flow,omitzero"`
 	Shown    clean `json:"shown,omitzero"`
 }
@@ -66,7 +67,7 @@ func (s *Session) responseChunk(e *contracts.ResponseChunk) {
 	s.showText(b.Flow.words(maxWord))
 	if len(b.Shown.Text) >= maxBlock {
 		s.completeBlock()
-		t.Block = &block{Thinking: b.Thinking, Flow: b.Flow}
+		t.Block = &block{Thinking: b.Thinking, Rest: true, Flow: b.Flow}
 	}
 }
 
@@ -104,7 +105,9 @@ func (s *Session) completeBlock() {
 	b := t.Block
 	if !b.Thinking {
 		s.draft("assistant.text_complete", s.Run.index(member{"block_index", t.Blocks}, member{"text", b.Shown}))
-		s.Run.Answer = b.Shown.cut(maxAnswer)
+		if !b.Rest {
+			s.Run.Answer = b.Shown.cut(maxAnswer)
+		}
 	}
 	t.Blocks++
 }

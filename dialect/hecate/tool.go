@@ -1,6 +1,7 @@
 package hecate
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -54,7 +55,7 @@ type call struct {
 	Shell   *shell    `json:"shell,omitempty"` // what a call of a shell will run
 
 	Out    flow      `json:"out,omitzero"`
-	Since  time.Time `json:"since,omitzero"`   // when the first held output came
+	Since  time.Time `json:"since,omitzero"`   // start of the time that output is held
 	Bytes  int64     `json:"bytes,omitempty"`  // of shown output
 	Chunks int       `json:"chunks,omitempty"` // shown before maxOutput bytes were held
 	Line   clean     `json:"line,omitzero"`    // the last line of the output
@@ -109,14 +110,22 @@ func (s *Session) propose(id, tool string, args json.RawMessage) *call {
 	if c.Kind == kindShell {
 		c.Shell = s.shellOf(args)
 	}
-	var input any = args
-	var object map[string]json.RawMessage
-	if json.Unmarshal(args, &object) != nil || object == nil {
-		text, _ := json.Marshal(map[string]string{"raw": string(args)}) // texts can be encoded
-		input = json.RawMessage(text)
-	}
-	s.draft("assistant.tool_call_proposed", s.Run.index(c.named(member{"input", input})...))
+	s.draft("assistant.tool_call_proposed", s.Run.index(c.named(member{"input", inputOf(args)})...))
 	return c
+}
+
+// inputOf returns the args as an object.
+func inputOf(args json.RawMessage) any {
+	var input map[string]any
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.UseNumber()
+	switch err := dec.Decode(&input); {
+	case err != nil && len(args) > 0:
+		return map[string]any{"raw": string(args)}
+	case input == nil:
+		return map[string]any{}
+	}
+	return input
 }
 
 // addCall adds a call. It ends the oldest one if there are too many.
@@ -245,6 +254,7 @@ func (s *Session) showEarly(c *call) {
 	if s.At.Sub(c.Since) < holdTime || c.Chunks >= maxEarly {
 		return
 	}
+	c.Since = s.At
 	if n := c.Out.words(maxOutput); n > 0 {
 		c.Chunks++
 		s.showOutput(c, n)
@@ -258,7 +268,6 @@ func (s *Session) showOutput(c *call, n int) {
 		return
 	}
 	shown := c.Out.take(n, s.Options.Redact)
-	c.Since = s.At
 	if line := lastLine(shown.Text); line != "" {
 		c.Line = clean{abridge.Chars(line, maxSummary), shown.Hidden}
 	}
