@@ -83,11 +83,23 @@ func (v *Server) log(scope string, make bool) (*scopeLog, error) {
 	return l, nil
 }
 
-// logOf returns the log of a scope for a client.
-func (v *Server) logOf(scope string) (*scopeLog, error) {
+// logOf returns the log of a scope for a client. The log knows all open sessions.
+func (v *Server) logOf(ctx context.Context, scope string) (*scopeLog, error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.log(scope, true)
+	_, known := v.logs[scope]
+	l, err := v.log(scope, true)
+	v.mu.Unlock()
+	if err == nil && !known {
+		err = l.await(ctx, func() bool {
+			for _, s := range l.index.Sessions {
+				if s.Task == "" {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return l, err
 }
 
 // Opened says that a session of a scope was opened. If the scope has a log, the log
