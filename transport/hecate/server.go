@@ -37,8 +37,9 @@ type Options struct {
 	// return how long to wait if there are too many. Nil means no limit.
 	Attach, Request func(principalID string) (wait time.Duration)
 
-	Streams *sse.Streams
-	Log     *slog.Logger // discards if nil
+	Streams   *sse.Streams
+	Heartbeat time.Duration // of streams on which nothing happens; zero means 15 s
+	Log       *slog.Logger  // discards if nil
 }
 
 // A Server serves the logs of all scopes. It is safe for concurrent use.
@@ -57,6 +58,7 @@ func New(opts Options) (*Server, error) {
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.RetainBytes = cmp.Or(opts.RetainBytes, 256<<20)
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, contracts.DefaultHeartbeatInterval)
 	if opts.Alive == nil {
 		opts.Alive = func(contracts.Principal) bool { return true }
 	}

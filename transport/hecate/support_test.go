@@ -35,6 +35,7 @@ const script = `{"prompts": [
 	{"match": "slow", "steps": [{"say": "Begun."}, {"tool": {"name": "bash", "args": {"command": "true"}, "output": "x\n"}}, {"delay_ms": 60000}]},
 	{"match": "asks", "steps": [{"ask": {"type": "approval", "tool": "bash", "args": {"command": "true"}, "reason": "because", "timeout_ms": 100}}]},
 	{"match": "secret", "steps": [{"say": "The value is hunter2-hunter2 ."}, {"tool": {"name": "bash", "args": {"command": "echo hunter2-hunter2"}, "output": "hunter2-hunter2\n", "gated": true}}]},
+	{"match": "big", "steps": [{"repeat": {"times": 150, "steps": [{"tool": {"name": "bash", "args": {"command": "true"}, "output": "LONG"}}]}}]},
 	{"match": "many", "steps": [{"repeat": {"times": 40, "steps": [{"tool": {"name": "bash", "args": {"command": "true"}, "output": "some output of a tool\n"}}]}}]}
 ], "default": [{"say": "Done."}]}`
 
@@ -52,7 +53,9 @@ type world struct {
 
 type source struct{ *hub.Hub }
 
-func (s source) Follow(epoch string, cursor uint64) hecate.Follower { return s.Hub.Follow(epoch, cursor) }
+func (s source) Follow(epoch string, cursor uint64) hecate.Follower {
+	return s.Hub.Follow(epoch, cursor)
+}
 
 func newWorld(t testing.TB, change func(*hecate.Options)) *world {
 	w := &world{t: t, dir: t.TempDir()}
@@ -66,7 +69,7 @@ func newWorld(t testing.TB, change func(*hecate.Options)) *world {
 
 func (w *world) start() {
 	file := filepath.Join(w.dir, "script.json")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(script, "LONG", strings.Repeat("0123456789abcde ", 4000))), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	w.hubs = &hub.Directory{}
@@ -222,7 +225,9 @@ func (w *world) get(path string, into any, header ...string) []byte {
 func (w *world) refuses(method, path, body string, status int, kind string, header ...string) {
 	w.t.Helper()
 	a := w.request(method, path, body, header...)
-	var refusal struct{ Error struct{ Type, Message string } }
+	var refusal struct {
+		Error struct{ Type, Message string }
+	}
 	if err := json.Unmarshal(a.body, &refusal); err != nil || a.status != status || refusal.Error.Type != kind || refusal.Error.Message == "" {
 		w.t.Errorf("%s %s: got %d %s, want %d with type %s", method, path, a.status, a.body, status, kind)
 	}
@@ -398,3 +403,8 @@ func kinds(all []wire.Event) (list []string) {
 	}
 	return list
 }
+
+type contractsPrincipal = contracts.Principal
+
+// task0 makes the log of the owner.
+func (w *world) task0() { w.get("/tasks", nil) }
