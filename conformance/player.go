@@ -48,6 +48,7 @@ type Session struct {
 	runners []*runner // hosted runners, in the order they were started
 	dirs    []string  // scratch directories, removed at the end
 	environ []string  // added to the environment of servers on stdio
+	atEnd   []func()  // what other suites end with the scenario
 }
 
 // newSession returns a session that ends with ctx, with its timeout, or by cancel.
@@ -95,6 +96,9 @@ func (s *Session) close() {
 	}
 	if s.wire != nil {
 		s.wire.close()
+	}
+	for _, end := range slices.Backward(s.atEnd) {
+		end()
 	}
 	for _, dir := range s.dirs {
 		_ = os.RemoveAll(dir) // what is left is in the system's scratch space

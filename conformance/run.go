@@ -30,6 +30,7 @@ type Config struct {
 	Parallel int               // scenarios at once; zero means DefaultParallel
 	Runtime  Runtime           // what is behind the server; empty is the conformance agent
 	Prompts  Prompts           // for any other agent
+	ModelEnv string            // variable that tells the target the address of a model; empty is the suite's choice
 
 	// ConnectionTokens is the server's policy over HTTP; empty means required
 	// if there is a Token, else optional.
@@ -40,29 +41,6 @@ type Config struct {
 	Each func(*Result)
 
 	found *findings
-}
-
-// Run judges the target. The error is about the run itself, such as a target
-// that is not one; what the server does wrong is in the report. When ctx ends, the
-// scenarios that are not over are skipped, and the report is marked as incomplete.
-func Run(ctx context.Context, c Config) (Report, error) {
-	c.setDefaults()
-	if err := c.check(ctx); err != nil {
-		return Report{}, err
-	}
-	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
-		return c.Filter != nil && !c.Filter.MatchString(s.Name)
-	})
-	if len(scenarios) == 0 {
-		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
-	}
-
-	started := time.Now()
-	if err := c.checkAgent(ctx, scenarios); err != nil {
-		return Report{}, err
-	}
-	results := runAll(ctx, &c, scenarios)
-	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil, Left: c.found.left}, nil
 }
 
 // setDefaults fills in what the caller left open.

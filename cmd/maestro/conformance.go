@@ -30,10 +30,31 @@ func isTarget(text string) bool {
 	return false
 }
 
+// suites are the protocols that servers can be judged by.
+var suites = []func() *conformance.Suite{conformance.Maestro}
+
+func suiteNames() (names []string) {
+	for _, suite := range suites {
+		names = append(names, suite().Protocol)
+	}
+	return names
+}
+
+// suiteNamed returns the suite about a protocol.
+func suiteNamed(protocol string) (*conformance.Suite, error) {
+	for _, suite := range suites {
+		if u := suite(); u.Protocol == protocol {
+			return u, nil
+		}
+	}
+	return nil, usage{oneOf("protocol", protocol, suiteNames())}
+}
+
 func conformanceCommand() *cobra.Command {
 	var (
 		c                         = conformance.Config{Prompts: conformance.DefaultPrompts()}
 		format, filter, tokenPath string
+		protocol                  string
 		list                      bool
 		explain                   []string
 	)
@@ -49,6 +70,10 @@ func conformanceCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
+			suite, err := suiteNamed(protocol)
+			if err != nil {
+				return err
+			}
 			if filter != "" {
 				re, err := regexp.Compile(filter)
 				if err != nil {
@@ -58,14 +83,13 @@ func conformanceCommand() *cobra.Command {
 			}
 			switch {
 			case len(explain) > 0:
-				err := conformance.Explain(out, slices.Concat(explain, args))
+				err := suite.Explain(out, slices.Concat(explain, args))
 				if errors.As(err, new(*conformance.UnknownRuleError)) {
 					err = usage{fmt.Errorf("--explain: %w", err)}
 				}
 				return err
 			case list:
-				return conformance.WriteList(out, slices.DeleteFunc(conformance.Scenarios(),
-					func(s conformance.Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) }))
+				return conformance.WriteList(out, c.Select(suite.Scenarios))
 			}
 			switch {
 			case c.Target == "" && c.Spawn == "":
@@ -94,7 +118,7 @@ func conformanceCommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(cmd.Context(), leaving()...)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			report, err := conformance.Run(ctx, c)
+			report, err := suite.Run(ctx, c)
 			switch {
 			case errors.Is(err, conformance.ErrOtherAgent):
 				return usage{err}
@@ -116,6 +140,8 @@ func conformanceCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&protocol, "protocol", suites[0]().Protocol, strings.Join(suiteNames(), ", ")+": what the target speaks")
+	f.StringVar(&c.ModelEnv, "model-env", "", "with another protocol than maestro: the variable that tells the target the address of the suite's model; default: HEDDLE_BASE_URL for heddle, OPENAI_BASE_URL for chord")
 	f.StringVar(&c.Target, "target", "", "server to judge: stdio:CMD, ws://HOST:PORT or http://HOST:PORT")
 	f.StringVar(&c.Spawn, "spawn", "", "command that starts a hosted runner, for the scenarios about hosted runners")
 	f.StringVar(&format, "format", "text", "text, json or junit")

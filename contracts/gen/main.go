@@ -49,11 +49,13 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rules bytes.Buffer
-	if err := conformance.WriteRules(&rules); err != nil {
-		return nil, err
+	for path, suite := range map[string]*conformance.Suite{"docs/rules.md": conformance.Maestro()} {
+		var page bytes.Buffer
+		if err := suite.WriteRules(&page); err != nil {
+			return nil, err
+		}
+		outputs[path] = page.Bytes()
 	}
-	outputs["docs/rules.md"] = rules.Bytes()
 	outputs["contracts/schema/maestro.schema.json"] = append(text, '\n')
 	outputs["contracts/ts/maestro.d.ts"] = typeScriptFile(schema)
 	return outputs, nil
