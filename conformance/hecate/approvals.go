@@ -6,16 +6,20 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
+// approvalLimit bounds how long an approval may wait that nobody decides.
+const approvalLimit = 2 * time.Minute
+
 // approvals judges decisions: E29 to E34, and the resources of section 7.
-func approvals() []Scenario {
+func approvals() []scenario {
 	timeout := onPending("approval/timeout", "E34", "An approval that nobody decides times out", timesOut)
-	timeout.slow = true
-	return []Scenario{
+	timeout.limit = approvalLimit
+	return []scenario{
 		onPending("approval/approve", "E29", "A tool waits for its approval and starts after it", approves),
 		onPending("approval/reject", "E30", "A tool that was rejected is never invoked", rejects),
-		onPending("approval/second", "E31", "A second decision is refused with 409 and changes nothing", func(s *Session, p *pending) {
+		onPending("approval/second", "E31", "A second decision is refused with 409 and changes nothing", func(s *play, p *pending) {
 			p.decide("E31", "approve", http.StatusOK)
 			p.awaitDecision("E31", "approved")
 			p.decide("E31", "reject", http.StatusConflict)
@@ -23,7 +27,7 @@ func approvals() []Scenario {
 		}),
 		onPending("approval/race", "E31", "Of two decisions at once one is taken, and the other refused with 409", races),
 		onPending("approval/invalid", "E32", "An unknown decision is refused with 400, an unknown approval with 404", invalid),
-		onPending("approval/cancel", "E33", "Cancelling a run cancels its approval", func(s *Session, p *pending) {
+		onPending("approval/cancel", "E33", "Cancelling a run cancels its approval", func(s *play, p *pending) {
 			s.cancelRun("E33", p.ref)
 			p.awaitDecision("E33", "cancelled")
 			end := p.end("E33")
@@ -44,9 +48,9 @@ type pending struct {
 }
 
 // onPending returns a scenario that begins with a run that waits for an approval.
-func onPending(name, rule, title string, judge func(*Session, *pending)) Scenario {
-	return online(name, rule, title, func(s *Session) {
-		if name == "approval/timeout" && s.suite.config.ApprovalTimeout == 0 {
+func onPending(name, rule, title string, judge func(*play, *pending)) scenario {
+	return online(name, rule, title, func(s *play) {
+		if name == "approval/timeout" && s.config.ApprovalTimeout == 0 {
 			s.skip("needs to know when the server gives up an approval")
 		}
 		f := s.follow(s.drive(ask))
@@ -105,7 +109,7 @@ func (p *pending) starts(e *event) bool {
 	return kind("tool.invoked", "tool.started")(e) && (e.str("tool_call_id") == call || call == "" && e.sequence > p.request.sequence)
 }
 
-func approves(s *Session, p *pending) {
+func approves(s *play, p *pending) {
 	s.pause()
 	p.update("E29")
 	for _, e := range p.events {
@@ -116,7 +120,7 @@ func approves(s *Session, p *pending) {
 	s.failIf(p.await("E29", "tool.invoked", p.starts) == nil, "E29", "expected the tool to start after the approval %q, but the run ended without", p.id)
 }
 
-func rejects(s *Session, p *pending) {
+func rejects(s *play, p *pending) {
 	p.decide("E30", "reject", http.StatusOK)
 	p.awaitDecision("E30", "rejected")
 	p.end("E30")
@@ -126,7 +130,7 @@ func rejects(s *Session, p *pending) {
 }
 
 // races posts two decisions at once.
-func races(s *Session, p *pending) {
+func races(s *play, p *pending) {
 	statuses := make(chan int, 2)
 	for range cap(statuses) {
 		go func() { // ends with its request
@@ -145,7 +149,7 @@ func races(s *Session, p *pending) {
 	p.resolvedOnce("E31")
 }
 
-func invalid(s *Session, p *pending) {
+func invalid(s *play, p *pending) {
 	before := len(p.events)
 	for _, body := range []string{`{"decision":"maybe"}`, `{}`, `{`} {
 		s.refused("E32", http.StatusBadRequest, http.MethodPost, p.path()+"/resolve", []byte(body))
@@ -157,15 +161,15 @@ func invalid(s *Session, p *pending) {
 	p.decide("E32", "reject", http.StatusOK)
 }
 
-func timesOut(s *Session, p *pending) {
+func timesOut(s *play, p *pending) {
 	e := p.await("E34", "approval.timed_out", p.decided)
-	s.failIf(e == nil || e.kind != "approval.timed_out", "E34", "expected approval.timed_out after %s, got %v", s.suite.config.ApprovalTimeout, e)
+	s.failIf(e == nil || e.kind != "approval.timed_out", "E34", "expected approval.timed_out after %s, got %v", s.config.ApprovalTimeout, e)
 	p.decide("E34", "approve", http.StatusConflict)
 	p.resolvedOnce("E34")
 }
 
 // resources reads the approval before and after its decision.
-func resources(s *Session, p *pending) {
+func resources(s *play, p *pending) {
 	for _, status := range []string{"pending", "rejected"} {
 		if status != "pending" {
 			p.decide("7", "reject", http.StatusOK)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
 	"github.com/seed-028515a8/maestro/internal/sleep"
@@ -30,14 +31,17 @@ const (
 	secret = "secret"
 )
 
-// of returns the prompt of a kind.
-func (p Prompts) of(kind, hidden string) string {
-	return map[string]string{say: p.Say, long: p.Long, ask: p.Ask, bursts: p.Burst, secret: strings.ReplaceAll(p.Secret, "{secret}", hidden)}[kind]
+// promptOf returns the prompt of a kind.
+func promptOf(kind string, c *conformance.Config) string {
+	p := c.Prompts
+	return map[string]string{say: p.Say, long: p.Long, ask: p.Ask, bursts: p.Burst, secret: strings.ReplaceAll(p.Secret, "{secret}", c.Secret)}[kind]
 }
 
 // A driver starts runs, with a command or over the Maestro protocol. It ends with close.
 type driver struct {
-	suite *suite
+	ctx    context.Context // of all scenarios
+	config *conformance.Config
+	wire   *wire
 
 	mu      sync.Mutex // held while a run is started, until it is known
 	clients []*client.Client
@@ -46,14 +50,14 @@ type driver struct {
 }
 
 // newDriver returns the driver there is, or nil.
-func newDriver(s *suite) *driver {
-	if s.config.Driver == "" {
-		a, err := s.wire.do(s.ctx, http.MethodGet, "/api/headless/sessions", acceptList, nil)
+func newDriver(ctx context.Context, c *conformance.Config, w *wire) *driver {
+	if c.Driver == "" {
+		a, err := w.do(ctx, http.MethodGet, "/api/headless/sessions", acceptList, nil)
 		if err != nil || a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "application/json") {
 			return nil
 		}
 	}
-	return &driver{suite: s}
+	return &driver{ctx: ctx, config: c, wire: w}
 }
 
 // close ends the commands that were started, and the sessions that were made.
@@ -63,7 +67,7 @@ func (d *driver) close() {
 	for _, g := range d.groups {
 		g.Stop(0, nil)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.suite.ctx), d.suite.config.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.config.Patience)
 	defer cancel()
 	for _, c := range d.clients {
 		_, _ = c.Send(ctx, &contracts.Shutdown{}) // the session may be over
@@ -74,12 +78,12 @@ func (d *driver) close() {
 
 // drive starts a run with the prompt of a kind and returns it as soon as the cross-run stream
 // shows it. One run is started at a time, so that the new one is known.
-func (s *Session) drive(kind string) ref {
+func (s *play) drive(kind string) ref {
 	d := s.suite.driver
 	if d == nil {
 		s.skip("needs a new run, and there is no driver that starts one")
 	}
-	prompt := s.suite.config.Prompts.of(kind, s.suite.config.Secret)
+	prompt := promptOf(kind, s.config)
 	if prompt == "" {
 		s.skip("needs a prompt of the kind %s", kind)
 	}
@@ -89,10 +93,10 @@ func (s *Session) drive(kind string) ref {
 	before, _ := s.suite.feed.list()
 	s.note(">", "("+kind+") "+cmp.Or(map[bool]string{true: prompt}[kind != secret], "(not shown)"))
 	start := d.prompt
-	if s.suite.config.Driver != "" {
+	if s.config.Driver != "" {
 		start = d.command
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, 4*s.suite.config.Patience)
+	ctx, cancel := context.WithTimeout(s.ctx, 4*s.config.Patience)
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -116,13 +120,13 @@ func (s *Session) drive(kind string) ref {
 var errDriver = errors.New("the driver starts no run")
 
 // command starts the driver's command. If the command fails, it calls fail.
-func (d *driver) command(_ *Session, kind, prompt string, fail context.CancelCauseFunc) error {
-	words, err := proc.SplitWords(d.suite.config.Driver)
+func (d *driver) command(_ *play, kind, prompt string, fail context.CancelCauseFunc) error {
+	words, err := proc.SplitWords(d.config.Driver)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(words[0], append(words[1:], prompt)...)
-	cmd.Env = append(os.Environ(), "HECATE_URL="+d.suite.wire.base, "HECATE_PROMPT="+kind)
+	cmd.Env = append(os.Environ(), "HECATE_URL="+d.wire.base, "HECATE_PROMPT="+kind)
 	said := &said{}
 	cmd.Stdout, cmd.Stderr = said, said
 	g, err := proc.Start(cmd)
@@ -160,10 +164,10 @@ func (t *said) bytes() []byte {
 }
 
 // prompt sends a prompt over the Maestro protocol, in a session of its own.
-func (d *driver) prompt(s *Session, kind, prompt string, _ context.CancelCauseFunc) error {
+func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc) error {
 	hello := contracts.Hello{Role: contracts.RoleController,
 		Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}}
-	c, err := client.Dial(s.ctx, d.suite.wire.base, client.WithHello(hello), client.WithToken(d.suite.config.Token),
+	c, err := client.Dial(s.ctx, d.wire.base, client.WithHello(hello), client.WithToken(d.config.Token),
 		client.WithSession("conf-"+uuid.NewString(), true))
 	if err != nil {
 		return err
@@ -185,9 +189,9 @@ func (d *driver) prompt(s *Session, kind, prompt string, _ context.CancelCauseFu
 }
 
 // sample returns a run that has ended: a new one, or the newest that exists.
-func (s *Session) sample() *run {
+func (s *play) sample() *run {
 	return s.suite.samples.get(func() *run {
-		if s.suite.driver != nil && s.suite.config.Prompts.Say != "" {
+		if s.suite.driver != nil && s.config.Prompts.Say != "" {
 			f := s.follow(s.drive(say))
 			f.end("E20")
 			return &f.run
@@ -208,12 +212,12 @@ func (s *Session) sample() *run {
 const maxRunsJudged = 200
 
 // history returns the logs to judge: of the file, or of all runs of the server.
-func (s *Session) history() *history {
+func (s *play) history() *history {
 	if s.suite.file != nil {
 		return s.suite.file
 	}
 	return s.suite.histories.get(func() *history {
-		if s.suite.driver != nil && s.suite.config.Prompts.Say != "" {
+		if s.suite.driver != nil && s.config.Prompts.Say != "" {
 			s.sample()
 		}
 		s.suite.feed.settle(s.ctx)
@@ -231,12 +235,12 @@ func (s *Session) history() *history {
 
 // A follower reads the list of a run again and again.
 type follower struct {
-	s *Session
+	s *play
 	run
 	pos int // of the first event that was not looked at
 }
 
-func (s *Session) follow(r ref) *follower { return &follower{s: s, run: run{ref: r}} }
+func (s *play) follow(r ref) *follower { return &follower{s: s, run: run{ref: r}} }
 
 // pollPause is the time between two looks at a list.
 const pollPause = 50 * time.Millisecond

@@ -9,8 +9,8 @@ import (
 )
 
 // feeds judges the events of all runs: E17 to E19.
-func feeds() []Scenario {
-	return []Scenario{
+func feeds() []scenario {
+	return []scenario{
 		online("feed/concurrent", "E17", "The cross-run stream has the events of concurrent runs, in order, with increasing ids", concurrent),
 		onSample("feed/resume", "E18", "The cross-run stream goes on after its own Last-Event-ID and misses nothing", resumesFeed),
 		onSample("feed/filters", "E19", "event_type and task_id restrict the cross-run list and stream", filters),
@@ -18,7 +18,7 @@ func feeds() []Scenario {
 }
 
 // concurrent makes two runs that overlap and reads both from one stream.
-func concurrent(s *Session) {
+func concurrent(s *play) {
 	s.suite.feed.settle(s.ctx)
 	st := s.stream("E17", feedStream, s.suite.feed.position())
 	defer st.close()
@@ -44,7 +44,7 @@ func concurrent(s *Session) {
 }
 
 // increase fails unless the ids of frames increase.
-func (s *Session) increase(rule string, frames []frame) {
+func (s *play) increase(rule string, frames []frame) {
 	last := int64(-1)
 	for _, f := range frames {
 		id, err := strconv.ParseInt(f.id, 10, 64)
@@ -54,7 +54,7 @@ func (s *Session) increase(rule string, frames []frame) {
 }
 
 // resumesFeed reads the stream up to the end of a run, and again from places before it.
-func resumesFeed(s *Session, r *run) {
+func resumesFeed(s *play, r *run) {
 	last := r.end()
 	isLast := func(e *event) bool { return e.id == last.id }
 	whole := s.stream("E18", feedStream, "")
@@ -73,7 +73,7 @@ func resumesFeed(s *Session, r *run) {
 }
 
 // filters asks for two types of one task.
-func filters(s *Session, r *run) {
+func filters(s *play, r *run) {
 	types := []string{r.events[0].kind, r.end().kind}
 	ofTask := s.feedPages(url.Values{"task_id": {r.task}})
 	for _, e := range ofTask {
@@ -96,7 +96,7 @@ func filters(s *Session, r *run) {
 const maxPages = 100
 
 // feedPages returns the cross-run list with some filters, as far as the server gives cursors.
-func (s *Session) feedPages(query url.Values) (all []*event) {
+func (s *play) feedPages(query url.Values) (all []*event) {
 	query.Set("limit", "200")
 	for range maxPages {
 		events, page := s.list("E19", feedList+"?"+query.Encode())

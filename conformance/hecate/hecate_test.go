@@ -1,7 +1,6 @@
 package hecate
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,14 +30,14 @@ func TestMain(m *testing.M) {
 }
 
 // judge runs the suite on a fake server.
-func judge(t *testing.T, f *fake, pattern string, change func(*Config)) conformance.Report {
+func judge(t *testing.T, f *fake, pattern string, change func(*conformance.Config)) conformance.Report {
 	t.Helper()
-	c := Config{Target: f.URL, Driver: os.Args[0] + " drive", Prompts: DefaultPrompts(), Secret: fakeSecret, ApprovalTimeout: fakeTimeout,
-		Filter: regexp.MustCompile(pattern), Timeout: 10 * time.Second, Patience: 2 * time.Second, heartbeat: 2 * fakeHeartbeat}
+	c := conformance.Config{Target: f.URL, Driver: os.Args[0] + " drive", Prompts: conformance.DefaultPrompts(), Secret: fakeSecret, ApprovalTimeout: fakeTimeout,
+		Filter: regexp.MustCompile(pattern), Timeout: 10 * time.Second, Patience: 2 * time.Second, Parallel: 4}
 	if change != nil {
 		change(&c)
 	}
-	report, err := Run(t.Context(), c)
+	report, err := newSuite(2*fakeHeartbeat).Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +120,7 @@ var alsoDriven = map[string]string{"log/secret": "secret/hidden", "log/approvals
 
 func TestEveryScenarioCanFail(t *testing.T) {
 	t.Parallel()
-	for _, sc := range Scenarios() {
+	for _, sc := range Suite().Scenarios {
 		found, listed := faults[sc.Name]
 		if !listed {
 			t.Errorf("%s: got no fault that it finds", sc.Name)
@@ -147,7 +146,7 @@ func TestEveryScenarioCanFail(t *testing.T) {
 // TestWithoutADriver judges the runs there are and skips the rest with a reason.
 func TestWithoutADriver(t *testing.T) {
 	t.Parallel()
-	report := judge(t, newFake(t, ""), "", func(c *Config) { c.Driver, c.Secret = "", "" })
+	report := judge(t, newFake(t, ""), "", func(c *conformance.Config) { c.Driver, c.Secret = "", "" })
 	if n := report.Count(conformance.Failed); n > 0 {
 		t.Errorf("got %d failures, want none: %+v", n, report.Results)
 	}
@@ -163,7 +162,7 @@ func TestWithoutADriver(t *testing.T) {
 
 func TestADriverThatFailsIsNotTheServersFault(t *testing.T) {
 	t.Parallel()
-	report := judge(t, newFake(t, ""), "^feed/concurrent$", func(c *Config) { c.Driver = "sh -c 'echo no key >&2; exit 3'" })
+	report := judge(t, newFake(t, ""), "^feed/concurrent$", func(c *conformance.Config) { c.Driver = "sh -c 'echo no key >&2; exit 3'" })
 	if r := report.Results[0]; r.Outcome != conformance.Skipped || !strings.Contains(r.Reason, "exit status 3: no key") {
 		t.Errorf("got %s %q, want it skipped with what the driver said", r.Outcome, r.Reason)
 	}
@@ -172,7 +171,7 @@ func TestADriverThatFailsIsNotTheServersFault(t *testing.T) {
 func TestATargetThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{"http://127.0.0.1:1": "refused", "ws://x": "want http://", "file:testdata/none.json": "no such file"} {
-		if _, err := Run(context.Background(), Config{Target: target}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Suite().Run(t.Context(), conformance.Config{Target: target}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", target, err, want)
 		}
 	}
@@ -181,7 +180,7 @@ func TestATargetThatDoesNotAnswer(t *testing.T) {
 func TestFilesAreJudged(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"agent-loop-success", "approval-policy"} {
-		report, err := Run(t.Context(), Config{Target: "file:testdata/" + name + ".json"})
+		report, err := Suite().Run(t.Context(), conformance.Config{Target: "file:testdata/" + name + ".json"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/conformance"
 )
 
 // A judgement looks at a history and returns how much there was to judge, and what is wrong
@@ -13,8 +15,8 @@ type judgement func(h *history) (judged int, bad *finding)
 
 // logRule returns a scenario that judges every run there is. none says what is missing if
 // there was nothing to judge.
-func logRule(name, rules, title, none string, judge func(*Session) judgement) Scenario {
-	return Scenario{Name: "log/" + name, Rules: strings.Fields(rules), Title: title, offline: true, Run: func(s *Session) {
+func logRule(name, rules, title, none string, judge func(*play) judgement) scenario {
+	return scenario{name: "log/" + name, rules: rules, title: title, offline: true, story: func(s *play) {
 		judged, bad := judge(s)(s.history())
 		if bad != nil {
 			s.fail(bad.rule, "%s", bad.text)
@@ -25,11 +27,11 @@ func logRule(name, rules, title, none string, judge func(*Session) judgement) Sc
 	}}
 }
 
-func always(j judgement) func(*Session) judgement { return func(*Session) judgement { return j } }
+func always(j judgement) func(*play) judgement { return func(*play) judgement { return j } }
 
 // eachEvent judges the events that are about the rule, one by one. The function returns what
 // is wrong, or nothing.
-func eachEvent(rule string, about func(*event) bool, wrong func(*event) string) func(*Session) judgement {
+func eachEvent(rule string, about func(*event) bool, wrong func(*event) string) func(*play) judgement {
 	return always(func(h *history) (judged int, bad *finding) {
 		for _, r := range h.runs {
 			for _, e := range r.of(about) {
@@ -44,7 +46,7 @@ func eachEvent(rule string, about func(*event) bool, wrong func(*event) string) 
 }
 
 // eachRun judges runs one by one. The function returns how much it judged and what is wrong.
-func eachRun(rule string, judge func(*run) (int, string)) func(*Session) judgement {
+func eachRun(rule string, judge func(*run) (int, string)) func(*play) judgement {
 	return always(func(h *history) (judged int, bad *finding) {
 		for _, r := range h.runs {
 			n, text := judge(r)
@@ -58,7 +60,7 @@ func eachRun(rule string, judge func(*run) (int, string)) func(*Session) judgeme
 }
 
 // problems judges what parseEvent found about a rule.
-func problems(rule string) func(*Session) judgement {
+func problems(rule string) func(*play) judgement {
 	return eachEvent(rule, func(*event) bool { return true }, func(e *event) string {
 		for _, p := range e.problems {
 			if p.rule == rule {
@@ -70,9 +72,9 @@ func problems(rule string) func(*Session) judgement {
 }
 
 // logRules are the scenarios about what a log says. They need no server.
-func logRules() []Scenario {
+func logRules() []scenario {
 	const events, tools = "an event", "a tool call"
-	return []Scenario{
+	return []scenario{
 		logRule("schema", "E1", "Every envelope has the members of version 1 and no other", events, problems("E1")),
 		logRule("ids", "E2", "Ids are a prefix and a ULID", events, problems("E2")),
 		logRule("unique-ids", "E3", "Event ids are unique and increase within a run", events, always(judgeIDs)),
@@ -96,7 +98,7 @@ func logRules() []Scenario {
 		logRule("vocabulary", "5", "A log calls model rounds by one name only", "a model round", always(judgeVocabulary)),
 		logRule("members", "9", "Events about runs have the members that the reference validator requires", "an event about a run", eachEvent("9",
 			func(e *event) bool { return requiredOf[e.kind] != nil }, judgeMembers)),
-		{Name: "log/core-types", Rules: []string{"9"}, Title: "All types are those that the reference validator knows", offline: true, Run: coreTypes},
+		{name: "log/core-types", rules: "9", title: "All types are those that the reference validator knows", offline: true, story: coreTypes},
 	}
 }
 
@@ -297,8 +299,8 @@ func judgeEnvKeys(e *event) string {
 	return ""
 }
 
-func judgeSecret(s *Session) judgement {
-	secret := s.suite.config.Secret
+func judgeSecret(s *play) judgement {
+	secret := s.config.Secret
 	if secret == "" {
 		s.skip("needs a secret that the server knows")
 	}
@@ -367,8 +369,8 @@ func judgeResumed(r *run) (int, string) {
 	return 0, ""
 }
 
-func judgeThinking(s *Session) judgement {
-	if s.suite.config.Thinking {
+func judgeThinking(s *play) judgement {
+	if s.config.Thinking {
 		s.skip("the server was told to show thinking")
 	}
 	return eachEvent("E41", func(*event) bool { return true }, func(e *event) string {
@@ -473,7 +475,7 @@ var knownTypes = strings.Fields(`
 	gap.run_disconnected gap.events_pruned`)
 
 // coreTypes advises about types outside the core. Readers must accept them.
-func coreTypes(s *Session) {
+func coreTypes(s *play) {
 	var others []string
 	events := 0
 	for _, r := range s.history().runs {
@@ -488,6 +490,6 @@ func coreTypes(s *Session) {
 	}
 	if len(others) > 0 {
 		slices.Sort(others)
-		s.advise("9", "Readers must accept types outside the core, but the reference validator refuses them.", "the log has "+strings.Join(others, ", "))
+		s.t.Advise(conformance.Advice{Rule: "9", Text: "Readers must accept types outside the core, but the reference validator refuses them.", Seen: "the log has " + strings.Join(others, ", ")})
 	}
 }

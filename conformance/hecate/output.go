@@ -16,9 +16,9 @@ const (
 )
 
 // output judges much output and secrets in it: E25 and E28.
-func output() []Scenario {
-	return []Scenario{
-		burstScenario("output/coalesced", "E25", "10 MB, written byte by byte, make fewer than 2000 chunks", func(s *Session, b *burst) {
+func output() []scenario {
+	return []scenario{
+		burstScenario("output/coalesced", "E25", "10 MB, written byte by byte, make fewer than 2000 chunks", func(s *play, b *burst) {
 			chunks := b.of(kind("tool.shell.output_chunk"))
 			if len(chunks) == 0 {
 				s.skip("the run has no chunks of output; name a prompt that writes 10 MB with a shell tool")
@@ -36,14 +36,14 @@ type burst struct {
 }
 
 // burstScenario returns a scenario about the burst, which is made once.
-func burstScenario(name, rules, title string, judge func(*Session, *burst)) Scenario {
-	sc := online(name, rules, title, func(s *Session) { judge(s, s.suite.bursts.get(s.makeBurst)) })
-	sc.slow, sc.limit = true, burstLimit
+func burstScenario(name, rules, title string, judge func(*play, *burst)) scenario {
+	sc := online(name, rules, title, func(s *play) { judge(s, s.suite.bursts.get(s.makeBurst)) })
+	sc.limit = burstLimit
 	return sc
 }
 
 // makeBurst makes the run, with a stream that is not read until the run has ended.
-func (s *Session) makeBurst() *burst {
+func (s *play) makeBurst() *burst {
 	f := s.follow(s.drive(bursts))
 	st := s.stream("E44", f.url(), "")
 	defer func() { st.close() }()
@@ -66,13 +66,13 @@ func (s *Session) makeBurst() *burst {
 }
 
 // slowReader judges what the client saw that did not read.
-func slowReader(s *Session, b *burst) {
+func slowReader(s *play, b *burst) {
 	s.sameEvents("E44", "what a client saw that read only after the run", b.stalled, "the log", b.upToEnd())
 }
 
 // hidesSecret has the agent say the secret, and looks for it everywhere.
-func hidesSecret(s *Session) {
-	hidden := s.suite.config.Secret
+func hidesSecret(s *play) {
+	hidden := s.config.Secret
 	if hidden == "" {
 		s.skip("needs a secret that the server knows")
 	}

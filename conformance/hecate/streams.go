@@ -16,11 +16,11 @@ const (
 )
 
 // streams judges the streams of a run: E6, E11 to E15, E36 and E44.
-func streams() []Scenario {
+func streams() []scenario {
 	beat := online("stream/heartbeat", "E15", "A silent stream gets a comment within 15 s, without an id", heartbeats)
-	beat.slow, beat.limit = true, 2*(heartbeat+slack)
-	return []Scenario{
-		onSample("stream/same-bytes", "E6 2.3", "The data of a streamed event is the element of the list, byte by byte", func(s *Session, r *run) {
+	beat.limit = 2 * (heartbeat + slack)
+	return []scenario{
+		onSample("stream/same-bytes", "E6 2.3", "The data of a streamed event is the element of the list, byte by byte", func(s *play, r *run) {
 			frames, events := s.wholeStream("E6", r, "", "")
 			s.sameEvents("E6", "the stream", events, "the list", r.events)
 			for _, f := range frames {
@@ -28,7 +28,7 @@ func streams() []Scenario {
 			}
 		}),
 		onSample("stream/opens", "E11", "A stream begins within a second, also if there is nothing to send", opens),
-		onSample("stream/resume", "E12", "The id of an event is its sequence, and Last-Event-ID goes on after it", func(s *Session, r *run) {
+		onSample("stream/resume", "E12", "The id of an event is its sequence, and Last-Event-ID goes on after it", func(s *play, r *run) {
 			frames, events := s.wholeStream("E12", r, "", "")
 			for i, f := range frames {
 				s.failIf(f.id != strconv.FormatInt(events[i].sequence, 10), "E12", "%s: expected the id %d, got %q", events[i], events[i].sequence, f.id)
@@ -41,7 +41,7 @@ func streams() []Scenario {
 				s.sameEvents("E12", fmt.Sprintf("the stream with Last-Event-ID %d", r.events[at].sequence), rest, "the log after it", r.events[at+1:])
 			}
 		}),
-		onSample("stream/larger-cursor", "E13", "Of after_sequence and Last-Event-ID the larger counts", func(s *Session, r *run) {
+		onSample("stream/larger-cursor", "E13", "Of after_sequence and Last-Event-ID the larger counts", func(s *play, r *run) {
 			if len(r.events) < 3 {
 				s.skip("the run has only %d events", len(r.events))
 			}
@@ -59,7 +59,7 @@ func streams() []Scenario {
 }
 
 // wholeStream reads the stream of a run that has ended, up to the last event of its list.
-func (s *Session) wholeStream(rule string, r *run, query, lastEventID string) ([]frame, []*event) {
+func (s *play) wholeStream(rule string, r *run, query, lastEventID string) ([]frame, []*event) {
 	st := s.stream(rule, r.url()+query, lastEventID)
 	defer st.close()
 	last := r.events[len(r.events)-1]
@@ -67,7 +67,7 @@ func (s *Session) wholeStream(rule string, r *run, query, lastEventID string) ([
 }
 
 // opens looks at the first bytes of streams that have nothing to send.
-func opens(s *Session, r *run) {
+func opens(s *play, r *run) {
 	last := strconv.FormatInt(r.events[len(r.events)-1].sequence, 10)
 	for _, path := range []string{r.url() + "?after_sequence=" + last, feedStream + "?event_type=conformance.nothing"} {
 		began := time.Now()
@@ -86,13 +86,13 @@ func opens(s *Session, r *run) {
 }
 
 // live opens a stream while a run goes on, and another at its first event.
-func live(s *Session) {
+func live(s *play) {
 	r := s.drive(long)
 	f := s.follow(r)
 	f.await("E14", "run.started", kind("run.started"))
 	early := s.stream("E14", r.url(), "")
 	defer early.close()
-	first := s.next(early, s.suite.config.Patience)
+	first := s.next(early, s.config.Patience)
 	s.failIf(first == nil, "E14", "%s: expected the events that the run has so far, got none", early.what)
 	s.pause() // there may be more events meanwhile
 	s.cancelRun("E14", r)
@@ -112,14 +112,14 @@ func (r *run) upToEnd() []*event {
 }
 
 // cancelRun cancels a run and fails if the server does not accept that.
-func (s *Session) cancelRun(rule string, r ref) {
+func (s *play) cancelRun(rule string, r ref) {
 	a := s.call(rule, http.MethodPost, r.path()+"/cancel", []byte(`{"reason":"conformance"}`))
 	s.failIf(a.status/100 != 2, rule, "%s: expected the run to be cancelled, got %d %s", a.what, a.status, short(a.body))
 }
 
 // heartbeats waits on a stream that nothing is sent on.
-func heartbeats(s *Session) {
-	silence := s.suite.config.heartbeat
+func heartbeats(s *play) {
+	silence := s.suite.silence
 	st := s.stream("E15", feedStream+"?event_type=conformance.nothing", "")
 	defer st.close()
 	for began := time.Now(); time.Since(began) < silence/2; { // later it is no comment of the beginning
@@ -130,13 +130,13 @@ func heartbeats(s *Session) {
 		case <-time.After(silence + slack):
 			s.fail("E15", "%s: expected a comment within %s of silence, got none", st.what, silence)
 		case <-s.ctx.Done():
-			s.skip(cancelled)
+			s.fail("E15", "the scenario ran out of time")
 		}
 	}
 }
 
 // prunedCursor asks for what is after an event that was removed.
-func prunedCursor(s *Session) {
+func prunedCursor(s *play) {
 	s.suite.feed.settle(s.ctx)
 	runs, _ := s.suite.feed.list()
 	for _, k := range runs {
@@ -151,7 +151,7 @@ func prunedCursor(s *Session) {
 		rest, _ := s.list("E36", k.url()+"?limit=1&after_sequence="+cursor)
 		s.sameEvents("E36", "the list after "+cursor, rest, "the first event there is", kept)
 		st := s.stream("E36", k.url()+"?after_sequence="+cursor, "")
-		first := s.next(st, s.suite.config.Patience)
+		first := s.next(st, s.config.Patience)
 		st.close()
 		s.failIf(first == nil, "E36", "%s: expected %s, got nothing", st.what, kept[0])
 		s.sameEvents("E36", "the stream after "+cursor, []*event{first.envelope()}, "the first event there is", kept)
@@ -164,4 +164,4 @@ func prunedCursor(s *Session) {
 const quiet = 300 * time.Millisecond
 
 // pause waits until what must not happen would have happened.
-func (s *Session) pause() { _ = sleep.For(s.ctx, quiet) }
+func (s *play) pause() { _ = sleep.For(s.ctx, quiet) }

@@ -135,15 +135,15 @@ type page struct {
 
 // call sends a request and returns the answer, whatever its status. A server that does not
 // answer breaks the rule.
-func (s *Session) call(rule, method, path string, body []byte) *answer {
+func (s *play) call(rule, method, path string, body []byte) *answer {
 	a, err := s.send(method, path, body)
 	s.failIf(err != nil, rule, "%s %s: expected an answer, got: %v", method, path, err)
 	return a
 }
 
 // send is call for any goroutine.
-func (s *Session) send(method, path string, body []byte) (*answer, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, 2*s.suite.config.Patience)
+func (s *play) send(method, path string, body []byte) (*answer, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*s.config.Patience)
 	defer cancel()
 	s.note(">", method+" "+path+" "+string(body))
 	a, err := s.suite.wire.do(ctx, method, path, acceptList, body)
@@ -156,7 +156,7 @@ func (s *Session) send(method, path string, body []byte) (*answer, error) {
 }
 
 // list returns the elements of a list, and the page.
-func (s *Session) list(rule, path string) ([]*event, page) {
+func (s *play) list(rule, path string) ([]*event, page) {
 	a := s.call(rule, http.MethodGet, path, nil)
 	s.failIf(a.status != http.StatusOK, rule, "%s: expected 200, got %d %s", a.what, a.status, short(a.body))
 	var p page
@@ -174,7 +174,7 @@ func (s *Session) list(rule, path string) ([]*event, page) {
 const maxEvents = 100_000
 
 // whole returns all events of a run after a sequence, in as many pages as the server makes.
-func (s *Session) whole(rule string, r ref, after int64) []*event {
+func (s *play) whole(rule string, r ref, after int64) []*event {
 	var all []*event
 	for {
 		path := r.url() + "?limit=500"
@@ -311,7 +311,7 @@ func (f frame) envelope() *event {
 }
 
 // stream opens a stream that ends with the scenario. A server that has none breaks the rule.
-func (s *Session) stream(rule, path, lastEventID string) *stream {
+func (s *play) stream(rule, path, lastEventID string) *stream {
 	s.note(">", strings.TrimSpace("GET "+path+" "+lastEventID))
 	st, err := s.suite.wire.stream(s.ctx, path, lastEventID)
 	s.failIf(err != nil, rule, "GET %s: %v", path, err)
@@ -320,7 +320,7 @@ func (s *Session) stream(rule, path, lastEventID string) *stream {
 
 // next returns the next event of a stream, or nil if the server ended it or nothing came
 // within patience.
-func (s *Session) next(st *stream, patience time.Duration) *frame {
+func (s *play) next(st *stream, patience time.Duration) *frame {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
@@ -342,9 +342,9 @@ func (s *Session) next(st *stream, patience time.Duration) *frame {
 
 // readUntil returns the events of a stream up to the one that is accepted, or up to the end of
 // the stream, or until none came within the configured patience.
-func (s *Session) readUntil(st *stream, last func(*event) bool) (frames []frame, events []*event) {
+func (s *play) readUntil(st *stream, last func(*event) bool) (frames []frame, events []*event) {
 	for {
-		f := s.next(st, s.suite.config.Patience)
+		f := s.next(st, s.config.Patience)
 		if f == nil {
 			return frames, events
 		}
