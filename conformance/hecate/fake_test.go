@@ -179,6 +179,9 @@ func (f *fake) append(r *fakeRun, kind string, data map[string]any) {
 	if f.fault == "extra-member" {
 		fields = append(fields, "extra", true)
 	}
+	if f.fault == "version-2" {
+		fields[1] = "2"
+	}
 	if f.fault == "null-data" && len(data) == 0 {
 		fields[len(fields)-1] = nil
 	}
@@ -292,6 +295,9 @@ func (f *fake) tool(r *fakeRun, call string, chunks [][]byte) {
 	if f.fault != "tool-without-end" {
 		f.says(r, "tool.completed", id(map[string]any{"duration_ms": 1, "summary": "done"}))
 	}
+	if f.fault == "tool-ends-twice" {
+		f.says(r, "tool.failed", id(map[string]any{"duration_ms": 1, "summary": "done", "error": "no"}))
+	}
 }
 
 func (f *fake) long(r *fakeRun) {
@@ -322,7 +328,11 @@ func (f *fake) secret(r *fakeRun) {
 	if f.fault == "leak" {
 		text = fakeSecret
 	}
-	f.says(r, "assistant.text_complete", map[string]any{"turn_index": 1, "block_index": 0, "text": text, "redacted_paths": []string{"text"}})
+	data := map[string]any{"turn_index": 1, "block_index": 0, "text": text, "redacted_paths": []string{"text"}}
+	if f.fault == "unnamed" {
+		delete(data, "redacted_paths")
+	}
+	f.says(r, "assistant.text_complete", data)
 	f.finish(r)
 }
 
@@ -373,10 +383,10 @@ func (f *fake) afterDecision(r *fakeRun, a *fakeApproval, status string) {
 			f.says(r, "approval.resolved", map[string]any{"approval_id": a.id, "decision": "rejected", "by": "operator", "comment": ""})
 		}
 	}
-	if status == "approved" && f.fault != "eager" || f.fault == "runs-anyway" {
+	if status == "approved" && f.fault != "eager" && f.fault != "never-starts" || f.fault == "runs-anyway" {
 		f.tool(r, "call-1", [][]byte{[]byte("x")})
 	}
-	if status == "cancelled" {
+	if status == "cancelled" && f.fault != "cancel-finishes" {
 		f.says(r, "run.cancelled", map[string]any{"by": "operator", "reason": "conformance"})
 		return
 	}
@@ -394,6 +404,9 @@ func (f *fake) find(w http.ResponseWriter, q *http.Request) *fakeRun {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.runs[q.PathValue("run")]
+	if r == nil && f.fault == "unknown-streams" && q.Header.Get("Accept") == "text/event-stream" {
+		return &fakeRun{}
+	}
 	if r == nil || r.task != q.PathValue("task") && f.fault != "any-task" {
 		refuse(w, http.StatusNotFound)
 		return nil
@@ -420,6 +433,10 @@ func (f *fake) approvals(w http.ResponseWriter, q *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []map[string]any
+	if f.fault == "no-approvals" {
+		refuse(w, http.StatusNotFound)
+		return
+	}
 	for _, r := range f.runs {
 		if r.task == q.PathValue("task") && r.approval != nil {
 			status := r.approval.status
@@ -452,6 +469,8 @@ func (f *fake) resolve(w http.ResponseWriter, q *http.Request) {
 		status = "approved"
 	}
 	switch {
+	case a == nil && f.fault == "any-approval":
+		w.WriteHeader(http.StatusOK)
 	case a == nil:
 		refuse(w, http.StatusNotFound)
 	case err != nil || status == "":
@@ -513,7 +532,7 @@ func (f *fake) after(q *http.Request, r *fakeRun, cursor int64) (list []*entry, 
 		switch {
 		case r != nil && e.seq <= cursor, r == nil && int64(e.number) <= cursor:
 		case r == nil && f.fault != "no-filter" && q.FormValue("event_type") != "" && !slices.Contains(types, e.kind):
-		case r == nil && q.FormValue("task_id") != "" && e.run.task != q.FormValue("task_id"):
+		case r == nil && f.fault != "no-task-filter" && q.FormValue("task_id") != "" && e.run.task != q.FormValue("task_id"):
 		default:
 			list = append(list, e)
 		}
@@ -546,6 +565,9 @@ func (f *fake) list(w http.ResponseWriter, q *http.Request, r *fakeRun) {
 		entries = entries[:min(limit, len(entries), 500)]
 	}
 	body := map[string]any{"object": "list"}
+	if f.fault == "no-object" {
+		delete(body, "object")
+	}
 	data := make([]json.RawMessage, len(entries))
 	f.mu.Lock()
 	f.fetches++
@@ -605,8 +627,12 @@ func (f *fake) stream(w http.ResponseWriter, q *http.Request, r *fakeRun) {
 			switch {
 			case f.fault == "restyled":
 				text = strings.ReplaceAll(text, `":`, `": `)
-			case f.fault == "seam" && r != nil && !first && i == 0 && e.kind == "assistant.text_delta", f.fault == "drops" && len(entries) > 20 && i == 10:
+			case f.fault == "seam" && r != nil && !first && i == 0 && e.kind == "assistant.text_delta", f.fault == "drops" && len(entries) > 20 && i == 10,
+				f.fault == "feed-drops" && r == nil && e.kind == "assistant.text_delta":
 				continue
+			}
+			if f.fault == "named-events" {
+				_, _ = fmt.Fprint(w, "event: event\n")
 			}
 			_, _ = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", id, text)
 		}

@@ -61,6 +61,34 @@ func TestACorrectServerPasses(t *testing.T) {
 	passes(judge(t, newFake(t, "timeout"), "approval/timeout", nil))
 }
 
+// TestRules names E1 to E45: each has a scenario, or says why it has none.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	u := Suite()
+	listed, cited := map[string]bool{}, map[string]bool{}
+	for _, sc := range u.Scenarios {
+		for _, code := range sc.Rules {
+			cited[code] = true
+		}
+	}
+	for _, r := range u.Rules {
+		listed[r.Code] = true
+		if cited[r.Code] == (r.Checked != "") {
+			t.Errorf("%s: got cited %t and checked by %q, want one of them", r.Code, cited[r.Code], r.Checked)
+		}
+	}
+	for code := range cited {
+		if !listed[code] {
+			t.Errorf("%s is cited by a scenario and not in the list of rules", code)
+		}
+	}
+	for n := range 45 {
+		if code := fmt.Sprint("E", n+1); !listed[code] {
+			t.Errorf("%s is not in the list of rules", code)
+		}
+	}
+}
+
 // faults are the faults that each scenario finds.
 var faults = map[string][]string{
 	"list/same-bytes":      {"unstable"},
