@@ -1,6 +1,7 @@
 package hecate
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait
+		panic(err) // the flag exists
 	}
 	goleak.VerifyTestMain(m)
 }
