@@ -28,6 +28,7 @@ func (h *Hub) wakeFollowers() {
 		case <-h.done:
 			return
 		}
+		h.followers.wakeAll()
 		followers := h.wakeBehind()
 		if now := time.Now(); now.Sub(since) >= rateSpan {
 			visible := h.journal.Visible()

@@ -160,9 +160,10 @@ type Hub struct {
 	restored    bool                // the store had entries of an earlier process
 	openedAt    time.Time           // when this process opened the session
 
-	roster  roster
-	metrics Metrics
-	local   atomic.Bool // a local client is attached
+	roster    roster
+	followers followers
+	metrics   Metrics
+	local     atomic.Bool // a local client is attached
 
 	snapshotSize atomic.Int64 // bytes of the last encoded snapshot
 

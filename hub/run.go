@@ -34,6 +34,7 @@ type run struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run is over
 	stop   *stopReason   // set when the run is being stopped
+	after  uint64        // the head when the run began
 
 	progress
 	tools contracts.ToolsSummary // calls that ended since the last response ended (R39)
@@ -169,6 +170,7 @@ func (tx *tx) resumeNext() {
 func (tx *tx) beginRun() *run {
 	r := newRun()
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.after = tx.head()
 	tx.work.run, tx.log.lastPublished = r, tx.now
 	return r
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
+	wire "github.com/seed-028515a8/maestro/dialect/hecate"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/session"
 	"github.com/seed-028515a8/maestro/transport/auth"
@@ -62,6 +63,9 @@ type settings struct {
 	clients connlimit.Options
 	rates   ratelimit.Options
 	access  auth.Options
+	hecate  wire.Options
+
+	hecateVocabulary string
 }
 
 func (s *settings) register(cmd *cobra.Command) {
@@ -275,7 +279,7 @@ func checkNumbers(flags *pflag.FlagSet) (err error) {
 
 func (s *settings) sensible(flags *pflag.FlagSet) error {
 	if err := cmp.Or(oneOf("auth", s.auth, auths), oneOf("protocol", cmp.Or(s.protocol, "maestro"), protocolNames()), s.checkAgent(flags.Changed), s.addresses(),
-		oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", s.logLevel, logLevels), oneOf("log-format", s.logFormat, logFormats),
+		oneOf("hecate-vocabulary", cmp.Or(s.hecateVocabulary, vocabularies[0]), vocabularies), oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", s.logLevel, logLevels), oneOf("log-format", s.logFormat, logFormats),
 		oneOf("connection-tokens", s.connectionTokens, tokenPolicies), oneOf("drain-requests", s.drainRequests, drains),
 		checkNumbers(flags)); err != nil {
 		return err

@@ -38,6 +38,7 @@ type network struct {
 	connLimit *connlimit.Limiter
 	scheme    string        // http or https
 	token     string        // path of the token file; empty with authentication off
+	tokenText string        // the token
 	control   string        // path of the control token's file; empty if there is none
 	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
 	failed    atomic.Uint64 // failures to accept because no descriptor was left
@@ -60,6 +61,9 @@ type backend struct {
 		httpapi.Runner
 	}
 	observer *observe.Observer
+
+	// more adds routes; nil adds none.
+	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
 }
 
 // A visit is one WebSocket's attachment to a session.
@@ -216,7 +220,7 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 	if err != nil {
 		return nil, err
 	}
-	opts.Token = token
+	opts.Token, n.tokenText = token, token
 	if h.runner != nil {
 		n.control = cmp.Or(s.controlTokenFile, filepath.Join(root, "control-token"))
 		if opts.ControlToken, err = auth.LoadOrCreateToken(n.control); err != nil {
@@ -271,13 +275,14 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 		}
 		mux.Handle("/api/"+p.name+"/ws", others)
 	}
+	streams := sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: n.log})
 	requests, err := httpapi.New(httpapi.Options{
 		Authorize: g.Authorize, List: h.list, Fence: h.runner, Ready: h.ready, Rates: limiter,
 		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: n.log}),
+		Streams:      streams,
 		MaxBodyBytes: s.session.MaxFrameBytes, Strict: s.session.Strict,
 	})
 	if err != nil {
@@ -293,7 +298,10 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	mux.Handle("/login", g.Login())
 	mux.Handle("/logout", g.Logout())
 	mux.Handle("/metrics", metricsFor(g, h.observer.Handler()))
-	return mux, nil
+	if h.more != nil {
+		err = h.more(mux, g, n.tokenText, streams, limiter)
+	}
+	return mux, err
 }
 
 // metricsFor authorizes requests for the metrics. They cover all sessions, so only

@@ -40,6 +40,7 @@ func serveCommand() *cobra.Command {
 	s.registerServer(cmd)
 	s.registerSessions(cmd)
 	s.registerSockets(cmd)
+	s.registerHecate(cmd)
 	groupFlags(cmd)
 	return cmd
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/transport/foreign"
+	"github.com/seed-028515a8/maestro/transport/hecate"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
@@ -27,6 +28,7 @@ type server struct {
 	open     *hub.Directory
 	net      *network
 	sockets  sockets
+	hecate   *hecate.Server
 }
 
 // newServer opens the workspace and listens. Clients that connect wait until the
@@ -40,10 +42,11 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	if err := m.keepBelow(root); err != nil {
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
-	v := &server{sessions: m, open: &hub.Directory{Open: m.open, Max: s.maxSessions, Log: log}}
+	v := &server{sessions: m}
+	v.open = &hub.Directory{Open: v.start, Max: s.maxSessions, Log: log}
 	v.net, err = listen(s, root, backend{
 		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
-		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer,
+		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate,
 	}, log)
 	if err == nil {
 		v.sockets, err = listenSockets(&s, v.openFirst, log)
@@ -57,6 +60,15 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	return v, nil
 }
 
+// start opens a session, which the log of Hecate events follows from then on.
+func (v *server) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+	h, err := v.sessions.open(ctx, key, options)
+	if err == nil {
+		v.hecate.Opened(key.Scope, source{h})
+	}
+	return h, err
+}
+
 // openFirst opens the session that a client on a Unix socket names, else the first one.
 func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
 	h, _, err := v.find(ctx, httpapi.Wanted{ID: start.SessionID, Socket: true, Principal: p})
@@ -68,7 +80,7 @@ func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dia
 
 // close suspends the sessions and ends the server, which has been accepting.
 func (v *server) close(ctx context.Context) error {
-	return errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.sessions.close(ctx))
+	return errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.hecate.Close(ctx), v.sessions.close(ctx))
 }
 
 // find opens the session that a client wants.

@@ -59,7 +59,8 @@ var rooms = map[string]room{
 	"session":   {ours: []string{"contracts"}},
 
 	// Translations, without I/O.
-	"dialect": {ours: []string{"contracts"}},
+	"dialect":        {ours: []string{"contracts"}},
+	"dialect/hecate": {ours: []string{"contracts", "dialect", "internal/abridge"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
 	"internal/testkit/storetest": {ours: []string{"journal"}},
@@ -100,6 +101,7 @@ var rooms = map[string]room{
 	"transport/connlimit":               {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
 	"transport/auth":                    {ours: []string{"contracts", "internal/lazyregexp", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{jwt}},
 	"transport/foreign":                 {ours: []string{"contracts", "dialect"}},
+	"transport/hecate":                  {ours: []string{"contracts", "dialect/hecate", "journal", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httpapi":                 {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httperr":                 {ours: []string{"contracts"}},
 	"transport/ratelimit":               {ours: []string{"contracts"}, others: []string{rate}},

@@ -1,0 +1,438 @@
+package hecate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
+)
+
+const (
+	maxPage      = 500 // entries of a list
+	allRunsPage  = 200 // by default, of all runs
+	maxPageBytes = 4 << 20
+)
+
+// Routes adds the routes of the protocol to mux.
+func (v *Server) Routes(mux *http.ServeMux) {
+	const root, task = "/hecate/v1", "/hecate/v1/tasks/{task}"
+	gets := func(path string, do endpoint) { mux.Handle(path, httperr.Methods{"GET": v.endpoint(do)}) }
+	posts := func(path string, do endpoint) { mux.Handle(path, httperr.Methods{"POST": v.endpoint(do)}) }
+	gets(root+"/events", v.listAll)
+	gets(root+"/events/stream", v.streamAll)
+	gets(root+"/tasks", v.listTasks)
+	gets(task+"/runs", v.listRuns)
+	gets(task+"/runs/{run}/events", v.runEvents)
+	posts(task+"/runs/{run}/cancel", v.cancel)
+	gets(task+"/approvals", v.listApprovals)
+	gets(task+"/approvals/{approval}", v.showApproval)
+	posts(task+"/approvals/{approval}/resolve", v.resolve)
+	mux.HandleFunc(root+"/", func(w http.ResponseWriter, _ *http.Request) { writeError(w, notFound("route not found")) })
+}
+
+// A call is one request with what it may see.
+type call struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	by  contracts.Principal
+	log *scopeLog
+}
+
+// An endpoint serves one request. It returns the body to be sent, or nil if it has
+// answered.
+type endpoint func(c *call) (body any, err error)
+
+func (v *Server) endpoint(do endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var body any
+		c, err := v.begin(w, r)
+		if err == nil {
+			body, err = do(c)
+		}
+		switch {
+		case err != nil:
+			if _, refused := errors.AsType[*contracts.Error](err); !refused {
+				v.opts.Log.Error("request failed", "route", r.Pattern, "err", err)
+			}
+			writeError(w, err)
+		case body != nil:
+			writeBody(r, w, body)
+		}
+	}
+}
+
+func (v *Server) begin(w http.ResponseWriter, r *http.Request) (*call, error) {
+	p, err := v.opts.Authorize(r)
+	if err != nil {
+		return nil, err
+	}
+	if v.opts.Request != nil {
+		if err := ratelimit.Refusal(w.Header(), v.opts.Request(p.ID)); err != nil {
+			return nil, err
+		}
+	}
+	l, err := v.logOf(p.Scope)
+	return &call{w: w, r: r, by: p, log: l}, err
+}
+
+func writeBody(r *http.Request, w http.ResponseWriter, body any) {
+	text, ok := body.([]byte)
+	if !ok {
+		var out bytes.Buffer
+		enc := json.NewEncoder(&out)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(body); err != nil {
+			writeError(w, err)
+			return
+		}
+		text = out.Bytes()
+	}
+	if err := connlimit.ReserveAnswer(r, len(text)); err != nil {
+		writeError(w, err)
+		return
+	}
+	httperr.WriteJSON(w, http.StatusOK, text)
+}
+
+// errorTypes are the types of errors by status. Those of a class stand for the others.
+var errorTypes = map[int]string{
+	http.StatusUnauthorized: "unauthorized", http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found",
+	http.StatusConflict: "conflict", http.StatusTooManyRequests: "rate_limited",
+}
+
+// writeError answers with the error body of the protocol.
+func writeError(w http.ResponseWriter, err error) {
+	status, _ := httperr.Encode(w.Header(), err)
+	message := "internal server error"
+	if refusal, ok := errors.AsType[*contracts.Error](err); ok {
+		message = refusal.Message
+		if refusal.Code == codeConflict {
+			status = http.StatusConflict
+		}
+	}
+	kind := errorTypes[status]
+	switch {
+	case kind != "":
+	case status < 500:
+		kind = "invalid_request"
+	default:
+		kind = "gateway_error"
+	}
+	text, _ := json.Marshal(map[string]any{"error": map[string]string{"type": kind, "message": message}}) // strings only
+	httperr.WriteJSON(w, status, text)
+}
+
+// codeConflict marks refusals that are answered with 409.
+const codeConflict = contracts.CodeRequestNotFound
+
+func badRequest(message string) error {
+	return &contracts.Error{Code: contracts.CodeBadRequest, Message: message}
+}
+func notFound(message string) error {
+	return &contracts.Error{Code: contracts.CodeNotFound, Message: message}
+}
+func conflict(message string) error { return &contracts.Error{Code: codeConflict, Message: message} }
+
+// session returns the session of the task in the path, if the client may see it. The
+// caller holds scopeLog.mu.
+func (c *call) session() (*session, error) {
+	s := c.log.index.tasks[c.r.PathValue("task")]
+	if s == nil || c.by.SessionID != "" && c.by.SessionID != s.ID {
+		return nil, notFound("unknown task")
+	}
+	return s, nil
+}
+
+// run returns the run in the path and its session. The caller holds scopeLog.mu.
+func (c *call) run() (*session, *run, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, nil, err
+	}
+	r := c.log.index.Runs[c.r.PathValue("run")]
+	if r == nil || r.Task != s.Task {
+		return nil, nil, notFound("unknown run")
+	}
+	return s, r, nil
+}
+
+// cursorOf reads a cursor; text is empty for none.
+func cursorOf(text string) (int64, error) {
+	if text == "" {
+		return -1, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < -1 {
+		return 0, badRequest("a cursor is an integer from -1 to " + strconv.FormatInt(math.MaxInt64, 10))
+	}
+	return n, nil
+}
+
+// after returns the larger cursor of the query and, for streams, of Last-Event-ID: a
+// browser that reconnects repeats the query.
+func (c *call) after(stream bool) (int64, error) {
+	after, err := cursorOf(c.r.URL.Query().Get("after_sequence"))
+	if err != nil || !stream {
+		return after, err
+	}
+	last, err := cursorOf(c.r.Header.Get("Last-Event-ID"))
+	return max(after, last), err
+}
+
+func (c *call) limit(otherwise int) (int, error) {
+	text := c.r.URL.Query().Get("limit")
+	if text == "" && !c.r.URL.Query().Has("limit") {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(text, "-") {
+		return maxPage, nil
+	}
+	if err != nil || n < 1 {
+		return 0, badRequest("limit is an integer from 1")
+	}
+	return min(n, maxPage), nil
+}
+
+// runReader returns a reader of the run in the path.
+func (c *call) runReader(stream bool) (*reader, error) {
+	c.log.mu.Lock()
+	_, r, err := c.run()
+	c.log.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.after(stream)
+	return &reader{log: c.log, run: r, after: after}, err
+}
+
+// allReader returns a reader of the runs that the client may see and asks for.
+func (c *call) allReader(stream bool) (*reader, error) {
+	q := c.r.URL.Query()
+	after, err := c.after(stream)
+	r := &reader{log: c.log, after: after, task: q.Get("task_id"), kinds: parseKinds(q.Get("event_type"))}
+	if c.by.SessionID != "" {
+		c.log.mu.Lock()
+		defer c.log.mu.Unlock()
+		r.chat = "none"
+		if s := c.log.index.Sessions[c.by.SessionID]; s != nil && s.Chat != "" {
+			r.chat = s.Chat
+		}
+	}
+	return r, err
+}
+
+// runEvents serves the list and the stream of one run, which have one path.
+func (v *Server) runEvents(c *call) (any, error) {
+	accept := strings.Join(c.r.Header.Values("Accept"), ",")
+	list := c.r.URL.Query().Has("limit") || strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/event-stream")
+	r, err := c.runReader(!list)
+	if err != nil {
+		return nil, err
+	}
+	if !list {
+		return nil, v.serveStream(c, r)
+	}
+	return c.page(r, maxPage)
+}
+
+func (v *Server) listAll(c *call) (any, error) {
+	r, err := c.allReader(false)
+	if err != nil {
+		return nil, err
+	}
+	return c.page(r, allRunsPage)
+}
+
+func (v *Server) streamAll(c *call) (any, error) {
+	r, err := c.allReader(true)
+	if err != nil {
+		return nil, err
+	}
+	return nil, v.serveStream(c, r)
+}
+
+// page returns the body of a list of events. It ends early at maxPageBytes.
+func (c *call) page(r *reader, otherwise int) (any, error) {
+	limit, err := c.limit(otherwise)
+	if err != nil {
+		return nil, err
+	}
+	out := []byte(`{"object":"list","data":[`)
+	count, last, hasMore := 0, uint64(0), false
+	for more := true; more && !hasMore && err == nil; {
+		more, err = r.read(func(ev record) bool {
+			if hasMore = count == limit || len(out) > maxPageBytes; hasMore {
+				return false
+			}
+			if count++; count > 1 {
+				out = append(out, ',')
+			}
+			out, last = append(out, ev.line...), r.cursor(ev)
+			return true
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, "]"...)
+	if count > 0 {
+		out = strconv.AppendUint(append(out, `,"next_after_sequence":`...), last, 10)
+	}
+	out = strconv.AppendBool(append(out, `,"has_more":`...), hasMore)
+	if r.run != nil {
+		c.log.mu.Lock()
+		first := r.run.firstSequence()
+		c.log.mu.Unlock()
+		if first > 0 {
+			out = strconv.AppendUint(append(out, `,"first_available_sequence":`...), first, 10)
+		}
+	}
+	return append(out, '}'), nil
+}
+
+// A list is the body of a list of resources.
+type list struct {
+	Object string `json:"object"`
+	Data   any    `json:"data"`
+}
+
+// listTasks lists the sessions, so that a consumer can find their ids.
+func (v *Server) listTasks(c *call) (any, error) {
+	type task struct {
+		ID      string `json:"id"`
+		Chat    string `json:"session_id"`
+		Session string `json:"maestro_session_id"`
+		Runs    int    `json:"run_count"`
+	}
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	all := []task{}
+	for _, s := range c.log.index.Sessions {
+		if s.Task != "" && (c.by.SessionID == "" || c.by.SessionID == s.ID) {
+			all = append(all, task{s.Task, s.Chat, s.ID, len(s.Runs)})
+		}
+	}
+	slices.SortFunc(all, func(a, b task) int { return strings.Compare(a.ID, b.ID) })
+	return list{"tasks", all}, nil
+}
+
+// A runResource describes a run.
+type runResource struct {
+	ID     string `json:"id"`
+	Task   string `json:"task_id"`
+	Status string `json:"status"` // running, completed, failed or cancelled
+	Began  string `json:"started_at"`
+	First  uint64 `json:"first_available_sequence"`
+	Last   uint64 `json:"last_sequence"`
+}
+
+var runStatuses = map[string]string{"": "running", "run.finished": "completed", "run.failed": "failed", "run.cancelled": "cancelled"}
+
+func (r *run) resource() runResource {
+	return runResource{r.ID, r.Task, runStatuses[r.Terminal], r.Began.UTC().Format(time.RFC3339Nano), r.firstSequence(), r.Next - 1}
+}
+
+// listRuns lists the newest runs of a task, the newest first.
+func (v *Server) listRuns(c *call) (any, error) {
+	limit, err := c.limit(maxPage)
+	if err != nil {
+		return nil, err
+	}
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	runs := []runResource{}
+	for _, id := range newest(s.Runs, limit) {
+		runs = append(runs, c.log.index.Runs[id].resource())
+	}
+	return list{"task_runs", runs}, nil
+}
+
+// cancel interrupts a run and waits for its end.
+func (v *Server) cancel(c *call) (any, error) {
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if err := c.body(&body, true); err != nil {
+		return nil, err
+	}
+	c.log.mu.Lock()
+	s, r, err := c.run()
+	over := err == nil && r.Terminal != ""
+	c.log.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if over {
+		return nil, conflict("the run has ended")
+	}
+	src, err := v.source(c, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.stop(src, r.ID, body.Reason); err != nil {
+		return nil, err
+	}
+	if err := c.await(func() bool { return r.Terminal != "" }); err != nil {
+		return nil, err
+	}
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return list{"task_run", r.resource()}, nil
+}
+
+// stop interrupts a run of the session if it is the open one.
+func (s *session) stop(src Source, runID, reason string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == nil || s.live.RunID() != runID {
+		return conflict("the run has ended")
+	}
+	stopped, err := src.Stop(s.seen.Load())
+	if err == nil && !stopped {
+		err = conflict("the run has ended")
+	}
+	if err == nil {
+		s.live.Stopping("operator", reason)
+	}
+	return err
+}
+
+// source opens a session for a client that may control it.
+func (v *Server) source(c *call, s *session) (Source, error) {
+	if c.by.Role == contracts.RoleViewer {
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential allows viewing only"}
+	}
+	return v.opts.Find(c.r.Context(), c.by, s.ID)
+}
+
+// body decodes the body of a request, which is an object.
+func (c *call) body(into any, mayBeEmpty bool) error {
+	text, err := connlimit.ReadBody(c.w, c.r, 64<<10)
+	if err != nil || len(text) == 0 && mayBeEmpty {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(into); err != nil {
+		return badRequest("the body is not a valid object")
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("the body has more than one value")
+	}
+	return nil
+}
