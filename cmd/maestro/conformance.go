@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/chord"
 	"github.com/seed-028515a8/maestro/conformance/hecate"
 	"github.com/seed-028515a8/maestro/conformance/heddle"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -33,7 +34,7 @@ func isTarget(text string) bool {
 }
 
 // suites are the protocols that servers can be judged by.
-var suites = []func() *conformance.Suite{conformance.Maestro, heddle.Suite, hecate.Suite}
+var suites = []func() *conformance.Suite{conformance.Maestro, heddle.Suite, chord.Suite, hecate.Suite}
 
 func suiteNames() (names []string) {
 	for _, suite := range suites {

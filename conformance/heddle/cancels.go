@@ -22,7 +22,7 @@ func cancels() []conformance.Scenario {
 
 // cancelled expects the result of a send that was cancelled.
 func (p *play) cancelled(result lines.Line) {
-	p.failIf(result.Str("status") != "error" || result.Str("error.code") != "cancelled" || result.Str("error.message") != "cancelled" ||
+	p.FailIf(result.Str("status") != "error" || result.Str("error.code") != "cancelled" || result.Str("error.message") != "cancelled" ||
 		lines.At(result.Body, "error.retryable") != false || result.Has("response"),
 		"expected a result with the code and message cancelled, retryable false and no response, got %s", result)
 }
@@ -30,9 +30,9 @@ func (p *play) cancelled(result lines.Line) {
 // interrupted runs a send, cancels it in the middle of its answer, and returns the lines
 // after the cancel and the result.
 func (c *client) interrupted() ([]lines.Line, lines.Line) {
-	c.p.model.On("talk long", lines.Reply{Pieces: []string{"early", "late"}, Pause: 3 * time.Second})
+	c.p.Model.On("talk long", lines.Reply{Pieces: []string{"early", "late"}, Pause: 3 * time.Second})
 	c.say("s", "talk long")
-	c.Until(c.p.rule, "content_delta", func(l lines.Line) bool { return l.Str("event.event") == "content_delta" })
+	c.Until(c.p.Rule, "content_delta", func(l lines.Line) bool { return l.Str("event.event") == "content_delta" })
 	c.cancel("the-cancel", "s")
 	return c.result("s")
 }
@@ -41,8 +41,8 @@ func cancelRunning(p *play) {
 	c := p.begin(nil)
 	after, result := c.interrupted()
 	p.cancelled(result)
-	for _, l := range append(after, c.During(quiet)...) { // lines may have been on their way
-		p.failIf(strings.Contains(l.Str("event.text"), "late"), "expected no content 3 s after the cancel, got %s", l)
+	for _, l := range append(after, c.During(lines.Quiet)...) { // lines may have been on their way
+		p.FailIf(strings.Contains(l.Str("event.text"), "late"), "expected no content 3 s after the cancel, got %s", l)
 	}
 }
 
@@ -50,27 +50,27 @@ func cancelNoAnswer(p *play) {
 	c := p.begin(nil)
 	c.cancel("the-cancel", "nothing")
 	more, _ := c.status("t")
-	p.failIf(len(more) > 0, "expected no line for a cancel of an unknown send, got %s", first(more))
+	p.FailIf(len(more) > 0, "expected no line for a cancel of an unknown send, got %s", lines.First(more))
 	after, _ := c.interrupted()
 	c.cancel("the-cancel", "s") // it is over
 	rest, _ := c.status("u")
 	for _, l := range append(after, rest...) {
-		p.failIf(l.Str("id") == "the-cancel", "expected no line with the id of a cancel, got %s", l)
+		p.FailIf(l.Str("id") == "the-cancel", "expected no line with the id of a cancel, got %s", l)
 	}
-	p.failIf(len(rest) > 0, "expected no line for a cancel of a send that is over, got %s", first(rest))
+	p.FailIf(len(rest) > 0, "expected no line for a cancel of a send that is over, got %s", lines.First(rest))
 }
 
 func cancelWaiting(p *play) {
-	p.model.On("one runs", lines.Reply{Text: "One.", Delay: time.Second})
-	p.model.On("two waits", lines.Reply{Text: "Two."})
-	p.model.On("three waits", lines.Reply{Text: "Three."})
+	p.Model.On("one runs", lines.Reply{Text: "One.", Delay: time.Second})
+	p.Model.On("two waits", lines.Reply{Text: "Two."})
+	p.Model.On("three waits", lines.Reply{Text: "Three."})
 	c := p.begin(nil)
 	c.say("one", "one runs")
 	c.say("two", "two waits")
 	c.cancel("the-cancel", "two")
 	c.say("three", "three waits")
 	results := map[string]lines.Line{}
-	c.UntilWithin(p.rule, long, "the results of three sends", func(l lines.Line) bool {
+	c.UntilWithin(p.Rule, p.Long(), "the results of three sends", func(l lines.Line) bool {
 		if l.Str("type") == "result" {
 			results[l.Str("id")] = l
 		}
@@ -78,7 +78,7 @@ func cancelWaiting(p *play) {
 	})
 	p.cancelled(results["two"])
 	for _, other := range []string{"one", "three"} {
-		p.failIf(results[other].Str("status") != "ok", "expected the send %s to end well, got %s", other, results[other])
+		p.FailIf(results[other].Str("status") != "ok", "expected the send %s to end well, got %s", other, results[other])
 	}
 }
 
@@ -90,7 +90,7 @@ func cancelTool(p *play) {
 	_, result := c.result("s")
 	p.cancelled(result)
 	for alive := true; alive; time.Sleep(50 * time.Millisecond) {
-		p.failIf(time.Since(began) > 8*time.Second, "expected the result and the end of the tool's processes within 8 s after the cancel")
+		p.FailIf(time.Since(began) > 8*time.Second, "expected the result and the end of the tool's processes within 8 s after the cancel")
 		alive, _ = lines.Alive(pid, 0)
 	}
 }
@@ -98,10 +98,10 @@ func cancelTool(p *play) {
 func cancelNext(p *play) {
 	c := p.begin(nil)
 	_, result := c.interrupted()
-	p.failIf(result.Str("error.code") != "cancelled", "expected the send to be cancelled, got %s", result)
-	p.model.On("go on", lines.Reply{Text: "Gone on."})
+	p.FailIf(result.Str("error.code") != "cancelled", "expected the send to be cancelled, got %s", result)
+	p.Model.On("go on", lines.Reply{Text: "Gone on."})
 	_, next := c.runsWell("next", "go on")
-	p.failIf(next.Str("response") != "Gone on.", "expected the response \"Gone on.\", got %s", next)
+	p.FailIf(next.Str("response") != "Gone on.", "expected the response \"Gone on.\", got %s", next)
 }
 
 // configs are about the configuration and versions.
@@ -118,25 +118,25 @@ func maxIterations(p *play) {
 	for i := range 8 {
 		replies = append(replies, lines.Reply{Calls: []lines.Call{glob(fmt.Sprintf("*.%d", i))}})
 	}
-	p.model.On("many rounds", replies...)
+	p.Model.On("many rounds", replies...)
 	config := allow("glob")
 	config["max_iterations"] = 2
 	c := p.start()
 	ok := c.init(config)
 	_, result := c.run("s", "many rounds")
-	p.offered("many rounds", "glob")
-	for _, r := range p.model.Requests("many rounds") {
-		p.failIf(r.Step > 1, "expected at most 2 calls of the model, got %d", r.Step+1)
+	p.Offered("many rounds", "glob")
+	for _, r := range p.Model.Requests("many rounds") {
+		p.FailIf(r.Step > 1, "expected at most 2 calls of the model, got %d", r.Step+1)
 	}
 	code := result.Str("error.code")
-	p.failIf(result.Str("status") != "error" || code != "max_iterations" && (code != "provider_error" || minor(ok) >= 5),
+	p.FailIf(result.Str("status") != "error" || code != "max_iterations" && (code != "provider_error" || minor(ok) >= 5),
 		"expected a result with the error max_iterations (provider_error before the version 0.5), got %s", result)
 }
 
 func isolated(p *play) {
 	probe := p.start()
 	if ok := probe.init(nil); minor(ok) < 4 {
-		p.s.Skip("not applicable: the server's version is %s, and config.runtime came with 0.4", ok.Str("protocol_version"))
+		p.S.Skip("not applicable: the server's version is %s, and config.runtime came with 0.4", ok.Str("protocol_version"))
 	}
 	probe.Close()
 	c := p.start()
@@ -144,7 +144,7 @@ func isolated(p *play) {
 		request := c.request(object{"runtime": runtime})
 		l := c.answerTo(request)
 		p.refusal(l, "protocol_error", "", request["id"].(string))
-		p.failIf(!strings.Contains(string(l.Raw), "state_root"), "expected an error that names state_root, got %s", l)
+		p.FailIf(!strings.Contains(string(l.Raw), "state_root"), "expected an error that names state_root, got %s", l)
 		p.refusal(c.answerTo(object{"type": "status", "id": "t"}), "protocol_error", "", "t")
 	}
 	c.init(nil)
@@ -161,8 +161,8 @@ var newer = []struct {
 }
 
 func olderVersion(p *play) {
-	p.model.On("go well", lines.Reply{Text: "Fine.", Usage: []int{4, 2, 6}, ID: "chatcmpl-old"})
-	p.model.Always("go wrong", lines.Reply{Status: 400, Text: `{"error":{"message":"Bad request","type":"invalid_request_error"}}`})
+	p.Model.On("go well", lines.Reply{Text: "Fine.", Usage: []int{4, 2, 6}, ID: "chatcmpl-old"})
+	p.Model.Always("go wrong", lines.Reply{Status: 400, Text: `{"error":{"message":"Bad request","type":"invalid_request_error"}}`})
 	for _, row := range newer {
 		c := p.start()
 		request := c.request(nil)
@@ -175,9 +175,9 @@ func olderVersion(p *play) {
 		_, status := c.status("t")
 		for _, l := range append(all, status) {
 			for _, field := range row.fields {
-				p.failIf(l.Has(field), "expected no %s for a client of the version %s, got %s", field, row.version, l)
+				p.FailIf(l.Has(field), "expected no %s for a client of the version %s, got %s", field, row.version, l)
 			}
-			p.failIf(len(ofKind([]lines.Line{l}, row.events...)) > 0, "expected no %s event for a client of the version %s, got %s", l.Str("event.event"), row.version, l)
+			p.FailIf(len(ofKind([]lines.Line{l}, row.events...)) > 0, "expected no %s event for a client of the version %s, got %s", l.Str("event.event"), row.version, l)
 		}
 		c.Close()
 	}

@@ -24,12 +24,12 @@ func transcripts() []conformance.Scenario {
 	listing := []lines.Reply{{Calls: []lines.Call{glob("*")}},
 		{Text: "Here are the files...", Usage: []int{42, 15, 57}, ID: "chatcmpl-test"}}
 	return []conformance.Scenario{
-		transcript("normal", "A tool and an answer", func(p *play) { p.model.On("List files in the current directory.", listing...) }),
+		transcript("normal", "A tool and an answer", func(p *play) { p.Model.On("List files in the current directory.", listing...) }),
 		transcript("error", "A failure of the model", func(p *play) {
-			p.model.Always("Do the thing.", lines.Reply{Status: 500, Text: `{"error":{"message":"Model error","type":"error","code":500}}`})
+			p.Model.Always("Do the thing.", lines.Reply{Status: 500, Text: `{"error":{"message":"Model error","type":"error","code":500}}`})
 		}),
 		transcript("cancel", "A cancelled send", func(p *play) {
-			p.model.Always("Start a long task.", lines.Reply{Text: "Late.", Delay: 5 * time.Second})
+			p.Model.Always("Start a long task.", lines.Reply{Text: "Late.", Delay: 5 * time.Second})
 		}),
 		transcript("version-mismatch", "A client of another major version", func(*play) {}),
 	}
@@ -52,7 +52,7 @@ func transcript(name, title string, prepare func(*play)) conformance.Scenario {
 			return len(got) == strings.Count(want, "\n")
 		})
 		if name == "normal" {
-			p.offered("List files in the current directory.", "glob")
+			p.Offered("List files in the current directory.", "glob")
 		}
 		p.compare(got, want)
 	})
@@ -70,7 +70,7 @@ func recorded(name, direction string) string {
 func (p *play) compare(got []lines.Line, want string) {
 	at := 0
 	for text := range strings.Lines(want) {
-		p.failIf(at == len(got), "expected line %d to be %s, got no more lines within %s", at+1, strings.TrimSpace(text), goldenTime)
+		p.FailIf(at == len(got), "expected line %d to be %s, got no more lines within %s", at+1, strings.TrimSpace(text), goldenTime)
 		var wanted object
 		if err := json.Unmarshal([]byte(text), &wanted); err != nil {
 			panic(err) // the file is embedded
@@ -79,7 +79,7 @@ func (p *play) compare(got []lines.Line, want string) {
 			drop(wanted, path)
 			drop(got[at].Body, path)
 		}
-		p.failIf(!same(got[at].Body, wanted), "expected line %d to be %s, got %s; it differs in: %s",
+		p.FailIf(!same(got[at].Body, wanted), "expected line %d to be %s, got %s; it differs in: %s",
 			at+1, strings.TrimSpace(text), got[at], strings.Join(difference(got[at].Body, wanted), ", "))
 		at++
 	}

@@ -30,27 +30,19 @@ func requests() []conformance.Scenario {
 
 func silentStart(p *play) {
 	c := p.start()
-	early := c.During(3 * quiet)
-	p.failIf(len(early) > 0, "expected no output before the first request, got %s", first(early))
+	early := c.During(3 * lines.Quiet)
+	p.FailIf(len(early) > 0, "expected no output before the first request, got %s", lines.First(early))
 	c.init(nil)
 }
 
-// first shows the first line, if there is one.
-func first(all []lines.Line) string {
-	if len(all) == 0 {
-		return "nothing"
-	}
-	return all[0].String()
-}
-
 func objectsOnly(p *play) {
-	p.model.On("odd text", lines.Reply{Text: "one\ntwo\r\n\u2028three \"four\" \x00 end"})
+	p.Model.On("odd text", lines.Reply{Text: "one\ntwo\r\n\u2028three \"four\" \x00 end"})
 	c := p.begin(nil)
 	c.Text("not json\n")
 	c.runsWell("odd", "odd text\r\n{}\n")
 	c.Send(object{"type": "shutdown", "id": "bye"})
-	c.Exit(p.rule, long)
-	p.failIf(c.Ended() != io.EOF, "expected the output to end after a whole line, got: %v", c.Ended())
+	c.Exit(p.Rule, p.Long())
+	p.FailIf(c.Ended() != io.EOF, "expected the output to end after a whole line, got: %v", c.Ended())
 }
 
 var semver = regexp.MustCompile(`^\d+\.\d+\.\d+([-+].*)?$`)
@@ -58,10 +50,10 @@ var semver = regexp.MustCompile(`^\d+\.\d+\.\d+([-+].*)?$`)
 func initAnswer(p *play) {
 	c := p.start()
 	ok := c.init(nil)
-	p.failIf(ok.Str("session_id") == "", "expected a session_id in init_ok, got %s", ok)
-	p.failIf(!semver.MatchString(ok.Str("protocol_version")), "expected a protocol_version such as 1.2.3 in init_ok, got %s", ok)
+	p.FailIf(ok.Str("session_id") == "", "expected a session_id in init_ok, got %s", ok)
+	p.FailIf(!semver.MatchString(ok.Str("protocol_version")), "expected a protocol_version such as 1.2.3 in init_ok, got %s", ok)
 	more, _ := c.status("after")
-	p.failIf(len(more) > 0, "expected one answer to init, got also %s", first(more))
+	p.FailIf(len(more) > 0, "expected one answer to init, got also %s", lines.First(more))
 }
 
 func sessionsDiffer(p *play) {
@@ -71,7 +63,7 @@ func sessionsDiffer(p *play) {
 		for range 2 {
 			ok := c.init(nil)
 			id := ok.Str("session_id")
-			p.failIf(id == "" || seen[id], "expected a session_id that no other init got, got %s", ok)
+			p.FailIf(id == "" || seen[id], "expected a session_id that no other init got, got %s", ok)
 			seen[id] = true
 		}
 	}
@@ -82,10 +74,10 @@ func otherMajor(p *play) {
 	request := c.request(nil)
 	request["protocol_version"] = "99.0.0"
 	c.Send(request)
-	all, status := c.Exit(p.rule, long)
-	p.failIf(len(all) != 1, "expected one line before the end, got %d: %s", len(all), first(all))
+	all, status := c.Exit(p.Rule, p.Long())
+	p.FailIf(len(all) != 1, "expected one line before the end, got %d: %s", len(all), lines.First(all))
 	p.refusal(all[0], "protocol_version_mismatch", "", "init-1")
-	p.failIf(status != 1, "expected the exit status 1, got %d", status)
+	p.FailIf(status != 1, "expected the exit status 1, got %d", status)
 }
 
 func otherMinor(p *play) {
@@ -121,7 +113,7 @@ func (c *client) answerTo(request any) lines.Line {
 	} else {
 		c.Send(request)
 	}
-	return c.Until(c.p.rule, fmt.Sprintf("an answer to %v", request), func(lines.Line) bool { return true })[0]
+	return c.Until(c.p.Rule, fmt.Sprintf("an answer to %v", request), func(lines.Line) bool { return true })[0]
 }
 
 func notJSON(p *play) {
@@ -130,7 +122,7 @@ func notJSON(p *play) {
 	c.init(nil)
 	p.refusal(c.answerTo(`{"type":"status"`), "protocol_error", "Invalid JSON", "unknown")
 	more, _ := c.status("next")
-	p.failIf(len(more) > 0, "expected one answer to a bad line, got also %s", first(more))
+	p.FailIf(len(more) > 0, "expected one answer to a bad line, got also %s", lines.First(more))
 }
 
 func notARequest(p *play) {
@@ -163,20 +155,20 @@ func badRequests(p *play) {
 }
 
 func unknownFields(p *play) {
-	p.model.On("unknown fields", lines.Reply{Text: "Fine."})
+	p.Model.On("unknown fields", lines.Reply{Text: "Fine."})
 	c := p.start()
 	request := c.request(object{"x_unknown": object{"a": []int{1}}})
 	request["x_unknown"] = nil
 	ok := c.initAs(request)
 	c.Send(object{"type": "send", "id": "s", "message": "unknown fields", "x_unknown": object{"message": "other"}})
 	_, result := c.result("s")
-	p.failIf(result.Str("response") != "Fine.", "expected the response \"Fine.\", got %s", result)
+	p.FailIf(result.Str("response") != "Fine.", "expected the response \"Fine.\", got %s", result)
 	c.Send(object{"type": "status", "id": "t", "x_unknown": true})
-	all := c.Until(p.rule, "status_ok", func(l lines.Line) bool { return isAnswer(l, "status_ok", "t") })
+	all := c.Until(p.Rule, "status_ok", func(l lines.Line) bool { return isAnswer(l, "status_ok", "t") })
 	last := all[len(all)-1]
-	p.failIf(last.Str("session_id") != ok.Str("session_id"), "expected the session of init_ok, got %s", last)
+	p.FailIf(last.Str("session_id") != ok.Str("session_id"), "expected the session of init_ok, got %s", last)
 	c.Send(object{"type": "shutdown", "id": "u", "x_unknown": 1})
-	c.Until(p.rule, "shutdown_ok", func(l lines.Line) bool { return isAnswer(l, "shutdown_ok", "u") })
+	c.Until(p.Rule, "shutdown_ok", func(l lines.Line) bool { return isAnswer(l, "shutdown_ok", "u") })
 }
 
 // lives are about status, the end of a process, and what results say.
@@ -192,7 +184,7 @@ func lives() []conformance.Scenario {
 }
 
 func statusCounts(p *play) {
-	p.model.On("count me", lines.Reply{Text: "One."})
+	p.Model.On("count me", lines.Reply{Text: "One."})
 	c := p.start()
 	ok := c.init(nil)
 	for i, want := range []float64{0, 2} {
@@ -201,16 +193,16 @@ func statusCounts(p *play) {
 		}
 		_, got := c.status(fmt.Sprint("t", i))
 		n, _ := got.Num("messages_count")
-		p.failIf(n != want || got.Body["active"] != false || got.Str("session_id") != ok.Str("session_id") || got.Str("model") != "conformance",
+		p.FailIf(n != want || got.Body["active"] != false || got.Str("session_id") != ok.Str("session_id") || got.Str("model") != "conformance",
 			"expected messages_count %v, active false, the model conformance and the session_id %s, got %s", want, ok.Str("session_id"), got)
 	}
 }
 
 func allAtOnce(p *play) {
-	p.model.On("at once", lines.Reply{Text: "Fine.", Delay: quiet})
+	p.Model.On("at once", lines.Reply{Text: "Fine.", Delay: lines.Quiet})
 	c := p.start()
 	c.Send(c.request(nil), object{"type": "send", "id": "s", "message": "at once"}, object{"type": "shutdown", "id": "bye"})
-	all, status := c.Exit(p.rule, long)
+	all, status := c.Exit(p.Rule, p.Long())
 	var order []string
 	for _, l := range all {
 		if kind := l.Str("type"); kind != "event" || len(order) == 0 || order[len(order)-1] != "event" {
@@ -218,26 +210,26 @@ func allAtOnce(p *play) {
 		}
 	}
 	got := strings.Join(order, " ")
-	p.failIf(got != "init_ok event result shutdown_ok" && got != "init_ok result shutdown_ok",
+	p.FailIf(got != "init_ok event result shutdown_ok" && got != "init_ok result shutdown_ok",
 		"expected init_ok, events, result and shutdown_ok in this order, got: %s", got)
-	p.failIf(status != 0, "expected the exit status 0, got %d", status)
+	p.FailIf(status != 0, "expected the exit status 0, got %d", status)
 }
 
 func inputEnds(p *play) {
-	p.model.On("to the end", lines.Reply{Text: "Fine.", Delay: quiet})
+	p.Model.On("to the end", lines.Reply{Text: "Fine.", Delay: lines.Quiet})
 	c := p.begin(nil)
 	c.say("s", "to the end")
 	c.EndInput()
-	all, status := c.Exit(p.rule, long)
-	results := only(all, func(l lines.Line) bool { return isAnswer(l, "result", "s") })
-	p.failIf(len(results) != 1 || results[0].Str("status") != "ok", "expected the result of s with the status ok, got %s", first(results))
-	p.failIf(status != 0, "expected the exit status 0, got %d", status)
+	all, status := c.Exit(p.Rule, p.Long())
+	results := lines.Only(all, func(l lines.Line) bool { return isAnswer(l, "result", "s") })
+	p.FailIf(len(results) != 1 || results[0].Str("status") != "ok", "expected the result of s with the status ok, got %s", lines.First(results))
+	p.FailIf(status != 0, "expected the exit status 0, got %d", status)
 }
 
 func taskNames(p *play) {
 	for _, named := range []bool{true, false} {
 		prompt := fmt.Sprint("names ", named)
-		p.model.On(prompt, lines.Reply{Text: "Fine."})
+		p.Model.On(prompt, lines.Reply{Text: "Fine."})
 		config := object{}
 		if named {
 			config = object{"task_id": "task-7", "worker_id": "worker-9"}
@@ -246,34 +238,34 @@ func taskNames(p *play) {
 		before, result := c.runsWell("s", prompt)
 		for _, l := range append(eventsOf(before, "s"), result) {
 			has := l.Str("task_id") == "task-7" && l.Str("worker_id") == "worker-9"
-			p.failIf(named && !has, "expected the task_id task-7 and the worker_id worker-9, got %s", l)
-			p.failIf(!named && (l.Has("task_id") || l.Has("worker_id")), "expected no task_id and no worker_id, got %s", l)
+			p.FailIf(named && !has, "expected the task_id task-7 and the worker_id worker-9, got %s", l)
+			p.FailIf(!named && (l.Has("task_id") || l.Has("worker_id")), "expected no task_id and no worker_id, got %s", l)
 		}
 		c.Close()
 	}
 }
 
 func modelFails(p *play) {
-	p.model.Always("fail", lines.Reply{Status: 500, Text: `{"error":{"message":"The model broke","type":"error","code":500}}`})
+	p.Model.Always("fail", lines.Reply{Status: 500, Text: `{"error":{"message":"The model broke","type":"error","code":500}}`})
 	c := p.begin(nil)
 	before, result := c.run("s", "fail")
 	failures := ofKind(before, "error")
-	p.failIf(result.Str("status") != "error" || len(failures) == 0, "expected an error event and a result with the status error, got the result %s after %d error events", result, len(failures))
+	p.FailIf(result.Str("status") != "error" || len(failures) == 0, "expected an error event and a result with the status error, got the result %s after %d error events", result, len(failures))
 	last := failures[len(failures)-1]
-	p.failIf(result.Str("error.code") == "" || last.Str("event.code") != result.Str("error.code") || last.Str("event.message") != result.Str("error.message") ||
+	p.FailIf(result.Str("error.code") == "" || last.Str("event.code") != result.Str("error.code") || last.Str("event.message") != result.Str("error.message") ||
 		last.Body["event"].(object)["retryable"] != lines.At(result.Body, "error.retryable"),
 		"expected the same code, message and retryable, got the event %s and the result %s", last, result)
 }
 
 func latencies(p *play) {
-	p.model.On("how long", lines.Reply{Calls: []lines.Call{glob("*")}}, lines.Reply{Text: "Fine.", Delay: 100 * time.Millisecond})
+	p.Model.On("how long", lines.Reply{Calls: []lines.Call{glob("*")}}, lines.Reply{Text: "Fine.", Delay: 100 * time.Millisecond})
 	_, result := p.begin(allow("glob")).runsWell("s", "how long")
 	model, one := result.Num("model_latency_ms")
 	tool, two := result.Num("tool_latency_ms")
 	total, three := result.Num("total_latency_ms")
 	if !one && !two && !three {
-		p.s.Skip("not applicable: the result has no latencies")
+		p.S.Skip("not applicable: the result has no latencies")
 	}
-	p.failIf(!one || !two || !three || model < 0 || tool < 0 || max(model+tool-total, total-model-tool) > 1,
+	p.FailIf(!one || !two || !three || model < 0 || tool < 0 || max(model+tool-total, total-model-tool) > 1,
 		"expected three latencies that are not negative, with model + tool = total, got %s", result)
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/lines"
@@ -34,18 +33,13 @@ type object = lines.Object
 
 // A play is one scenario being played against the server.
 type play struct {
-	s     *conformance.Session
-	rule  string // the one that the scenario is about
-	model *lines.Model
-	dir   string // where the server runs
-	began int    // clients
+	*lines.Play
+	began int // clients
 }
 
 // scenario returns a scenario about one rule.
 func scenario(name, rule, title string, story func(*play)) conformance.Scenario {
-	return conformance.Scenario{Name: name, Title: title, Rules: []string{rule}, Run: func(s *conformance.Session) {
-		story(&play{s: s, rule: rule, model: lines.NewModel(s), dir: s.Scratch()})
-	}}
+	return lines.Scenario(name, rule, title, func(p *lines.Play) { story(&play{Play: p}) })
 }
 
 // slow marks a scenario that mostly waits.
@@ -54,25 +48,19 @@ func slow(sc conformance.Scenario) conformance.Scenario {
 	return sc
 }
 
-func (p *play) failIf(broken bool, format string, args ...any) {
-	if broken {
-		p.s.Fail(p.rule, format, args...)
-	}
-}
-
 // heartbeats is the variable with the interval of heartbeats in milliseconds.
 const heartbeats = "HEDDLE_HEARTBEAT_INTERVAL"
 
 // start starts a server with variables as pairs of name and value. Without another
 // value it sends no heartbeats in the time of a scenario.
 func (p *play) start(env ...string) *client {
-	all := lines.Environment(p.s, p.model, "HEDDLE_BASE_URL", "", p.s.Scratch())
+	all := lines.Environment(p.S, p.Model, "HEDDLE_BASE_URL", "", p.Home)
 	all[heartbeats], all["HEDDLE_PROTOCOL_VERSION"] = "3600000", ""
 	for pair := range slices.Chunk(env, 2) {
 		all[pair[0]] = pair[1]
 	}
 	p.began++
-	return &client{p: p, Client: lines.Start(p.s, fmt.Sprint("client", p.began), lines.Setup{Dir: p.dir, Env: all, Framed: "H2"})}
+	return &client{p: p, Client: lines.Start(p.S, fmt.Sprint("client", p.began), lines.Setup{Dir: p.Dir, Env: all, Framed: "H2"})}
 }
 
 // begin starts a server and sends init.
@@ -106,11 +94,11 @@ func (c *client) init(config object) lines.Line { return c.initAs(c.request(conf
 // initAs sends an init and returns init_ok.
 func (c *client) initAs(request object) lines.Line {
 	c.Send(request)
-	all := c.Until(c.p.rule, "init_ok", func(l lines.Line) bool {
+	all := c.Until(c.p.Rule, "init_ok", func(l lines.Line) bool {
 		return isAnswer(l, "init_ok", request["id"].(string)) || l.Str("type") == "result"
 	})
 	last := all[len(all)-1]
-	c.p.failIf(last.Str("type") != "init_ok", "expected init_ok, got %s", last)
+	c.p.FailIf(last.Str("type") != "init_ok", "expected init_ok, got %s", last)
 	return last
 }
 
@@ -126,12 +114,9 @@ func (c *client) cancel(id, target string) {
 	c.Send(object{"type": "cancel", "id": id, "target_id": target})
 }
 
-// long is how long a send may take that has to wait for something.
-const long = 20 * time.Second
-
 // result waits for the result of a send. It returns the lines before it, too.
 func (c *client) result(id string) ([]lines.Line, lines.Line) {
-	all := c.UntilWithin(c.p.rule, long, "the result of "+id, func(l lines.Line) bool { return isAnswer(l, "result", id) })
+	all := c.UntilWithin(c.p.Rule, c.p.Long(), "the result of "+id, func(l lines.Line) bool { return isAnswer(l, "result", id) })
 	return all[:len(all)-1], all[len(all)-1]
 }
 
@@ -144,20 +129,20 @@ func (c *client) run(id, message string) ([]lines.Line, lines.Line) {
 // runsWell is run for a send that must succeed.
 func (c *client) runsWell(id, message string) ([]lines.Line, lines.Line) {
 	before, result := c.run(id, message)
-	c.p.failIf(result.Str("status") != "ok", "expected a result with the status ok, got %s", result)
+	c.p.FailIf(result.Str("status") != "ok", "expected a result with the status ok, got %s", result)
 	return before, result
 }
 
 // status asks for the status. It returns the lines before the answer, too.
 func (c *client) status(id string) ([]lines.Line, lines.Line) {
 	c.Send(object{"type": "status", "id": id})
-	all := c.Until(c.p.rule, "status_ok with the id "+id, func(l lines.Line) bool { return isAnswer(l, "status_ok", id) })
+	all := c.Until(c.p.Rule, "status_ok with the id "+id, func(l lines.Line) bool { return isAnswer(l, "status_ok", id) })
 	return all[:len(all)-1], all[len(all)-1]
 }
 
 // refusal expects the result of an error outside of a send.
 func (p *play) refusal(l lines.Line, code, message string, ids ...string) {
-	p.failIf(l.Str("type") != "result" || l.Str("status") != "error" || l.Str("error.code") != code || !slices.Contains(ids, l.Str("id")) ||
+	p.FailIf(l.Str("type") != "result" || l.Str("status") != "error" || l.Str("error.code") != code || !slices.Contains(ids, l.Str("id")) ||
 		message != "" && l.Str("error.message") != message,
 		"expected a result with the id %s, the status error and the code %s%s, got %s", strings.Join(ids, " or "), code, quoted(message), l)
 }
@@ -172,35 +157,14 @@ func quoted(message string) string {
 
 // eventsOf returns the events of a send.
 func eventsOf(all []lines.Line, send string) []lines.Line {
-	return only(all, func(l lines.Line) bool { return l.Str("type") == "event" && l.Str("send_id") == send })
+	return lines.Only(all, func(l lines.Line) bool { return l.Str("type") == "event" && l.Str("send_id") == send })
 }
 
 // ofKind returns the events of some kinds.
 func ofKind(all []lines.Line, kinds ...string) []lines.Line {
-	return only(all, func(l lines.Line) bool {
+	return lines.Only(all, func(l lines.Line) bool {
 		return l.Str("type") == "event" && slices.Contains(kinds, l.Str("event.event"))
 	})
-}
-
-func only(all []lines.Line, ok func(lines.Line) bool) (some []lines.Line) {
-	for _, l := range all {
-		if ok(l) {
-			some = append(some, l)
-		}
-	}
-	return some
-}
-
-// offered ends the scenario as not applicable if the model was not offered a tool with a
-// purpose for a prompt.
-func (p *play) offered(prompt, kind string) lines.Tool {
-	for _, r := range p.model.Requests(prompt) {
-		if tool, ok := lines.ToolFor(r.Tools, kind); ok {
-			return tool
-		}
-	}
-	p.s.Skip("not applicable: the server offers the model no %s tool (%s)", kind, strings.Join(lines.Names(kind), ", "))
-	return lines.Tool{}
 }
 
 // allow returns a configuration that allows tools with a purpose.
@@ -216,11 +180,3 @@ func allow(kinds ...string) object {
 func glob(pattern string) lines.Call {
 	return lines.Call{Kind: "glob", Args: lines.Fixed(object{"pattern": pattern})}
 }
-
-// shell returns a call that runs a command.
-func shell(command string) lines.Call {
-	return lines.Call{Kind: "shell", Args: lines.Shell(command)}
-}
-
-// quiet is how long a scenario waits before it believes that nothing comes.
-const quiet = 300 * time.Millisecond

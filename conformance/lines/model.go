@@ -311,9 +311,9 @@ func writeJSON(w http.ResponseWriter, v any) {
 // Fixed returns arguments that do not depend on the tool.
 func Fixed(args Object) func(Tool) Object { return func(Tool) Object { return args } }
 
-// Shell returns the arguments of a shell tool for a command, with what else it requires.
-func Shell(command string) func(Tool) Object {
-	return func(t Tool) Object { return fill(t.Parameters, Object{"command": command}) }
+// Shell returns a call of a shell tool for a command, with what else the tool requires.
+func Shell(command string) Call {
+	return Call{Kind: "shell", Args: func(t Tool) Object { return fill(t.Parameters, Object{"command": command}) }}
 }
 
 // fill adds the required members of a schema that args lacks.
@@ -351,4 +351,11 @@ func sample(schema Object) any {
 		return fill(schema, Object{})
 	}
 	return "conformance"
+}
+
+// Fill returns item with what the schema of the items of a list among a tool's arguments
+// requires besides.
+func Fill(parameters Object, list string, item Object) Object {
+	schema, _ := At(parameters, "properties."+list+".items").(Object)
+	return fill(schema, item)
 }

@@ -1,7 +1,7 @@
 // Gen writes what others need to know about the wire. From the Go types of package
 // contracts it makes a JSON Schema, TypeScript types and the tables of the protocol
-// reference; from the suites the lists of rules. Run it in the root of the
-// module.
+// reference; from the suites of conformance the lists of rules. Run it in the root of
+// the module.
 //
 //	go run ./contracts/gen
 //
@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/chord"
 	"github.com/seed-028515a8/maestro/conformance/hecate"
 	"github.com/seed-028515a8/maestro/conformance/heddle"
 )
@@ -51,7 +52,7 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for path, suite := range map[string]*conformance.Suite{"docs/rules.md": conformance.Maestro(), "docs/rules-heddle.md": heddle.Suite(), "docs/rules-hecate.md": hecate.Suite()} {
+	for path, suite := range map[string]*conformance.Suite{"docs/rules.md": conformance.Maestro(), "docs/rules-heddle.md": heddle.Suite(), "docs/rules-chord.md": chord.Suite(), "docs/rules-hecate.md": hecate.Suite()} {
 		var page bytes.Buffer
 		if err := suite.WriteRules(&page); err != nil {
 			return nil, err
