@@ -63,7 +63,7 @@ func TestServerPassesWithAnyAgent(t *testing.T) {
 func TestOtherAgentEndsTheRun(t *testing.T) {
 	t.Parallel()
 	for _, on := range []conformance.Transport{onStdio, onSocket, onHTTP, onHosted} {
-		_, err := conformance.Run(t.Context(), anyAgent(on).config(t))
+		_, err := conformance.Maestro().Run(t.Context(), anyAgent(on).config(t))
 		if !errors.Is(err, conformance.ErrOtherAgent) || !strings.Contains(err.Error(), "--agent conformance") || !strings.Contains(err.Error(), "--runtime any") {
 			t.Errorf("%s: got error %v, want ErrOtherAgent and what to do", on, err)
 		}

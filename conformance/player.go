@@ -48,12 +48,13 @@ type Session struct {
 	runners []*runner // hosted runners, in the order they were started
 	dirs    []string  // scratch directories, removed at the end
 	environ []string  // added to the environment of servers on stdio
+	atEnd   []func()  // what other suites end with the scenario
 }
 
 // newSession returns a session that ends with ctx, with its timeout, or by cancel.
 func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
 	s := &Session{config: c, scenario: sc, run: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
-	s.ctx, s.cancel = context.WithTimeout(ctx, c.Timeout)
+	s.ctx, s.cancel = context.WithTimeout(ctx, cmp.Or(sc.Limit, c.Timeout))
 	if t := sc.Needs.Transport; t == HTTP || (t == Anywhere || t == Networked) && transportOf(c.Target) == HTTP {
 		s.wire = newWire(c.Target, c.Token)
 	}
@@ -95,6 +96,9 @@ func (s *Session) close() {
 	}
 	if s.wire != nil {
 		s.wire.close()
+	}
+	for _, end := range slices.Backward(s.atEnd) {
+		end()
 	}
 	for _, dir := range s.dirs {
 		_ = os.RemoveAll(dir) // what is left is in the system's scratch space

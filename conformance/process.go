@@ -118,7 +118,7 @@ func (s *Session) launch(o start) *runner {
 	s.failIf(err != nil, "6.1", "%v", err)
 	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
 		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
-	r.process, err = runCommand(slices.Concat(words, o.flags), o.environment(r.listen))
+	r.process, err = runCommand(slices.Concat(words, o.flags), o.environment(r.listen), "")
 	s.failIf(err != nil, "6.1", "%v", err)
 	s.trace.add(s.now(), "runner", ">", []byte("(started with "+strings.Join(append(o.flags, summaryOf(o)...), " ")+")"))
 	s.runners = append(s.runners, r)
@@ -280,13 +280,19 @@ func startProcess(line string, environ []string) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runCommand(words, append(os.Environ(), environ...))
+	return runCommand(words, append(os.Environ(), environ...), "")
 }
 
-func runCommand(words, environ []string) (*process, error) {
+// StartProcess runs a command with these variables and no others, in a directory. The
+// command's path must not be relative. [Link.Close] ends it.
+func StartProcess(words, environ []string, dir string) (Link, error) {
+	return runCommand(words, environ, dir)
+}
+
+func runCommand(words, environ []string, dir string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
 	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environ, pw, p.stderr
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = environ, dir, pw, p.stderr
 	p.cmd.WaitDelay = 5 * time.Second // pipes that a grandchild holds open; a busy machine needs seconds to empty one
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err == nil {

@@ -277,7 +277,7 @@ func (s *Session) isOptional(rule string) bool { return s.published() && adviceF
 // adviceFor says what to do about a rule that the published protocol does not have, and
 // why. It returns nothing for another rule.
 func adviceFor(code string) string {
-	if at, ok := findRule(code); ok && rules()[at].Why != "" {
+	if at, ok := findRule(rules(), code); ok && rules()[at].Why != "" {
 		return rules()[at].Text + " " + rules()[at].Why
 	}
 	return ""

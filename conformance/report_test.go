@@ -114,7 +114,7 @@ func TestResultsAreToldInOrderUntilTheRunIsCancelled(t *testing.T) {
 		told = append(told, r.Name)
 		cancel()
 	}
-	report, err := conformance.Run(ctx, c)
+	report, err := conformance.Maestro().Run(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestRunWithNothingJudgedIsNotOK(t *testing.T) {
 
 func TestRunRefusesWhatIsNoTarget(t *testing.T) {
 	for _, target := range []string{"", "stdio:", "ftp://127.0.0.1:1", "http:", "stdio:'unfinished"} {
-		if _, err := conformance.Run(t.Context(), conformance.Config{Target: target}); err == nil {
+		if _, err := conformance.Maestro().Run(t.Context(), conformance.Config{Target: target}); err == nil {
 			t.Errorf("target %q: got no error, want one", target)
 		}
 	}
@@ -199,11 +199,11 @@ func TestServerThatCannotBeReachedFails(t *testing.T) {
 	if report.Count(conformance.Failed) != 1 {
 		t.Errorf("got %+v, want one failure", report.Results)
 	}
-	if _, err := conformance.Run(t.Context(), conformance.Config{Target: "ws://127.0.0.1:1", Filter: one}); err == nil {
+	if _, err := conformance.Maestro().Run(t.Context(), conformance.Config{Target: "ws://127.0.0.1:1", Filter: one}); err == nil {
 		t.Error("got a report of a server that nobody can reach, want an error")
 	}
 	none := regexp.MustCompile(`^no such scenario$`)
-	if _, err := conformance.Run(t.Context(), conformance.Config{Target: "stdio:true", Filter: none}); err == nil {
+	if _, err := conformance.Maestro().Run(t.Context(), conformance.Config{Target: "stdio:true", Filter: none}); err == nil {
 		t.Error("got a report of no scenario, want an error")
 	}
 }

@@ -41,12 +41,12 @@ func TestRulesAreOrderedAndCheckedByAScenarioOrSayByWhat(t *testing.T) {
 		t.Error("got rules out of the order of compareCodes")
 	}
 	for _, r := range rules() {
-		whole, ok := findRule(numberOfRule(r.Code))
+		whole, ok := findRule(rules(), numberOfRule(r.Code))
 		switch {
 		case !ok:
 			t.Errorf("%s: got no rule that it is a part of", r.Code)
-		case (len(r.Scenarios()) == 0) != (rules()[whole].Checked != ""):
-			t.Errorf("%s: got %d scenarios and checked by %q, want one of them", r.Code, len(r.Scenarios()), r.checkedBy())
+		case (len(Maestro().citing(r)) == 0) != (rules()[whole].Checked != ""):
+			t.Errorf("%s: got %d scenarios and checked by %q, want one of them", r.Code, len(Maestro().citing(r)), Maestro().checkedBy(r))
 		}
 		for _, text := range []string{r.Text, r.Why} {
 			if text != "" && !strings.HasSuffix(text, ".") || r.Text == "" {
@@ -60,7 +60,7 @@ func TestRulesAreOrderedAndCheckedByAScenarioOrSayByWhat(t *testing.T) {
 // fail with, and about those in comments and pages.
 func TestEveryCitedRuleIsListed(t *testing.T) {
 	want := func(where, code string) {
-		if _, ok := findRule(code); !ok {
+		if _, ok := findRule(rules(), code); !ok {
 			t.Errorf("%s cites %s, which is not in the list of rules", where, code)
 		}
 	}
@@ -110,7 +110,7 @@ func TestEveryCitedRuleIsListed(t *testing.T) {
 
 func TestExplainPrintsTheRuleAndItsScenarios(t *testing.T) {
 	var out strings.Builder
-	if err := Explain(&out, []string{"R3", "R46:gated", "A47"}); err != nil {
+	if err := Maestro().Explain(&out, []string{"R3", "R46:gated", "A47"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -134,7 +134,7 @@ func TestExplainNamesTheNearestOfAnUnknownRule(t *testing.T) {
 		"x":        `no rule "x"; the nearest: D16, 0.2`,
 	} {
 		var out strings.Builder
-		if err := Explain(&out, []string{"R3", code}); err == nil || err.Error() != want || out.Len() > 0 {
+		if err := Maestro().Explain(&out, []string{"R3", code}); err == nil || err.Error() != want || out.Len() > 0 {
 			t.Errorf("got %v and %q, want %s and no text", err, out.String(), want)
 		}
 	}

@@ -30,6 +30,16 @@ type Config struct {
 	Parallel int               // scenarios at once; zero means DefaultParallel
 	Runtime  Runtime           // what is behind the server; empty is the conformance agent
 	Prompts  Prompts           // for any other agent
+	ModelEnv string            // variable that tells the target the address of a model; empty is the suite's choice
+
+	// Only for Hecate. Driver is a command that starts a run; see docs/conformance.md. Secret is
+	// a value that the server was told to hide, and ApprovalTimeout the time after which it
+	// gives up an approval; if they are empty, scenarios that need them are skipped. Thinking
+	// says that the server was told to show thinking.
+	Driver          string
+	Secret          string
+	ApprovalTimeout time.Duration
+	Thinking        bool
 
 	// ConnectionTokens is the server's policy over HTTP; empty means required
 	// if there is a Token, else optional.
@@ -40,29 +50,6 @@ type Config struct {
 	Each func(*Result)
 
 	found *findings
-}
-
-// Run judges the target. The error is about the run itself, such as a target
-// that is not one; what the server does wrong is in the report. When ctx ends, the
-// scenarios that are not over are skipped, and the report is marked as incomplete.
-func Run(ctx context.Context, c Config) (Report, error) {
-	c.setDefaults()
-	if err := c.check(ctx); err != nil {
-		return Report{}, err
-	}
-	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
-		return c.Filter != nil && !c.Filter.MatchString(s.Name)
-	})
-	if len(scenarios) == 0 {
-		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
-	}
-
-	started := time.Now()
-	if err := c.checkAgent(ctx, scenarios); err != nil {
-		return Report{}, err
-	}
-	results := runAll(ctx, &c, scenarios)
-	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil, Left: c.found.left}, nil
 }
 
 // setDefaults fills in what the caller left open.
@@ -149,8 +136,9 @@ func knockHTTP(ctx context.Context, c *Config) error {
 }
 
 // runAll runs scenarios side by side, slow ones first so that they overlap
-// with the rest, and returns their results in the order given. It calls c.Each as
-// soon as a result and those before it are known.
+// with the rest, and those marked as last when the others are over. It returns their
+// results in the order given. It calls c.Each as soon as a result and those before it are
+// known.
 func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
 	results := make([]Result, len(scenarios))
 	var mu sync.Mutex // guards the rest
@@ -165,27 +153,29 @@ func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
 			}
 		}
 	}
-	var wg sync.WaitGroup
-	for i, sc := range scenarios {
-		if sc.Slow { // mostly asleep: it does not take a slot
-			wg.Go(func() {
-				results[i] = runOne(ctx, c, sc)
-				tell(i)
-			})
+	for _, last := range []bool{false, true} {
+		var wg sync.WaitGroup
+		for i, sc := range scenarios {
+			if sc.Last == last && sc.Slow { // mostly asleep: it does not take a slot
+				wg.Go(func() {
+					results[i] = runOne(ctx, c, sc)
+					tell(i)
+				})
+			}
 		}
-	}
-	slots := make(chan struct{}, c.Parallel)
-	for i, sc := range scenarios {
-		if !sc.Slow {
-			slots <- struct{}{}
-			wg.Go(func() {
-				results[i] = runOne(ctx, c, sc)
-				tell(i)
-				<-slots
-			})
+		slots := make(chan struct{}, c.Parallel)
+		for i, sc := range scenarios {
+			if sc.Last == last && !sc.Slow {
+				slots <- struct{}{}
+				wg.Go(func() {
+					results[i] = runOne(ctx, c, sc)
+					tell(i)
+					<-slots
+				})
+			}
 		}
+		wg.Wait()
 	}
-	wg.Wait()
 	return results
 }
 

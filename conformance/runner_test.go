@@ -34,7 +34,7 @@ func TestRunnerThatDoesNotStartFails(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"'unfinished", "  "} {
-		if _, err := conformance.Run(t.Context(), conformance.Config{Spawn: command, Filter: one}); err == nil {
+		if _, err := conformance.Maestro().Run(t.Context(), conformance.Config{Spawn: command, Filter: one}); err == nil {
 			t.Errorf("%s: got a report, want an error", command)
 		}
 	}

@@ -18,6 +18,9 @@ type Scenario struct {
 	Rules []string // rule numbers (R36, A44), decisions (D13), or sections of the specifications (9.5)
 	Needs Needs
 	Slow  bool // waits for the server's own clock; started first
+	Last  bool // judges what others left at the server; started when they are over
+
+	Limit time.Duration // how long it may take; zero means Config.Timeout
 
 	// Run plays the story. It returns when everything was as it should be;
 	// failing and skipping end its goroutine from inside.
@@ -232,6 +235,9 @@ type Prompts struct {
 	Say  string // leads to an answer
 	Long string // leads to one that takes at least a second, better three
 	Ask  string // leads to one call of a tool that asks for approval
+
+	Burst  string // leads to one call of a shell tool that writes 10 MB, byte by byte; only for Hecate
+	Secret string // leads to output with the secret, which replaces {secret}; only for Hecate
 }
 
 // DefaultPrompts returns prompts that an agent understands which has a shell and
@@ -241,6 +247,9 @@ func DefaultPrompts() Prompts {
 		Say:  "say Hello, conformance.",
 		Long: "say One moment.\ncall bash|Bash|shell {\"command\":\"sleep 30\"}\nsay That took a while.",
 		Ask:  "call bash|Bash|shell {\"command\":\"echo conformance > conformance.txt; cat conformance.txt\"}\nsay That is done.",
+
+		Burst:  "call bash|Bash|shell {\"command\":\"yes | dd bs=1 count=10000000 2>/dev/null\"}",
+		Secret: "call bash|Bash|shell {\"command\":\"echo {secret}\"}\nsay {secret}",
 	}
 }
 

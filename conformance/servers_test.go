@@ -313,7 +313,7 @@ func judge(t *testing.T, c conformance.Config) conformance.Report {
 	t.Helper()
 	c.Patience = cmp.Or(c.Patience, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, 4*time.Minute)
-	report, err := conformance.Run(t.Context(), c)
+	report, err := conformance.Maestro().Run(t.Context(), c)
 	if err != nil {
 		t.Errorf("run against %s: %v", c.Target, err)
 	}

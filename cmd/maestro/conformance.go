@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/chord"
+	"github.com/seed-028515a8/maestro/conformance/hecate"
+	"github.com/seed-028515a8/maestro/conformance/heddle"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -22,7 +25,7 @@ import (
 func isTarget(text string) bool {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
-	case "stdio":
+	case "stdio", "file":
 		return strings.TrimSpace(rest) != ""
 	case "ws", "wss", "http", "https":
 		return strings.HasPrefix(rest, "//") && rest != "//"
@@ -30,12 +33,44 @@ func isTarget(text string) bool {
 	return false
 }
 
+// suites are the protocols that servers can be judged by.
+var suites = []func() *conformance.Suite{conformance.Maestro, heddle.Suite, chord.Suite, hecate.Suite}
+
+func suiteNames() (names []string) {
+	for _, suite := range suites {
+		names = append(names, suite().Protocol)
+	}
+	return names
+}
+
+// suiteNamed returns the suite about a protocol.
+func suiteNamed(protocol string) (*conformance.Suite, error) {
+	for _, suite := range suites {
+		if u := suite(); u.Protocol == protocol {
+			return u, nil
+		}
+	}
+	return nil, usage{oneOf("protocol", protocol, suiteNames())}
+}
+
+// readTrimmed reads a file without the space around its text. An empty path changes nothing.
+func readTrimmed(path string, text *string) error {
+	if path == "" {
+		return nil
+	}
+	read, err := os.ReadFile(path)
+	*text = strings.TrimSpace(string(read))
+	return err
+}
+
 func conformanceCommand() *cobra.Command {
 	var (
-		c                         = conformance.Config{Prompts: conformance.DefaultPrompts()}
-		format, filter, tokenPath string
-		list                      bool
-		explain                   []string
+		c                     = conformance.Config{Prompts: conformance.DefaultPrompts()}
+		format, filter        string
+		tokenPath, secretPath string
+		protocol              string
+		list                  bool
+		explain               []string
 	)
 	cmd := &cobra.Command{
 		Use: "conformance", Short: "Judge a server that speaks the protocol",
@@ -49,6 +84,10 @@ func conformanceCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
+			suite, err := suiteNamed(protocol)
+			if err != nil {
+				return err
+			}
 			if filter != "" {
 				re, err := regexp.Compile(filter)
 				if err != nil {
@@ -58,20 +97,19 @@ func conformanceCommand() *cobra.Command {
 			}
 			switch {
 			case len(explain) > 0:
-				err := conformance.Explain(out, slices.Concat(explain, args))
+				err := suite.Explain(out, slices.Concat(explain, args))
 				if errors.As(err, new(*conformance.UnknownRuleError)) {
 					err = usage{fmt.Errorf("--explain: %w", err)}
 				}
 				return err
 			case list:
-				return conformance.WriteList(out, slices.DeleteFunc(conformance.Scenarios(),
-					func(s conformance.Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) }))
+				return conformance.WriteList(out, c.Select(suite.Scenarios))
 			}
 			switch {
 			case c.Target == "" && c.Spawn == "":
 				return usage{errors.New("--target is required, or --spawn for hosted runners")}
 			case c.Target != "" && !isTarget(c.Target):
-				return usage{fmt.Errorf("--target %q: want stdio:COMMAND, ws://HOST:PORT or http://HOST:PORT", c.Target)}
+				return usage{fmt.Errorf("--target %q: want stdio:COMMAND, ws://HOST:PORT, http://HOST:PORT or file:LOG.json", c.Target)}
 			case c.Timeout <= 0:
 				return usage{errors.New("--timeout must be positive")}
 			}
@@ -80,12 +118,8 @@ func conformanceCommand() *cobra.Command {
 				oneOf("protocol-profile", string(c.Profile), profiles)); err != nil {
 				return usage{err}
 			}
-			if tokenPath != "" {
-				text, err := os.ReadFile(tokenPath)
-				if err != nil {
-					return err
-				}
-				c.Token = strings.TrimSpace(string(text))
+			if err := cmp.Or(readTrimmed(tokenPath, &c.Token), readTrimmed(secretPath, &c.Secret)); err != nil {
+				return err
 			}
 			printer := conformance.NewPrinter(out)
 			if format == "text" { // results are printed while the run goes on
@@ -94,7 +128,7 @@ func conformanceCommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(cmd.Context(), leaving()...)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			report, err := conformance.Run(ctx, c)
+			report, err := suite.Run(ctx, c)
 			switch {
 			case errors.Is(err, conformance.ErrOtherAgent):
 				return usage{err}
@@ -116,6 +150,8 @@ func conformanceCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&protocol, "protocol", suites[0]().Protocol, strings.Join(suiteNames(), ", ")+": what the target speaks")
+	f.StringVar(&c.ModelEnv, "model-env", "", "with another protocol than maestro: the variable that tells the target the address of the suite's model; default: HEDDLE_BASE_URL for heddle, OPENAI_BASE_URL for chord")
 	f.StringVar(&c.Target, "target", "", "server to judge: stdio:CMD, ws://HOST:PORT or http://HOST:PORT")
 	f.StringVar(&c.Spawn, "spawn", "", "command that starts a hosted runner, for the scenarios about hosted runners")
 	f.StringVar(&format, "format", "text", "text, json or junit")
@@ -127,6 +163,12 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&c.Prompts.Say, "say", c.Prompts.Say, "with --runtime any: a prompt that leads to an answer; empty skips the scenarios that need it")
 	f.StringVar(&c.Prompts.Long, "long", c.Prompts.Long, "with --runtime any: a prompt whose answer takes at least a second")
 	f.StringVar(&c.Prompts.Ask, "ask", c.Prompts.Ask, "with --runtime any: a prompt that leads to one approval")
+	f.StringVar(&c.Driver, "driver", "", "for hecate: command that starts a run; the prompt is its last argument")
+	f.StringVar(&c.Prompts.Burst, "burst", c.Prompts.Burst, "for hecate: a prompt that leads to 10 MB of output of a shell tool, written byte by byte")
+	f.StringVar(&c.Prompts.Secret, "tell", c.Prompts.Secret, "for hecate: a prompt that leads to output with {secret}")
+	f.StringVar(&secretPath, "secret-file", "", "for hecate: file with a value that the server was told to hide")
+	f.DurationVar(&c.ApprovalTimeout, "approval-timeout", 0, "for hecate: when the server gives up an approval")
+	f.BoolVar(&c.Thinking, "thinking", false, "for hecate: the server was told to show thinking")
 	f.BoolVar(&list, "list", false, "print the scenarios, or those of --run")
 	f.StringSliceVar(&explain, "explain", nil, "print what rules such as R36 demand, and the scenarios that check them")
 	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")

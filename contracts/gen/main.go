@@ -1,7 +1,7 @@
 // Gen writes what others need to know about the wire. From the Go types of package
 // contracts it makes a JSON Schema, TypeScript types and the tables of the protocol
-// reference; from package conformance the list of rules. Run it in the root of the
-// module.
+// reference; from the suites of conformance the lists of rules. Run it in the root of
+// the module.
 //
 //	go run ./contracts/gen
 //
@@ -17,6 +17,9 @@ import (
 	"path/filepath"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/chord"
+	"github.com/seed-028515a8/maestro/conformance/hecate"
+	"github.com/seed-028515a8/maestro/conformance/heddle"
 )
 
 // notice heads every generated file.
@@ -49,11 +52,13 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rules bytes.Buffer
-	if err := conformance.WriteRules(&rules); err != nil {
-		return nil, err
+	for path, suite := range map[string]*conformance.Suite{"docs/rules.md": conformance.Maestro(), "docs/rules-heddle.md": heddle.Suite(), "docs/rules-chord.md": chord.Suite(), "docs/rules-hecate.md": hecate.Suite()} {
+		var page bytes.Buffer
+		if err := suite.WriteRules(&page); err != nil {
+			return nil, err
+		}
+		outputs[path] = page.Bytes()
 	}
-	outputs["docs/rules.md"] = rules.Bytes()
 	outputs["contracts/schema/maestro.schema.json"] = append(text, '\n')
 	outputs["contracts/ts/maestro.d.ts"] = typeScriptFile(schema)
 	return outputs, nil

@@ -50,7 +50,7 @@ const (
 var rooms = map[string]room{
 	"contracts":        {},
 	"contracts/schema": {}, // generated
-	"contracts/gen":    {ours: []string{"conformance", "contracts"}, others: []string{jsonschema}},
+	"contracts/gen":    {ours: []string{"conformance", "conformance/chord", "conformance/hecate", "conformance/heddle", "contracts"}, others: []string{jsonschema}},
 
 	// Rules: plain values.
 	"handshake": {ours: []string{"contracts"}},
@@ -120,10 +120,14 @@ var rooms = map[string]room{
 	"workspace":                         {ours: []string{"internal/abridge", "internal/lazyregexp"}, others: []string{gitignore}},
 
 	// The other side of the wire.
-	"client":            {ours: []string{"contracts", "session", "internal/sleep"}, others: []string{websocket}},
-	"conformance":       {ours: []string{"conformance/shape", "contracts", "internal/proc", "session"}, others: []string{uuid, websocket}},
-	"conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
-	"conformance/shape": {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},
+	"client":             {ours: []string{"contracts", "session", "internal/sleep"}, others: []string{websocket}},
+	"conformance":        {ours: []string{"conformance/shape", "contracts", "internal/proc", "session"}, others: []string{uuid, websocket}},
+	"conformance/chaos":  {others: []string{websocket}}, // a proxy in front of any server
+	"conformance/lines":  {ours: []string{"conformance", "internal/proc"}},
+	"conformance/chord":  {ours: []string{"conformance", "conformance/lines"}},
+	"conformance/heddle": {ours: []string{"conformance", "conformance/lines"}},
+	"conformance/hecate": {ours: []string{"client", "conformance", "contracts", "internal/proc", "internal/sleep"}, others: []string{uuid}},
+	"conformance/shape":  {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},
 
 	// A module of its own: measurements, and the servers of others beside ours.
 	"bench":           {ours: []string{"bench/control", "contracts", "journal"}, others: []string{system}},

@@ -1,0 +1,287 @@
+package hecate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/proc"
+	"github.com/seed-028515a8/maestro/internal/sleep"
+)
+
+// The kinds of prompts.
+const (
+	say    = "say"
+	long   = "long"
+	ask    = "ask"
+	bursts = "burst"
+	secret = "secret"
+)
+
+// promptOf returns the prompt of a kind.
+func promptOf(kind string, c *conformance.Config) string {
+	p := c.Prompts
+	return map[string]string{say: p.Say, long: p.Long, ask: p.Ask, bursts: p.Burst, secret: strings.ReplaceAll(p.Secret, "{secret}", c.Secret)}[kind]
+}
+
+// A driver starts runs, with a command or over the Maestro protocol. It ends with close.
+type driver struct {
+	ctx    context.Context // of all scenarios
+	config *conformance.Config
+	wire   *wire
+
+	mu      sync.Mutex // held while a run is started, until it is known
+	clients []*client.Client
+	groups  []*proc.Group
+	wg      sync.WaitGroup
+}
+
+// newDriver returns the driver there is, or nil.
+func newDriver(ctx context.Context, c *conformance.Config, w *wire) *driver {
+	if c.Driver == "" {
+		a, err := w.do(ctx, http.MethodGet, "/api/headless/sessions", acceptList, nil)
+		if err != nil || a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "application/json") {
+			return nil
+		}
+	}
+	return &driver{ctx: ctx, config: c, wire: w}
+}
+
+// close ends the commands that were started, and the sessions that were made.
+func (d *driver) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.groups {
+		g.Stop(0, nil)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.config.Patience)
+	defer cancel()
+	for _, c := range d.clients {
+		_, _ = c.Send(ctx, &contracts.Shutdown{}) // the session may be over
+		_ = c.Close(false)                        // and the connection too
+	}
+	d.wg.Wait()
+}
+
+// drive starts a run with the prompt of a kind and returns it as soon as the cross-run stream
+// shows it. One run is started at a time, so that the new one is known.
+func (s *play) drive(kind string) ref {
+	d := s.suite.driver
+	if d == nil {
+		s.skip("needs a new run, and there is no driver that starts one")
+	}
+	prompt := promptOf(kind, s.config)
+	if prompt == "" {
+		s.skip("needs a prompt of the kind %s", kind)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.suite.feed.settle(s.ctx)
+	before, _ := s.suite.feed.list()
+	s.note(">", "("+kind+") "+cmp.Or(map[bool]string{true: prompt}[kind != secret], "(not shown)"))
+	start := d.prompt
+	if s.config.Driver != "" {
+		start = d.command
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, 4*s.config.Patience)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if err := start(s, kind, prompt, fail); err != nil {
+		s.skip("the driver starts no run: %v", err)
+	}
+	r, ok := s.suite.feed.newRun(ctx, before)
+	if err := context.Cause(ctx); !ok && errors.Is(err, errDriver) {
+		s.skip("%v", err)
+	}
+	if !ok {
+		_, err := s.suite.feed.list()
+		s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
+		s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
+	}
+	s.note("<", "the new run is "+r.path())
+	return r
+}
+
+// errDriver is why a run did not begin.
+var errDriver = errors.New("the driver starts no run")
+
+// command starts the driver's command. If the command fails, it calls fail.
+func (d *driver) command(_ *play, kind, prompt string, fail context.CancelCauseFunc) error {
+	words, err := proc.SplitWords(d.config.Driver)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(words[0], append(words[1:], prompt)...)
+	cmd.Env = append(os.Environ(), "HECATE_URL="+d.wire.base, "HECATE_PROMPT="+kind)
+	said := &said{}
+	cmd.Stdout, cmd.Stderr = said, said
+	g, err := proc.Start(cmd)
+	if err != nil {
+		return err
+	}
+	d.groups = append(d.groups, g)
+	d.wg.Go(func() { // ends with the command
+		<-g.Exited()
+		if code, signal := g.Status(); code != 0 || signal != "" {
+			fail(fmt.Errorf("%w: exit status %d%s: %s", errDriver, code, signal, short(said.bytes())))
+		}
+	})
+	return nil
+}
+
+// A said keeps the first maxShown bytes that a command writes, and drops the others.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer. It never fails.
+func (t *said) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text.Write(p[:min(len(p), maxShown-t.text.Len())])
+	return len(p), nil
+}
+
+func (t *said) bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.TrimSpace(bytes.Clone(t.text.Bytes()))
+}
+
+// prompt sends a prompt over the Maestro protocol, in a session of its own.
+func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc) error {
+	hello := contracts.Hello{Role: contracts.RoleController,
+		Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}}
+	c, err := client.Dial(s.ctx, d.wire.base, client.WithHello(hello), client.WithToken(d.config.Token),
+		client.WithSession("conf-"+uuid.NewString(), true))
+	if err != nil {
+		return err
+	}
+	d.clients = append(d.clients, c)
+	d.wg.Go(func() { // a client must be read; ends with it
+		for range c.Updates(context.WithoutCancel(s.ctx)) {
+		}
+	})
+	mode := contracts.ApprovalAuto
+	if kind == ask {
+		mode = contracts.ApprovalPrompt
+	}
+	if _, err := c.Send(s.ctx, &contracts.Init{ApprovalMode: mode}); err != nil {
+		return err
+	}
+	_, err = c.Prompt(s.ctx, prompt)
+	return err
+}
+
+// sample returns a run that has ended: a new one, or the newest that exists.
+func (s *play) sample() *run {
+	return s.suite.samples.get(func() *run {
+		if s.suite.driver != nil && s.config.Prompts.Say != "" {
+			f := s.follow(s.drive(say))
+			f.end("E20")
+			return &f.run
+		}
+		s.suite.feed.settle(s.ctx)
+		runs, err := s.suite.feed.list()
+		for i := len(runs) - 1; i >= 0; i-- {
+			if runs[i].ended {
+				return &run{runs[i].ref, s.whole("E7", runs[i].ref, -1)}
+			}
+		}
+		s.skip("there is no driver that starts a run, and %s", cmp.Or(map[bool]string{true: "the server shows no run that has ended"}[err == nil], fmt.Sprint(err)))
+		return nil
+	})
+}
+
+// maxRunsJudged bounds the runs whose logs are read, the newest ones.
+const maxRunsJudged = 200
+
+// history returns the logs to judge: of the file, or of all runs of the server.
+func (s *play) history() *history {
+	if s.suite.file != nil {
+		return s.suite.file
+	}
+	return s.suite.histories.get(func() *history {
+		if s.suite.driver != nil && s.config.Prompts.Say != "" {
+			s.sample()
+		}
+		s.suite.feed.settle(s.ctx)
+		runs, err := s.suite.feed.list()
+		if len(runs) == 0 && err != nil {
+			s.skip("the runs of the server are not known: %v", err)
+		}
+		h := &history{}
+		for _, k := range runs[max(0, len(runs)-maxRunsJudged):] {
+			h.runs = append(h.runs, &run{k.ref, s.whole("E7", k.ref, -1)})
+		}
+		return h
+	})
+}
+
+// A follower reads the list of a run again and again.
+type follower struct {
+	s *play
+	run
+	pos int // of the first event that was not looked at
+}
+
+func (s *play) follow(r ref) *follower { return &follower{s: s, run: run{ref: r}} }
+
+// pollPause is the time between two looks at a list.
+const pollPause = 50 * time.Millisecond
+
+// await returns the next event that is accepted. It returns nil if the run ends before, and
+// fails if neither happens until the scenario is over.
+func (f *follower) await(rule, what string, ok func(*event) bool) *event {
+	limit, _ := f.s.ctx.Deadline()
+	for {
+		for f.pos < len(f.events) {
+			e := f.events[f.pos]
+			if f.pos++; ok(e) {
+				return e
+			}
+			if e.ends() {
+				return nil
+			}
+		}
+		if time.Until(limit) < 2*pollPause {
+			f.s.fail(rule, "expected %s in %s, got %d events, the last of them %v", what, f.ref.run, len(f.events), f.last())
+		}
+		_ = sleep.For(f.s.ctx, pollPause) // the deadline comes first
+		f.update(rule)
+	}
+}
+
+// update reads what is new.
+func (f *follower) update(rule string) {
+	after := int64(-1)
+	if last := f.last(); last != nil {
+		after = last.sequence
+	}
+	f.events = append(f.events, f.s.whole(rule, f.ref, after)...)
+}
+
+func (f *follower) last() *event {
+	if len(f.events) == 0 {
+		return nil
+	}
+	return f.events[len(f.events)-1]
+}
+
+// end waits for the end of the run.
+func (f *follower) end(rule string) *event { return f.await(rule, "the end of the run", (*event).ends) }

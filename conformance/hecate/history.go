@@ -1,0 +1,88 @@
+package hecate
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// A history is what a server or a file knows of some runs.
+type history struct {
+	runs []*run
+}
+
+// A run is the log of one run, in the order received.
+type run struct {
+	ref
+	events []*event
+}
+
+// A ref is the way to a run.
+type ref struct{ task, run string }
+
+// maxFile bounds the file of a log, in bytes.
+const maxFile = 256 << 20
+
+// readHistory reads a JSON array of envelopes of any number of runs.
+func readHistory(path string) (*history, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), maxFile)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: want a JSON array of envelopes: %w", path, err)
+	}
+	h, at := &history{}, map[string]*run{}
+	for _, raw := range list {
+		e := parseEvent(raw)
+		r := at[e.run]
+		if r == nil {
+			r = &run{ref: ref{e.task, e.run}}
+			at[e.run] = r
+			h.runs = append(h.runs, r)
+		}
+		r.events = append(r.events, e)
+	}
+	return h, nil
+}
+
+// of returns the events of a run that f accepts.
+func (r *run) of(f func(*event) bool) []*event {
+	var list []*event
+	for _, e := range r.events {
+		if f(e) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// end returns the first event that ends the run, or nil.
+func (r *run) end() *event {
+	for _, e := range r.events {
+		if e.ends() {
+			return e
+		}
+	}
+	return nil
+}
+
+// kind returns a predicate for events of one of some types.
+func kind(names ...string) func(*event) bool {
+	return func(e *event) bool {
+		for _, name := range names {
+			if e.kind == name {
+				return true
+			}
+		}
+		return false
+	}
+}

@@ -1,0 +1,161 @@
+package hecate
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/conformance"
+)
+
+//go:embed rules.txt
+var rulesText string
+
+// Suite returns the suite about the protocol, for one run at a time. Its target is
+// http://HOST:PORT, https://HOST:PORT or file:LOG.json, a JSON array of envelopes.
+func Suite() *conformance.Suite { return newSuite(heartbeat) }
+
+// newSuite returns a suite for servers whose streams are silent for at most this long.
+func newSuite(silence time.Duration) *conformance.Suite {
+	s := &suite{silence: silence}
+	return &conformance.Suite{
+		Protocol: "hecate", Title: "Rules of the Hecate event protocol",
+		About: "`maestro conformance --protocol hecate` judges servers and logs of the Hecate agent event protocol by these rules.\n" +
+			"[conformance.md](conformance.md#hecate) says how to run it.",
+		Scenarios: slices.Concat(s.all(lists()), s.all(streams()), s.all(feeds()), s.all(output()), s.all(approvals()), s.all(logRules())),
+		Rules:     conformance.ParseRules(rulesText),
+		Check:     s.open,
+		End:       s.close,
+	}
+}
+
+// A scenario is one promise of the protocol and the way to judge it. Its story returns if
+// everything was as it should be.
+type scenario struct {
+	name, rules, title string
+	story              func(*play)
+	offline            bool          // it judges histories, also that of a file
+	limit              time.Duration // a limit of its own; zero means the one of the run
+}
+
+// all returns the scenarios in the form of package conformance.
+func (s *suite) all(list []scenario) []conformance.Scenario {
+	all := make([]conformance.Scenario, len(list))
+	for i, sc := range list {
+		all[i] = conformance.Scenario{Name: sc.name, Title: sc.title, Rules: strings.Fields(sc.rules),
+			Needs: conformance.Needs{Transport: conformance.Anywhere}, Slow: sc.limit > 0, Last: sc.offline, Limit: sc.limit,
+			Run: func(t *conformance.Session) {
+				if s.file != nil && !sc.offline {
+					t.Skip("needs a server")
+				}
+				sc.story(&play{t: t, suite: s, config: t.Config(), ctx: t.Context()})
+			}}
+	}
+	return all
+}
+
+// online returns a scenario that needs a server. Its rules are separated by spaces.
+func online(name, rules, title string, story func(*play)) scenario {
+	return scenario{name: name, rules: rules, title: title, story: story}
+}
+
+// onSample returns a scenario about a run that has ended.
+func onSample(name, rules, title string, story func(*play, *run)) scenario {
+	return online(name, rules, title, func(p *play) { story(p, p.sample()) })
+}
+
+// A suite is what the scenarios of a run share.
+type suite struct {
+	silence time.Duration // of streams, see [heartbeat]
+
+	// Set by open, which precedes all scenarios.
+	stop   context.CancelFunc
+	wire   *wire   // nil for a file
+	feed   *index  // nil for a file
+	driver *driver // nil if no run can be started
+	file   *history
+
+	histories memo[*history]
+	samples   memo[*run]
+	bursts    memo[*burst]
+}
+
+// open opens the target.
+func (s *suite) open(ctx context.Context, c *conformance.Config, _ []conformance.Scenario) error {
+	ctx, s.stop = context.WithCancel(ctx)
+	if path, ok := strings.CutPrefix(c.Target, "file:"); ok {
+		var err error
+		s.file, err = readHistory(path)
+		return err
+	}
+	if !strings.HasPrefix(c.Target, "http://") && !strings.HasPrefix(c.Target, "https://") {
+		return errors.New("--target: want http://HOST:PORT, https://HOST:PORT or file:LOG.json")
+	}
+	s.wire = newWire(c.Target, c.Token)
+	if err := s.wire.knock(ctx, c.Timeout); err != nil {
+		s.close()
+		return err
+	}
+	s.feed = newIndex(ctx, s.wire)
+	s.driver = newDriver(ctx, c, s.wire)
+	return nil
+}
+
+// close ends what open began and the scenarios started.
+func (s *suite) close() {
+	if s.driver != nil {
+		s.driver.close()
+	}
+	s.stop()
+	if s.feed != nil {
+		<-s.feed.done
+	}
+	if s.wire != nil {
+		s.wire.close()
+	}
+}
+
+// A play is one scenario being played. Its methods that fail or skip belong to the
+// scenario's goroutine.
+type play struct {
+	t      *conformance.Session
+	suite  *suite
+	config *conformance.Config
+	ctx    context.Context // the scenario's life
+}
+
+// note adds a text to the exchange in the report.
+func (p *play) note(direction, text string) { p.t.Record("client", direction, []byte(text)) }
+
+// fail ends the scenario because the server broke a rule.
+func (p *play) fail(rule, format string, args ...any) { p.t.Fail(rule, format, args...) }
+
+func (p *play) failIf(broken bool, rule, format string, args ...any) {
+	if broken {
+		p.t.Fail(rule, format, args...)
+	}
+}
+
+// skip ends the scenario: there is nothing to judge.
+func (p *play) skip(format string, args ...any) { p.t.Skip(format, args...) }
+
+// A memo makes a value once for all scenarios. If making it ends the scenario that wanted it
+// first, the next one tries again. That one's deadline bounds how long the others wait.
+type memo[T any] struct {
+	mu    sync.Mutex
+	made  bool
+	value T
+}
+
+func (m *memo[T]) get(f func() T) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.made {
+		m.value, m.made = f(), true
+	}
+	return m.value
+}

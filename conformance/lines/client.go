@@ -1,0 +1,363 @@
+// Package lines has what the suites about protocols of JSON lines have in common: a
+// [Client] on the standard streams of a server that it starts, and a [Model] that answers
+// the server's agent as a scenario says.
+package lines
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/internal/proc"
+)
+
+// Object is a JSON object.
+type Object = map[string]any
+
+// A Line is one line of a server.
+type Line struct {
+	At   time.Duration // since the client's start
+	Raw  []byte
+	Body Object
+}
+
+// Str returns the text at a path such as error.code, or nothing.
+func (l Line) Str(path string) string {
+	text, _ := At(l.Body, path).(string)
+	return text
+}
+
+// Num returns the number at a path, and whether there is one.
+func (l Line) Num(path string) (float64, bool) {
+	n, ok := At(l.Body, path).(float64)
+	return n, ok
+}
+
+// Has reports whether there is a value other than null at a path.
+func (l Line) Has(path string) bool { return At(l.Body, path) != nil }
+
+// String shows the line, abridged.
+func (l Line) String() string { return shown(l.Raw) }
+
+// At returns the value at a path of keys with dots between them, or nil.
+func At(body Object, path string) any {
+	var at any = body
+	for key := range strings.SplitSeq(path, ".") {
+		object, _ := at.(Object)
+		at = object[key]
+	}
+	return at
+}
+
+const maxShown = 300 // bytes of a line in the text of a failure
+
+func shown(text []byte) string {
+	if len(text) > maxShown {
+		return strings.ToValidUTF8(string(text[:maxShown]), "") + fmt.Sprintf("... (%d bytes)", len(text))
+	}
+	return string(text)
+}
+
+// A Setup is how a server is started.
+type Setup struct {
+	Dir    string            // working directory
+	Env    map[string]string // beside the environment of the suite; an empty value takes a variable away
+	Flags  []string          // after the words of the command
+	Framed string            // the rule that each line is one JSON object
+	Check  func(Line)        // judges each line as it is taken from the server; may be nil
+}
+
+// A Client is the one client of a server on standard input and output. Its methods must
+// be called in the scenario's goroutine.
+type Client struct {
+	s     *conformance.Session
+	name  string
+	setup Setup
+	link  conformance.Link
+	begun time.Time
+
+	in     chan arrival       // filled by the reader, which ends with the link
+	end    context.CancelFunc // of the reader
+	reader chan struct{}      // closed when the reader has ended
+	ended  error              // why no more lines come, once that was seen
+}
+
+// An arrival is one line, or the end of the output.
+type arrival struct {
+	at   time.Duration
+	text []byte
+	err  error
+}
+
+const maxWaiting = 8192 // lines that a scenario may leave unread; then the server waits
+
+// Start starts the target's command. It ends the scenario if that is not possible. The
+// process ends with the scenario.
+func Start(s *conformance.Session, name string, setup Setup) *Client {
+	words, err := proc.SplitWords(strings.TrimPrefix(s.Config().Target, "stdio:"))
+	if err == nil {
+		words[0], err = program(words[0])
+	}
+	c := &Client{s: s, name: name, setup: setup, begun: time.Now(), in: make(chan arrival, maxWaiting), reader: make(chan struct{})}
+	if err == nil {
+		words = append(words, setup.Flags...)
+		s.Record(name, ">", fmt.Appendf(nil, "(start %s %s)", words[0], strings.Join(words[1:], " ")))
+		c.link, err = conformance.StartProcess(words, environ(setup.Env), setup.Dir)
+	}
+	if err != nil {
+		s.Fail(setup.Framed, "expected a server, got: %v", err)
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	c.end = cancel
+	go c.read(ctx) // close waits for it
+	s.AtEnd(c.close)
+	return c
+}
+
+// program returns the absolute path of a command.
+func program(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// environ returns our environment with changes.
+func environ(changes map[string]string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		_, changed := changes[name]
+		return changed
+	})
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		if changes[name] != "" {
+			env = append(env, name+"="+changes[name])
+		}
+	}
+	return env
+}
+
+func (c *Client) read(ctx context.Context) {
+	defer close(c.reader)
+	for {
+		text, err := c.link.Recv(ctx)
+		a := arrival{time.Since(c.begun), text, err}
+		if err != nil {
+			text = []byte("(" + err.Error() + ")")
+		}
+		c.s.Record(c.name, "<", text)
+		select {
+		case c.in <- a:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *Client) close() {
+	c.end()
+	_ = c.link.Close() // it may have ended
+	<-c.reader
+	if text := strings.TrimSpace(c.link.Diagnostics()); text != "" {
+		c.s.Record(c.name, "stderr", []byte(text))
+	}
+}
+
+// Close ends the server at once, before the scenario ends.
+func (c *Client) Close() { _ = c.link.Close() }
+
+// Send sends values, each as a line of JSON.
+func (c *Client) Send(values ...any) {
+	for _, v := range values {
+		text, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // values of scenarios can be encoded
+		}
+		c.Text(string(text) + "\n")
+	}
+}
+
+// Text sends text as it is. A server that has ended is found out when its lines are
+// awaited.
+func (c *Client) Text(text string) {
+	c.s.Record(c.name, ">", []byte(strings.TrimSuffix(text, "\n")))
+	_ = c.link.SendRaw(c.s.Context(), []byte(text))
+}
+
+// EndInput ends the server's standard input.
+func (c *Client) EndInput() {
+	c.s.Record(c.name, ">", []byte("(end of input)"))
+	_ = c.link.CloseInput() // the server may have ended
+}
+
+// next waits for a line. It reports false if none comes within d, or the output ended.
+func (c *Client) next(d time.Duration) (Line, bool) {
+	if c.ended != nil {
+		return Line{}, false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case a := <-c.in:
+		if a.err != nil {
+			c.ended = a.err
+			return Line{}, false
+		}
+		return c.parse(a), true
+	case <-timer.C:
+	case <-c.s.Context().Done():
+	}
+	return Line{}, false
+}
+
+// parse judges what every line must be.
+func (c *Client) parse(a arrival) Line {
+	l := Line{At: a.at, Raw: a.text}
+	if err := json.Unmarshal(a.text, &l.Body); err != nil || l.Body == nil || !utf8.Valid(a.text) {
+		c.s.Fail(c.setup.Framed, "expected one JSON object on each line of standard output, got %q", shown(a.text))
+	}
+	if c.setup.Check != nil {
+		c.setup.Check(l)
+	}
+	return l
+}
+
+// Until waits for the line that ok accepts. It returns all lines up to that one. If the
+// line does not come in time, the server broke the rule.
+func (c *Client) Until(rule, what string, ok func(Line) bool) []Line {
+	return c.UntilWithin(rule, c.s.Config().Patience, what, ok)
+}
+
+// UntilWithin is Until with another time than the usual one.
+func (c *Client) UntilWithin(rule string, d time.Duration, what string, ok func(Line) bool) []Line {
+	lines, found := c.Try(d, ok)
+	if found {
+		return lines
+	}
+	last := "nothing"
+	if len(lines) > 0 {
+		last = lines[len(lines)-1].String()
+	}
+	if c.ended != nil {
+		c.s.Fail(rule, "expected %s, but the output ended (%v); the last line before was: %s", what, c.ended, last)
+	}
+	c.s.Fail(rule, "expected %s within %s; the last line was: %s", what, d, last)
+	return nil
+}
+
+// Try is Until that reports whether the line came.
+func (c *Client) Try(d time.Duration, ok func(Line) bool) (lines []Line, found bool) {
+	for until := time.Now().Add(d); ; {
+		l, came := c.next(time.Until(until))
+		if !came {
+			return lines, false
+		}
+		if lines = append(lines, l); ok(l) {
+			return lines, true
+		}
+	}
+}
+
+// During returns the lines that come within a time.
+func (c *Client) During(d time.Duration) []Line {
+	lines, _ := c.Try(d, func(Line) bool { return false })
+	return lines
+}
+
+// Exit waits for the process to end. It returns the lines that came before the end and
+// the exit status.
+func (c *Client) Exit(rule string, d time.Duration) ([]Line, int) {
+	began := time.Now()
+	lines := c.During(d)
+	ctx, cancel := context.WithTimeout(c.s.Context(), max(d-time.Since(began), time.Millisecond))
+	defer cancel()
+	status, err := c.link.Wait(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		c.s.Fail(rule, "expected the process to end within %s", d)
+	}
+	c.s.Record(c.name, "<", fmt.Appendf(nil, "(exit status %d)", status))
+	return lines, status
+}
+
+// Diagnostics returns the end of what the server wrote to standard error.
+func (c *Client) Diagnostics() string { return c.link.Diagnostics() }
+
+// Alive reports whether there is a process with the id in a file. It waits for the file
+// as long as d.
+func Alive(path string, d time.Duration) (alive, known bool) {
+	for until := time.Now().Add(d); ; time.Sleep(20 * time.Millisecond) {
+		text, _ := os.ReadFile(path) // it may not be there yet
+		var pid int
+		if n, _ := fmt.Sscan(string(text), &pid); n == 1 && bytes.HasSuffix(text, []byte("\n")) {
+			return running(pid), true
+		}
+		if time.Now().After(until) {
+			return false, false
+		}
+	}
+}
+
+// running reports whether a process runs. One that ended and was not waited for does not.
+func running(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil || p.Signal(signalZero) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err != nil || !strings.HasPrefix(rest, "Z")
+}
+
+// Ended returns why the output ended: io.EOF after a whole line. It is nil if that was
+// not seen.
+func (c *Client) Ended() error { return c.ended }
+
+// CheckTarget is the check of suites whose servers speak on standard input and output.
+func CheckTarget(_ context.Context, c *conformance.Config, _ []conformance.Scenario) error {
+	command, ok := strings.CutPrefix(c.Target, "stdio:")
+	words, err := proc.SplitWords(command)
+	if ok && err == nil {
+		_, err = program(words[0])
+	}
+	if !ok || err != nil {
+		return fmt.Errorf("target %q: want stdio:COMMAND (%v)", c.Target, err)
+	}
+	return nil
+}
+
+// Environment returns what a server is started with: the address of the model, with a
+// path, in the variable of the run or in one by default, keys for the model, and a home
+// below home. So a server finds no settings of the user and changes none.
+func Environment(s *conformance.Session, m *Model, variable, path, home string) map[string]string {
+	env := map[string]string{cmp.Or(s.Config().ModelEnv, variable): m.URL + path, "HOME": home}
+	for _, name := range []string{"HEDDLE_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"} {
+		env[name] = "conformance"
+	}
+	for name, folder := range map[string]string{"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache", "CHORD_CONFIG_HOME": "chord"} {
+		env[name] = filepath.Join(home, folder)
+	}
+	for _, folder := range env {
+		if strings.HasPrefix(folder, home) {
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				s.Skip("the suite cannot make a home for the server: %v", err)
+			}
+		}
+	}
+	return env
+}
