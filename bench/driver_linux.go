@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,8 @@ func (s *server) post(at contracts.ConnectionAnswer, c contracts.Command) {
 // only the server's costs are measured.
 type sseViewers struct {
 	count int
-	path  string        // of the events
+	path  string        // of the events, below those of the protocol
+	url   string        // of the events, if path is empty
 	every time.Duration // from one to the next; zero: all come at once
 
 	// read reads what a viewer waits for; nil: it waits for the answer's header.
@@ -135,7 +137,7 @@ func (v sseViewers) attach(s *server) (refused int, took time.Duration) {
 			if pause(ctx, time.Duration(i)*v.every) != nil {
 				return
 			}
-			events, refused, err := openStream(ctx, client, s.url(v.path))
+			events, refused, err := openStream(ctx, client, cmp.Or(v.url, s.url(v.path)))
 			if err == nil {
 				defer func() { _ = events.Close() }() // the viewer leaves, whatever is left to read
 				if v.read != nil {

@@ -89,6 +89,7 @@ type growthPlan struct {
 	replay  struct{ events, replays, prompts int }
 	list    struct{ sessions, times int }
 	post    struct{ connections, times int }
+	hecate  struct{ viewers, chunks int }
 	prompt  int // bytes
 	retain  int // bytes of events
 }
@@ -134,6 +135,7 @@ func newPlan(reps int, quick bool) plan {
 	g.replay.events, g.replay.replays, g.replay.prompts = n(500_000, 20_000), n(16, 4), n(300, 30)
 	g.list.sessions, g.list.times = n(10_000, 200), n(20, 5)
 	g.post.connections, g.post.times = 64, n(2000, 100)
+	g.hecate.viewers, g.hecate.chunks = n(1000, 20), n(2000, 200)
 	g.prompt, g.retain = 240<<10, n(50_000_000, 5_000_000)
 	return p
 }
