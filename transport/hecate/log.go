@@ -27,6 +27,7 @@ type scopeLog struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
+	chunks   chunks
 
 	mu         sync.Mutex
 	index      *index

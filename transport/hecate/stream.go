@@ -3,6 +3,7 @@ package hecate
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -71,7 +72,17 @@ func (s *stream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamR
 
 // send writes the next events, about maxWrite bytes.
 func (s *stream) send(conn *sse.Conn) (more bool, err error) {
-	var out []byte
+	next := s.reader.log.chunks.share(s.reader, s.encode)
+	if len(next.text) > 0 {
+		if failed := s.write(conn, next.text); failed != nil {
+			return false, failed
+		}
+	}
+	return next.more, next.err
+}
+
+// encode reads the next events and returns them as server-sent events.
+func (s *stream) encode() (out []byte, more bool, err error) {
 	more, err = s.reader.read(func(ev record) bool {
 		if len(out) > 0 && len(out)+len(ev.line) > maxWrite {
 			return false
@@ -80,12 +91,65 @@ func (s *stream) send(conn *sse.Conn) (more bool, err error) {
 		out = append(append(append(out, "\ndata: "...), ev.line...), "\n\n"...)
 		return true
 	})
-	if len(out) > 0 {
-		if failed := s.write(conn, out); failed != nil {
-			return false, failed
-		}
+	return out, more, err
+}
+
+// chunks are the texts that streams were last sent, for others at the same place: they
+// are read and encoded once (D2).
+type chunks struct {
+	mu      sync.Mutex
+	visible uint64 // newest entry when they were made
+	of      map[place]*chunk
+}
+
+// maxChunks bounds the texts that are kept.
+const maxChunks = 64
+
+// A place is where a reader without a filter is.
+type place struct {
+	run   *run
+	after int64
+	entry uint64
+}
+
+// A chunk is a text, and where its reader is after it.
+type chunk struct {
+	once sync.Once
+	text []byte
+	to   place
+	more bool
+	err  error
+}
+
+// share returns what follows the place of a reader, and moves it on. encode makes the text
+// if no other reader has.
+func (c *chunks) share(r *reader, encode func() ([]byte, bool, error)) *chunk {
+	next := c.at(r)
+	next.once.Do(func() {
+		next.text, next.more, next.err = encode()
+		next.to = place{r.run, r.after, r.entry}
+	})
+	r.after, r.entry = next.to.after, next.to.entry
+	return next
+}
+
+// at returns the chunk for a reader. It is new if the reader has a filter.
+func (c *chunks) at(r *reader) *chunk {
+	if r.task != "" || r.chat != "" || r.kinds != nil {
+		return new(chunk)
 	}
-	return more, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if visible := r.log.journal.Visible(); c.of == nil || visible != c.visible || len(c.of) >= maxChunks {
+		c.visible, c.of = visible, map[place]*chunk{}
+	}
+	here := place{r.run, r.after, r.entry}
+	next := c.of[here]
+	if next == nil {
+		next = new(chunk)
+		c.of[here] = next
+	}
+	return next
 }
 
 func (s *stream) write(conn *sse.Conn, text []byte) error {
