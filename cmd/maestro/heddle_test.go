@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -322,5 +320,3 @@ func TestHeddleTranscriptsOnASharedSession(t *testing.T) {
 	}
 }
 
-var _ = maps.Clone[map[string]any]
-var _ = syscall.SIGTERM
