@@ -23,7 +23,9 @@ var happenings = []func(r *rig){
 	func(r *rig) {
 		r.event(&contracts.ResponseEnd{ResponseID: "r", Usage: contracts.Usage{TotalTokens: 3, ModelID: "n"}})
 	},
-	func(r *rig) { r.event(&contracts.ToolCall{CallID: "c", Tool: "read", Args: json.RawMessage(`{"a":1}`)}) },
+	func(r *rig) {
+		r.event(&contracts.ToolCall{CallID: "c", Tool: "read", Args: json.RawMessage(`{"a":1}`)})
+	},
 	func(r *rig) { r.event(&contracts.ToolStart{CallID: "c"}) },
 	func(r *rig) { r.event(&contracts.ToolOutput{CallID: "c", Content: strings.Repeat("äx", 999)}) },
 	func(r *rig) { r.event(&contracts.ToolEnd{CallID: "c", Success: true}) },

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -196,7 +197,7 @@ func TestVersionsAreNegotiated(t *testing.T) {
 	for _, bad := range []string{"abc", "v0.4.0", "", "-1"} {
 		r := newRig(t, Options{})
 		r.line(`{"type":"init","id":"i","protocol_version":"` + bad + `",` + configText + `}}`)
-		r.refused("§9.9", "i", "Invalid 'protocol_version' field")
+		r.refused("HB9", "i", "Invalid 'protocol_version' field")
 	}
 	r = newRig(t, Options{})
 	r.line(`{"type":"init","id":"i","protocol_version":"1.1.0",` + configText + `}}`)
@@ -213,7 +214,7 @@ func TestMalformedLinesAreRefused(t *testing.T) {
 		{"H7", `{"type":"status","id":"a"}`, "a", notInitialized},
 		{"H8", `not json`, "unknown", "Invalid JSON"},
 		{"H8", ``, "unknown", "Invalid JSON"},
-		{"§9.6", "{\"type\":\"status\",\"id\":\"\xff\"}", "unknown", "Invalid JSON"},
+		{"HB6", "{\"type\":\"status\",\"id\":\"\xff\"}", "unknown", "Invalid JSON"},
 		{"H9", `[1]`, "unknown", "Expected JSON object"},
 		{"H9", `null`, "unknown", "Expected JSON object"},
 		{"H9", `{"id":"x"}`, "x", "Missing 'type' field"},
@@ -284,7 +285,7 @@ func TestHeartbeatsKeepTime(t *testing.T) {
 	r.begins()
 	r.passes(time.Hour)
 	if lines := r.read(); lines != nil {
-		t.Errorf("§9.8: got %v without heartbeats", lines)
+		t.Errorf("HB8: got %v without heartbeats", lines)
 	}
 }
 
@@ -311,7 +312,7 @@ func TestCancelsAreRemembered(t *testing.T) {
 		r.line(fmt.Sprintf(`{"type":"cancel","id":"k","target_id":"%d"}`, i))
 	}
 	if n := len(r.tr.(*translator).cancels); n != maxCancels {
-		t.Errorf("§9.7: got %d remembered cancels, want %d", n, maxCancels)
+		t.Errorf("HB7: got %d remembered cancels, want %d", n, maxCancels)
 	}
 }
 
@@ -357,15 +358,15 @@ func TestFeaturesFollowTheVersion(t *testing.T) { // H37
 	}
 }
 
-func TestQueuesAreBounded(t *testing.T) { // §9.2
+func TestQueuesAreBounded(t *testing.T) { // HB2
 	r := ready(t, Options{}, "0.4.0", "")
 	for i := range maxWaiting + 2 {
 		r.line(fmt.Sprintf(`{"type":"send","id":"%d","message":"x"}`, i))
 	}
-	r.refused("§9.2", fmt.Sprint(maxWaiting+1), "A send is already in progress.")
+	r.refused("HB2", fmt.Sprint(maxWaiting+1), "A send is already in progress.")
 	r.line(`{"type":"shutdown","id":"z"}`)
 	r.line(`{"type":"send","id":"late","message":"x"}`)
-	r.refused("§9.2", "late", "The server is shutting down.")
+	r.refused("HB2", "late", "The server is shutting down.")
 	for range maxWaiting + 1 {
 		r.begins()
 		r.ends()
@@ -384,7 +385,7 @@ func TestQueuesAreBounded(t *testing.T) { // §9.2
 	}
 }
 
-func TestShutdownDoesNotWaitForEver(t *testing.T) { // §9.12
+func TestShutdownDoesNotWaitForEver(t *testing.T) { // HB12
 	r := ready(t, Options{Heartbeat: -1}, "0.4.0", "")
 	r.line(`{"type":"send","id":"a","message":"x"}`)
 	r.line(`{"type":"send","id":"b","message":"x"}`)
@@ -392,12 +393,12 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) { // §9.12
 	r.begins()
 	r.passes(59 * time.Second)
 	if lines := r.read(); lines != nil {
-		t.Errorf("§9.12: got %v before 60 s", lines)
+		t.Errorf("HB12: got %v before 60 s", lines)
 	}
 	r.passes(time.Minute) // the session does not stop the run either
 	lines := r.read()
 	if len(lines) != 3 || lines[0]["id"] != "a" || lines[1]["id"] != "b" || lines[2]["type"] != "shutdown_ok" {
-		t.Errorf("§9.12: got %v", lines)
+		t.Errorf("HB12: got %v", lines)
 	}
 }
 
@@ -444,12 +445,33 @@ func TestOtherQuestionsAreAnsweredAtOnce(t *testing.T) {
 	r.event(&contracts.ResponseStart{ResponseID: "r"})
 	r.event(&contracts.ResponseChunk{ResponseID: "r", Content: "hm", IsThinking: true})
 	if e := r.one()["event"].(map[string]any); e["thinking"] != true || e["text"] != "hm" {
-		t.Errorf("§9.11: got %v", e)
+		t.Errorf("HB11: got %v", e)
 	}
 	r.event(&contracts.ErrorEvent{Message: "Run interrupted by user", ErrorType: contracts.ErrorCancelled})
 	r.ends()
 	lines := r.read()
 	if e := lines[1]["error"].(map[string]any); e["code"] != "cancelled" {
 		t.Errorf("got %v, want that another client's interrupt cancels", lines)
+	}
+}
+
+func TestUsageIsSummed(t *testing.T) { // HB3
+	r := ready(t, Options{}, "0.5.0", "")
+	r.line(`{"type":"send","id":"a","message":"x"}`)
+	r.begins()
+	for i := range 2 {
+		r.rawEvent(fmt.Sprintf(`{"type":"model_reply","generation_id":"g%d"}`, i))
+		r.event(&contracts.ResponseEnd{ResponseID: "r", Usage: contracts.Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, TotalTokens: 10, TotalCostUSD: 0.25}})
+	}
+	r.event(&contracts.ResponseEnd{ResponseID: "r"}) // usage unknown
+	r.ends()
+	lines := r.read()
+	result := lines[len(lines)-1]
+	want := map[string]any{
+		"prompt_tokens": 2.0, "completion_tokens": 4.0, "total_tokens": 20.0, "cached_tokens": 6.0, "cache_write_tokens": 8.0,
+		"cost_micros": 500000.0, "cost_currency": "USD", "generation_id": "g1",
+	}
+	if !reflect.DeepEqual(result["usage"], want) || result["iterations"] != 3.0 || len(lines) != 6 {
+		t.Errorf("HB3: got %v", lines)
 	}
 }
