@@ -452,3 +452,14 @@ func TestHeddleOnAWebSocket(t *testing.T) {
 		t.Errorf("H29: got %s", got)
 	}
 }
+
+// Without --agent the client names the model. With it, any agent serves.
+func TestHeddleWithAnotherAgent(t *testing.T) {
+	t.Parallel()
+	c := heddleServer(t, newChatModel(t, saysText("never")), nil, "--agent", "shell")
+	c.init("0.4.0", `["bash"]`, `,"extensions":["approve_all"]`)
+	result, events := c.sends("a", "echo hi")
+	if result["status"] != "ok" || !strings.Contains(kinds(events), "permission_request tool_start tool_end") {
+		t.Errorf("got %s, %v", kinds(events), result)
+	}
+}

@@ -319,6 +319,8 @@ func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequ
 	}
 	t.emit(out, body)
 	switch {
+	case !slices.ContainsFunc(*t.config.Tools, func(name string) bool { return agentTool(name) == e.Tool }): // H33
+		t.answer(out, id, false, "The tool is not among the client's tools")
 	case t.extension(ExtensionApproveAll):
 		t.answer(out, id, true, "")
 	case t.extension(ExtensionDenyAll):

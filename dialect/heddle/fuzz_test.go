@@ -31,7 +31,7 @@ var happenings = []func(r *rig){
 	func(r *rig) { r.event(&contracts.ToolEnd{CallID: "c", Success: true}) },
 	func(r *rig) { r.event(&contracts.ToolEnd{CallID: "c", GovernedOutcome: "denied"}) },
 	func(r *rig) {
-		r.event(&contracts.ServerRequest{RequestID: "c", RequestType: contracts.RequestApproval, CallID: "c", Tool: "bash", Args: json.RawMessage(`{}`), Reason: "why"})
+		r.event(&contracts.ServerRequest{RequestID: "c", RequestType: contracts.RequestApproval, CallID: "c", Tool: "read", Args: json.RawMessage(`{}`), Reason: "why"})
 	},
 	func(r *rig) {
 		r.event(&contracts.ServerRequestResolved{RequestID: "c", RequestType: contracts.RequestApproval, CallID: "c", Resolution: contracts.VerdictDenied, ResolvedBy: contracts.ResolvedByUser})

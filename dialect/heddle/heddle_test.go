@@ -423,6 +423,9 @@ func TestLostSessionsEndSends(t *testing.T) {
 	r.line(`{"type":"send","id":"d","message":"x"}`)
 	r.do(func(tr dialect.Translator, out *dialect.Out) { tr.Detached(out, nil) })
 	lines := r.read()
+	if e, _ := lines[0]["error"].(map[string]any); e["message"] != "The session could not be opened" {
+		t.Errorf("got %v, want that the session could not be opened", e)
+	}
 	if len(lines) != 2 || lines[0]["id"] != "j" || lines[1]["id"] != "d" {
 		t.Errorf("got %v, want that the init and the send failed", lines)
 	}
@@ -473,5 +476,19 @@ func TestUsageIsSummed(t *testing.T) { // HB3
 	}
 	if !reflect.DeepEqual(result["usage"], want) || result["iterations"] != 3.0 || len(lines) != 6 {
 		t.Errorf("HB3: got %v", lines)
+	}
+}
+
+func TestApprovalsForOtherToolsAreDenied(t *testing.T) { // H33
+	r := ready(t, Options{}, "0.4.0", `,"extensions":["approve_all"]`)
+	r.line(`{"type":"send","id":"a","message":"x"}`)
+	r.begins()
+	for tool, want := range map[string]bool{"bash": false, "read": true} { // the client lists read_file
+		r.event(&contracts.ServerRequest{RequestID: tool, RequestType: contracts.RequestApproval, CallID: tool, Tool: tool, Args: json.RawMessage(`{}`), Reason: "why"})
+		var decoder contracts.Decoder
+		cmd, err := decoder.Command(r.frames[len(r.frames)-1].(*contracts.Send).Message)
+		if answer, ok := cmd.(*contracts.ServerRequestResponse); err != nil || !ok || answer.RequestID != tool || *answer.Approved != want {
+			t.Errorf("H33: %s: got %+v, %v", tool, cmd, err)
+		}
 	}
 }

@@ -39,8 +39,9 @@ type Options struct {
 	// means 60 s.
 	ShutdownWait time.Duration
 
-	// Own says that each init gets a session of its own, which the config decides.
-	// Otherwise the session exists, and only the config's system prompt is used.
+	// Own says that each init gets a session of its own whose agent follows the config.
+	// Otherwise only the config's system prompt is used, and approvals for tools that it
+	// does not list are denied.
 	Own bool
 }
 
