@@ -44,7 +44,8 @@ var protocols = []protocol{{name: "heddle", maxLine: heddle.MaxLine, ownModel: t
 // Heddle servers.
 func translateHeddle(s *settings, getenv func(string) string) dialect.Translator {
 	return heddle.New(heddle.Options{
-		Version: getenv("HEDDLE_PROTOCOL_VERSION"), Own: s.protocol == "heddle" && !s.shares(),
+		Version:      getenv("HEDDLE_PROTOCOL_VERSION"),
+		Own:          s.protocol == "heddle" && !s.shares() && (s.agent == "" || strings.HasPrefix(s.agent, "llm:")),
 		Heartbeat:    milliseconds(getenv("HEDDLE_HEARTBEAT_INTERVAL")),
 		ApprovalWait: milliseconds(getenv("HEDDLE_APPROVAL_WAIT")),
 		ControlWait:  milliseconds(getenv("HEDDLE_CONTROL_WAIT")),

@@ -21,8 +21,12 @@ func (t *translator) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Eve
 		t.snapshot(f.Snapshot)
 	case *contracts.ResetEnvelope:
 		t.snapshot(f.Snapshot)
-		if t.send != nil && t.send.stage == stageRunning {
+		switch s := t.send; {
+		case s == nil:
+		case s.stage == stageRunning:
 			t.finish(out, &Error{Code: CodeProtocolError, Message: "Events of the send were lost", Retryable: true})
+		case s.stage == stageWaiting && !t.busy: // the end of the other run may be among what was lost
+			t.prompt(out)
 		}
 	case *contracts.Result:
 		if f.ID != nil {
@@ -315,6 +319,8 @@ func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequ
 	}
 	t.emit(out, body)
 	switch {
+	case !slices.ContainsFunc(*t.config.Tools, func(name string) bool { return agentTool(name) == e.Tool }): // H33
+		t.answer(out, id, false, "The tool is not among the client's tools")
 	case t.extension(ExtensionApproveAll):
 		t.answer(out, id, true, "")
 	case t.extension(ExtensionDenyAll):

@@ -39,8 +39,9 @@ type Options struct {
 	// means 60 s.
 	ShutdownWait time.Duration
 
-	// Own says that each init gets a session of its own, which the config decides.
-	// Otherwise the session exists, and only the config's system prompt is used.
+	// Own says that each init gets a session of its own whose agent follows the config.
+	// Otherwise only the config's system prompt is used, and approvals for tools that it
+	// does not list are denied.
 	Own bool
 }
 
@@ -146,16 +147,17 @@ func (t *translator) EOF(out *dialect.Out) {
 
 // Detached implements [dialect.Translator].
 func (t *translator) Detached(out *dialect.Out, err error) {
-	why := "The session has ended"
+	opening, why := t.phase == phaseOpening, "The session has ended"
+	if opening {
+		why = "The session could not be opened"
+	}
 	if own, ok := errors.AsType[*contracts.Error](err); ok {
 		why += ": " + own.Message
 	}
-	opening := t.phase == phaseOpening
-	id := t.initID
 	t.phase = phaseNone
 	switch {
 	case opening:
-		t.reply(out, &Result{ID: id, Error: &Error{Code: CodeProviderError, Message: why}})
+		t.reply(out, &Result{ID: t.initID, Error: &Error{Code: CodeProviderError, Message: why}})
 	case t.send != nil:
 		t.finish(out, &Error{Code: CodeProtocolError, Message: why, Retryable: true})
 	}
