@@ -535,6 +535,27 @@ func TestProgramsThatCannotStart(t *testing.T) {
 	}
 }
 
+// No message of a known type, with whatever in it, harms the run.
+func TestOddMessagesAreHarmless(t *testing.T) {
+	var lines []string
+	for _, typ := range []string{"activity", "assistant_message", "done_completion", "confirm_request", "question_request", "handoff_request", "agent_started",
+		"agent_notify", "agent_done", "assistant_rollback", "info", "toast", "todos", "local_shell_result", "error", "ready", "subscribe_response", "models_response"} {
+		for _, v := range []string{"null", "7", `"x"`, "[{}]", `{"a":[]}`, "-1e300"} {
+			var members []string
+			for _, name := range []string{"agent_id", "text", "type", "detail", "report", "request_id", "tool_name", "args_json", "needs_approval", "timeout_ms", "question",
+				"options", "option_details", "multiple", "plan_text", "agents", "summary", "message", "todos", "session_id", "tool_calls"} {
+				members = append(members, `"`+name+`":`+v)
+			}
+			lines = append(lines, `{"type":"`+typ+`","payload":`+v+`}`, say(typ, strings.Join(members, ",")))
+		}
+	}
+	s := start(t, patient, served(append(append([]string{connecting}, lines...), hi, idle)...))
+	hosttest.Must(t, s.run(t, "go"))
+	if got := s.host.Said(); !strings.HasSuffix(got, "Hi") {
+		t.Errorf("got %q said, want the answer at the end", got)
+	}
+}
+
 func TestOddSessionIDsAreNotResumed(t *testing.T) {
 	for _, id := range []string{"", "--help", strings.Repeat("x", 257)} {
 		t.Run(fmt.Sprintf("%.10s", id), func(t *testing.T) {

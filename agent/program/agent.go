@@ -299,12 +299,11 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	for _, text := range notes {
 		a.Publish(&contracts.Status{Message: text})
 	}
-	r := p.begin()
-	defer p.finish(r)
-	cancel, err := p.prompt(text(work))
+	r, cancel, err := p.begin(text(work))
 	if err != nil {
 		return err
 	}
+	defer p.finish(r)
 	a.remember(p)
 	return a.follow(ctx, p, r, cancel)
 }
