@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -530,6 +532,59 @@ func TestProgramsThatCannotStart(t *testing.T) {
 			s := newStand(t, t.TempDir(), patient, tt.script)
 			if _, err := s.Start(t.Context(), s.host); err == nil || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got error %v, want one with %q", err, tt.text)
+			}
+		})
+	}
+}
+
+// recorded returns a script that plays what a Chord server said in a recorded connection,
+// and waits for an answer to each of its questions. Answers to other commands are left
+// out.
+func recorded(t *testing.T, name string) (script []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../cmd/maestro/testdata/chord", name))
+	hosttest.Must(t, err)
+	for line := range strings.Lines(string(text)) {
+		var l struct{ Dir, Raw string }
+		hosttest.Must(t, json.Unmarshal([]byte(line), &l))
+		var m struct{ Type string }
+		_ = json.Unmarshal([]byte(l.Raw), &m) // otherwise it is left out
+		switch {
+		case l.Dir == "c2s" && m.Type == "send":
+			script = append(script, "<send")
+		case l.Dir == "s2c" && m.Type == "confirm_request":
+			script = append(script, l.Raw, "<confirm")
+		case l.Dir == "s2c" && m.Type != "error" && m.Type != "status_response":
+			script = append(script, l.Raw)
+		}
+	}
+	return script
+}
+
+func TestRecordedConnectionsAreUnderstood(t *testing.T) {
+	for name, want := range map[string]struct {
+		said    string
+		answers []string
+	}{
+		"basic-lifecycle.jsonl": {"Hello from the stub.", nil},
+		"confirm-rules.jsonl":   {"Running a command.All done.", []string{`"action":"allow"`, `"action":"deny","request_id"`, `"action":"allow"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, t.TempDir(), patient, recorded(t, name))
+			s.host.Answer = func(q *contracts.ServerRequest) contracts.Outcome {
+				if strings.Contains(string(q.Args), "echo two") {
+					return contracts.Outcome{Verdict: contracts.VerdictDenied, By: contracts.ResolvedByUser, Reason: "not now"}
+				}
+				return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser}
+			}
+			s.start(t)
+			hosttest.Must(t, s.run(t, "go"))
+			if got := s.host.Said(); got != want.said {
+				t.Errorf("got %q said, want %q", got, want.said)
+			}
+			sent := s.program.Sent("confirm")
+			if !slices.EqualFunc(sent, want.answers, strings.Contains) {
+				t.Errorf("got answers %q, want %q", sent, want.answers)
 			}
 		})
 	}

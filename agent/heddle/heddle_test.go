@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -396,6 +398,42 @@ func TestARestoredSessionIsANewConversation(t *testing.T) {
 	if got := s.statuses(); !strings.Contains(got, "new conversation") {
 		t.Errorf("got %q, want that the conversation is new", got)
 	}
+}
+
+// golden returns a script that plays the recorded lines of a Heddle server.
+func golden(t *testing.T, name string) (script []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../cmd/maestro/testdata/heddle", name+".out.jsonl"))
+	hosttest.Must(t, err)
+	ids := strings.NewReplacer(`"id":"1"`, `"id":"$ID"`, `"id":"2"`, `"id":"$ID"`, `"send_id":"2"`, `"send_id":"$ID"`)
+	for i, line := range slices.Collect(strings.Lines(string(text))) {
+		if i < 2 {
+			script = append(script, []string{"<init", "<send"}[i])
+		}
+		script = append(script, strings.TrimSpace(ids.Replace(line)))
+	}
+	return script
+}
+
+func TestGoldenTranscriptsAreUnderstood(t *testing.T) {
+	t.Run("normal", func(t *testing.T) {
+		s := start(t, golden(t, "normal"))
+		hosttest.Must(t, s.run(t))
+		s.wantTypes(t, "tool_call", "tool_start", "tool_output", "tool_end", "response_start", "response_chunk", "response_end")
+		if end := hosttest.As[*contracts.ResponseEnd](s.host)[0]; end.Usage.InputTokens != 42 || end.Usage.OutputTokens != 15 || s.host.Said() != "Here are the files..." {
+			t.Errorf("got %q with %+v, want the answer with its usage", s.host.Said(), end.Usage)
+		}
+	})
+	t.Run("error", func(t *testing.T) {
+		s := start(t, golden(t, "error"))
+		wantError(t, s.run(t), contracts.ErrorTransient, "Model error")
+	})
+	t.Run("version-mismatch", func(t *testing.T) {
+		s := newStand(t, golden(t, "version-mismatch"))
+		if _, err := s.Start(t.Context(), s.host); err == nil || !strings.Contains(err.Error(), "protocol_version_mismatch") {
+			t.Errorf("got error %v, want the mismatch", err)
+		}
+	})
 }
 
 // No message of a known kind, with whatever in it, harms the run.
