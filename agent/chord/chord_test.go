@@ -537,6 +537,27 @@ func TestProgramsThatCannotStart(t *testing.T) {
 	}
 }
 
+func TestAProgramThatIsNotThere(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	a := New(program.Options{Argv: []string{"/does/not/exist"}, Dir: "/"})
+	if _, err := a.Start(t.Context(), hosttest.New(t)); err == nil || !strings.Contains(err.Error(), "start agent exist") {
+		t.Errorf("got error %v, want that the program cannot be started", err)
+	}
+	goleak.VerifyNone(t, leaks)
+}
+
+func TestASessionThatCannotBeStoredIsReported(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	hosttest.Must(t, os.WriteFile(file, nil, 0o600))
+	s := newStand(t, file, patient, served(hi, idle, "<send", hi, idle))
+	s.start(t)
+	hosttest.Must(t, s.run(t, "go"))
+	hosttest.Must(t, s.run(t, "go"))
+	if got := strings.Count(s.statuses(), "session cannot be kept"); got != 1 {
+		t.Errorf("got %q, want that the session cannot be kept, once", s.statuses())
+	}
+}
+
 // recorded returns a script that plays what a Chord server said in a recorded connection,
 // and waits for an answer to each of its questions. Answers to other commands are left
 // out.

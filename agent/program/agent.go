@@ -206,7 +206,11 @@ func (a *Agent) current(ctx context.Context) (*Process, error) {
 	case stale:
 		a.dismiss(ctx, a.process)
 	}
-	<-a.process.over
+	select {
+	case <-a.process.over:
+	case <-ctx.Done(): // a client that does not read may hold up the report of the exit
+		return nil, context.Cause(ctx)
+	}
 	if a.dialect.Resume == nil {
 		a.noteNewConversation()
 	}
