@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -108,6 +109,32 @@ func TestTwoClientsShareAnAgentOfChord(t *testing.T) {
 	for _, f := range []*attendee{first, second} {
 		checkEnds(f)
 	}
+}
+
+// The question is open in both processes when both die.
+func TestAnAgentOfChordGoesOnAfterTheServerDied(t *testing.T) {
+	t.Parallel()
+	spec, _ := behindHub(t, "chord", "")
+	args := []string{"--agent", spec, "--workspace", t.TempDir(), "--state-dir", t.TempDir()}
+	r := serving(t, args...)
+	f := r.attend("before", contracts.RoleController, approvals)
+	f.prompts("build it")
+	f.asked()
+	r.killed()
+
+	r = serving(t, args...)
+	f = r.attend("after", contracts.RoleController, approvals, client.WithHistory())
+	f.await("the end of the question", func(ev contracts.Event) bool {
+		_, ok := ev.(*contracts.ServerRequestResolved)
+		return ok
+	})
+	f.takes() // the connection that is gone still counts for a while
+	f.prompts("are you back?")
+	f.says("Yes.")
+	if told := f.told(); strings.Contains(told, "new conversation") {
+		t.Errorf("got %s, want the same conversation", told)
+	}
+	checkEnds(f)
 }
 
 func TestTwoClientsShareAnAgentOfHeddle(t *testing.T) {
