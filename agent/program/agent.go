@@ -337,7 +337,8 @@ func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte
 	defer late.Stop()
 	if p.proc.Send(cancel) == nil {
 		select {
-		case <-r.ended:
+		case err := <-r.ended:
+			a.opts.Log.Debug("an interrupted run has ended", "error", err)
 			return context.Cause(ctx)
 		case <-p.over:
 			return context.Cause(ctx)
