@@ -1,7 +1,7 @@
 // Package agent provides the runtimes that a hub can put behind a session: a
 // shell, a script, the scenarios of the conformance suite, the built-in model
-// loop, and child processes that speak the headless protocol or the Agent
-// Client Protocol.
+// loop, and child processes that speak the headless protocol, the Agent Client
+// Protocol, Heddle or Chord.
 //
 // A run publishes well-formed responses and tool calls in the order of R36 and
 // R46. No credential of the server reaches a process that an agent starts

@@ -165,6 +165,9 @@ func (s *speaker) idle(r *program.Run, i chord.Idle) {
 // status takes the answer to a poll. A run also ends if the program has nothing to do
 // for some time: commands have no other end.
 func (s *speaker) status(r *program.Run, st chord.Status) {
+	if !s.run.polled {
+		return // it answers a poll of the run before
+	}
 	s.run.polled = false
 	s.p.Session(st.SessionID)
 	if st.Busy || st.PendingConfirm != nil || st.PendingQuestion != nil || len(s.run.open) > 0 {

@@ -206,7 +206,11 @@ func (a *Agent) current(ctx context.Context) (*Process, error) {
 	case stale:
 		a.dismiss(ctx, a.process)
 	}
-	<-a.process.over
+	select {
+	case <-a.process.over:
+	case <-ctx.Done(): // a client that does not read may hold up the report of the exit
+		return nil, context.Cause(ctx)
+	}
 	if a.dialect.Resume == nil {
 		a.noteNewConversation()
 	}
@@ -299,12 +303,11 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	for _, text := range notes {
 		a.Publish(&contracts.Status{Message: text})
 	}
-	r := p.begin()
-	defer p.finish(r)
-	cancel, err := p.prompt(text(work))
+	r, cancel, err := p.begin(text(work))
 	if err != nil {
 		return err
 	}
+	defer p.finish(r)
 	a.remember(p)
 	return a.follow(ctx, p, r, cancel)
 }
@@ -334,7 +337,8 @@ func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte
 	defer late.Stop()
 	if p.proc.Send(cancel) == nil {
 		select {
-		case <-r.ended:
+		case err := <-r.ended:
+			a.opts.Log.Debug("an interrupted run has ended", "error", err)
 			return context.Cause(ctx)
 		case <-p.over:
 			return context.Cause(ctx)

@@ -198,32 +198,26 @@ func (p *Process) watch() {
 	}
 }
 
-// begin opens a run. No other run may be open.
-func (p *Process) begin() *Run {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := &Run{Turn: turn.New(p.a.host, p.model, p.provider), ended: make(chan error, 1)}
-	r.ctx, r.stop = context.WithCancel(p.life)
-	p.run, p.heard = r, time.Now()
-	return r
-}
-
-// prompt sends the program a prompt, and returns the line that cancels it.
-func (p *Process) prompt(text string) (cancel []byte, err error) {
+// begin opens a run and sends the program its prompt. cancel is the line that cancels the
+// run. If the prompt cannot be sent, there is no run. No other run may be open.
+func (p *Process) begin(text string) (r *Run, cancel []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	send, stop := p.speaker.Prompt(text)
 	prompt := dialect.Encode(send)
 	if limit := p.a.dialect.MaxInput; len(prompt) > limit {
-		return nil, &contracts.Error{
+		return nil, nil, &contracts.Error{
 			Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTool,
 			Message: fmt.Sprintf("The prompt was not sent: a line of %s has at most %d bytes, and this one has %d", p.a.dialect.Name, limit, len(prompt)),
 		}
 	}
 	if err := p.proc.Send(append(prompt, '\n')); err != nil {
-		return nil, failed(err)
+		return nil, nil, failed(err)
 	}
-	return append(dialect.Encode(stop), '\n'), nil
+	r = &Run{Turn: turn.New(p.a.host, p.model, p.provider), ended: make(chan error, 1)}
+	r.ctx, r.stop = context.WithCancel(p.life)
+	p.run, p.heard = r, time.Now()
+	return r, append(dialect.Encode(stop), '\n'), nil
 }
 
 // finish closes a run. After it returns, no event of the run is published.

@@ -198,8 +198,8 @@ func heddleSend(id, message string) string {
 	return fmt.Sprintf(`{"type":"send","id":%q,"message":%q}`, id, message)
 }
 
-// heddleKinds returns the heddleKinds of events, without heartbeats.
-func heddleKinds(events []map[string]any) string {
+// eventKinds returns the kinds of events, without heartbeats.
+func eventKinds(events []map[string]any) string {
 	var list []string
 	for _, e := range events {
 		body, _ := e["event"].(map[string]any)

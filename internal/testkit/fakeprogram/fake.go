@@ -111,8 +111,10 @@ func (f *fake) note(file, line string) {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Fprintln(out, line)
-	out.Close()
+	_, err = fmt.Fprintln(out, line)
+	if err = errors.Join(err, out.Close()); err != nil {
+		panic(err)
+	}
 }
 
 func (f *fake) read(file string) []string {
