@@ -237,3 +237,34 @@ func TestChordConfigurationIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestChordClientOfTheDocument runs the client in docs/chord.md.
+func TestChordClientOfTheDocument(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Log("node is not installed")
+		return
+	}
+	page, err := os.ReadFile("../../docs/chord.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```js\n")
+	script, _, _ = strings.Cut(script, "```")
+	dir := t.TempDir()
+	_, flags := chordModel(t, 0)
+	shim := "#!/bin/sh\nexec " + os.Args[0] + ` "$@" '` + strings.Join(flags, "' '") + "'\n"
+	for name, text := range map[string]string{"client.mjs": script, "maestro": shim} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), node, filepath.Join(dir, "client.mjs"), "say Hi\n"+runs("touch ran"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "MAESTRO_TEST_MAIN=1", "CHORD_STATE_DIR="+t.TempDir(), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Hi") || !strings.Contains(string(out), "denied: bash") || exists(filepath.Join(dir, "ran")) {
+		t.Errorf("got %v and %s, want the answer and a denied call", err, out)
+	}
+}
