@@ -398,6 +398,16 @@ func TestRulesMatchArguments(t *testing.T) { // C25
 	}
 }
 
+// A model must not hide a command line behind another one.
+func TestRulesSeeTheCommandThatRuns(t *testing.T) {
+	for _, args := range []string{`{"command":"rm x","Command":"git log"}`, `{"command":"rm x","command":"git log"}`, `{"Command":"git log","command":"rm x"}`, `{"command":["git log"]}`} {
+		s := newStage(t, "", chord.Options{Rules: &shelf{rules: []chord.Rule{{Tool: "bash", Pattern: "git *"}}}})
+		s.event(start)
+		s.event(strings.Replace(approval, `{"command":"ls"}`, args, 1))
+		contains(t, s.taken(), "confirm_request")
+	}
+}
+
 func TestRulesThatCannotBeKept(t *testing.T) { // C24, C26
 	kept := &shelf{}
 	for name, o := range map[string]chord.Options{"no store": {}, "full": {Rules: &shelf{full: true}}, "store": {Rules: kept}} {
