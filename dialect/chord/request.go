@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -34,10 +35,8 @@ func newRequest(id string, kind contracts.RequestType, tool, label, reason strin
 	r := &request{id: id, kind: kind, tool: tool, args: args}
 	switch kind {
 	case contracts.RequestApproval:
-		r.subject = cmp.Or(label, string(args))
-		var known struct{ Command string }
-		if json.Unmarshal(args, &known) == nil && known.Command != "" {
-			r.subject, r.command = known.Command, true
+		if r.subject, r.command = commandIn(args); !r.command {
+			r.subject = cmp.Or(label, string(args))
 		}
 	case contracts.RequestUserInput:
 		if r.asks = contracts.UserQuestions(args); len(r.asks) == 0 {
@@ -47,6 +46,32 @@ func newRequest(id string, kind contracts.RequestType, tool, label, reason strin
 		return nil
 	}
 	return r
+}
+
+// commandIn returns the command line in the arguments of a call. A tool may ignore the case
+// of names, so several members could be the command line. The whole arguments then stand
+// for it, which no rule for a command line matches.
+func commandIn(args json.RawMessage) (line string, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(args))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return "", false
+	}
+	found := 0
+	for d.More() {
+		name, err := d.Token()
+		var value any
+		if err != nil || d.Decode(&value) != nil {
+			return "", false
+		}
+		if strings.EqualFold(fmt.Sprint(name), "command") {
+			found++
+			line, ok = value.(string)
+		}
+	}
+	if found > 1 {
+		return string(args), true
+	}
+	return line, ok && line != ""
 }
 
 // plainQuestion returns the question in args that are not of the usual form.
