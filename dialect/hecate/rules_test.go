@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ func shellRun() []contracts.Event {
 func TestRun(t *testing.T) {
 	for _, v := range []Vocabulary{VocabularyTurn, VocabularyModelCall} {
 		t.Run("E1 E2 E4 E20 E21 E22 E23 E24 E26 E43 "+string(v), func(t *testing.T) {
-			l := newLog(t, Options{Vocabulary: v}).feed(shellRun()...)
+			l := newLog(t, Options{SessionID: "main", Vocabulary: v}).feed(shellRun()...)
 			round := v.eventType("turn.started")
 			done := v.eventType("turn.completed")
 			l.want("run.queued", "user.message", "run.started", round,
@@ -33,7 +35,7 @@ func TestRun(t *testing.T) {
 				"tool.invoked", "tool.started", "tool.shell.command", "tool.shell.output_chunk", "tool.shell.exited", "tool.completed",
 				"assistant.text_delta", "assistant.text_complete", done, "cost.tick", "assistant.final_answer", "run.finished")
 			l.check()
-			members(t, l.one("run.queued"), `{"kind":"agent_loop","model":"m-1","provider":"acme","workspace_path":"/srv","prior_run_id":null}`)
+			members(t, l.one("run.queued"), `{"kind":"agent_loop","model":"m-1","provider":"acme","workspace_path":"/srv","prior_run_id":null,"maestro_session_id":"main"}`)
 			members(t, l.one("run.started"), `{"worker_id":"maestro","lease_until":"2026-05-03T10:01:00.004Z"}`)
 			members(t, l.one("user.message"), `{"text":"build it"}`)
 			members(t, l.one(done), `{"input_tokens":10,"output_tokens":5,"cached_input_tokens":2,"cost_micros_usd":13,"duration_ms":7,"tool_calls":1}`)
@@ -510,6 +512,56 @@ func TestE42RetiredNames(t *testing.T) {
 		for _, name := range retired {
 			if bytes.Contains(text, []byte(`"`+name+`"`)) {
 				t.Errorf("got %s in %s", name, f.Name())
+			}
+		}
+	}
+}
+
+// Sessions with real agents, as clients have recorded them.
+func TestRecordedSessions(t *testing.T) {
+	for _, name := range []string{"claude", "opencode"} {
+		t.Run("E1 E22 E23 E26 E43 "+name, func(t *testing.T) {
+			l := newLog(t, Options{})
+			for cursor, message := range recorded(t, "../../docs/transcripts/"+name+".md") {
+				ev, err := new(contracts.Decoder).Event(message)
+				if err != nil {
+					t.Fatalf("got %v for %s", err, message)
+				}
+				l.cursor = cursor - 1
+				l.feed(ev)
+			}
+			l.check()
+			if ends := len(l.all("run.finished")) + len(l.all("run.failed")) + len(l.all("run.cancelled")); ends != len(l.all("run.queued")) || ends < 2 {
+				t.Errorf("got %d ends of %d runs", ends, len(l.all("run.queued")))
+			}
+			if len(l.all("approval.resolved")) == 0 || len(l.all("tool.completed")) == 0 || len(l.all("tool.shell.command")) == 0 {
+				t.Errorf("got %v, want an approved tool", l.types())
+			}
+		})
+	}
+}
+
+// recorded yields the events of a transcript by their cursors.
+func recorded(t *testing.T, path string) iter.Seq2[uint64, json.RawMessage] {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[uint64]json.RawMessage{}
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			Kind    string
+			Cursor  uint64
+			Message json.RawMessage
+		}
+		if json.Unmarshal([]byte(line), &e) == nil && e.Kind == "event" {
+			events[e.Cursor] = e.Message
+		}
+	}
+	return func(yield func(uint64, json.RawMessage) bool) {
+		for _, cursor := range slices.Sorted(maps.Keys(events)) {
+			if !yield(cursor, events[cursor]) {
+				return
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // Options are the settings of a translation. They are not part of its state: set
 // [Session.Options] after decoding a Session.
 type Options struct {
-	SessionID  string        // id of the native session
+	SessionID  string        // of the native session; run.queued names it
 	Vocabulary Vocabulary    // of a new Session; empty means turn. A Session keeps the one that it began with
 	Thinking   bool          // show the reasoning of the model
 	Owner      string        // worker that serves the runs; empty means maestro

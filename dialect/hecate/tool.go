@@ -278,8 +278,10 @@ func (s *Session) showOutput(c *call, n int) {
 	c.Bytes += int64(len(shown.Text))
 }
 
+// lastLine returns the last line that is not empty, without the end of a code block in
+// Markdown.
 func lastLine(text string) string {
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "```"))
 	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
 }
 
@@ -361,11 +363,12 @@ func (c *call) mcp(result string) object {
 // say it if it failed.
 var exits = regexp.MustCompile(`^(?:Exit code ([0-9]{1,9})|Ended by (\S{1,32}) after .*)\.$`)
 
-// exited shows the exit code of a shell's call if it is known. Calls that succeed have
-// exit code 0.
+// exited shows the exit code of a shell's call if it is known: the last line of the
+// output says it, or the tool is one of our own agents, which succeeds with 0 only.
 func (s *Session) exited(c *call, success bool) {
 	found := exits.FindStringSubmatch(c.Line.Text)
-	if c.Kind != kindShell || !success && found == nil {
+	ours := c.Tool == "bash" || c.Tool == "shell"
+	if c.Kind != kindShell || success && !ours || !success && found == nil {
 		return
 	}
 	code, signal := int64(0), any(nil)
