@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -281,6 +282,29 @@ func TestPrivateKeyIsHeld(t *testing.T) {
 	}
 	l.feed(closed)
 	members(t, l.one("assistant.text_complete"), `{"text":"key: *** end"}`)
+}
+
+// A redaction may need what stands before a secret: its key, or words that were shown.
+func TestSecretsInContext(t *testing.T) {
+	l := newLog(t, Options{})
+	pin := regexp.MustCompile(`("?pin"?: ?"?)[0-9]+|#[^#]*#`)
+	l.s.Options.Redact = func(text string) (string, bool) {
+		shown := pin.ReplaceAllString(text, "$1***")
+		return shown, shown != text
+	}
+	l.feed(prompted("a")...).feed(chunk("the pin: "), chunk("1234 "), chunk("and # "), chunk("x# "), toolCall("x", `{"pin":"99","list":["pin: 5"],"other":"7"}`), closed)
+	t.Run("E28", func(t *testing.T) {
+		members(t, l.one("assistant.text_complete"), `{"text":"the pin: *** and # x# ","redacted_paths":["text"]}`)
+		members(t, l.one("assistant.tool_call_proposed"), `{"input":{"pin":"***","list":["pin: ***"],"other":"7"},"redacted_paths":["input.list.0","input.pin"]}`)
+	})
+}
+
+func TestKinds(t *testing.T) {
+	for args, want := range map[string]string{`{"_acp":{"kind":"execute"}}`: kindShell, `{"_acp":{"kind":"edit"}}`: kindFile, `{"_acp":{"kind":"think"}}`: kindOther, `null`: kindOther} {
+		if got := kindOf("tool", json.RawMessage(args)); got != want {
+			t.Errorf("got %s for %s, want %s", got, args, want)
+		}
+	}
 }
 
 func TestApprovals(t *testing.T) {

@@ -42,8 +42,9 @@ func (s *Session) Envelope(d Draft, sequence uint64) Event {
 
 // A Session is the translation of one session. One prompt is one run. The JSON form of a
 // Session is its whole state: a decoded Session continues where the encoded one was. An
-// idle Session has less than 4 KiB. A Session in a run has at most 32 KiB of a text, and
-// 16 KiB for each of at most 64 tool calls.
+// idle Session has less than 4 KiB, and about 1 KiB for each of at most 16 questions that
+// are still open. A Session in a run has at most 32 KiB of a text, and about 16 KiB for
+// each of at most 64 tool calls.
 type Session struct {
 	Options Options `json:"-"`
 

@@ -22,8 +22,8 @@ const (
 	maxEarly   = 250     // chunks of a call that are shown before maxOutput bytes are held
 	holdTime   = 100 * time.Millisecond
 	maxSummary = 200     // characters
-	maxCommand = 4 << 10 // bytes of a command line that tool.shell.command shows
-	maxWords   = 64      // words of a command that is a list, and bytes of each
+	maxCommand = 4 << 10 // bytes of a command that tool.shell.command shows
+	maxWords   = 64      // words of a command that is a list, and variables
 )
 
 // The kinds of tools.
@@ -153,7 +153,7 @@ func (s *Session) shellOf(args json.RawMessage) *shell {
 		TimeoutMS int64                      `json:"timeout_ms"`
 	}
 	_ = json.Unmarshal(args, &in) // decodes the members that fit
-	sh := &shell{Cwd: s.clean(cmp.Or(in.Cwd, s.Cwd), maxWords), TimeoutMS: in.TimeoutMS}
+	sh := &shell{Cwd: s.clean(cmp.Or(in.Cwd, s.Cwd), maxCommand), TimeoutMS: in.TimeoutMS}
 	var line string
 	if json.Unmarshal(in.Command, &line) == nil && line != "" {
 		sh.Line = s.clean(line, maxCommand)
@@ -166,11 +166,12 @@ func (s *Session) shellOf(args json.RawMessage) *shell {
 	return sh
 }
 
-// words returns at most maxWords words without secrets, at most maxWords bytes of each.
+// words returns at most maxWords words without secrets, about maxCommand bytes of them.
 func (s *Session) words(words []string) []clean {
-	list := []clean{}
+	list, left := []clean{}, maxCommand
 	for _, word := range words[:min(len(words), maxWords)] {
-		list = append(list, s.clean(word, maxWords))
+		shown := s.clean(word, max(left, 0))
+		list, left = append(list, shown), left-len(shown.Text)
 	}
 	return list
 }
