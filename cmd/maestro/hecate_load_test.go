@@ -87,7 +87,7 @@ func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
 		readers[i] = &loadReader{load: l, seen: map[string]bool{}, next: map[string]uint64{}, ended: map[string]bool{}}
 		reading.Go(func() { readers[i].follow(ctx) })
 	}
-	node := l.node(ctx)
+	verdict := l.node(ctx, runs)
 	const perSession = 5
 	for i := range (runs + perSession - 1) / perSession {
 		producing.Go(func() { l.produce(ctx, fmt.Sprint("load-", i), min(perSession, runs-i*perSession)) })
@@ -106,7 +106,7 @@ func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
 		}
 	}
 	l.checkRuns(want)
-	node(want.last)
+	verdict()
 	took := time.Since(began)
 	t.Logf("%d runs, %d followers, %d kills: %d events of %d bytes, %d delivered, %d streams broken, runs took %s, all %s",
 		len(want.ended), followers, kills, want.last, size, l.events.Load(), l.breaks.Load(), produced.Round(time.Millisecond), took.Round(time.Millisecond))
@@ -261,21 +261,28 @@ func (l *hecateLoad) checkRuns(want *loadReader) {
 	}
 }
 
-// node starts a consumer in another language. The function that it returns waits until the
-// consumer has all events, and checks its verdict.
-func (l *hecateLoad) node(ctx context.Context) func(last uint64) {
+// node starts a consumer in another language, which follows until that many runs have
+// ended. The function that it returns waits for its verdict.
+func (l *hecateLoad) node(ctx context.Context, runs int) (verdict func()) {
 	file, err := filepath.Abs("../../transport/hecate/testdata/consumer.mjs")
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	if _, err := exec.LookPath("node"); err != nil {
-		return func(uint64) {}
+		return func() {}
 	}
-	return func(last uint64) {
-		cmd := exec.CommandContext(ctx, "node", file, "http://"+l.addr, strconv.FormatUint(last, 10))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			l.t.Errorf("the consumer says: %v\n%s", err, out)
+	cmd := exec.CommandContext(ctx, "node", file, "http://"+l.addr, strconv.Itoa(runs))
+	cmd.Env = append(os.Environ(), "HECATE_SECONDS=600")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	return func() {
+		if err := cmd.Wait(); err != nil {
+			l.t.Errorf("the consumer says: %v\n%s", err, &out)
 		}
+		l.t.Logf("the consumer says: %s", &out)
 	}
 }
 
@@ -311,7 +318,7 @@ func (r *loadReader) read(ctx context.Context) error {
 			time.Sleep(50 * time.Millisecond)
 		}
 		select { // a reader that has all waits for nothing
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Second):
 			stop()
 		case <-ctx.Done():
 		}
