@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,6 +117,19 @@ func (l *scopeLog) restore() error {
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
+}
+
+// openRuns returns the sessions with a run that has not ended.
+func (l *scopeLog) openRuns() (sessions []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.index.Sessions {
+		if n := len(s.Runs); n > 0 && l.index.Runs[s.Runs[n-1]].Terminal == "" {
+			sessions = append(sessions, s.ID)
+		}
+	}
+	slices.Sort(sessions)
+	return sessions
 }
 
 // close stops following and closes the log.

@@ -2,7 +2,6 @@ package hecate
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/journal"
@@ -172,11 +171,4 @@ func parseKinds(list string) map[string]bool {
 		}
 	}
 	return kinds
-}
-
-// newest returns at most n of the ids, the newest first.
-func newest(ids []string, n int) []string {
-	list := slices.Clone(ids[max(len(ids)-n, 0):])
-	slices.Reverse(list)
-	return list
 }

@@ -408,3 +408,13 @@ type contractsPrincipal = contracts.Principal
 
 // task0 makes the log of the owner.
 func (w *world) task0() { w.get("/tasks", nil) }
+
+// crash ends everything and puts another history in the place of a session.
+func (w *world) crash(id string) {
+	w.t.Helper()
+	w.stop()
+	if err := os.RemoveAll(filepath.Join(w.dir, "s-"+id)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.start()
+}
