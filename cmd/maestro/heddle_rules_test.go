@@ -139,8 +139,8 @@ func TestHeddleSessions(t *testing.T) {
 	other.ends(0)
 	c.write(heddleSend("x", "one"), heddleSend("y", "two"), `{"type":"shutdown","id":"z"}`)
 	for _, id := range []string{"x", "y"} { // HB2: in order
-		if result, events := c.result(id); result["status"] != "ok" || kinds(events) != "content_delta usage" {
-			t.Errorf("H15, H29: got %v, %v", kinds(events), result)
+		if result, events := c.result(id); result["status"] != "ok" || eventKinds(events) != "content_delta usage" {
+			t.Errorf("H15, H29: got %v, %v", eventKinds(events), result)
 		}
 	}
 	c.until("shutdown_ok", "z")
@@ -154,7 +154,7 @@ func TestHeddleTools(t *testing.T) {
 	c := heddleServer(t, m, nil, "--allow", "bash")
 	c.init("0.5.0", `["shell","glob"]`, `,"permissions":{"allow":["x"]},"Model":7`) // H11
 	result, events := c.sends("a", "work")
-	if got := kinds(events); got != "turn_state turn_state tool_start tool_end tool_start tool_end tool_start tool_end content_delta usage turn_state" {
+	if got := eventKinds(events); got != "turn_state turn_state tool_start tool_end tool_start tool_end tool_start tool_end content_delta usage turn_state" {
 		t.Errorf("H17, H37: got %s", got)
 	}
 	calls, _ := result["tool_calls_made"].([]any)
@@ -172,8 +172,8 @@ func TestHeddleToolsThatAreNotListedNeverRun(t *testing.T) { // H33
 		c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"touch ran"}`), callsTool("ask_user", `{}`), saysText("no")), nil, "--allow", "bash")
 		c.init("", tools, "")
 		result, events := c.sends("a", "run")
-		if _, err := os.Stat(filepath.Join(c.cmd.Dir, "ran")); err == nil || kinds(events) != "content_delta usage" {
-			t.Errorf("H33: got %v, %v", kinds(events), result)
+		if _, err := os.Stat(filepath.Join(c.cmd.Dir, "ran")); err == nil || eventKinds(events) != "content_delta usage" {
+			t.Errorf("H33: got %v, %v", eventKinds(events), result)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func TestHeddleLimits(t *testing.T) {
 		c.init("0.4.0", `["glob"]`, "")
 		result, events := c.sends("a", "go")
 		failure, _ := result["failure"].(map[string]any)
-		if errorCode(result) != "loop_detected" || failure["loop_count"] != float64(3) || failure["loop_threshold"] != float64(3) || strings.Count(kinds(events), "tool_start") != 3 {
-			t.Errorf("H35: got %s, %v", kinds(events), result)
+		if errorCode(result) != "loop_detected" || failure["loop_count"] != float64(3) || failure["loop_threshold"] != float64(3) || strings.Count(eventKinds(events), "tool_start") != 3 {
+			t.Errorf("H35: got %s, %v", eventKinds(events), result)
 		}
 	})
 	t.Run("H32", func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestHeddleCancel(t *testing.T) {
 		c := heddleServer(t, m, nil)
 		c.init("0.5.0", `[]`, "")
 		c.write(heddleSend("a", "talk"))
-		for line := c.next(); kinds([]map[string]any{line}) != "content_delta"; line = c.next() {
+		for line := c.next(); eventKinds([]map[string]any{line}) != "content_delta"; line = c.next() {
 		}
 		c.write(`{"type":"status","id":"s"}`)
 		if status := c.next(); status["active"] != true {
@@ -258,8 +258,8 @@ func TestHeddleCancel(t *testing.T) {
 		c.write(`{"type":"cancel","id":"k","target_id":"other"}`, `{"type":"cancel","id":"k","target_id":"a"}`)
 		result, events := c.result("a")
 		e, _ := result["error"].(map[string]any)
-		if e["code"] != "cancelled" || e["message"] != "cancelled" || e["retryable"] != false || result["response"] != nil || kinds(events) != "turn_state turn_state" {
-			t.Errorf("H23, H24: got %s, %v", kinds(events), result)
+		if e["code"] != "cancelled" || e["message"] != "cancelled" || e["retryable"] != false || result["response"] != nil || eventKinds(events) != "turn_state turn_state" {
+			t.Errorf("H23, H24: got %s, %v", eventKinds(events), result)
 		}
 		if result, _ := c.sends("b", "go on"); result["status"] != "ok" || result["response"] != "again" {
 			t.Errorf("H27: got %v", result)
@@ -270,7 +270,7 @@ func TestHeddleCancel(t *testing.T) {
 		c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"echo $$ >pid.new; mv pid.new pid; sleep 30; echo"}`), saysText("again")), nil, "--allow", "bash")
 		c.init("", `["bash"]`, "")
 		c.write(heddleSend("a", "sleep"))
-		for line := c.next(); kinds([]map[string]any{line}) != "tool_start"; line = c.next() {
+		for line := c.next(); eventKinds([]map[string]any{line}) != "tool_start"; line = c.next() {
 		}
 		var pid int
 		awaitTrue(t, "the tool to run", func() bool {
@@ -315,8 +315,8 @@ func TestHeddleApprovals(t *testing.T) { // H40
 			c.init("", `["bash"]`, `,"extensions":`+test.extensions)
 			result, events := c.sends("a", "run")
 			_, err := os.Stat(filepath.Join(c.cmd.Dir, "ran"))
-			if kinds(events) != test.kinds || result["status"] != "ok" || (err == nil) != strings.Contains(test.kinds, "tool_start") {
-				t.Errorf("H40: got %s, %v, %v", kinds(events), result, err)
+			if eventKinds(events) != test.kinds || result["status"] != "ok" || (err == nil) != strings.Contains(test.kinds, "tool_start") {
+				t.Errorf("H40: got %s, %v, %v", eventKinds(events), result, err)
 			}
 		})
 	}
@@ -367,8 +367,8 @@ func TestHeddleSharesControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, events := greedy.result("a")
-	if kinds(events) != "permission_request tool_start tool_end content_delta usage" || result["response"] != "approved" {
-		t.Errorf("H40: got %s, %v, want that the native client approved", kinds(events), result)
+	if eventKinds(events) != "permission_request tool_start tool_end content_delta usage" || result["response"] != "approved" {
+		t.Errorf("H40: got %s, %v, want that the native client approved", eventKinds(events), result)
 	}
 	c.write(`{"type":"shutdown","id":"z"}`)
 	if line := c.next(); line["type"] != "shutdown_ok" {
@@ -459,7 +459,7 @@ func TestHeddleWithAnotherAgent(t *testing.T) {
 	c := heddleServer(t, newChatModel(t, saysText("never")), nil, "--agent", "shell")
 	c.init("0.4.0", `["bash"]`, `,"extensions":["approve_all"]`)
 	result, events := c.sends("a", "echo hi")
-	if result["status"] != "ok" || !strings.Contains(kinds(events), "permission_request tool_start tool_end") {
-		t.Errorf("got %s, %v", kinds(events), result)
+	if result["status"] != "ok" || !strings.Contains(eventKinds(events), "permission_request tool_start tool_end") {
+		t.Errorf("got %s, %v", eventKinds(events), result)
 	}
 }
