@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -19,6 +20,9 @@ type Suite struct {
 	// target that is none.
 	Check func(ctx context.Context, c *Config, scenarios []Scenario) error
 }
+
+// ErrTarget is what [Suite.Run] returns if the target is none for the protocol.
+var ErrTarget = errors.New("wrong target")
 
 // Maestro returns the suite about the Maestro headless protocol.
 func Maestro() *Suite {
