@@ -26,10 +26,14 @@ func headlessCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "headless", Short: "Serve one session on standard input and output", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := protocolNamed(s.protocol)
+			if p != nil && p.ownModel && !cmd.Flags().Changed("agent") && !s.shares() {
+				s.agent = ""
+			}
 			if err := s.check(cmd); err != nil {
 				return err
 			}
-			if p := protocolNamed(s.protocol); p != nil {
+			if p != nil {
 				return headlessForeign(s, p)
 			}
 			return headless(s)

@@ -59,7 +59,8 @@ var rooms = map[string]room{
 	"session":   {ours: []string{"contracts"}},
 
 	// Translations, without I/O.
-	"dialect": {ours: []string{"contracts"}},
+	"dialect":        {ours: []string{"contracts"}},
+	"dialect/heddle": {ours: []string{"contracts", "dialect", "internal/abridge"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
 	"internal/testkit/storetest": {ours: []string{"journal"}},
