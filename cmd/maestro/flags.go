@@ -35,6 +35,7 @@ type settings struct {
 	listen, auth               string
 	protocol                   string
 	sockets                    map[string]string // paths of Unix sockets, by protocol
+	chord                      chordFlags
 	readyFile                  string
 	readyStdout, eofExit       bool
 	fsync, hosted              bool // hosted: the command is hosted-runner

@@ -38,7 +38,7 @@ type protocol struct {
 	translate func(s *settings, getenv func(string) string) dialect.Translator
 }
 
-var protocols = []protocol{{name: "heddle", maxLine: heddle.MaxLine, ownModel: true, translate: translateHeddle}}
+var protocols = []protocol{{name: "heddle", maxLine: heddle.MaxLine, ownModel: true, translate: translateHeddle}, chordProtocol}
 
 // translateHeddle returns a translator for a Heddle client. The variables are those of
 // Heddle servers.
@@ -126,7 +126,7 @@ func (a *alone) open(ctx context.Context, _ contracts.Principal, start dialect.S
 	}
 	h, err := a.sessions.openAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
 	if err != nil {
-		return nil, err
+		return nil, lockedElsewhere(err)
 	}
 	a.hub = h
 	return serveForeign(h, contracts.Principal{}), nil
@@ -327,6 +327,12 @@ func headlessForeign(s settings, p *protocol) error {
 	}
 	if s.stateDir != "" {
 		m.dir = m.workspaceDir(s.stateDir)
+	}
+	if p.name == chordName {
+		err = s.openChord(m)
+	}
+	if err != nil {
+		return failure{err}
 	}
 	own := &alone{sessions: m}
 	open, steps := opener(own.open), []func(context.Context) error{own.close}

@@ -319,4 +319,3 @@ func TestHeddleTranscriptsOnASharedSession(t *testing.T) {
 		})
 	}
 }
-

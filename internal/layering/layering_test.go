@@ -61,6 +61,7 @@ var rooms = map[string]room{
 	// Translations, without I/O.
 	"dialect":        {ours: []string{"contracts"}},
 	"dialect/heddle": {ours: []string{"contracts", "dialect", "internal/abridge"}},
+	"dialect/chord":  {ours: []string{"contracts", "dialect", "internal/abridge"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
 	"internal/testkit/storetest": {ours: []string{"journal"}},
