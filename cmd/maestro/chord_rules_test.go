@@ -80,7 +80,7 @@ func runs(commands ...string) string {
 func (w *chordWorld) quiet() {
 	w.t.Helper()
 	if _, before := w.status(); len(before) > 0 {
-		w.t.Errorf("got %q, want nothing", kinds(before))
+		w.t.Errorf("got %q, want nothing", chordKinds(before))
 	}
 }
 
@@ -99,7 +99,7 @@ type chordRule struct {
 var chordCommandRules = []chordRule{
 	{"C3 without subscribe all types are delivered", 0, func(t *testing.T, w *chordWorld) {
 		w.says("say a")
-		if got := kinds(w.idle("completed")); !slices.Contains(got, "activity") || !slices.Contains(got, "assistant_message") {
+		if got := chordKinds(w.idle("completed")); !slices.Contains(got, "activity") || !slices.Contains(got, "assistant_message") {
 			t.Errorf("got %q", got)
 		}
 	}},
@@ -108,7 +108,7 @@ var chordCommandRules = []chordRule{
 		w.until("subscribe_response")
 		w.says("say a")
 		if got := w.idle("completed"); len(got) > 0 {
-			t.Errorf("got %q, want only idle", kinds(got))
+			t.Errorf("got %q, want only idle", chordKinds(got))
 		}
 	}},
 	{"C5 a later subscribe replaces", 0, func(t *testing.T, w *chordWorld) {
@@ -117,7 +117,7 @@ var chordCommandRules = []chordRule{
 		w.until("subscribe_response")
 		w.until("subscribe_response")
 		w.says("say a")
-		if got := kinds(w.idle("completed")); !slices.Equal(got, []string{"assistant_message"}) {
+		if got := chordKinds(w.idle("completed")); !slices.Equal(got, []string{"assistant_message"}) {
 			t.Errorf("got %q, want only the message", got)
 		}
 	}},
@@ -125,12 +125,12 @@ var chordCommandRules = []chordRule{
 		w.do("subscribe", "events", []string{"notification", "bogus"})
 		l, before := w.until("subscribe_response")
 		if len(before) > 0 || l.text("events") != "[notification bogus]" || l.text("effective") != "[]" {
-			t.Errorf("got %s after %q", l.raw, kinds(before))
+			t.Errorf("got %s after %q", l.raw, chordKinds(before))
 		}
 		w.says("say a")
 		for s, before := w.status(); s.text("busy") == "true" || s.text("last_outcome") == ""; s, before = w.status() {
 			if len(before) > 0 {
-				t.Errorf("got %q, want nothing", kinds(before))
+				t.Errorf("got %q, want nothing", chordKinds(before))
 			}
 		}
 	}},
@@ -154,7 +154,7 @@ var chordCommandRules = []chordRule{
 		w.fails("", "invalid JSON command")
 		w.says("say a")
 		if got := w.idle("completed"); len(got) > 0 {
-			t.Errorf("got %q, want only idle", kinds(got))
+			t.Errorf("got %q, want only idle", chordKinds(got))
 		}
 	}},
 	{"C9 junk is refused", 0, func(t *testing.T, w *chordWorld) {
@@ -221,7 +221,7 @@ var chordCommandRules = []chordRule{
 	{"C2 C17 C20 a text turn", 0, func(t *testing.T, w *chordWorld) {
 		w.says("say Hello there")
 		before := w.idle("completed")
-		got := slices.Compact(kinds(before))
+		got := slices.Compact(chordKinds(before))
 		m := find(before, "assistant_message")
 		if !slices.Equal(got, []string{"activity", "assistant_message"}) || len(m) != 1 || m[0].text("text") != "Hello there" || m[0].text("tool_calls") != "0" {
 			t.Errorf("got %q", before)

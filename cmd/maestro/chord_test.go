@@ -147,8 +147,8 @@ func find(all []chordLine, kind string) (found []chordLine) {
 	return found
 }
 
-// kinds returns the types of envelopes.
-func kinds(all []chordLine) (names []string) {
+// chordKinds returns the types of envelopes.
+func chordKinds(all []chordLine) (names []string) {
 	for _, l := range all {
 		names = append(names, l.Type)
 	}

@@ -77,10 +77,10 @@ var chordTurnRules = []chordRule{
 		}
 		w.do("cancel")
 		if got := w.idle("cancelled"); len(find(got, "assistant_message")) > 0 || len(find(got, "error")) > 0 {
-			t.Errorf("got %q, want only idle", kinds(got))
+			t.Errorf("got %q, want only idle", chordKinds(got))
 		}
 		if s, before := w.status(); len(before) > 0 || s.text("last_outcome") != "cancelled" || s.text("busy") != "false" {
-			t.Errorf("got %s after %q", s.raw, kinds(before))
+			t.Errorf("got %s after %q", s.raw, chordKinds(before))
 		}
 		w.says("say b")
 		if m := texts(w.idle("completed")); !slices.Equal(m, []string{"b"}) {
@@ -144,7 +144,7 @@ var chordTurnRules = []chordRule{
 		w.until("subscribe_response")
 		w.says("fault unauthorized 0\nsay a")
 		if got := w.idle("error"); len(got) > 0 {
-			t.Errorf("got %q, want errors of the runtime filtered", kinds(got))
+			t.Errorf("got %q, want errors of the runtime filtered", chordKinds(got))
 		}
 	}},
 	{"C39 models", 0, func(t *testing.T, w *chordWorld) {

@@ -358,7 +358,7 @@ func TestHeddleServerEndsWithItsClient(t *testing.T) { // HB10
 	c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"sleep 30; echo"}`)), []string{"HEDDLE_HEARTBEAT_INTERVAL=20"}, "--allow", "bash")
 	c.init("", `["bash"]`, "")
 	c.write(heddleSend("a", "sleep"))
-	for line := c.next(); kinds([]map[string]any{line}) != "tool_start"; line = c.next() {
+	for line := c.next(); eventKinds([]map[string]any{line}) != "tool_start"; line = c.next() {
 	}
 	if err := c.out.Close(); err != nil {
 		t.Fatal(err)
