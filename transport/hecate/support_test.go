@@ -47,7 +47,6 @@ type world struct {
 	logs    *hecate.Server
 	web     *httptest.Server
 	limiter *connlimit.Limiter
-	by      contracts.Principal // of requests without X-Principal
 	options hecate.Options
 }
 
