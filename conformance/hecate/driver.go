@@ -91,10 +91,14 @@ func (s *play) drive(kind string) ref {
 	defer d.mu.Unlock()
 	s.suite.feed.settle(s.ctx)
 	before, _ := s.suite.feed.list()
-	s.note(">", "("+kind+") "+cmp.Or(map[bool]string{true: prompt}[kind != secret], "(not shown)"))
-	start := d.prompt
+	shown := prompt
+	if kind == secret {
+		shown = "(not shown)"
+	}
+	s.note(">", "("+kind+") "+shown)
+	start, newTask := d.prompt, true // each of its sessions is a task
 	if s.config.Driver != "" {
-		start = d.command
+		start, newTask = d.command, false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, 4*s.config.Patience)
 	defer cancel()
@@ -103,17 +107,22 @@ func (s *play) drive(kind string) ref {
 	if err := start(s, kind, prompt, fail); err != nil {
 		s.skip("the driver starts no run: %v", err)
 	}
-	r, ok := s.suite.feed.newRun(ctx, before)
-	if err := context.Cause(ctx); !ok && errors.Is(err, errDriver) {
-		s.skip("%v", err)
-	}
+	r, ok := s.suite.feed.newRun(ctx, before, newTask)
 	if !ok {
-		_, err := s.suite.feed.list()
-		s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
-		s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
+		s.lost(context.Cause(ctx))
 	}
 	s.note("<", "the new run is "+r.path())
 	return r
+}
+
+// lost ends a scenario whose run did not appear.
+func (s *play) lost(cause error) {
+	if errors.Is(cause, errDriver) {
+		s.skip("%v", cause)
+	}
+	_, err := s.suite.feed.list()
+	s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
+	s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
 }
 
 // errDriver is why a run did not begin.
