@@ -238,6 +238,9 @@ func (s *play) history() *history {
 		for _, k := range runs[max(0, len(runs)-maxRunsJudged):] {
 			h.runs = append(h.runs, &run{k.ref, s.whole("E7", k.ref, -1)})
 		}
+		if err := h.save(s.config.Save); err != nil {
+			s.skip("the runs cannot be saved: %v", err)
+		}
 		return h
 	})
 }

@@ -55,6 +55,10 @@ const (
 	fakeSecret    = "hunter2-not-for-logs"
 	fakeHeartbeat = 150 * time.Millisecond
 	fakeTimeout   = 400 * time.Millisecond
+
+	// otherWays is no fault: the server does what it may do otherwise. It wraps cross-run events,
+	// gives no cursor in lists, and leaves out and renames what readers do without.
+	otherWays = "other-ways"
 )
 
 func newFake(t *testing.T, fault string) *fake {
@@ -135,6 +139,9 @@ func (f *fake) begin(r *fakeRun) {
 	if f.fault == "started-first" {
 		slices.Reverse(kinds)
 	}
+	if f.fault == otherWays {
+		kinds = kinds[1:]
+	}
 	for _, kind := range kinds {
 		data := map[string]any{"kind": "agent_loop", "model": "m", "provider": "p"}
 		if kind == "run.started" {
@@ -149,6 +156,9 @@ func (f *fake) begin(r *fakeRun) {
 }
 
 func (f *fake) round(what string) string {
+	if f.fault == otherWays {
+		return "model.call." + what
+	}
 	if f.fault == "both-vocabularies" && what == "completed" {
 		return "model.call." + what
 	}
@@ -341,7 +351,11 @@ func (f *fake) ask(r *fakeRun) {
 	a := &fakeApproval{id: "appr-" + r.id, status: "pending", decided: make(chan string, 1)}
 	r.approval = a
 	f.append(r, "assistant.tool_call_proposed", map[string]any{"turn_index": 1, "tool_call_id": "call-1", "tool_name": "bash", "input": map[string]any{}})
-	f.append(r, "approval.requested", map[string]any{"approval_id": a.id, "tool_call_id": "call-1", "kind": "agent_loop_tool_call"})
+	request := map[string]any{"approval_id": a.id, "tool_call_id": "call-1", "kind": "agent_loop_tool_call"}
+	if f.fault == otherWays {
+		delete(request, "tool_call_id")
+	}
+	f.append(r, "approval.requested", request)
 	f.mu.Unlock()
 	if f.fault == "eager" {
 		f.tool(r, "call-1", nil)

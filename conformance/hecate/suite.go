@@ -78,6 +78,7 @@ type suite struct {
 	feed   *index  // nil for a file
 	driver *driver // nil if no run can be started
 	file   *history
+	before *history // of Config.Earlier; nil if there is none
 
 	histories memo[*history]
 	samples   memo[*run]
@@ -86,9 +87,14 @@ type suite struct {
 
 // open opens the target.
 func (s *suite) open(ctx context.Context, c *conformance.Config, _ []conformance.Scenario) error {
+	var err error
+	if c.Earlier != "" {
+		if s.before, err = readHistory(c.Earlier); err != nil {
+			return err
+		}
+	}
 	ctx, s.stop = context.WithCancel(ctx)
 	if path, ok := strings.CutPrefix(c.Target, "file:"); ok {
-		var err error
 		s.file, err = readHistory(path)
 		return err
 	}
