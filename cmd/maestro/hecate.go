@@ -46,7 +46,7 @@ func (v *server) serveHecate(mux *http.ServeMux, g *auth.Authenticator, token st
 	translate.Redact = redactor(os.Environ(), token)
 	v.hecate, err = hecate.New(hecate.Options{
 		Translate: translate, Dir: m.scopeDir, RetainBytes: m.retainBytes, RetainAge: m.retainAge,
-		Authorize: g.Authorize, Alive: g.Alive, Attach: limiter.Attach, Request: limiter.Request, Streams: streams, Log: m.log,
+		Authorize: g.Authorize, Alive: g.Alive, Attach: limiter.Attach, Request: limiter.Request, Streams: streams, Heartbeat: m.session.HeartbeatInterval, Log: m.log,
 		Find: func(ctx context.Context, p contracts.Principal, session string) (hecate.Source, error) {
 			h, _, err := v.find(ctx, httpapi.Wanted{ID: session, Principal: p})
 			return source{h}, err

@@ -91,7 +91,7 @@ func (s *Session) begin(resumes bool) {
 	if resumes {
 		queued = append(queued, member{"resume", true})
 	}
-	s.draft("run.queued", queued)
+	s.draft("run.queued", queued.add("maestro_session_id", s.Options.SessionID))
 }
 
 // started says that the agent works on the run.

@@ -9,7 +9,7 @@ import (
 // Options are the settings of a translation. They are not part of its state: set
 // [Session.Options] after decoding a Session.
 type Options struct {
-	SessionID  string        // id of the native session
+	SessionID  string        // of the native session; run.queued names it
 	Vocabulary Vocabulary    // of a new Session; empty means turn. A Session keeps the one that it began with
 	Thinking   bool          // show the reasoning of the model
 	Owner      string        // worker that serves the runs; empty means maestro
@@ -42,8 +42,9 @@ func (s *Session) Envelope(d Draft, sequence uint64) Event {
 
 // A Session is the translation of one session. One prompt is one run. The JSON form of a
 // Session is its whole state: a decoded Session continues where the encoded one was. An
-// idle Session has less than 4 KiB. A Session in a run has at most 32 KiB of a text, and
-// 16 KiB for each of at most 64 tool calls.
+// idle Session has less than 4 KiB, and about 1 KiB for each of at most 16 questions that
+// are still open. A Session in a run has at most 32 KiB of a text, and about 16 KiB for
+// each of at most 64 tool calls.
 type Session struct {
 	Options Options `json:"-"`
 

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxBlock  = 16 << 10 // bytes of a text block; a longer text continues in the next block
-	maxAnswer = 2 << 10  // bytes of the summary of the final answer
+	maxAnswer = 2 << 10  // bytes of the summary of the final answer, and of a message that the state keeps
 )
 
 // A turn is one round of the model: a response of the native session.

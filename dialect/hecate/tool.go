@@ -22,8 +22,8 @@ const (
 	maxEarly   = 250     // chunks of a call that are shown before maxOutput bytes are held
 	holdTime   = 100 * time.Millisecond
 	maxSummary = 200     // characters
-	maxCommand = 4 << 10 // bytes of a command line that tool.shell.command shows
-	maxWords   = 64      // words of a command that is a list, and bytes of each
+	maxCommand = 4 << 10 // bytes of a command that tool.shell.command shows
+	maxWords   = 64      // words of a command that is a list, and variables
 )
 
 // The kinds of tools.
@@ -153,7 +153,7 @@ func (s *Session) shellOf(args json.RawMessage) *shell {
 		TimeoutMS int64                      `json:"timeout_ms"`
 	}
 	_ = json.Unmarshal(args, &in) // decodes the members that fit
-	sh := &shell{Cwd: s.clean(cmp.Or(in.Cwd, s.Cwd), maxWords), TimeoutMS: in.TimeoutMS}
+	sh := &shell{Cwd: s.clean(cmp.Or(in.Cwd, s.Cwd), maxCommand), TimeoutMS: in.TimeoutMS}
 	var line string
 	if json.Unmarshal(in.Command, &line) == nil && line != "" {
 		sh.Line = s.clean(line, maxCommand)
@@ -166,11 +166,12 @@ func (s *Session) shellOf(args json.RawMessage) *shell {
 	return sh
 }
 
-// words returns at most maxWords words without secrets, at most maxWords bytes of each.
+// words returns at most maxWords words without secrets, about maxCommand bytes of them.
 func (s *Session) words(words []string) []clean {
-	list := []clean{}
+	list, left := []clean{}, maxCommand
 	for _, word := range words[:min(len(words), maxWords)] {
-		list = append(list, s.clean(word, maxWords))
+		shown := s.clean(word, max(left, 0))
+		list, left = append(list, shown), left-len(shown.Text)
 	}
 	return list
 }
@@ -278,8 +279,10 @@ func (s *Session) showOutput(c *call, n int) {
 	c.Bytes += int64(len(shown.Text))
 }
 
+// lastLine returns the last line that is not empty, without the end of a code block in
+// Markdown.
 func lastLine(text string) string {
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "```"))
 	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
 }
 
@@ -361,11 +364,12 @@ func (c *call) mcp(result string) object {
 // say it if it failed.
 var exits = regexp.MustCompile(`^(?:Exit code ([0-9]{1,9})|Ended by (\S{1,32}) after .*)\.$`)
 
-// exited shows the exit code of a shell's call if it is known. Calls that succeed have
-// exit code 0.
+// exited shows the exit code of a shell's call if it is known: the last line of the
+// output says it, or the tool is one of our own agents, which succeeds with 0 only.
 func (s *Session) exited(c *call, success bool) {
 	found := exits.FindStringSubmatch(c.Line.Text)
-	if c.Kind != kindShell || !success && found == nil {
+	ours := c.Tool == "bash" || c.Tool == "shell"
+	if c.Kind != kindShell || success && !ours || !success && found == nil {
 		return
 	}
 	code, signal := int64(0), any(nil)

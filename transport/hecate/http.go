@@ -82,7 +82,12 @@ func (v *Server) begin(w http.ResponseWriter, r *http.Request) (*call, error) {
 			return nil, err
 		}
 	}
-	l, err := v.logOf(p.Scope)
+	l, err := v.logOf(r.Context(), p.Scope)
+	if err != nil {
+		return nil, err
+	}
+	written := l.journal.Head()
+	err = l.await(r.Context(), func() bool { return l.journal.Visible() >= written }) // the index has more than what is durable
 	return &call{w: w, r: r, by: p, log: l}, err
 }
 

@@ -107,6 +107,17 @@ func (r *run) first() uint64 {
 	return r.Extents[0].seq
 }
 
+// lost returns how many events were pruned that no marker names, not counting markers.
+func (r *run) lost() (n int) {
+	n = int(r.first()) - int(r.Unpruned)
+	for _, m := range r.Markers {
+		if m.Seq >= r.Unpruned && m.Seq < r.first() {
+			n--
+		}
+	}
+	return n
+}
+
 func newIndex() *index {
 	return &index{Next: 1, Sessions: map[string]*session{}, Runs: map[string]*run{}, tasks: map[string]*session{}}
 }
@@ -226,11 +237,10 @@ func (x *index) prune(first uint64) (lost []*run) {
 		i := sort.Search(len(r.Extents), func(i int) bool { return r.Extents[i].cursor >= first })
 		r.Extents = slices.Clip(r.Extents[i:])
 		switch {
-		case r.first() <= r.Unpruned:
-		case len(r.Extents) == 0 && r.Terminal != "":
-			x.remove(r)
-		default:
+		case r.lost() > 0:
 			lost = append(lost, r)
+		case len(r.Extents) == 0 && r.Terminal != "": // nothing is left but markers
+			x.remove(r)
 		}
 	}
 	slices.SortFunc(lost, func(a, b *run) int { return cmp.Compare(a.ID, b.ID) })

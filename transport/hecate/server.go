@@ -37,8 +37,9 @@ type Options struct {
 	// return how long to wait if there are too many. Nil means no limit.
 	Attach, Request func(principalID string) (wait time.Duration)
 
-	Streams *sse.Streams
-	Log     *slog.Logger // discards if nil
+	Streams   *sse.Streams
+	Heartbeat time.Duration // of streams on which nothing happens; zero means 15 s
+	Log       *slog.Logger  // discards if nil
 }
 
 // A Server serves the logs of all scopes. It is safe for concurrent use.
@@ -57,6 +58,7 @@ func New(opts Options) (*Server, error) {
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.RetainBytes = cmp.Or(opts.RetainBytes, 256<<20)
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, contracts.DefaultHeartbeatInterval)
 	if opts.Alive == nil {
 		opts.Alive = func(contracts.Principal) bool { return true }
 	}
@@ -83,11 +85,23 @@ func (v *Server) log(scope string, make bool) (*scopeLog, error) {
 	return l, nil
 }
 
-// logOf returns the log of a scope for a client.
-func (v *Server) logOf(scope string) (*scopeLog, error) {
+// logOf returns the log of a scope for a client. The log knows all open sessions.
+func (v *Server) logOf(ctx context.Context, scope string) (*scopeLog, error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.log(scope, true)
+	_, known := v.logs[scope]
+	l, err := v.log(scope, true)
+	v.mu.Unlock()
+	if err == nil && !known {
+		err = l.await(ctx, func() bool {
+			for _, s := range l.index.Sessions {
+				if s.Task == "" {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return l, err
 }
 
 // Opened says that a session of a scope was opened. If the scope has a log, the log

@@ -10,9 +10,6 @@ import (
 	"github.com/seed-028515a8/maestro/transport/sse"
 )
 
-// heartbeat is after how long without an event a stream gets a comment.
-const heartbeat = 15 * time.Second
-
 // maxWrite is about how many bytes one write of a stream has.
 const maxWrite = 64 << 10
 
@@ -23,7 +20,7 @@ func (v *Server) serveStream(c *call, r *reader) error {
 			return err
 		}
 	}
-	s := &stream{reader: r, by: c.by, alive: v.opts.Alive}
+	s := &stream{reader: r, by: c.by, opts: &v.opts}
 	return v.opts.Streams.Serve(c.w, c.r, s, contracts.StreamRequest{}, contracts.Caller{Principal: c.by})
 }
 
@@ -32,7 +29,7 @@ func (v *Server) serveStream(c *call, r *reader) error {
 type stream struct {
 	reader *reader
 	by     contracts.Principal
-	alive  func(contracts.Principal) bool
+	opts   *Options
 	wrote  time.Time // when something was last written
 }
 
@@ -53,7 +50,7 @@ func (s *stream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamR
 	if err := s.write(conn, []byte(": hecate\n\n")); err != nil {
 		return err
 	}
-	for s.alive(s.by) {
+	for s.opts.Alive(s.by) {
 		moved := s.reader.log.change()
 		more, err := s.send(conn)
 		if err != nil {
@@ -96,9 +93,9 @@ func (s *stream) write(conn *sse.Conn, text []byte) error {
 	return conn.Write(text)
 }
 
-// wait waits for the log to move. After each heartbeat of silence it writes a comment.
+// wait waits for the log to move. After each Options.Heartbeat of silence it writes a comment.
 func (s *stream) wait(ctx context.Context, conn *sse.Conn, moved <-chan struct{}) error {
-	timer := time.NewTimer(time.Until(s.wrote.Add(heartbeat)))
+	timer := time.NewTimer(time.Until(s.wrote.Add(s.opts.Heartbeat)))
 	defer timer.Stop()
 	select {
 	case <-moved:
