@@ -28,7 +28,6 @@ type native struct {
 	*llm.Agent
 	work    *workspace.Workspace
 	servers mcp.Options
-	offers  func(tool string) bool // false for a tool that the model must not get
 
 	// Set by Start.
 	host contracts.Host
@@ -59,6 +58,7 @@ func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error)
 	m, err := provider.Open(provider.Options{
 		Provider: service, Model: named,
 		Key: os.Getenv(variables + "API_KEY"), BaseURL: cmp.Or(o.ModelURL, os.Getenv(variables+"BASE_URL")),
+		Complete: o.CompleteURL,
 	})
 	if err != nil {
 		return nil, err
@@ -74,16 +74,17 @@ func newNative(name string, rules llm.Rules, o Options) (contracts.Agent, error)
 	if err != nil {
 		return nil, err
 	}
-	n := &native{work: work, offers: func(name string) bool { return !o.Limited || slices.Contains(o.Tools, name) }, servers: mcp.Options{
+	n := &native{work: work, servers: mcp.Options{
 		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
 		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
 	}}
 	kit := tool.Kit{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}
 	n.Agent = llm.New(llm.Options{
 		Name: name, Model: m,
-		Tools: slices.DeleteFunc(kit.Tools(), func(t tool.Tool) bool { return !n.offers(t.Name) }), ServerTools: n.serverTools, ClientTools: n.clientTools,
+		Tools: kit.Tools(), ServerTools: n.serverTools, ClientTools: n.clientTools,
+		Offers:    func(name string) bool { return !o.Limited || slices.Contains(o.Tools, name) },
 		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
-		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
+		MaxIterations: o.MaxIterations, NoRetries: o.NoRetries, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Price: o.Price, Log: o.Log,
 	})
 	return n, nil
 }
@@ -111,9 +112,7 @@ func (n *native) Close(ctx context.Context) error {
 func (n *native) clientTools() []model.Tool {
 	var tools []model.Tool
 	for _, t := range n.host.ClientTools() {
-		if n.offers(t.Name) {
-			tools = append(tools, model.Tool{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
-		}
+		tools = append(tools, model.Tool{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
 	}
 	return tools
 }
@@ -140,9 +139,6 @@ func (n *native) serverTools(ctx context.Context) []tool.Tool {
 	var tools []tool.Tool
 	n.set.Await(ctx)
 	for _, t := range n.set.Tools() {
-		if !n.offers(t.FullName) {
-			continue
-		}
 		label := t.Server + ": " + t.Title
 		tools = append(tools, tool.Tool{
 			Tool:  model.Tool{Name: t.FullName, Description: t.Description, Schema: t.Schema},

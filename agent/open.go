@@ -57,6 +57,8 @@ type Options struct {
 	Tools                    []string // the only tools that the model gets, if Limited
 	Limited                  bool
 	ModelURL                 string
+	CompleteURL              bool // nothing is added to ModelURL
+	NoRetries                bool
 	MaxIterations            int
 	ContextTokens, MaxTokens int64
 	Price                    llm.Price

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -23,6 +24,9 @@ type Suite struct {
 	// be nil.
 	End func()
 }
+
+// ErrTarget is what [Suite.Run] returns if the target is none for the protocol.
+var ErrTarget = errors.New("wrong target")
 
 // Maestro returns the suite about the Maestro headless protocol.
 func Maestro() *Suite {

@@ -27,6 +27,9 @@ type Options struct {
 	// Tools are the tools of the model besides ask_user.
 	Tools []tool.Tool
 
+	// Offers reports whether the model may get a tool. Nil offers all tools.
+	Offers func(name string) bool
+
 	// ServerTools returns the tools of MCP servers. It is called before each turn of the
 	// model, and waits only briefly for servers that are not there.
 	ServerTools func(ctx context.Context) []tool.Tool
@@ -50,6 +53,10 @@ type Options struct {
 	// MaxIterations bounds the turns of the model in one run. Zero means 100. The
 	// run then ends with an error that says so.
 	MaxIterations int
+
+	// NoRetries ends a run when the provider fails. Otherwise the agent asks a provider
+	// again whose failure may pass, up to 4 times in one turn.
+	NoRetries bool
 
 	// ContextTokens is the size of the model's context. Zero means 200,000. A
 	// conversation that leaves less than a reserve of it is summarised.
@@ -224,6 +231,9 @@ func (r *run) serve(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.tell(ctx, map[string]any{"type": "turn_limit", "turns": r.opts.MaxIterations}); err != nil {
+		return err
+	}
 	return ended(contracts.ErrorTool, fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations))
 }
 
@@ -233,6 +243,11 @@ func (r *run) add(recs ...record) error {
 		return r.failed(err)
 	}
 	return nil
+}
+
+// tell publishes a raw agent event. Only clients that asked for such events get it.
+func (r *run) tell(ctx context.Context, event map[string]any) error {
+	return r.host.Publish(ctx, &contracts.RawAgentEvent{EventKind: event["type"].(string), Event: encode(event)})
 }
 
 func (r *run) status(ctx context.Context, text string) error {

@@ -39,7 +39,7 @@ func (r *run) offer(ctx context.Context) []tool.Tool {
 	return slices.DeleteFunc(all, func(t tool.Tool) bool {
 		again := taken[t.Name]
 		taken[t.Name] = true
-		return again
+		return again || r.opts.Offers != nil && !r.opts.Offers(t.Name)
 	})
 }
 

@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -41,6 +43,27 @@ func (r *run) failed(err error) error {
 	return &contracts.Error{
 		Code: contracts.CodeInternal, Message: "The agent failed: " + text, Type: contracts.Classify(text, false),
 	}
+}
+
+// gaveUp is [run.failed] for the failure of a turn. It also tells what the provider
+// said.
+func (r *run) gaveUp(ctx context.Context, err error) error {
+	shown := r.failed(err)
+	failure, ok := errors.AsType[*model.Error](err)
+	if !ok {
+		return shown
+	}
+	event := map[string]any{
+		"type": "model_error", "message": bounded(cmp.Or(failure.Said, failure.Message), maxErrorBytes), "provider": r.provider,
+		"status": failure.Status, "retry_after_ms": failure.RetryAfter.Milliseconds(), "retryable": failure.Retryable(),
+	}
+	if failure.Details != nil {
+		event["details"] = failure.Details
+	}
+	if err := r.tell(ctx, event); err != nil {
+		return err
+	}
+	return shown
 }
 
 // ended returns the error of a run that ends with a text.

@@ -32,6 +32,9 @@ const (
 	// maxShrinks bounds how often a turn compacts what the provider finds too long.
 	maxShrinks = 3
 
+	// maxReplyID bounds a provider's id of a reply in bytes. Longer ones are left out.
+	maxReplyID = 256
+
 	// maxCalls bounds the calls of one reply. Further calls are dropped.
 	maxCalls = 64
 )
@@ -84,7 +87,7 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 			}
 		case cause != nil && blamesImages(cause) && len(images(r.journal.messages)) > 0:
 			err = r.dropImages(ctx, cause)
-		case mayRetry(err, failures+1, maxModelRetries):
+		case !r.opts.NoRetries && mayRetry(err, failures+1, maxModelRetries):
 			failures++
 			err = r.pause(ctx, err, failures, maxModelRetries)
 		default:
@@ -94,7 +97,7 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 					return reply{}, err
 				}
 			}
-			return reply{}, r.failed(err)
+			return reply{}, r.gaveUp(ctx, err)
 		}
 		if err == nil && shown { // what follows gets a response of its own
 			err = r.end(ctx, model.Usage{}, "")
@@ -193,6 +196,11 @@ func (r *run) accept(ctx context.Context, got model.Reply) (reply, error) {
 	}
 	if total := got.Usage.Input + got.Usage.CacheRead + got.Usage.CacheWrite; total > 0 {
 		r.counted = counted{total + got.Usage.Output, len(r.journal.messages)}
+	}
+	if got.ID != "" && len(got.ID) <= maxReplyID {
+		if err := r.tell(ctx, map[string]any{"type": "model_reply", "generation_id": valid(got.ID)}); err != nil {
+			return reply{}, err
+		}
 	}
 	if err := r.end(ctx, got.Usage, got.Model); err != nil {
 		return reply{}, err

@@ -130,7 +130,7 @@ func conformanceCommand() *cobra.Command {
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			report, err := suite.Run(ctx, c)
 			switch {
-			case errors.Is(err, conformance.ErrOtherAgent):
+			case errors.Is(err, conformance.ErrOtherAgent), errors.Is(err, conformance.ErrTarget):
 				return usage{err}
 			case err != nil:
 				return err

@@ -2,10 +2,15 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-028515a8/maestro/conformance"
 )
 
 // TestConformancePrintsResultsAsTheyComeAndASumOnASignal judges a server that says
@@ -59,5 +64,59 @@ func TestConformanceListsTheScenariosOfAFilter(t *testing.T) {
 	out, err := program(t, "conformance", "--list", "--run", "^framing/crlf$").Output()
 	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "framing/crlf ") {
 		t.Errorf("got %q, %v, want one line", out, err)
+	}
+}
+
+// TestOwnServersOfOtherProtocolsPass judges headless --protocol by the suites about these
+// protocols. The scenarios that do not apply are named.
+func TestOwnServersOfOtherProtocolsPass(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ flags, skipped string }{
+		"heddle": {"--allow bash", "tool/permission"},
+		"chord":  {"--agent llm:openai-chat/conformance", "turn/todos confirm/final-args pending/both"},
+	} {
+		if protocolNamed(name) == nil {
+			t.Errorf("got no protocol %s", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target := fmt.Sprintf("stdio:'%s' headless --protocol %s %s", os.Args[0], name, row.flags)
+			out, err := program(t, "conformance", "--protocol", name, "--timeout", "2m", "--format", "json", "--target", target).Output()
+			var report struct{ Results []conformance.Result }
+			if jsonErr := json.Unmarshal(out, &report); err != nil || jsonErr != nil {
+				t.Errorf("got %v, %v", err, jsonErr)
+			}
+			var skipped []string
+			for _, r := range report.Results {
+				if r.Outcome == conformance.Skipped {
+					skipped = append(skipped, r.Name)
+				}
+				if r.Failure != nil {
+					t.Errorf("%s: got %+v, want a pass", r.Name, *r.Failure)
+				}
+			}
+			if got := strings.Join(skipped, " "); got != row.skipped {
+				t.Errorf("got skipped scenarios %s, want %s", got, row.skipped)
+			}
+		})
+	}
+}
+
+// TestConformanceKnowsItsProtocols is about --protocol.
+func TestConformanceKnowsItsProtocols(t *testing.T) {
+	t.Parallel()
+	out, err := program(t, "conformance", "--protocol", "heddle", "--explain", "H23").Output()
+	if err != nil || !strings.Contains(string(out), "\ncancel/running ") {
+		t.Errorf("got %q, %v, want the scenario about the rule", out, err)
+	}
+	out, err = program(t, "conformance", "--protocol", "chord", "--list", "--run", "^turn/text$").Output()
+	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "turn/text ") {
+		t.Errorf("got %q, %v, want one line", out, err)
+	}
+	for _, args := range [][]string{{"--protocol", "bogus"}, {"--protocol", "chord", "--target", "ws://127.0.0.1:1"}, {"--protocol", "heddle", "--target", "stdio:no-such-program-here"}} {
+		if code := exitCode(t, program(t, append([]string{"conformance"}, args...)...).Run()); code != exitUsage {
+			t.Errorf("%v: got exit code %d, want %d", args, code, exitUsage)
+		}
 	}
 }

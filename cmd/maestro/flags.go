@@ -36,6 +36,7 @@ type settings struct {
 	listen, auth               string
 	protocol                   string
 	sockets                    map[string]string // paths of Unix sockets, by protocol
+	chord                      chordFlags
 	readyFile                  string
 	readyStdout, eofExit       bool
 	fsync, hosted              bool // hosted: the command is hosted-runner
@@ -84,6 +85,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringArrayVar(&s.runtime.Deny, "deny", nil, "tool calls of an llm: agent that never run")
 	f.StringVar(&s.runtime.ModelURL, "model-url", "", "address of the model provider of an llm: agent, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the address of the provider")
 	f.IntVar(&s.runtime.MaxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent; 0 means 100")
+	f.BoolVar(&s.runtime.NoRetries, "no-retries", false, "an llm: agent ends its run when the model's provider fails; otherwise it asks again up to 4 times")
 	f.Int64Var(&s.runtime.ContextTokens, "context-tokens", 200_000, "context size of an llm: agent's model; the agent summarizes the history before it is full; 0 means 200000")
 	f.Int64Var(&s.runtime.MaxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 means the provider's default")
 	f.TextVar(&s.runtime.Price, "price", llm.Price{}, "price of the model's tokens, as `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; without it costs are reported as 0")
@@ -333,17 +335,18 @@ const minContext = 4096
 var narrow = []struct {
 	flags, kinds []string
 }{
-	{[]string{"allow", "ask", "deny", "model-url", "max-iterations", "context-tokens", "max-tokens", "price"}, []string{"llm"}},
+	{[]string{"allow", "ask", "deny", "model-url", "max-iterations", "no-retries", "context-tokens", "max-tokens", "price"}, []string{"llm"}},
 	{[]string{"mcp-config"}, []string{"acp", "llm"}},
 }
 
 // checkAgent refuses an unknown agent, wrong values of its flags, and flags for agents
 // of another kind, because a rule that no agent reads would protect nothing.
 func (s *settings) checkAgent(given func(flag string) bool) error {
-	if err := agent.Check(s.agent, agent.Options{}); err != nil {
-		return fmt.Errorf("--agent %q: %w", s.agent, err)
+	spec := cmp.Or(s.agent, defaultModel+"named-by-the-client")
+	if err := agent.Check(spec, agent.Options{}); err != nil {
+		return fmt.Errorf("--agent %q: %w", spec, err)
 	}
-	kind, _, _ := strings.Cut(s.agent, ":")
+	kind, _, _ := strings.Cut(spec, ":")
 	for _, n := range narrow {
 		for _, flag := range n.flags {
 			if given(flag) && !slices.Contains(n.kinds, kind) {
@@ -359,7 +362,7 @@ func (s *settings) checkAgent(given func(flag string) bool) error {
 		{"model-url", agent.Options{ModelURL: r.ModelURL}},
 		{"allow", agent.Options{Allow: r.Allow}}, {"ask", agent.Options{Ask: r.Ask}}, {"deny", agent.Options{Deny: r.Deny}},
 	} {
-		if err := agent.Check(s.agent, part.set); err != nil {
+		if err := agent.Check(spec, part.set); err != nil {
 			return fmt.Errorf("--%s: %w", part.flag, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
+	"github.com/seed-028515a8/maestro/dialect/heddle"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/stdio"
@@ -32,10 +34,36 @@ type protocol struct {
 	name      string
 	maxLine   int  // longest line of a client in bytes, without its end
 	endsWell  bool // a signal ends the process with exit status 0
+	ownModel  bool // without --agent, the client on standard input names the model
 	translate func(s *settings, getenv func(string) string) dialect.Translator
 }
 
-var protocols = []protocol{}
+var protocols = []protocol{{name: "heddle", maxLine: heddle.MaxLine, ownModel: true, translate: translateHeddle}, chordProtocol}
+
+// translateHeddle returns a translator for a Heddle client. The variables are those of
+// Heddle servers.
+func translateHeddle(s *settings, getenv func(string) string) dialect.Translator {
+	return heddle.New(heddle.Options{
+		Version: getenv("HEDDLE_PROTOCOL_VERSION"), Own: s.protocol == "heddle" && !s.shares(),
+		Heartbeat:    milliseconds(getenv("HEDDLE_HEARTBEAT_INTERVAL")),
+		ApprovalWait: milliseconds(getenv("HEDDLE_APPROVAL_WAIT")),
+		ControlWait:  milliseconds(getenv("HEDDLE_CONTROL_WAIT")),
+		ShutdownWait: milliseconds(getenv("HEDDLE_SHUTDOWN_WAIT")),
+	})
+}
+
+// milliseconds reads a time. It is negative for 0, and 0 for a text that is no positive
+// number of milliseconds, which stands for the default.
+func milliseconds(text string) time.Duration {
+	switch n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); {
+	case err != nil || n < 0:
+		return 0
+	case n == 0:
+		return -1
+	default:
+		return time.Duration(n) * time.Millisecond
+	}
+}
 
 // protocolNamed returns the protocol with a name, or nil for the program's own.
 func protocolNamed(name string) *protocol {
@@ -84,10 +112,13 @@ func (a *alone) open(ctx context.Context, _ contracts.Principal, start dialect.S
 	spec, run := a.sessions.agent, a.sessions.runtime
 	run.Tools, run.Limited = start.Tools, start.Limited
 	if start.MaxIterations > 0 {
-		run.MaxIterations = start.MaxIterations
+		run.MaxIterations, run.NoRetries = start.MaxIterations, true // a retry would be one call more
 	}
 	if spec == "" {
-		spec, run.ModelURL = defaultModel+start.Model, cmp.Or(run.ModelURL, os.Getenv("HEDDLE_BASE_URL"))
+		spec = defaultModel + start.Model
+		if url := os.Getenv("HEDDLE_BASE_URL"); run.ModelURL == "" && url != "" {
+			run.ModelURL, run.CompleteURL = url, true
+		}
 	}
 	options := hub.OpenOptions{Create: start.SessionID == ""}
 	if start.SystemPrompt != nil {
@@ -95,7 +126,7 @@ func (a *alone) open(ctx context.Context, _ contracts.Principal, start dialect.S
 	}
 	h, err := a.sessions.openAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
 	if err != nil {
-		return nil, err
+		return nil, lockedElsewhere(err)
 	}
 	a.hub = h
 	return serveForeign(h, contracts.Principal{}), nil
@@ -296,6 +327,12 @@ func headlessForeign(s settings, p *protocol) error {
 	}
 	if s.stateDir != "" {
 		m.dir = m.workspaceDir(s.stateDir)
+	}
+	if p.name == chordName {
+		err = s.openChord(m)
+	}
+	if err != nil {
+		return failure{err}
 	}
 	own := &alone{sessions: m}
 	open, steps := opener(own.open), []func(context.Context) error{own.close}

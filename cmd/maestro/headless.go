@@ -26,10 +26,14 @@ func headlessCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "headless", Short: "Serve one session on standard input and output", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.check(cmd); err != nil {
+			p := protocolNamed(s.protocol)
+			if p != nil && p.ownModel && !cmd.Flags().Changed("agent") && !s.shares() {
+				s.agent = ""
+			}
+			if err := errors.Join(s.applyChord(cmd, os.Getenv), s.check(cmd)); err != nil {
 				return err
 			}
-			if p := protocolNamed(s.protocol); p != nil {
+			if p != nil {
 				return headlessForeign(s, p)
 			}
 			return headless(s)
@@ -39,6 +43,7 @@ func headlessCommand() *cobra.Command {
 	cmd.Flags().StringVar(&s.listen, "listen", "", "also serve the same session on the network, at this address or port on 127.0.0.1")
 	cmd.Flags().StringVar(&s.protocol, "protocol", "maestro", "protocol of the client on standard input: "+strings.Join(protocolNames(), ", "))
 	s.registerSockets(cmd)
+	s.chord.register(cmd)
 	groupFlags(cmd)
 	return cmd
 }
@@ -106,10 +111,13 @@ func (s *settings) shares() bool { return s.listen != "" || len(s.sockets) > 0 }
 func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logger) (h *hub.Hub, steps []func(context.Context) error, err error) {
 	id := "sess_" + uuid.NewString()
 	if s.stateDir != "" {
-		m.dir, id = m.workspaceDir(s.stateDir), firstSession
+		m.dir = m.workspaceDir(s.stateDir)
+		if s.protocol != chordName { // its clients name the session that they continue
+			id = firstSession
+		}
 	}
 	m.session.Shared = s.shares()
-	h, err = m.open(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: true})
+	h, err = m.open(ctx, hub.Key{ID: cmp.Or(s.chord.resume, id)}, hub.OpenOptions{Create: s.chord.resume == ""})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -117,6 +125,7 @@ func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logge
 		return nil, nil, err
 	}
 	steps = append(steps, h.Close)
+	s.chord = chordFlags{} // clients on sockets have the same session, and no rules that last
 	others, err := listenSockets(&s, theOnly(h), log)
 	if err == nil {
 		others.accept()

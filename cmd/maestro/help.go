@@ -19,7 +19,7 @@ var flagGroups = []struct {
 		"snapshot-root", "restore-manifest", "drain-requests", "flush-timeout", "control-token-file"}},
 	{"Editor", []string{"session", "create", "view", "take", "name", "token-file"}},
 	{"Agent", []string{"agent", "workspace", "env-pass", "request-timeout"}},
-	{"acp: and llm: agents", []string{"mcp-config", "allow", "ask", "deny", "model-url", "max-iterations", "context-tokens", "max-tokens", "price"}},
+	{"acp: and llm: agents", []string{"mcp-config", "allow", "ask", "deny", "model-url", "max-iterations", "no-retries", "context-tokens", "max-tokens", "price"}},
 	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
 	{"Authentication", []string{"auth", "connection-tokens", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
 	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "history-memory", "idle-ttl"}},

@@ -1,6 +1,7 @@
 package chord_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -19,6 +20,9 @@ const asFake = "fake-chord"
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == asFake {
 		os.Exit(serve(os.Args[2], os.Args[3:]))
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait
+		panic(err) // the flag exists
 	}
 	os.Exit(m.Run())
 }

@@ -1,6 +1,7 @@
 package heddle_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -20,6 +21,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asFake {
 		serve(os.Args[2])
 		return
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait
+		panic(err) // the flag exists
 	}
 	os.Exit(m.Run())
 }

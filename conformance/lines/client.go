@@ -255,7 +255,8 @@ func (c *Client) UntilWithin(rule string, d time.Duration, what string, ok func(
 		last = lines[len(lines)-1].String()
 	}
 	if c.ended != nil {
-		c.s.Fail(rule, "expected %s, but the output ended (%v); the last line before was: %s", what, c.ended, last)
+		c.s.Fail(rule, "expected %s, but the output ended (%v); the last line before was: %s; standard error: %s",
+			what, c.ended, last, cmp.Or(shown([]byte(strings.TrimSpace(c.link.Diagnostics()))), "nothing"))
 	}
 	c.s.Fail(rule, "expected %s within %s; the last line was: %s", what, d, last)
 	return nil
@@ -332,11 +333,14 @@ func (c *Client) Ended() error { return c.ended }
 func CheckTarget(_ context.Context, c *conformance.Config, _ []conformance.Scenario) error {
 	command, ok := strings.CutPrefix(c.Target, "stdio:")
 	words, err := proc.SplitWords(command)
-	if ok && err == nil {
+	if err == nil {
 		_, err = program(words[0])
 	}
-	if !ok || err != nil {
-		return fmt.Errorf("target %q: want stdio:COMMAND (%v)", c.Target, err)
+	if !ok {
+		err = errors.New("the protocol is spoken on standard input and output")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %q is not stdio:COMMAND (%w)", conformance.ErrTarget, c.Target, err)
 	}
 	return nil
 }
@@ -345,9 +349,10 @@ func CheckTarget(_ context.Context, c *conformance.Config, _ []conformance.Scena
 // path, in the variable of the run or in one by default, keys for the model, and a home
 // below home. So a server finds no settings of the user and changes none.
 func Environment(s *conformance.Session, m *Model, variable, path, home string) map[string]string {
-	env := map[string]string{cmp.Or(s.Config().ModelEnv, variable): m.URL + path, "HOME": home}
-	for _, name := range []string{"HEDDLE_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"} {
-		env[name] = "conformance"
+	variable = cmp.Or(s.Config().ModelEnv, variable)
+	env := map[string]string{variable: m.URL + path, "HOME": home}
+	for _, name := range []string{strings.TrimSuffix(variable, "_BASE_URL"), "OPENAI", "OPENROUTER"} {
+		env[name+"_API_KEY"] = "conformance"
 	}
 	for name, folder := range map[string]string{"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache", "CHORD_CONFIG_HOME": "chord"} {
 		env[name] = filepath.Join(home, folder)

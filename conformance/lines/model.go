@@ -192,7 +192,18 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, reply.Text) // a client that left is no fault
 		return
 	}
-	answer(w, r, &request, reply)
+	a := &answer{reply, calls(&request, reply), "stop"}
+	if len(a.Pieces) == 0 && a.Text != "" {
+		a.Pieces = []string{a.Text}
+	}
+	if len(a.called) > 0 {
+		a.stop = "tool_calls"
+	}
+	if request.Stream {
+		a.stream(w, r)
+	} else {
+		a.whole(w, r)
+	}
 }
 
 // wait reports false if the client leaves before d is over.
@@ -251,55 +262,53 @@ func calls(r *Request, reply Reply) (list []any) {
 	return list
 }
 
-// answer writes a reply, as a stream if the client wants one.
-func answer(w http.ResponseWriter, r *http.Request, request *Request, reply Reply) {
-	pieces, called, stop := reply.Pieces, calls(request, reply), "stop"
-	if len(pieces) == 0 && reply.Text != "" {
-		pieces = []string{reply.Text}
+// An answer is a reply in the form of the wire.
+type answer struct {
+	Reply
+	called []any
+	stop   string // why the model stops
+}
+
+// form returns an answer, whole or a part of a stream, with its one choice.
+func (a *answer) form(kind string, choice Object) Object {
+	o := Object{"id": cmp.Or(a.ID, "chatcmpl-conformance"), "object": kind, "created": 1700000000, "model": "conformance", "choices": []any{choice}}
+	if choice["finish_reason"] != nil && a.Usage != nil {
+		o["usage"] = Object{"prompt_tokens": a.Usage[0], "completion_tokens": a.Usage[1], "total_tokens": a.Usage[2]}
 	}
-	if len(called) > 0 {
-		stop = "tool_calls"
-	}
-	chunk := func(kind string, choice Object) Object {
-		return Object{"id": cmp.Or(reply.ID, "chatcmpl-conformance"), "object": kind, "created": 1700000000, "model": "conformance", "choices": []any{choice}}
-	}
-	usage := func(o Object) Object {
-		if reply.Usage != nil {
-			o["usage"] = Object{"prompt_tokens": reply.Usage[0], "completion_tokens": reply.Usage[1], "total_tokens": reply.Usage[2]}
-		}
-		return o
-	}
-	if !request.Stream {
-		if !wait(r, reply.Pause*time.Duration(len(pieces))) {
-			return
-		}
-		message := Object{"role": "assistant", "content": strings.Join(pieces, "")}
-		if len(called) > 0 {
-			message["tool_calls"] = called
-		}
-		writeJSON(w, usage(chunk("chat.completion", Object{"index": 0, "message": message, "finish_reason": stop})))
+	return o
+}
+
+// whole writes the answer as one object.
+func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
+	if !wait(r, a.Pause*time.Duration(max(len(a.Pieces)-1, 0))) {
 		return
 	}
+	message := Object{"role": "assistant", "content": strings.Join(a.Pieces, "")}
+	if len(a.called) > 0 {
+		message["tool_calls"] = a.called
+	}
+	writeJSON(w, a.form("chat.completion", Object{"index": 0, "message": message, "finish_reason": a.stop}))
+}
+
+// stream writes the answer as events.
+func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(o Object) {
-		text, _ := json.Marshal(o)                  // it can be encoded
-		_, _ = fmt.Fprintf(w, "data: %s\n\n", text) // a client that left is no fault
+	send := func(delta Object, stop any) {
+		text, _ := json.Marshal(a.form("chat.completion.chunk", Object{"index": 0, "delta": delta, "finish_reason": stop})) // it can be encoded
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", text)                                                                         // a client that left is no fault
 		_ = http.NewResponseController(w).Flush()
 	}
-	delta := func(d Object, stop any) Object {
-		return chunk("chat.completion.chunk", Object{"index": 0, "delta": d, "finish_reason": stop})
-	}
-	send(delta(Object{"role": "assistant"}, nil))
-	for i, piece := range pieces {
-		if i > 0 && !wait(r, reply.Pause) {
+	send(Object{"role": "assistant"}, nil)
+	for i, piece := range a.Pieces {
+		if i > 0 && !wait(r, a.Pause) {
 			return
 		}
-		send(delta(Object{"content": piece}, nil))
+		send(Object{"content": piece}, nil)
 	}
-	if len(called) > 0 {
-		send(delta(Object{"tool_calls": called}, nil))
+	if len(a.called) > 0 {
+		send(Object{"tool_calls": a.called}, nil)
 	}
-	send(usage(delta(Object{}, stop)))
+	send(Object{}, a.stop)
 	_, _ = io.WriteString(w, "data: [DONE]\n\n")
 }
 

@@ -38,7 +38,9 @@ func (p *Play) Long() time.Duration { return 4 * p.S.Config().Patience }
 // Offered returns the tool with a purpose that the model was offered for a prompt. If
 // there is none, the scenario does not apply.
 func (p *Play) Offered(prompt, kind string) Tool {
-	for _, r := range p.Model.Requests(prompt) {
+	requests := p.Model.Requests(prompt)
+	p.FailIf(len(requests) == 0, "expected the message %q to reach the model, but it did not", prompt)
+	for _, r := range requests {
 		if tool, ok := ToolFor(r.Tools, kind); ok {
 			return tool
 		}

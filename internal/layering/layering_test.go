@@ -60,6 +60,8 @@ var rooms = map[string]room{
 
 	// Translations, without I/O.
 	"dialect":        {ours: []string{"contracts"}},
+	"dialect/heddle": {ours: []string{"contracts", "dialect", "internal/abridge"}},
+	"dialect/chord":  {ours: []string{"contracts", "dialect", "internal/abridge"}},
 	"dialect/hecate": {ours: []string{"contracts", "dialect", "internal/abridge"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot

@@ -151,7 +151,9 @@ func (c *client) open(start dialect.Start) {
 func (c *client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unread = nil
+	if !c.ended { // else the last lines are still being written
+		c.unread = nil
+	}
 	c.end(1, err)
 }
 

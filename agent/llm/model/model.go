@@ -122,6 +122,7 @@ type Reply struct {
 	Usage   Usage
 	Stop    Stop
 	Model   string // as the provider names it; may be empty
+	ID      string `json:",omitempty"` // of the reply at the provider; may be empty
 }
 
 // Usage counts tokens. Input excludes those read from or written to a cache.
@@ -162,6 +163,11 @@ type Error struct {
 	Status     int           // of HTTP; zero if there was no answer
 	RetryAfter time.Duration // the wait that the provider asks for; zero if none
 	Message    string
+
+	// Said and Details are what the provider said: its message, and the whole answer as
+	// JSON. They are fit to be shown, and empty if it said nothing.
+	Said    string          `json:",omitempty"`
+	Details json.RawMessage `json:",omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -199,6 +199,7 @@ type anthropicEvent struct {
 	Type    string `json:"type"`
 	Index   int64  `json:"index"`
 	Message struct {
+		ID    string         `json:"id"`
 		Model string         `json:"model"`
 		Usage anthropicUsage `json:"usage"`
 	} `json:"message"`
@@ -240,7 +241,7 @@ func (e *anthropicEvent) apply(r *reply) error {
 	b := r.find(e.Index)
 	switch {
 	case e.Type == "message_start":
-		r.named = e.Message.Model
+		r.named, r.id = e.Message.Model, e.Message.ID
 		e.Message.Usage.count(r)
 	case e.Type == "content_block_start":
 		start := &e.ContentBlock

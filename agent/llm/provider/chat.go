@@ -107,6 +107,7 @@ var chatForm = form{"text", func(i model.Image) object {
 
 // A chatEvent is a piece of a completion. Reasoning has one of two names.
 type chatEvent struct {
+	ID    string `json:"id"`
 	Model string `json:"model"`
 	Usage *struct {
 		Prompt     int64        `json:"prompt_tokens"`
@@ -140,7 +141,7 @@ const (
 )
 
 func (e *chatEvent) apply(r *reply) error {
-	r.named = cmp.Or(e.Model, r.named)
+	r.named, r.id = cmp.Or(e.Model, r.named), cmp.Or(e.ID, r.id)
 	if u := e.Usage; u != nil {
 		r.usage = u.Details.usage(u.Prompt, u.Completion)
 	}

@@ -56,6 +56,9 @@ type Options struct {
 	// URL has none. For Anthropic /v1 may be given or not.
 	BaseURL string
 
+	// Complete says that BaseURL is used without adding /v1.
+	Complete bool
+
 	// Key is the credential. It may be empty if BaseURL is not the provider's own.
 	Key string
 }
@@ -69,7 +72,7 @@ func Open(o Options) (model.Model, error) {
 	if !ok {
 		return nil, fmt.Errorf("open model: unknown provider %q; there are %s, %s and %s", o.Provider, Anthropic, OpenAI, OpenAIChat)
 	}
-	base, err := baseURL(cmp.Or(o.BaseURL, d.home), o.Provider)
+	base, err := baseURL(cmp.Or(o.BaseURL, d.home), o.Provider, o.Complete)
 	if err != nil {
 		return nil, fmt.Errorf("open model: %w", err)
 	}
@@ -85,7 +88,7 @@ func Open(o Options) (model.Model, error) {
 }
 
 // baseURL checks a base URL and gives it the path below which requests are sent.
-func baseURL(text, provider string) (*url.URL, error) {
+func baseURL(text, provider string, complete bool) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
@@ -98,9 +101,11 @@ func baseURL(text, provider string) (*url.URL, error) {
 		return nil, errors.New("the base URL has a query or a fragment")
 	}
 	path := strings.TrimRight(u.Path, "/")
-	if provider == Anthropic {
+	switch {
+	case complete:
+	case provider == Anthropic:
 		path = strings.TrimSuffix(path, "/v1") // the path of a request begins with v1
-	} else if path == "" {
+	case path == "":
 		path = "/v1"
 	}
 	u.Path, u.RawPath = path+"/", ""

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 )
 
 const (
-	maxMessageRunes = 300 // of a service's message about a failure
+	maxMessageRunes = 300  // of a service's message about a failure
+	maxDetailBytes  = 4096 // of a service's answer that is shown whole
 	maxRetryAfter   = 24 * time.Hour
 	minEcho         = 24 // bytes of the request, from anywhere in it, that no message may repeat
 	minSecret       = 6  // bytes of a key that is hidden; shorter ones are words
@@ -44,6 +46,7 @@ func (c *call) refusal(res *http.Response, body []byte) *model.Error {
 	return &model.Error{
 		Kind: classify(res.StatusCode, said), Status: res.StatusCode, RetryAfter: retryAfter(res.Header, time.Now()),
 		Message: fmt.Sprintf("%s at %s answered %d: %s", c.Provider, c.address, res.StatusCode, text),
+		Said:    text, Details: c.redactJSON(body),
 	}
 }
 
@@ -56,6 +59,7 @@ func (c *call) broke(raw []byte) *model.Error {
 	}
 	if text := c.redact(said.Message, c.texts); text != "" {
 		e.Message += ": " + text
+		e.Said, e.Details = text, c.redactJSON(raw)
 	}
 	return e
 }
@@ -143,6 +147,37 @@ func (s *service) redact(text string, texts []string) string {
 	text = secrets().ReplaceAllString(text, "***")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	return abridge.Chars(text, maxMessageRunes)
+}
+
+// redactJSON redacts each text in an answer. It returns nil for an answer that is not
+// JSON or is long.
+func (c *call) redactJSON(answer []byte) json.RawMessage {
+	var value any
+	d := json.NewDecoder(bytes.NewReader(answer))
+	d.UseNumber()
+	if len(answer) > maxDetailBytes || d.Decode(&value) != nil {
+		return nil
+	}
+	text, _ := json.Marshal(c.redactValue(value)) // decoded JSON can be encoded
+	return text
+}
+
+func (c *call) redactValue(value any) any {
+	switch v := value.(type) {
+	case string:
+		return c.redact(v, c.texts)
+	case []any:
+		for i := range v {
+			v[i] = c.redactValue(v[i])
+		}
+	case map[string]any:
+		kept := map[string]any{}
+		for key, member := range v {
+			kept[c.redact(key, c.texts)] = c.redactValue(member)
+		}
+		return kept
+	}
+	return value
 }
 
 // echoes reports whether a message repeats minEcho bytes of one of texts.

@@ -22,6 +22,7 @@ type reply struct {
 	blocks []*block
 	usage  model.Usage
 	named  string     // the model, as the service says
+	id     string     // of the reply, as the service says
 	stop   model.Stop // "" if the model just ended its turn
 
 	complete bool // the service has said that the message is complete
@@ -81,7 +82,7 @@ func (r *reply) add(b *block, text string) error {
 
 // soFar returns the reply without a reason to stop.
 func (r *reply) soFar() model.Reply {
-	out := model.Reply{Message: model.Message{Role: model.RoleAssistant}, Usage: r.usage, Model: r.named}
+	out := model.Reply{Message: model.Message{Role: model.RoleAssistant}, Usage: r.usage, Model: r.named, ID: r.id}
 	for _, b := range r.blocks {
 		text := b.text.String()
 		switch {

@@ -143,6 +143,7 @@ type responsesEvent struct {
 	Delta       string          `json:"delta"`
 	Item        json.RawMessage `json:"item"`
 	Response    struct {
+		ID                string          `json:"id"`
 		Model             string          `json:"model"`
 		Status            string          `json:"status"`
 		Error             json.RawMessage `json:"error"`
@@ -186,7 +187,7 @@ var responsesKinds = map[string]string{"message": textBlock, "reasoning": thinki
 func (e *responsesEvent) apply(r *reply) error {
 	switch e.Type {
 	case "response.created", "response.in_progress":
-		r.named = e.Response.Model
+		r.named, r.id = e.Response.Model, e.Response.ID
 	case "response.output_item.added":
 		var item responsesItem
 		if decode(e.Item, &item) == nil {

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/dialect"
+	"github.com/seed-028515a8/maestro/dialect/chord"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+const chordName = "chord"
+
+var chordProtocol = protocol{
+	name: chordName, maxLine: chord.MaxLine, endsWell: true,
+	translate: func(s *settings, _ func(string) string) dialect.Translator {
+		return chord.New(chord.Options{
+			SessionID: s.chord.resume, NewSessions: s.chord.alone, Version: version(), Rules: s.chord.rules,
+		})
+	},
+}
+
+// chordFlags are the flags of headless that belong to --protocol chord, and what they
+// lead to. Clients on sockets have none.
+type chordFlags struct {
+	dir       string
+	resume    string // session to open
+	continues bool   // open the session that was used last
+	alone     bool   // the client may replace the session
+	rules     chord.RuleStore
+}
+
+func (c *chordFlags) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&c.dir, "session-dir", "d", "", "with --protocol chord: the same as --workspace")
+	f.BoolVarP(&c.continues, "continue", "c", false, "with --protocol chord: continue the session that was used last in the workspace")
+	f.StringVarP(&c.resume, "resume", "r", "", "with --protocol chord: continue this session of the workspace")
+	cmd.MarkFlagsMutuallyExclusive("continue", "resume")
+	cmd.MarkFlagsMutuallyExclusive("session-dir", "workspace")
+}
+
+// applyChord completes the settings from the flags and the environment of Chord.
+func (s *settings) applyChord(cmd *cobra.Command, getenv func(string) string) error {
+	given := cmd.Flags().Changed
+	if s.protocol != chordName {
+		for _, name := range []string{"session-dir", "continue", "resume"} {
+			if given(name) {
+				return usage{fmt.Errorf("--%s needs --protocol chord", name)}
+			}
+		}
+		return nil
+	}
+	if given("resume") && !contracts.ValidID(s.chord.resume) {
+		return usage{fmt.Errorf("--resume %q is not the id of a session", s.chord.resume)}
+	}
+	s.workspace = cmp.Or(s.chord.dir, s.workspace)
+	s.stateDir = cmp.Or(s.stateDir, getenv("CHORD_STATE_DIR"), defaultStateRoot()) // sessions outlive the process
+	if given("agent") {
+		return nil
+	}
+	p, err := readChordConfig(chordConfigDir(getenv), getenv)
+	if p != nil && err == nil {
+		s.agent, s.runtime.ModelURL = "llm:openai-chat/"+p.model, p.url
+		s.runtime.ContextTokens, s.runtime.MaxTokens = max(p.context, minContext), p.output
+		err = os.Setenv("OPENAI_API_KEY", p.key) // where the agent looks for it; its processes do not get it
+	}
+	return err
+}
+
+// openChord finds the session to continue and the rules, once the workspace is known.
+func (s *settings) openChord(m *sessions) error {
+	s.chord.alone = !s.shares()
+	s.chord.rules = &chordRules{project: filepath.Join(m.dir, chordRulesFile), user: filepath.Join(s.stateDir, chordRulesFile), log: m.log}
+	if !s.chord.continues {
+		return nil
+	}
+	last, err := m.kept.list("", 1, func(string) bool { return true })
+	if err == nil && len(last) > 0 {
+		s.chord.resume = last[0].SessionID
+	}
+	return err
+}
+
+// lockedElsewhere makes the text of an error such that clients do not start the program
+// again and again.
+func lockedElsewhere(err error) error {
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("acquire session lock: %w", err)
+	}
+	return err
+}
+
+const chordRulesFile = "chord-rules.json"
+
+// A chordRules keeps rules in two files: one of the workspace and one of the user.
+type chordRules struct {
+	project, user string
+	log           *slog.Logger
+}
+
+// Load reads both files.
+func (c *chordRules) Load() []chord.Rule {
+	var all []chord.Rule
+	for _, path := range []string{c.project, c.user} {
+		rules, err := readRules(path)
+		if err != nil {
+			c.log.Error("read rules", "err", err)
+		}
+		all = append(all, rules...)
+	}
+	return all
+}
+
+func readRules(path string) (rules []chord.Rule, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &rules)
+	}
+	return rules, err
+}
+
+// maxKeptRules bounds the rules in one file.
+const maxKeptRules = 1024
+
+// Add writes the file of the rule's scope with the rule at the end.
+func (c *chordRules) Add(rule chord.Rule) error {
+	path := c.user
+	if rule.Scope == chord.ScopeProject {
+		path = c.project
+	}
+	rules, err := readRules(path)
+	if err == nil && len(rules) >= maxKeptRules {
+		err = errors.New("too many rules are kept")
+	}
+	var text []byte
+	if err == nil {
+		text, err = json.MarshalIndent(append(rules, rule), "", "  ")
+	}
+	if err == nil {
+		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path+".new", text, 0o600))
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		c.log.Error("keep a rule", "err", err)
+	}
+	return err
+}
+
+// A chordProvider is a model in the configuration of a Chord program.
+type chordProvider struct {
+	url, model, key string
+	context, output int64 // tokens; 0: not configured
+}
+
+// chordConfigDir returns the folder of Chord's configuration.
+func chordConfigDir(getenv func(string) string) string {
+	if dir := getenv("CHORD_CONFIG_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(cmp.Or(getenv("XDG_CONFIG_HOME"), filepath.Join(getenv("HOME"), ".config")), "chord")
+}
+
+// readChordConfig returns the first model of the first provider of the type
+// chat-completions in config.yaml, and its first key in auth.yaml. It returns nil if
+// there is no configuration.
+func readChordConfig(dir string, getenv func(string) string) (*chordProvider, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "config.yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p chordProvider
+	var name, model string
+	for _, l := range readOutline(text) {
+		switch {
+		case len(l.path) < 3 || l.path[0] != "providers" || name != "" && l.path[1] != name:
+		case name == "" && l.path[2] == "type" && l.value == "chat-completions":
+			name = l.path[1]
+		}
+	}
+	for _, l := range readOutline(text) {
+		if len(l.path) < 3 || l.path[0] != "providers" || l.path[1] != name {
+			continue
+		}
+		inModel := len(l.path) > 3 && l.path[2] == "models" && (model == "" || l.path[3] == model)
+		switch {
+		case l.path[2] == "api_url":
+			p.url = strings.TrimSuffix(os.Expand(l.value, getenv), "/chat/completions")
+		case !inModel:
+		default:
+			model = l.path[3]
+			p.model = cmp.Or(p.model, model)
+			switch strings.Join(l.path[4:], ".") {
+			case "limit.context":
+				p.context, _ = strconv.ParseInt(l.value, 10, 64) // 0 is the default
+			case "limit.output":
+				p.output, _ = strconv.ParseInt(l.value, 10, 64)
+			}
+		}
+	}
+	if name == "" || p.url == "" || p.model == "" {
+		return nil, fmt.Errorf("%s has no provider of the type chat-completions with an api_url and a model: give --agent", filepath.Join(dir, "config.yaml"))
+	}
+	p.key, err = readChordKey(filepath.Join(dir, "auth.yaml"), name, getenv)
+	return &p, err
+}
+
+// readChordKey returns the first key of a provider; empty if there is none.
+func readChordKey(path, provider string, getenv func(string) string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	for _, l := range readOutline(text) {
+		if len(l.path) == 2 && l.path[0] == provider && l.path[1] == "-" {
+			return os.Expand(l.value, getenv), err
+		}
+	}
+	return "", err
+}
+
+// An outlineLine is a line of a YAML file in block style: the keys above it with its
+// own, which is - for an item of a list.
+type outlineLine struct {
+	path  []string
+	value string
+}
+
+// readOutline reads the keys and plain values of a YAML file. It does not know what
+// Chord's configuration does without here: anchors, flow style and texts of several
+// lines are left as values.
+func readOutline(text []byte) (all []outlineLine) {
+	type level struct {
+		indent int
+		key    string
+	}
+	var above []level
+	for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
+		line, _, _ := strings.Cut(scan.Text(), " #")
+		body := strings.TrimSpace(line)
+		if body == "" || strings.HasPrefix(body, "#") {
+			continue
+		}
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		key, value, ok := strings.Cut(body, ":")
+		if item, found := strings.CutPrefix(body, "- "); found {
+			key, value, indent = "-", item, indent+1 // an item may begin where its list does
+		} else if !ok {
+			continue
+		}
+		for len(above) > 0 && above[len(above)-1].indent >= indent {
+			above = above[:len(above)-1]
+		}
+		above = append(above, level{indent, strings.Trim(key, `"'`)})
+		l := outlineLine{value: strings.Trim(strings.TrimSpace(value), `"'`)}
+		for _, a := range above {
+			l.path = append(l.path, a.key)
+		}
+		all = append(all, l)
+	}
+	return all
+}
