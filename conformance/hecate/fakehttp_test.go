@@ -119,7 +119,10 @@ func (f *fake) events(w http.ResponseWriter, q *http.Request) {
 func (f *fake) cursor(q *http.Request) (int64, error) {
 	after, err := int64(-1), error(nil)
 	if text := q.FormValue("after_sequence"); text != "" {
-		if after, err = strconv.ParseInt(text, 10, 64); f.fault == "lenient" {
+		if after, err = strconv.ParseInt(text, 10, 64); after < -1 {
+			err = strconv.ErrRange
+		}
+		if f.fault == "lenient" {
 			err = nil
 		}
 	}

@@ -28,33 +28,37 @@ func streams() []scenario {
 			}
 		}),
 		onSample("stream/opens", "E11", "A stream begins within a second, also if there is nothing to send", opens),
-		onSample("stream/resume", "E12", "The id of an event is its sequence, and Last-Event-ID goes on after it", func(s *play, r *run) {
-			frames, events := s.wholeStream("E12", r, "", "")
-			for i, f := range frames {
-				s.failIf(f.id != strconv.FormatInt(events[i].sequence, 10), "E12", "%s: expected the id %d, got %q", events[i], events[i].sequence, f.id)
-			}
-			for _, at := range []int{0, len(r.events) / 2, len(r.events) - 2} {
-				if at < 0 {
-					continue
-				}
-				_, rest := s.wholeStream("E12", r, "", strconv.FormatInt(r.events[at].sequence, 10))
-				s.sameEvents("E12", fmt.Sprintf("the stream with Last-Event-ID %d", r.events[at].sequence), rest, "the log after it", r.events[at+1:])
-			}
-		}),
-		onSample("stream/larger-cursor", "E13", "Of after_sequence and Last-Event-ID the larger counts", func(s *play, r *run) {
-			if len(r.events) < 3 {
-				s.skip("the run has only %d events", len(r.events))
-			}
-			low, high := strconv.FormatInt(r.events[0].sequence, 10), strconv.FormatInt(r.events[1].sequence, 10)
-			for _, pair := range [][2]string{{low, high}, {high, low}} {
-				_, rest := s.wholeStream("E13", r, "?after_sequence="+pair[0], pair[1])
-				s.sameEvents("E13", fmt.Sprintf("the stream with after_sequence %s and Last-Event-ID %s", pair[0], pair[1]), rest, "the log after "+high, r.events[2:])
-			}
-		}),
+		onSample("stream/resume", "E12", "The id of an event is its sequence, and Last-Event-ID goes on after it", resumesStream),
+		onSample("stream/larger-cursor", "E13", "Of after_sequence and Last-Event-ID the larger counts", largerCursor),
 		online("stream/live", "E14", "A stream that is opened during a run has every event once, in order", live),
 		beat,
 		online("stream/pruned-cursor", "E36", "A cursor among removed events goes on at the first event there is", prunedCursor),
 		burstScenario("stream/slow", "E44", "A client that does not read loses no event and does not slow the run", slowReader),
+	}
+}
+
+func resumesStream(s *play, r *run) {
+	frames, events := s.wholeStream("E12", r, "", "")
+	for i, f := range frames {
+		s.failIf(f.id != strconv.FormatInt(events[i].sequence, 10), "E12", "%s: expected the id %d, got %q", events[i], events[i].sequence, f.id)
+	}
+	for _, at := range []int{0, len(r.events) / 2, len(r.events) - 2} {
+		if at < 0 {
+			continue
+		}
+		_, rest := s.wholeStream("E12", r, "", strconv.FormatInt(r.events[at].sequence, 10))
+		s.sameEvents("E12", fmt.Sprintf("the stream with Last-Event-ID %d", r.events[at].sequence), rest, "the log after it", r.events[at+1:])
+	}
+}
+
+func largerCursor(s *play, r *run) {
+	if len(r.events) < 3 {
+		s.skip("the run has only %d events", len(r.events))
+	}
+	low, high := strconv.FormatInt(r.events[0].sequence, 10), strconv.FormatInt(r.events[1].sequence, 10)
+	for _, pair := range [][2]string{{low, high}, {high, low}} {
+		_, rest := s.wholeStream("E13", r, "?after_sequence="+pair[0], pair[1])
+		s.sameEvents("E13", fmt.Sprintf("the stream with after_sequence %s and Last-Event-ID %s", pair[0], pair[1]), rest, "the log after "+high, r.events[2:])
 	}
 }
 
