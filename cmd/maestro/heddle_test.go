@@ -88,6 +88,7 @@ type heddleClient struct {
 	t     *testing.T
 	cmd   *exec.Cmd // nil on a socket
 	in    io.WriteCloser
+	out   io.Closer // on stdio
 	lines *bufio.Scanner
 	idle  *time.Timer // ends a read that takes too long
 }
@@ -115,7 +116,7 @@ func heddleServer(t *testing.T, m *chatModel, env []string, args ...string) *hed
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &heddleClient{t: t, cmd: cmd, in: in}
+	c := &heddleClient{t: t, cmd: cmd, in: in, out: out}
 	c.read(out, func() { _ = cmd.Process.Kill() })
 	return c
 }
@@ -317,5 +318,52 @@ func TestHeddleTranscriptsOnASharedSession(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The client of docs/heddle.md works as it is printed there.
+func TestHeddleClientOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Log("there is no node to run the client")
+		return
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "heddle.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```js\n")
+	source, _, _ := strings.Cut(rest, "```")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"client.mjs": source, "maestro": "#!/bin/sh\nexec '" + os.Args[0] + "' \"$@\"\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := newChatModel(t, callsTool("glob", `{"pattern":"*"}`), saysText("Two files."))
+	cmd := program(t)
+	cmd.Path, cmd.Args = node, []string{node, filepath.Join(dir, "client.mjs")}
+	cmd.Env = append(cmd.Env, "HEDDLE_BASE_URL="+m.url, "PATH="+dir+":"+os.Getenv("PATH"))
+	var told strings.Builder
+	cmd.Stderr = &told
+	if out, err := cmd.Output(); err != nil || string(out) != "Two files.\n" || told.String() != "tool: glob {\"pattern\":\"*\"}\n" {
+		t.Errorf("got %q, %q, %v", out, told.String(), err)
+	}
+}
+
+// A client that goes away while a tool runs takes its server with it.
+func TestHeddleServerEndsWithItsClient(t *testing.T) { // HB10
+	t.Parallel()
+	c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"sleep 30; echo"}`)), []string{"HEDDLE_HEARTBEAT_INTERVAL=20"}, "--allow", "bash")
+	c.init("", `["bash"]`, "")
+	c.write(heddleSend("a", "sleep"))
+	for line := c.next(); kinds([]map[string]any{line}) != "tool_start"; line = c.next() {
+	}
+	if err := c.out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitCode(t, c.cmd.Wait()); got == 0 {
+		t.Errorf("got exit code 0, want another one")
 	}
 }

@@ -21,6 +21,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == asFake {
 		os.Exit(serve(os.Args[2], os.Args[3:]))
 	}
+	// A child under the race detector would linger for a second when it ends.
+	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
+		panic(err) // the name is valid
+	}
 	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait
 		panic(err) // the flag exists
 	}

@@ -198,10 +198,14 @@ func question(text string, multiple bool, options ...string) lines.Call {
 		}
 		var choices []any
 		for _, option := range options {
+			choice := object{"label": option, "description": "It is " + option}
+			if lines.At(schema, "properties.options.items.properties.id") != nil {
+				choice["id"] = option // each another one
+			}
 			if lines.At(schema, "properties.options.items.type") == "string" {
 				choices = append(choices, option)
 			} else {
-				choices = append(choices, lines.Fill(schema, "options", object{"label": option, "description": "It is " + option}))
+				choices = append(choices, lines.Fill(schema, "options", choice))
 			}
 		}
 		one["options"] = choices

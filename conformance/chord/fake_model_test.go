@@ -17,7 +17,7 @@ var offered = []object{
 	tool("shell", object{"command": object{"type": "string"}, "description": object{"type": "string"}}, "command", "description"),
 	tool("question", object{"questions": object{"type": "array", "items": object{"type": "object", "properties": object{
 		"question": object{"type": "string"}, "multiple": object{"type": "boolean"}, "header": object{"type": "string"},
-		"options": object{"type": "array", "items": object{"type": "object"}},
+		"options": object{"type": "array", "items": object{"type": "object", "properties": object{"id": object{"type": "string"}}, "required": []any{"id"}}},
 	}, "required": []any{"header"}}}}, "questions"),
 	tool("todo_write", object{"todos": object{"type": "array"}}, "todos"),
 }

@@ -147,6 +147,9 @@ func (f *fake) call(ctx context.Context, function object) string {
 		f.put("todos", object{"todos": args["todos"]})
 		return "ok"
 	case "question":
+		if strings.Count(text, `"id"`) == 0 || strings.Contains(text, `"id":"conformance"`) {
+			return "each option needs an id of its own"
+		}
 		a := f.request(ctx, &f.question, "question_request", object{"tool_name": "question", "question": "?", "options": []string{}, "multiple": true, "timeout_ms": 0})
 		if a == nil || a["cancelled"] == true {
 			return "cancelled"

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		serve(os.Args[2])
 		return
 	}
+	// A child under the race detector would linger for a second when it ends.
+	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
+		panic(err) // the name is valid
+	}
 	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait
 		panic(err) // the flag exists
 	}

@@ -167,13 +167,14 @@ func ofKind(all []lines.Line, kinds ...string) []lines.Line {
 	})
 }
 
-// allow returns a configuration that allows tools with a purpose.
+// allow returns a configuration that allows tools with a purpose, for servers that know
+// permissions without a question.
 func allow(kinds ...string) object {
 	names := []string{}
 	for _, kind := range kinds {
 		names = append(names, lines.Names(kind)...)
 	}
-	return object{"tools": names}
+	return object{"tools": names, "permissions": object{"allow": names, "deny": []string{}, "ask": []string{}}}
 }
 
 // glob returns a call that lists files.

@@ -63,11 +63,13 @@ func At(body Object, path string) any {
 
 const maxShown = 300 // bytes of a line in the text of a failure
 
+// shown returns the beginning of a text on one line.
 func shown(text []byte) string {
+	line := strings.ReplaceAll(string(text[:min(len(text), maxShown)]), "\n", `\n`)
 	if len(text) > maxShown {
-		return strings.ToValidUTF8(string(text[:maxShown]), "") + fmt.Sprintf("... (%d bytes)", len(text))
+		return strings.ToValidUTF8(line, "") + fmt.Sprintf("... (%d bytes)", len(text))
 	}
-	return string(text)
+	return line
 }
 
 // A Setup is how a server is started.

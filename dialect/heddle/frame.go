@@ -21,8 +21,12 @@ func (t *translator) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Eve
 		t.snapshot(f.Snapshot)
 	case *contracts.ResetEnvelope:
 		t.snapshot(f.Snapshot)
-		if t.send != nil && t.send.stage == stageRunning {
+		switch s := t.send; {
+		case s == nil:
+		case s.stage == stageRunning:
 			t.finish(out, &Error{Code: CodeProtocolError, Message: "Events of the send were lost", Retryable: true})
+		case s.stage == stageWaiting && !t.busy: // the end of the other run may be among what was lost
+			t.prompt(out)
 		}
 	case *contracts.Result:
 		if f.ID != nil {

@@ -1,12 +1,16 @@
 package heddle
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"unicode/utf8"
 )
+
+// A refusal is an error in the words of the protocol.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
 
 // An object is a JSON object. Its keys are compared exactly, which decoding into a
 // struct would not do.
@@ -16,23 +20,23 @@ type object map[string]json.RawMessage
 // if the member is absent or null.
 func (o object) member(path, name string, into any) error {
 	if text, ok := o[name]; ok && json.Unmarshal(text, into) != nil {
-		return fmt.Errorf("Invalid '%s%s' field", path, name)
+		return refusal("Invalid '" + path + name + "' field")
 	}
 	return nil
 }
 
-func missing(field string) error { return fmt.Errorf("Missing '%s' field", field) }
+func missing(field string) error { return refusal("Missing '" + field + "' field") }
 
 // decode reads a request. The request has the id of the line, or [UnknownID], also if
 // there is an error.
 func decode(text []byte) (*Request, error) {
 	req := &Request{ID: UnknownID}
 	if !utf8.Valid(text) || !json.Valid(text) {
-		return req, errors.New("Invalid JSON")
+		return req, refusal("Invalid JSON")
 	}
 	var o object
 	if json.Unmarshal(text, &o) != nil || o == nil {
-		return req, errors.New("Expected JSON object")
+		return req, refusal("Expected JSON object")
 	}
 	var id string
 	if o.member("", "id", &id) == nil && id != "" {
@@ -54,7 +58,7 @@ func decode(text []byte) (*Request, error) {
 	case TypeStatus, TypeShutdown:
 		return req, nil
 	}
-	return req, fmt.Errorf("Unknown request type '%s'", req.Type)
+	return req, refusal("Unknown request type '" + req.Type + "'")
 }
 
 func (o object) required(name string, into **string) error {
@@ -69,7 +73,7 @@ func (o object) required(name string, into **string) error {
 
 func (o object) decodeInit(req *Request) error {
 	var config object
-	if err := errors.Join(o.member("", "protocol_version", &req.ProtocolVersion), o.member("", "config", &config)); err != nil {
+	if err := cmp.Or(o.member("", "protocol_version", &req.ProtocolVersion), o.member("", "config", &config)); err != nil {
 		return err
 	}
 	if config == nil {
@@ -77,11 +81,14 @@ func (o object) decodeInit(req *Request) error {
 	}
 	c := &Config{}
 	req.Config = c
-	for name, into := range map[string]any{
-		"model": &c.Model, "system_prompt": &c.SystemPrompt, "tools": &c.Tools, "max_iterations": &c.MaxIterations,
-		"task_id": &c.TaskID, "worker_id": &c.WorkerID, "runtime": &c.Runtime, "routing": &c.Routing, "extensions": &c.Extensions,
+	for _, m := range []struct {
+		name string
+		into any
+	}{
+		{"model", &c.Model}, {"system_prompt", &c.SystemPrompt}, {"tools", &c.Tools}, {"max_iterations", &c.MaxIterations},
+		{"task_id", &c.TaskID}, {"worker_id", &c.WorkerID}, {"runtime", &c.Runtime}, {"routing", &c.Routing}, {"extensions", &c.Extensions},
 	} {
-		if err := config.member("config.", name, into); err != nil {
+		if err := config.member("config.", m.name, m.into); err != nil {
 			return err
 		}
 	}
@@ -93,7 +100,7 @@ func (o object) decodeInit(req *Request) error {
 	case c.Tools == nil:
 		return missing("config.tools")
 	case c.MaxIterations != nil && *c.MaxIterations < 1:
-		return errors.New("'config.max_iterations' must be at least 1")
+		return refusal("'config.max_iterations' must be at least 1")
 	}
 	return c.Runtime.check()
 }
@@ -104,13 +111,13 @@ func (r *Runtime) check() error {
 	case r == nil:
 		return nil
 	case r.Mode != "" && r.Mode != ModeDefault && r.Mode != ModeIsolated:
-		return errors.New("'config.runtime.mode' must be default or isolated")
+		return refusal("'config.runtime.mode' must be default or isolated")
 	case r.Mode == ModeIsolated && r.StateRoot == "":
 		return missing("config.runtime.state_root")
 	case r.StateRoot != "" && !filepath.IsAbs(r.StateRoot):
-		return errors.New("'config.runtime.state_root' must be an absolute path")
+		return refusal("'config.runtime.state_root' must be an absolute path")
 	case r.TranscriptPath != "" && !filepath.IsAbs(r.TranscriptPath):
-		return errors.New("'config.runtime.transcript_path' must be an absolute path")
+		return refusal("'config.runtime.transcript_path' must be an absolute path")
 	}
 	return nil
 }

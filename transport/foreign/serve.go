@@ -60,6 +60,11 @@ func Serve(ctx context.Context, conn Conn, o Options) (code int, err error) {
 	c.work.Go(c.read)  // ends with the input, at the latest when conn is closed
 	c.work.Go(c.write) // ends with the connection
 	<-c.done
+	left := patience
+	if c.err != nil || ctx.Err() != nil {
+		left = 0
+	}
+	defer time.AfterFunc(left, func() { conn.Close(nil) }).Stop() // a write may wait for a client that does not read
 	cancel()
 	c.work.Wait()
 	c.timer.stop()
@@ -217,9 +222,6 @@ func (c *client) write() {
 		unwritten, c.unread = c.unread, unwritten[:0]
 		c.changed.Broadcast()
 		c.mu.Unlock()
-		if last {
-			defer time.AfterFunc(patience, func() { c.conn.Close(nil) }).Stop()
-		}
 		if len(unwritten) > 0 {
 			if err := c.conn.Write(unwritten); err != nil {
 				c.fail(err)

@@ -53,6 +53,33 @@ func TestPathsFollowTheBase(t *testing.T) {
 			t.Errorf("%s with %q: got %s, want %s", tt.provider, tt.path, got, tt.want)
 		}
 	}
+	var path string
+	m := open(t, OpenAIChat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { path = r.URL.Path }), func(o *Options) { o.Complete = true })
+	_, _ = stream(t.Context(), m, prompt("say a")) // the answer is empty
+	if path != "/chat/completions" {
+		t.Errorf("with a complete base: got %s, want /chat/completions", path)
+	}
+}
+
+// What a service answers to a refused request is shown without secrets, and without the
+// texts of the request.
+func TestAnswersOfServicesAreRedacted(t *testing.T) {
+	const said = "a question that nobody else may ever read"
+	for answer, want := range map[string]string{
+		`{"error":{"message":"Model error","code":500,"by":["sk-secret-key",null]}}`: `{"error":{"by":["***",null],"code":500,"message":"Model error"}}`,
+		`{"error":{"message":"you said \"` + said + `\""}}`:                          `{"error":{"message":"its message repeats the request and is not shown"}}`,
+		`<html>`: "",
+		`{"error":{"message":"` + strings.Repeat("long ", 1000) + `"}}`: "",
+	} {
+		m := open(t, OpenAIChat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, answer)
+		}), func(o *Options) { o.Key = "sk-secret-key" })
+		_, err := stream(t.Context(), m, prompt(said))
+		if got := string(failed(t, err).Details); got != want {
+			t.Errorf("%.80s: got %s, want %s", answer, got, want)
+		}
+	}
 }
 
 // A key of the environment is for the service itself, and nobody asked for it.
