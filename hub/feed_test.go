@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 
@@ -122,6 +124,35 @@ func TestFollowerContinuesInTheNextProcess(t *testing.T) {
 			t.Errorf("got %+v, %v after %d, want what follows", next, err, feed.Cursor)
 		}
 	})
+}
+
+// TestSessionWhoseFirstWriteWasCutOff opens a store whose process was killed after it had
+// reserved cursors and before it had written an entry.
+func TestSessionWhoseFirstWriteWasCutOff(t *testing.T) {
+	open := func(dir string) *journal.File {
+		s, err := journal.Open(dir, journal.FileOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	dir, origin := t.TempDir(), t.TempDir()
+	s := open(origin)
+	if err := s.Append([]journal.Entry{{Cursor: 1, Kind: journal.Note, Time: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	meta, err := os.ReadFile(filepath.Join(origin, "meta.json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "meta.json"), meta, 0o600)
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		withPuppet(t, hub.Options{Store: open(dir)}, func(t *testing.T, h *hub.Hub, _ *puppet) {
+			fed(t, h.Follow("", 0), "session_info")
+		})
+	}
 }
 
 func TestFollowerIsTold(t *testing.T) {

@@ -148,8 +148,14 @@ func (tx *tx) checkpoint() {
 // restore folds the newest checkpoint and the entries after it.
 func (tx *tx) restore() error {
 	from, err := journal.RestorePoint(tx.opts.Store)
-	if err != nil || from == 0 {
+	if err != nil {
 		return err
+	}
+	if from == 0 {
+		if tx.Hub.restored { // the cursors begin after lost ones, which needs a checkpoint
+			tx.log.sinceCheckpoint = tx.opts.CheckpointBytes
+		}
+		return nil
 	}
 	var bad error
 	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {

@@ -165,6 +165,7 @@ func (l *hecateLoad) produce(ctx context.Context, session string, n int) {
 				l.t.Errorf("session %s: %v", session, err)
 				return
 			}
+			pause(ctx)
 			continue
 		}
 		for n > 0 {
@@ -177,6 +178,14 @@ func (l *hecateLoad) produce(ctx context.Context, session string, n int) {
 			}
 		}
 		_ = c.Close(false) // the server may be gone
+	}
+}
+
+// pause waits between two tries to reach a server that was killed.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(20 * time.Millisecond):
+	case <-ctx.Done():
 	}
 }
 
@@ -302,10 +311,7 @@ func (r *loadReader) follow(ctx context.Context) {
 	for ctx.Err() == nil && (r.want.Load() == 0 || int64(r.last) < r.want.Load()) {
 		if err := r.read(ctx); err != nil {
 			r.load.breaks.Add(1)
-			select {
-			case <-time.After(20 * time.Millisecond): // between two tries
-			case <-ctx.Done():
-			}
+			pause(ctx)
 		}
 	}
 }

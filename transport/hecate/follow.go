@@ -67,6 +67,9 @@ const (
 	flushRest = 100 * time.Millisecond
 	retryRest = time.Second
 
+	// fullBatch is how many native events do not rest, so that a long history is read fast.
+	fullBatch = 256
+
 	// keepEvery is after how many native events without an event of the log the position
 	// is stored, so that a restart need not read them again.
 	keepEvery = 4096
@@ -90,12 +93,25 @@ func (l *scopeLog) follow(src Source) {
 		for l.ctx.Err() == nil {
 			err := l.followOnce(s, src)
 			if err == nil {
-				return
+				break
 			}
 			l.opts.Log.Error("follow a session", "session", s.ID, "err", err)
 			rest(l.ctx, retryRest)
 		}
+		l.unfollow(s, src)
 	})
+}
+
+// unfollow releases the memory of a session that has ended.
+func (l *scopeLog) unfollow(s *session, src Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live = nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.source == src {
+		s.source = nil
+	}
 }
 
 // followOnce follows a session from where the log has it. It returns nil at the end of the
@@ -122,7 +138,9 @@ func (l *scopeLog) followOnce(s *session, src Source) error {
 		if err != nil {
 			return err
 		}
-		rest(l.ctx, batchRest)
+		if len(feed.Events) < fullBatch { // else there is more
+			rest(l.ctx, batchRest)
+		}
 	}
 }
 

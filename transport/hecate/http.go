@@ -390,7 +390,7 @@ func (v *Server) cancel(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.stop(src, r.ID, body.Reason); err != nil {
+	if err := c.log.stop(s, src, r.ID, body.Reason); err != nil {
 		return nil, err
 	}
 	if err := c.await(func() bool { return r.Terminal != "" }); err != nil {
@@ -402,10 +402,13 @@ func (v *Server) cancel(c *call) (any, error) {
 }
 
 // stop interrupts a run of the session if it is the open one.
-func (s *session) stop(src Source, runID, reason string) error {
+func (l *scopeLog) stop(s *session, src Source, runID, reason string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live == nil || s.live.RunID() != runID {
+	if err := s.revive(l.opts); err != nil {
+		return err
+	}
+	if s.live.RunID() != runID {
 		return conflict("the run has ended")
 	}
 	stopped, err := src.Stop(s.seen.Load())

@@ -129,7 +129,9 @@ func (x *index) restore(text []byte) error {
 		return err
 	}
 	for _, s := range x.Sessions {
-		x.tasks[s.Task] = s
+		if s.Task != "" {
+			x.tasks[s.Task] = s
+		}
 	}
 	return nil
 }

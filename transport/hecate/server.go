@@ -47,7 +47,7 @@ type Server struct {
 	opts   Options
 	mu     sync.Mutex
 	logs   map[string]*scopeLog // by scope
-	open   map[string][]Source  // sessions that may still be open, by scope
+	open   map[string][]Source  // open sessions, by scope
 	closed bool
 }
 
@@ -109,7 +109,11 @@ func (v *Server) logOf(ctx context.Context, scope string) (*scopeLog, error) {
 func (v *Server) Opened(scope string, src Source) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open[scope] = append(slices.DeleteFunc(v.open[scope], hasEnded), src)
+	v.open[scope] = append(v.open[scope], src)
+	go func() { // ends with the session
+		<-src.Done()
+		v.ended(scope, src)
+	}()
 	l, err := v.log(scope, false)
 	if err != nil {
 		v.opts.Log.Error("follow a session", "session", src.SessionID(), "err", err)
@@ -119,12 +123,12 @@ func (v *Server) Opened(scope string, src Source) {
 	}
 }
 
-func hasEnded(src Source) bool {
-	select {
-	case <-src.Done():
-		return true
-	default:
-		return false
+func (v *Server) ended(scope string, src Source) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.open[scope] = slices.DeleteFunc(v.open[scope], func(other Source) bool { return other == src })
+	if len(v.open[scope]) == 0 {
+		delete(v.open, scope)
 	}
 }
 

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// TestHecateHidesTheServersSecrets plants the token of the server and a variable of its
+// environment in a prompt.
+func TestHecateHidesTheServersSecrets(t *testing.T) { // E28
+	const secret = "planted-value-4711"
+	t.Setenv("PLANTED_PASSWORD", secret)
+	state := t.TempDir()
+	r := serving(t, "--agent", "shell", "--state-dir", state, "--hecate-vocabulary", "model_call")
+	text, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(string(text))
+	r.until("/hecate/v1/tasks", http.StatusOK)
+	c := r.attach(client.WithSession("main", false), client.WithRole(contracts.RoleController))
+	if _, err := c.Prompt(t.Context(), "echo "+secret+" "+token); err != nil {
+		t.Fatal(err)
+	}
+	var feed string
+	for late := time.Now().Add(time.Minute); !strings.Contains(feed, "maestro_session_id") || !strings.Contains(feed, "user.message"); {
+		if time.Now().After(late) {
+			t.Fatalf("got %s, want the prompt", feed)
+		}
+		feed = r.until("/hecate/v1/events?limit=500", http.StatusOK)
+	}
+	var page struct {
+		Data []struct{ Type string }
+	}
+	if err := json.Unmarshal([]byte(feed), &page); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(feed, "echo *** ***") || !strings.Contains(feed, "redacted_paths") {
+		t.Errorf("got %s, want the prompt with two marks", feed)
+	}
+	err = filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Base(filepath.Dir(path)) != "hecate" {
+			return err
+		}
+		stored, err := os.ReadFile(path)
+		for _, planted := range []string{secret, token} {
+			if bytes.Contains(stored, []byte(planted)) || strings.Contains(feed, planted) {
+				t.Errorf("%s or the list has %s", path, planted)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if status, body := r.get("/hecate/v1/nothing"); status != http.StatusNotFound || !strings.Contains(body, `"not_found"`) {
+		t.Errorf("got %d %s, want 404", status, body)
+	}
+	r.namesNoPath(feed)
+}
+
+func TestHecateNeedsACredential(t *testing.T) {
+	r := serving(t)
+	for _, path := range []string{"/hecate/v1/tasks", "/hecate/v1/events", "/hecate/v1/events/stream"} {
+		res, err := http.Get(r.ready.BaseURL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: got %d, want 401", path, res.StatusCode)
+		}
+	}
+}
