@@ -17,6 +17,7 @@ type history struct {
 type run struct {
 	ref
 	events []*event
+	since  string // a cursor of the cross-run stream before the run; empty is the beginning
 }
 
 // A ref is the way to a run.

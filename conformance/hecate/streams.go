@@ -70,23 +70,31 @@ func (s *play) wholeStream(rule string, r *run, query, lastEventID string) ([]fr
 	return s.readUntil(st, func(e *event) bool { return e.sequence >= last.sequence })
 }
 
-// opens looks at the first bytes of streams that have nothing to send.
+// opens looks at the first lines of streams that have nothing to send.
 func opens(s *play, r *run) {
 	last := strconv.FormatInt(r.events[len(r.events)-1].sequence, 10)
 	for _, path := range []string{r.url() + "?after_sequence=" + last, feedStream + "?event_type=conformance.nothing"} {
-		began := time.Now()
-		st := s.stream("E11", path, "")
-		select {
-		case f, open := <-st.frames:
-			s.failIf(open && !f.comment, "E11", "%s: expected a comment first, as there is nothing to send; got %s", st.what, f.data)
-		case <-time.After(time.Second):
-			s.fail("E11", "%s: expected a first line within 1 s, got none", st.what)
-		case <-s.ctx.Done():
+		took := s.firstLine(path)
+		for tries := 1; took > time.Second && tries < 3; tries++ { // the client's machine may be busy
+			took = s.firstLine(path)
 		}
-		took := time.Since(began)
-		st.close()
-		s.failIf(took > time.Second, "E11", "%s: expected a first line within 1 s, got it after %s", st.what, took.Round(time.Millisecond))
+		s.failIf(took > time.Second, "E11", "GET %s: expected a first line within 1 s, got none in %s", path, took.Round(time.Millisecond))
 	}
+}
+
+// firstLine returns how long the first line of a stream took that has nothing to send. It
+// waits for a little more than a second.
+func (s *play) firstLine(path string) time.Duration {
+	began := time.Now()
+	st := s.stream("E11", path, "")
+	defer st.close()
+	select {
+	case f, open := <-st.frames:
+		s.failIf(open && !f.comment, "E11", "%s: expected a comment first, as there is nothing to send; got %s", st.what, f.data)
+	case <-time.After(time.Second):
+	case <-s.ctx.Done():
+	}
+	return time.Since(began)
 }
 
 // live opens a stream while a run goes on, and another at its first event.

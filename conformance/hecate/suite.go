@@ -132,34 +132,43 @@ type play struct {
 	suite  *suite
 	config *conformance.Config
 	ctx    context.Context // the scenario's life
+	failed bool
 }
 
 // note adds a text to the exchange in the report.
 func (p *play) note(direction, text string) { p.t.Record("client", direction, []byte(text)) }
 
 // fail ends the scenario because the server broke a rule.
-func (p *play) fail(rule, format string, args ...any) { p.t.Fail(rule, format, args...) }
+func (p *play) fail(rule, format string, args ...any) {
+	p.failed = true
+	p.t.Fail(rule, format, args...)
+}
 
 func (p *play) failIf(broken bool, rule, format string, args ...any) {
 	if broken {
-		p.t.Fail(rule, format, args...)
+		p.fail(rule, format, args...)
 	}
 }
 
 // skip ends the scenario: there is nothing to judge.
 func (p *play) skip(format string, args ...any) { p.t.Skip(format, args...) }
 
-// A memo makes a value once for all scenarios. If making it ends the scenario that wanted it
-// first, the next one tries again. That one's deadline bounds how long the others wait.
+// A memo makes a value once for all scenarios. If the scenario that wants it first fails while
+// it makes the value, the others are skipped. Its deadline bounds how long they wait.
 type memo[T any] struct {
-	mu    sync.Mutex
-	made  bool
-	value T
+	mu     sync.Mutex
+	made   bool
+	failed bool
+	value  T
 }
 
-func (m *memo[T]) get(f func() T) T {
+func (m *memo[T]) get(p *play, f func() T) T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.failed {
+		p.skip("what it needs could not be made; see the first failure")
+	}
+	defer func() { m.failed = p.failed }() // p.fail ends the goroutine
 	if !m.made {
 		m.value, m.made = f(), true
 	}

@@ -170,7 +170,7 @@ func (s *play) list(rule, path string) ([]*event, page) {
 	return events, p
 }
 
-// maxEvents bounds the events of one run that the suite reads.
+// maxEvents bounds the events that the suite reads of one run, and of all runs it judges.
 const maxEvents = 100_000
 
 // whole returns all events of a run after a sequence, in as many pages as the server makes.
