@@ -40,7 +40,6 @@ type hecateLoad struct {
 	kills   int
 	mu      sync.Mutex
 	process *exec.Cmd
-	over    atomic.Bool // the producers have ended
 
 	events atomic.Int64 // that followers have got
 	breaks atomic.Int64 // of their streams
@@ -84,7 +83,7 @@ func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
 	var reading, producing sync.WaitGroup
 	readers := make([]*loadReader, followers)
 	for i := range readers {
-		readers[i] = &loadReader{load: l, seen: map[string]bool{}, next: map[string]uint64{}, ended: map[string]bool{}}
+		readers[i] = newLoadReader(l, nil)
 		reading.Go(func() { readers[i].follow(ctx) })
 	}
 	verdict := l.node(ctx, runs)
@@ -95,21 +94,20 @@ func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
 	l.killAndStart(&producing)
 	produced := time.Since(began)
 	want, size := l.settle()
-	l.over.Store(true)
 	for _, r := range readers {
-		r.want.Store(int64(want.last))
+		r.want.Store(want.last.Load())
 	}
 	reading.Wait()
 	for i, r := range readers {
-		if r.last != want.last || r.sum != want.sum {
-			t.Errorf("follower %d got %d events with sum %x, want %d with %x", i, r.last, r.sum, want.last, want.sum)
+		if r.last.Load() != want.last.Load() || r.sum != want.sum {
+			t.Errorf("follower %d got %d events with sum %x, want %d with %x", i, r.last.Load(), r.sum, want.last.Load(), want.sum)
 		}
 	}
 	l.checkRuns(want)
 	verdict()
 	took := time.Since(began)
 	t.Logf("%d runs, %d followers, %d kills: %d events of %d bytes, %d delivered, %d streams broken, runs took %s, all %s",
-		len(want.ended), followers, kills, want.last, size, l.events.Load(), l.breaks.Load(), produced.Round(time.Millisecond), took.Round(time.Millisecond))
+		len(want.ended), followers, kills, want.last.Load(), size, l.events.Load(), l.breaks.Load(), produced.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
 func (l *hecateLoad) start() {
@@ -229,12 +227,12 @@ type loadPage struct {
 // settle waits until no run is open, and returns what the lists of all runs have.
 func (l *hecateLoad) settle() (want *loadReader, size int) {
 	for late := time.Now().Add(2 * time.Minute); ; {
-		want, size = &loadReader{load: l, seen: map[string]bool{}, next: map[string]uint64{}, ended: map[string]bool{}}, 0
+		want, size = newLoadReader(l, map[string]bool{}), 0
 		for more := true; more; {
 			var p loadPage
-			l.get(fmt.Sprintf("/events?limit=500&after_sequence=%d", want.last), &p)
+			l.get(fmt.Sprintf("/events?limit=500&after_sequence=%d", want.last.Load()), &p)
 			for _, line := range p.Data {
-				want.take(want.last+1, line)
+				want.take(want.last.Load()+1, line)
 				size += len(line)
 			}
 			more = p.More
@@ -298,17 +296,27 @@ func (l *hecateLoad) node(ctx context.Context, runs int) (verdict func()) {
 // A loadReader checks the events of all runs.
 type loadReader struct {
 	load  *hecateLoad
-	want  atomic.Int64 // number of the last event; 0: not known yet
-	last  uint64
-	sum   uint64 // of all bytes
-	seen  map[string]bool
+	want  atomic.Uint64 // number of the last event; 0: not known yet
+	last  atomic.Uint64
+	sum   uint64          // of all bytes
+	seen  map[string]bool // ids of events; nil for a reader whose sum is compared
 	next  map[string]uint64
 	ended map[string]bool
 }
 
+func newLoadReader(l *hecateLoad, seen map[string]bool) *loadReader {
+	return &loadReader{load: l, seen: seen, next: map[string]uint64{}, ended: map[string]bool{}}
+}
+
+// done reports whether the reader has the last event.
+func (r *loadReader) done() bool {
+	want := r.want.Load()
+	return want > 0 && r.last.Load() >= want
+}
+
 // follow reads the stream of all runs, and reconnects when it breaks.
 func (r *loadReader) follow(ctx context.Context) {
-	for ctx.Err() == nil && (r.want.Load() == 0 || int64(r.last) < r.want.Load()) {
+	for ctx.Err() == nil && !r.done() {
 		if err := r.read(ctx); err != nil {
 			r.load.breaks.Add(1)
 			pause(ctx)
@@ -319,21 +327,17 @@ func (r *loadReader) follow(ctx context.Context) {
 func (r *loadReader) read(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // ends with the stream
-		for ctx.Err() == nil && !r.load.over.Load() {
-			time.Sleep(50 * time.Millisecond)
+	go func() { // ends with the stream, which gets nothing after the last event
+		for ctx.Err() == nil && !r.done() {
+			pause(ctx)
 		}
-		select { // a reader that has all waits for nothing
-		case <-time.After(time.Second):
-			stop()
-		case <-ctx.Done():
-		}
+		stop()
 	}()
 	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+r.load.addr+"/hecate/v1/events/stream", nil)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Last-Event-ID", strconv.FormatUint(r.last, 10))
+	req.Header.Set("Last-Event-ID", strconv.FormatUint(r.last.Load(), 10))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -355,7 +359,7 @@ func (r *loadReader) read(ctx context.Context) error {
 		if rest, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
 			r.take(id, bytes.TrimSuffix(rest, []byte{'\n'}))
 			r.load.events.Add(1)
-			if want := r.want.Load(); want > 0 && int64(r.last) >= want {
+			if r.done() {
 				return nil
 			}
 		}
@@ -367,8 +371,8 @@ func (r *loadReader) take(id uint64, line []byte) {
 	event, run, seq, kind := member(line, "event_id"), member(line, "run_id"), member(line, "sequence"), member(line, "type")
 	n, _ := strconv.ParseUint(seq, 10, 64)
 	switch {
-	case id != r.last+1:
-		r.load.t.Errorf("got number %d after %d", id, r.last)
+	case id != r.last.Load()+1:
+		r.load.t.Errorf("got number %d after %d", id, r.last.Load())
 	case r.seen[event]:
 		r.load.t.Errorf("got %s twice", event)
 	case n != r.next[run]:
@@ -376,8 +380,11 @@ func (r *loadReader) take(id uint64, line []byte) {
 	case r.ended[run]:
 		r.load.t.Errorf("got %s after the end of run %s", kind, run)
 	}
-	r.seen[event] = true
-	r.last, r.next[run] = id, n+1
+	if r.seen != nil {
+		r.seen[event] = true
+	}
+	r.last.Store(id)
+	r.next[run] = n + 1
 	for _, c := range line {
 		r.sum = r.sum*31 + uint64(c)
 	}

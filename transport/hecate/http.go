@@ -390,7 +390,7 @@ func (v *Server) cancel(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.log.stop(s, src, r.ID, body.Reason); err != nil {
+	if err := c.log.stopRun(s, src, r.ID, body.Reason); err != nil {
 		return nil, err
 	}
 	if err := c.await(func() bool { return r.Terminal != "" }); err != nil {
@@ -401,8 +401,8 @@ func (v *Server) cancel(c *call) (any, error) {
 	return list{"task_run", r.resource()}, nil
 }
 
-// stop interrupts a run of the session if it is the open one.
-func (l *scopeLog) stop(s *session, src Source, runID, reason string) error {
+// stopRun interrupts a run of the session if it is the open one.
+func (l *scopeLog) stopRun(s *session, src Source, runID, reason string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.revive(l.opts); err != nil {
