@@ -304,7 +304,13 @@ func (f *follower) update(rule string) {
 	if last := f.last(); last != nil {
 		after = last.sequence
 	}
-	f.events = append(f.events, f.s.whole(rule, f.ref, after)...)
+	f.s.silent = true
+	news := f.s.whole(rule, f.ref, after)
+	f.s.silent = false
+	for _, e := range news {
+		f.s.note("<", string(e.raw))
+	}
+	f.events = append(f.events, news...)
 }
 
 func (f *follower) last() *event {
