@@ -18,4 +18,7 @@
 // remains is judged: whatever an agent says, a hub keeps its order, shows it to
 // everybody alike, and lets people answer and interrupt it. It promises nothing
 // about speed.
+//
+// A [Suite] is such a list about one protocol. The packages below judge servers of other
+// protocols with the same runner and reports.
 package conformance

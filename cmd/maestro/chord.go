@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,7 +75,9 @@ func (s *settings) applyChord(cmd *cobra.Command, getenv func(string) string) er
 	p, err := readChordConfig(chordConfigDir(getenv), getenv)
 	if p != nil && err == nil {
 		s.agent, s.runtime.ModelURL = "llm:openai-chat/"+p.model, p.url
-		s.runtime.ContextTokens, s.runtime.MaxTokens = max(p.context, minContext), p.output
+		if s.runtime.MaxTokens = p.output; p.context > 0 {
+			s.runtime.ContextTokens = max(p.context, minContext)
+		}
 		err = os.Setenv("OPENAI_API_KEY", p.key) // where the agent looks for it; its processes do not get it
 	}
 	return err
@@ -82,6 +85,9 @@ func (s *settings) applyChord(cmd *cobra.Command, getenv func(string) string) er
 
 // openChord finds the session to continue and the rules, once the workspace is known.
 func (s *settings) openChord(m *sessions) error {
+	if s.protocol != chordName {
+		return nil
+	}
 	s.chord.alone = !s.shares()
 	s.chord.rules = &chordRules{project: filepath.Join(m.dir, chordRulesFile), user: filepath.Join(s.stateDir, chordRulesFile), log: m.log}
 	if !s.chord.continues {
@@ -182,45 +188,30 @@ func chordConfigDir(getenv func(string) string) string {
 // chat-completions in config.yaml, and its first key in auth.yaml. It returns nil if
 // there is no configuration.
 func readChordConfig(dir string, getenv func(string) string) (*chordProvider, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "config.yaml"))
+	path := filepath.Join(dir, "config.yaml")
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var p chordProvider
-	var name, model string
-	for _, l := range readOutline(text) {
-		switch {
-		case len(l.path) < 3 || l.path[0] != "providers" || name != "" && l.path[1] != name:
-		case name == "" && l.path[2] == "type" && l.value == "chat-completions":
+	all := readOutline(text)
+	name := ""
+	for _, l := range all {
+		if len(l.path) == 3 && l.path[0] == "providers" && l.path[2] == "type" && l.value == "chat-completions" {
 			name = l.path[1]
+			break
 		}
 	}
-	for _, l := range readOutline(text) {
-		if len(l.path) < 3 || l.path[0] != "providers" || l.path[1] != name {
-			continue
-		}
-		inModel := len(l.path) > 3 && l.path[2] == "models" && (model == "" || l.path[3] == model)
-		switch {
-		case l.path[2] == "api_url":
-			p.url = strings.TrimSuffix(os.Expand(l.value, getenv), "/chat/completions")
-		case !inModel:
-		default:
-			model = l.path[3]
-			p.model = cmp.Or(p.model, model)
-			switch strings.Join(l.path[4:], ".") {
-			case "limit.context":
-				p.context, _ = strconv.ParseInt(l.value, 10, 64) // 0 is the default
-			case "limit.output":
-				p.output, _ = strconv.ParseInt(l.value, 10, 64)
-			}
-		}
+	model := all.below("providers", name, "models")
+	url := all.value("providers", name, "api_url")
+	if name == "" || url == "" || model == "" {
+		return nil, fmt.Errorf("%s has no provider of the type chat-completions with an api_url and a model: give --agent", path)
 	}
-	if name == "" || p.url == "" || p.model == "" {
-		return nil, fmt.Errorf("%s has no provider of the type chat-completions with an api_url and a model: give --agent", filepath.Join(dir, "config.yaml"))
-	}
+	p := chordProvider{url: strings.TrimSuffix(os.Expand(url, getenv), "/chat/completions"), model: model}
+	p.context, _ = strconv.ParseInt(all.value("providers", name, "models", model, "limit", "context"), 10, 64) // 0 is the default
+	p.output, _ = strconv.ParseInt(all.value("providers", name, "models", model, "limit", "output"), 10, 64)
 	p.key, err = readChordKey(filepath.Join(dir, "auth.yaml"), name, getenv)
 	return &p, err
 }
@@ -231,12 +222,29 @@ func readChordKey(path, provider string, getenv func(string) string) (string, er
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	for _, l := range readOutline(text) {
-		if len(l.path) == 2 && l.path[0] == provider && l.path[1] == "-" {
-			return os.Expand(l.value, getenv), err
-		}
+	return os.Expand(readOutline(text).value(provider, "-"), getenv), err
+}
+
+// An outline is the lines of a YAML file.
+type outline []outlineLine
+
+// value returns the first value at a path.
+func (o outline) value(path ...string) string {
+	i := slices.IndexFunc(o, func(l outlineLine) bool { return slices.Equal(l.path, path) })
+	if i < 0 {
+		return ""
 	}
-	return "", err
+	return o[i].value
+}
+
+// below returns the first key below a path.
+func (o outline) below(path ...string) string {
+	n := len(path)
+	i := slices.IndexFunc(o, func(l outlineLine) bool { return len(l.path) == n+1 && slices.Equal(l.path[:n], path) })
+	if i < 0 {
+		return ""
+	}
+	return o[i].path[n]
 }
 
 // An outlineLine is a line of a YAML file in block style: the keys above it with its
@@ -249,7 +257,7 @@ type outlineLine struct {
 // readOutline reads the keys and plain values of a YAML file. It does not know what
 // Chord's configuration does without here: anchors, flow style and texts of several
 // lines are left as values.
-func readOutline(text []byte) (all []outlineLine) {
+func readOutline(text []byte) (all outline) {
 	type level struct {
 		indent int
 		key    string

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +17,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A gateway is a client that starts, stops and restarts the program as known ones do.
@@ -267,4 +274,50 @@ func TestChordClientOfTheDocument(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "Hi") || !strings.Contains(string(out), "denied: bash") || exists(filepath.Join(dir, "ran")) {
 		t.Errorf("got %v and %s, want the answer and a denied call", err, out)
 	}
+}
+
+// A frames makes lines of the messages of a WebSocket.
+type frames struct {
+	*websocket.Conn
+	ctx context.Context
+}
+
+func (f frames) Write(line []byte) (int, error) {
+	return len(line), f.Conn.Write(f.ctx, websocket.MessageText, bytes.TrimSuffix(line, []byte("\n")))
+}
+
+func (f frames) Close() error { return f.Conn.Close(websocket.StatusNormalClosure, "") }
+
+func TestChordOnAWebSocket(t *testing.T) {
+	t.Parallel()
+	r := serving(t, "--agent", scripted(t, recordedScript))
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _, err := websocket.Dial(t.Context(), r.ready.BaseURL+"/api/chord/ws", &websocket.DialOptions{
+		Subprotocols: []string{contracts.Subprotocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetReadLimit(1 << 20)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close() })
+	go func() { // ends with the connection
+		defer out.Close()
+		for {
+			_, text, err := conn.Read(t.Context())
+			if err != nil {
+				return
+			}
+			_, _ = out.Write(append(bytes.TrimSuffix(text, []byte("\n")), '\n'))
+		}
+	}()
+	p := &chordPeer{t: t, in: frames{conn, t.Context()}, out: bufio.NewReader(in), read: in, log: &strings.Builder{}}
+	p.replay(chordRecording(t, recordings[0]), nil)
 }

@@ -219,7 +219,7 @@ var chordRuleTests = []struct {
 		}
 		w.idle("completed")
 	}},
-	{"C17 a text turn", 0, func(t *testing.T, w *chordWorld) {
+	{"C2 C17 C20 a text turn", 0, func(t *testing.T, w *chordWorld) {
 		w.says("say Hello there")
 		before := w.idle("completed")
 		got := slices.Compact(chordKinds(before))
@@ -541,7 +541,7 @@ var chordRuleTests = []struct {
 		}
 		w.idle("completed")
 	}},
-	{"C46 long texts are cut", 0, func(t *testing.T, w *chordWorld) {
+	{"C46 long texts are cut with a mark", 0, func(t *testing.T, w *chordWorld) {
 		script := scripted(t, `{"prompts":[{"steps":[{"say":"`+strings.Repeat(`\u0001x`, 200_000)+`"},{"say":"`+strings.Repeat(`ab`, 500_000)+`"}]}]}`)
 		p := &chordWorld{chordProcess(t, "--agent", script), nil, nil}
 		p.says("go")
@@ -574,8 +574,8 @@ func TestChordRules(t *testing.T) {
 	}
 }
 
-// C1: commands that come before the session is ready wait for it.
-func TestChordReadyIsFirst(t *testing.T) {
+// Commands that come before the session is ready wait for it.
+func TestChordC1ReadyIsFirst(t *testing.T) {
 	t.Parallel()
 	p := chordProcess(t, "--agent", scripted(t, recordedScript))
 	for i := range 50 {
@@ -589,19 +589,19 @@ func TestChordReadyIsFirst(t *testing.T) {
 	}
 }
 
-// C42: the end of the input, or a signal, ends the process and all that it started.
+// The end of the input, or a signal, ends the process and all that it started.
 func TestChordEndsWithItsInput(t *testing.T) {
-	for _, how := range []string{"idle", "running", "signal"} {
+	for _, how := range []string{"C42 idle", "C42 running", "C42 signal"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			w := newChordWorld(t, 0)
 			pids := filepath.Join(w.cmd.Dir, "pid")
-			if how != "idle" {
+			if how != "C42 idle" {
 				w.says(runs("echo $$ > pid.new; mv pid.new pid; sleep 600 & sleep 600"))
 				w.do("confirm", "request_id", w.confirms(), "action", "allow")
 				eventually(t, "the tool to run", func() bool { return exists(pids) })
 			}
-			if how == "signal" {
+			if how == "C42 signal" {
 				if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
@@ -609,7 +609,7 @@ func TestChordEndsWithItsInput(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.ends(0)
-			if how == "idle" {
+			if how == "C42 idle" {
 				return
 			}
 			pid, err := os.ReadFile(pids)
@@ -627,7 +627,7 @@ func groupLives(leader string) bool {
 	return err != nil || syscall.Kill(-pid, 0) == nil
 }
 
-// C43, C45: a start that fails says so on standard error only.
+// A start that fails says so on standard error only.
 func TestChordStartFails(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -646,8 +646,8 @@ func TestChordStartFails(t *testing.T) {
 	}
 }
 
-// C45: a session is resumed by its id, or because it was the last one.
-func TestChordResumes(t *testing.T) {
+// A session is resumed by its id, or because it was the last one.
+func TestChordC45Resumes(t *testing.T) {
 	t.Parallel()
 	w := newChordWorld(t, 0)
 	w.says("say a")

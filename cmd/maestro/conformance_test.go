@@ -71,18 +71,17 @@ func TestConformanceListsTheScenariosOfAFilter(t *testing.T) {
 // protocols. The scenarios that do not apply are named.
 func TestOwnServersOfOtherProtocolsPass(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct{ flags, skipped string }{
-		"heddle": {"--allow bash", "tool/permission"},
-		"chord":  {"--agent llm:openai-chat/conformance", "turn/todos confirm/final-args pending/both"},
+	for _, row := range []struct{ name, protocol, flags, run, skipped string }{
+		{"heddle", "heddle", "--allow bash", "", "tool/permission"},
+		{"heddle that asks", "heddle", "", "^tool/permission$", ""},
+		{"chord", "chord", "--agent llm:openai-chat/conformance", "", "turn/todos confirm/final-args pending/both"},
 	} {
-		if protocolNamed(name) == nil {
-			t.Errorf("got no protocol %s", name)
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			target := fmt.Sprintf("stdio:'%s' headless --protocol %s %s", os.Args[0], name, row.flags)
-			out, err := program(t, "conformance", "--protocol", name, "--timeout", "2m", "--format", "json", "--target", target).Output()
+			target := fmt.Sprintf("stdio:'%s' headless --protocol %s %s", os.Args[0], row.protocol, row.flags)
+			cmd := program(t, "conformance", "--protocol", row.protocol, "--run", row.run, "--timeout", "2m", "--format", "json", "--target", target)
+			cmd.Env = append(cmd.Env, "HEDDLE_APPROVAL_WAIT=100") // milliseconds
+			out, err := cmd.Output()
 			var report struct{ Results []conformance.Result }
 			if jsonErr := json.Unmarshal(out, &report); err != nil || jsonErr != nil {
 				t.Errorf("got %v, %v", err, jsonErr)

@@ -328,10 +328,7 @@ func headlessForeign(s settings, p *protocol) error {
 	if s.stateDir != "" {
 		m.dir = m.workspaceDir(s.stateDir)
 	}
-	if p.name == chordName {
-		err = s.openChord(m)
-	}
-	if err != nil {
+	if err := s.openChord(m); err != nil {
 		return failure{err}
 	}
 	own := &alone{sessions: m}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,9 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -411,5 +415,40 @@ func TestHeddleTimesInMilliseconds(t *testing.T) { // HB8
 		if got := milliseconds(text); got != want {
 			t.Errorf("HB8: %q: got %v, want %v", text, got, want)
 		}
+	}
+}
+
+func TestHeddleOnAWebSocket(t *testing.T) {
+	t.Parallel()
+	m := newChatModel(t, saysText("hello"))
+	r := serving(t, "--agent", "llm:openai-chat/openrouter/auto", "--model-url", m.url)
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, strings.Replace(r.ready.BaseURL, "http", "ws", 1)+"/api/heddle/ws", &websocket.DialOptions{
+		HTTPHeader:   http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}},
+		Subprotocols: []string{contracts.Subprotocol},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{heddleInit("i", "0.4.0", `[]`, ""), heddleSend("a", "hi"), `{"type":"shutdown","id":"z"}`} {
+		if err := conn.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var types []string
+	for {
+		var line struct{ Type string }
+		if err := wsjson.Read(ctx, conn, &line); err != nil {
+			break // the server closes
+		}
+		types = append(types, line.Type)
+	}
+	if got := strings.Join(types, " "); got != "init_ok event event result shutdown_ok" {
+		t.Errorf("H29: got %s", got)
 	}
 }

@@ -24,7 +24,7 @@ const mainAgent = "main"
 
 // holdTime is how long a message waits for the tool calls of its round. An event that
 // follows the response sends it earlier.
-const holdTime = 200 * time.Millisecond
+const holdTime = time.Second
 
 // Frame translates a frame of the session.
 func (t *Translator) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Event) {

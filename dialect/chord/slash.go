@@ -2,6 +2,7 @@ package chord
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -30,20 +31,10 @@ func (t *Translator) slash(out *dialect.Out, content string) bool {
 	text := strings.TrimSpace(content)
 	name, rest, _ := strings.Cut(text, " ")
 	rest = strings.TrimSpace(rest)
+	if t.refused(out, name, rest) {
+		return true
+	}
 	switch name {
-	case "/export":
-		t.fail(out, "", name+" is only available in local TUI mode")
-	case "/resume", "/mcp":
-		if rest == "" {
-			t.fail(out, "", name+" is only available in local TUI mode")
-			return true
-		}
-		if name == "/resume" {
-			return false
-		}
-		t.unsupported(out, name)
-	case "/compact", "/loop", "/rename", "/tier", "/yolo":
-		t.unsupported(out, name)
 	case "/help":
 		t.dismissLocally(out)
 		t.info(out, help)
@@ -63,6 +54,19 @@ func (t *Translator) slash(out *dialect.Out, content string) bool {
 		t.lease(out, &contracts.TakeControl{}, "you are in control of the session")
 	case "/release":
 		t.lease(out, &contracts.ReleaseControl{}, "you have given up control of the session")
+	default:
+		return false
+	}
+	return true
+}
+
+// refused refuses a command that needs a screen or that this server does not have.
+func (t *Translator) refused(out *dialect.Out, name, rest string) bool {
+	switch {
+	case name == "/export", rest == "" && (name == "/resume" || name == "/mcp"):
+		t.fail(out, "", name+" is only available in local TUI mode")
+	case slices.Contains([]string{"/compact", "/loop", "/mcp", "/rename", "/tier", "/yolo"}, name):
+		t.unsupported(out, name)
 	default:
 		return false
 	}

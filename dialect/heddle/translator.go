@@ -146,16 +146,17 @@ func (t *translator) EOF(out *dialect.Out) {
 
 // Detached implements [dialect.Translator].
 func (t *translator) Detached(out *dialect.Out, err error) {
-	why := "The session has ended"
+	opening, why := t.phase == phaseOpening, "The session has ended"
+	if opening {
+		why = "The session could not be opened"
+	}
 	if own, ok := errors.AsType[*contracts.Error](err); ok {
 		why += ": " + own.Message
 	}
-	opening := t.phase == phaseOpening
-	id := t.initID
 	t.phase = phaseNone
 	switch {
 	case opening:
-		t.reply(out, &Result{ID: id, Error: &Error{Code: CodeProviderError, Message: why}})
+		t.reply(out, &Result{ID: t.initID, Error: &Error{Code: CodeProviderError, Message: why}})
 	case t.send != nil:
 		t.finish(out, &Error{Code: CodeProtocolError, Message: why, Retryable: true})
 	}
