@@ -120,7 +120,7 @@ func (l *hecateLoad) start() {
 	}
 	l.process = cmd
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for late := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // between two tries
+	for late := time.Now().Add(time.Minute); ; pause(l.t.Context()) {
 		res, err := http.Get("http://" + l.addr + "/readyz")
 		if err == nil {
 			_ = res.Body.Close()

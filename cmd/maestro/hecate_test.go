@@ -82,3 +82,38 @@ func TestHecateNeedsACredential(t *testing.T) {
 		}
 	}
 }
+
+// TestKilledRunGetsItsEnd kills the server in a run. The next one ends the run although no
+// client attaches.
+func TestKilledRunGetsItsEnd(t *testing.T) { // E20
+	script := filepath.Join(t.TempDir(), "script.json")
+	if err := os.WriteFile(script, []byte(`{"default":[{"say":"Begun."},{"delay_ms":600000}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--agent", "script:" + script, "--state-dir", t.TempDir(), "--workspace", t.TempDir()}
+	r := serving(t, args...)
+	r.until("/hecate/v1/tasks", http.StatusOK)
+	c := r.attach(client.WithSession("other", true), client.WithRole(contracts.RoleController))
+	if _, err := c.Prompt(t.Context(), "go"); err != nil {
+		t.Fatal(err)
+	}
+	feed := func(r *running, kind string) string {
+		for late := time.Now().Add(time.Minute); ; {
+			if feed := r.until("/hecate/v1/events?limit=500", http.StatusOK); strings.Contains(feed, `"type":"`+kind+`"`) {
+				return feed
+			}
+			if time.Now().After(late) {
+				t.Fatalf("got no %s", kind)
+			}
+		}
+	}
+	before := strings.TrimSuffix(feed(r, "turn.started"), "}")
+	before, _, _ = strings.Cut(before, `],"next_after`)
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.cmd.Wait()
+	if after := feed(serving(t, args...), "run.failed"); !strings.HasPrefix(after, before) {
+		t.Errorf("got %s, want it to begin with %s", after, before)
+	}
+}

@@ -142,6 +142,19 @@ func (c *call) approval() (*session, *approval, error) {
 	return s, a, nil
 }
 
+var errDecided = conflict("the approval is not pending any more")
+
+// pendingApproval returns the approval in the path, which must be pending, and its session.
+func (c *call) pendingApproval() (*session, *approval, error) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	s, a, err := c.approval()
+	if err == nil && a.Status != pending {
+		err = errDecided
+	}
+	return s, a, err
+}
+
 var decisions = map[string]bool{"approve": true, "approved": true, "reject": false, "rejected": false, "deny": false, "denied": false}
 
 // resolve decides an approval. It answers when the decision is in the log.
@@ -157,23 +170,17 @@ func (v *Server) resolve(c *call) (any, error) {
 	if !known {
 		return nil, badRequest("decision is approve or reject")
 	}
-	c.log.mu.Lock()
-	s, a, err := c.approval()
-	over := err == nil && a.Status != pending
-	c.log.mu.Unlock()
+	s, a, err := c.pendingApproval()
 	if err != nil {
 		return nil, err
-	}
-	if over {
-		return nil, conflict("the approval is not pending any more")
 	}
 	src, err := v.source(c, s)
 	if err != nil {
 		return nil, err
 	}
 	cursor, err := src.Decide(a.ID, approved, body.Note, c.by.ID)
-	if errors.Is(err, conflict("")) {
-		return nil, conflict("the approval is not pending any more")
+	if errors.Is(err, errDecided) {
+		return nil, errDecided
 	}
 	if err == nil {
 		err = c.await(func() bool { return a.Status != pending || s.seen.Load() >= cursor })

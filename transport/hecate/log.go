@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type scopeLog struct {
 	mu         sync.Mutex
 	index      *index
 	oldest     uint64        // first entry at the last pruning
+	unmarked   []*run        // that have lost events since their last marker
 	unchecked  int           // bytes since the last checkpoint
 	checkpoint int           // bytes of the last checkpoint
 	moved      chan struct{} // closed and replaced when readers should look again
@@ -115,6 +117,19 @@ func (l *scopeLog) restore() error {
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
+}
+
+// openRuns returns the sessions with a run that has not ended.
+func (l *scopeLog) openRuns() (sessions []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.index.Sessions {
+		if n := len(s.Runs); n > 0 && l.index.Runs[s.Runs[n-1]].Terminal == "" {
+			sessions = append(sessions, s.ID)
+		}
+	}
+	slices.Sort(sessions)
+	return sessions
 }
 
 // close stops following and closes the log.
@@ -256,14 +271,10 @@ func rest(ctx context.Context, d time.Duration) {
 // markPruned appends gap.events_pruned to each run whose oldest events retention has
 // removed.
 func (l *scopeLog) markPruned() error {
-	first := l.journal.First()
 	l.mu.Lock()
-	if first == l.oldest {
-		l.mu.Unlock()
-		return nil
-	}
-	l.oldest = first
-	lost := l.index.prune(first)
+	l.prune()
+	lost := l.unmarked
+	l.unmarked = nil
 	l.mu.Unlock()
 	for _, r := range lost {
 		l.mu.Lock()
@@ -276,6 +287,18 @@ func (l *scopeLog) markPruned() error {
 	return nil
 }
 
+// prune removes from the index what retention has removed from the store. It reports
+// whether there was anything. The caller holds l.mu.
+func (l *scopeLog) prune() (moved bool) {
+	first := l.journal.First()
+	if first == l.oldest {
+		return false
+	}
+	l.oldest = first
+	l.unmarked = l.index.prune(first) // those of before are among them
+	return true
+}
+
 // markRun appends the marker of one run. Its session must know that the run has one more
 // event.
 func (l *scopeLog) markRun(s *session, r *run) error {
@@ -285,8 +308,11 @@ func (l *scopeLog) markRun(s *session, r *run) error {
 		return err
 	}
 	l.mu.Lock()
-	from, upTo, epoch, cursor := r.Unpruned, r.first()-1, s.Epoch, s.Cursor
+	lost, from, upTo, epoch, cursor := r.lost(), r.Unpruned, r.first()-1, s.Epoch, s.Cursor
 	l.mu.Unlock()
+	if lost == 0 { // it has its marker
+		return nil
+	}
 	now := time.Now().UTC()
 	data := fmt.Sprintf(`{"first_pruned_sequence":%d,"last_pruned_sequence":%d,"pruned_at":%q,"reason":"retention_window"}`, from, upTo, now.Format(time.RFC3339Nano))
 	s.live.Inserted(r.ID)

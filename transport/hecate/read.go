@@ -2,7 +2,6 @@ package hecate
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/journal"
@@ -98,8 +97,11 @@ func (r *reader) readRun(do func(record) bool) (more bool, err error) {
 		return false, nil
 	}
 	text, _, err := l.view.Read(nil, from-1, until, 0, maxRead)
-	if errors.Is(err, journal.ErrGap) { // retention was faster: a marker will be appended
-		return false, nil
+	if errors.Is(err, journal.ErrGap) { // retention was faster
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		defer l.signal() // for the markers
+		return l.prune(), nil
 	}
 	eachRecord(text, func(_ uint64, ev record) bool {
 		if int64(ev.seq) <= r.after || ev.run() != r.run.ID {
@@ -172,11 +174,4 @@ func parseKinds(list string) map[string]bool {
 		}
 	}
 	return kinds
-}
-
-// newest returns at most n of the ids, the newest first.
-func newest(ids []string, n int) []string {
-	list := slices.Clone(ids[max(len(ids)-n, 0):])
-	slices.Reverse(list)
-	return list
 }

@@ -82,7 +82,20 @@ func (v *Server) log(scope string, make bool) (*scopeLog, error) {
 	for _, src := range v.open[scope] {
 		l.follow(src)
 	}
+	if left := l.openRuns(); len(left) > 0 {
+		l.wg.Go(func() { v.reconcile(l, scope, left) }) // ends with the last session, or with the log
+	}
 	return l, nil
+}
+
+// reconcile opens the sessions in which an earlier process left a run open, so that
+// consumers learn how it ended.
+func (v *Server) reconcile(l *scopeLog, scope string, sessions []string) {
+	for _, id := range sessions {
+		if _, err := v.opts.Find(l.ctx, contracts.Principal{Scope: scope}, id); err != nil && l.ctx.Err() == nil {
+			v.opts.Log.Error("end the run of an earlier process", "session", id, "err", err)
+		}
+	}
 }
 
 // logOf returns the log of a scope for a client. The log knows all open sessions.

@@ -147,10 +147,10 @@ func TestFiltersOfAllRuns(t *testing.T) { // E19
 		kinds []string
 		n     int
 	}{
-		"event_type=run.queued,run.finished":                      {[]string{"run.queued", "run.finished"}, 4},
+		"event_type=run.queued,run.finished":                     {[]string{"run.queued", "run.finished"}, 4},
 		"event_type=run.queued,run.finished&task_id=" + one.Task: {[]string{"run.queued", "run.finished"}, 2},
-		"event_type=nothing.known":                                {nil, 0},
-		"task_id=task_unknown":                                    {nil, 0},
+		"event_type=nothing.known":                               {nil, 0},
+		"task_id=task_unknown":                                   {nil, 0},
 	} {
 		var p page
 		w.get("/events?"+query, &p)
