@@ -35,11 +35,13 @@ type Config struct {
 	// Only for Hecate. Driver is a command that starts a run; see docs/conformance.md. Secret is
 	// a value that the server was told to hide, and ApprovalTimeout the time after which it
 	// gives up an approval; if they are empty, scenarios that need them are skipped. Thinking
-	// says that the server was told to show thinking.
+	// says that the server was told to show thinking. Save is the path of a file that the runs
+	// are written to which were judged, Earlier that of one that an earlier run wrote.
 	Driver          string
 	Secret          string
 	ApprovalTimeout time.Duration
 	Thinking        bool
+	Save, Earlier   string
 
 	// ConnectionTokens is the server's policy over HTTP; empty means required
 	// if there is a Token, else optional.

@@ -168,6 +168,8 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&c.Prompts.Secret, "tell", c.Prompts.Secret, "for hecate: a prompt that leads to output with {secret}")
 	f.StringVar(&secretPath, "secret-file", "", "for hecate: file with a value that the server was told to hide")
 	f.DurationVar(&c.ApprovalTimeout, "approval-timeout", 0, "for hecate: when the server gives up an approval")
+	f.StringVar(&c.Save, "save", "", "for hecate: write the runs that were judged to this file")
+	f.StringVar(&c.Earlier, "earlier", "", "for hecate: a file that --save wrote earlier; what it has must not have changed")
 	f.BoolVar(&c.Thinking, "thinking", false, "for hecate: the server was told to show thinking")
 	f.BoolVar(&list, "list", false, "print the scenarios, or those of --run")
 	f.StringSliceVar(&explain, "explain", nil, "print what rules such as R36 demand, and the scenarios that check them")

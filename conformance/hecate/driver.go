@@ -46,6 +46,7 @@ type driver struct {
 	mu      sync.Mutex // held while a run is started, until it is known
 	clients []*client.Client
 	groups  []*proc.Group
+	lost    bool // a run was started and did not appear
 	wg      sync.WaitGroup
 }
 
@@ -89,12 +90,19 @@ func (s *play) drive(kind string) ref {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.lost {
+		s.skip("needs a new run, and one that was started before did not appear on the cross-run stream")
+	}
 	s.suite.feed.settle(s.ctx)
 	before, _ := s.suite.feed.list()
-	s.note(">", "("+kind+") "+cmp.Or(map[bool]string{true: prompt}[kind != secret], "(not shown)"))
-	start := d.prompt
+	shown := prompt
+	if kind == secret {
+		shown = "(not shown)"
+	}
+	s.note(">", "("+kind+") "+shown)
+	start, newTask := d.prompt, true // each of its sessions is a task
 	if s.config.Driver != "" {
-		start = d.command
+		start, newTask = d.command, false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, 4*s.config.Patience)
 	defer cancel()
@@ -103,17 +111,23 @@ func (s *play) drive(kind string) ref {
 	if err := start(s, kind, prompt, fail); err != nil {
 		s.skip("the driver starts no run: %v", err)
 	}
-	r, ok := s.suite.feed.newRun(ctx, before)
-	if err := context.Cause(ctx); !ok && errors.Is(err, errDriver) {
-		s.skip("%v", err)
-	}
+	r, ok := s.suite.feed.newRun(ctx, before, newTask)
 	if !ok {
-		_, err := s.suite.feed.list()
-		s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
-		s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
+		s.lost(context.Cause(ctx))
 	}
 	s.note("<", "the new run is "+r.path())
 	return r
+}
+
+// lost ends a scenario whose run did not appear.
+func (s *play) lost(cause error) {
+	if errors.Is(cause, errDriver) {
+		s.skip("%v", cause)
+	}
+	s.suite.driver.lost = true
+	_, err := s.suite.feed.list()
+	s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
+	s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
 }
 
 // errDriver is why a run did not begin.
@@ -190,17 +204,20 @@ func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc)
 
 // sample returns a run that has ended: a new one, or the newest that exists.
 func (s *play) sample() *run {
-	return s.suite.samples.get(func() *run {
+	return s.suite.samples.get(s, func() *run {
 		if s.suite.driver != nil && s.config.Prompts.Say != "" {
+			s.suite.feed.settle(s.ctx)
+			since := s.suite.feed.position()
 			f := s.follow(s.drive(say))
 			f.end("E20")
+			f.since = since
 			return &f.run
 		}
 		s.suite.feed.settle(s.ctx)
 		runs, err := s.suite.feed.list()
 		for i := len(runs) - 1; i >= 0; i-- {
 			if runs[i].ended {
-				return &run{runs[i].ref, s.whole("E7", runs[i].ref, -1)}
+				return &run{ref: runs[i].ref, events: s.whole("E7", runs[i].ref, -1)}
 			}
 		}
 		s.skip("there is no driver that starts a run, and %s", cmp.Or(map[bool]string{true: "the server shows no run that has ended"}[err == nil], fmt.Sprint(err)))
@@ -208,15 +225,26 @@ func (s *play) sample() *run {
 	})
 }
 
-// maxRunsJudged bounds the runs whose logs are read, the newest ones.
+// maxRunsJudged bounds the runs whose logs are read. They have at most maxEvents together.
 const maxRunsJudged = 200
+
+// newest returns the newest runs whose logs may be read.
+func newest(runs []known) []known {
+	events := 0
+	for i := len(runs) - 1; i >= 0; i-- {
+		if events += runs[i].events; events > maxEvents || len(runs)-i > maxRunsJudged {
+			return runs[i+1:]
+		}
+	}
+	return runs
+}
 
 // history returns the logs to judge: of the file, or of all runs of the server.
 func (s *play) history() *history {
 	if s.suite.file != nil {
 		return s.suite.file
 	}
-	return s.suite.histories.get(func() *history {
+	return s.suite.histories.get(s, func() *history {
 		if s.suite.driver != nil && s.config.Prompts.Say != "" {
 			s.sample()
 		}
@@ -226,8 +254,11 @@ func (s *play) history() *history {
 			s.skip("the runs of the server are not known: %v", err)
 		}
 		h := &history{}
-		for _, k := range runs[max(0, len(runs)-maxRunsJudged):] {
-			h.runs = append(h.runs, &run{k.ref, s.whole("E7", k.ref, -1)})
+		for _, k := range newest(runs) {
+			h.runs = append(h.runs, &run{ref: k.ref, events: s.whole("E7", k.ref, -1)})
+		}
+		if err := h.save(s.config.Save); err != nil {
+			s.skip("the runs cannot be saved: %v", err)
 		}
 		return h
 	})
@@ -273,7 +304,13 @@ func (f *follower) update(rule string) {
 	if last := f.last(); last != nil {
 		after = last.sequence
 	}
-	f.events = append(f.events, f.s.whole(rule, f.ref, after)...)
+	f.s.silent = true
+	news := f.s.whole(rule, f.ref, after)
+	f.s.silent = false
+	for _, e := range news {
+		f.s.note("<", string(e.raw))
+	}
+	f.events = append(f.events, news...)
 }
 
 func (f *follower) last() *event {

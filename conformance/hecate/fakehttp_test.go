@@ -119,7 +119,10 @@ func (f *fake) events(w http.ResponseWriter, q *http.Request) {
 func (f *fake) cursor(q *http.Request) (int64, error) {
 	after, err := int64(-1), error(nil)
 	if text := q.FormValue("after_sequence"); text != "" {
-		if after, err = strconv.ParseInt(text, 10, 64); f.fault == "lenient" {
+		if after, err = strconv.ParseInt(text, 10, 64); after < -1 {
+			err = strconv.ErrRange
+		}
+		if f.fault == "lenient" {
 			err = nil
 		}
 	}
@@ -200,6 +203,10 @@ func (f *fake) list(w http.ResponseWriter, q *http.Request, r *fakeRun) {
 	}
 	f.mu.Unlock()
 	body["data"] = data
+	if f.fault == otherWays {
+		delete(body, "next_after_sequence")
+		body["object"] = "task_run_events"
+	}
 	if len(data) == 0 && f.fault == "null-list" {
 		body["data"] = nil
 	}
@@ -246,6 +253,10 @@ func (f *fake) stream(w http.ResponseWriter, q *http.Request, r *fakeRun) {
 				text = strings.ReplaceAll(text, `":`, `": `)
 			case f.fault == "seam" && r != nil && !first && i == 0 && e.kind == "assistant.text_delta", f.fault == "drops" && len(entries) > 20 && i == 10,
 				f.fault == "feed-drops" && r == nil && e.kind == "assistant.text_delta":
+				continue
+			}
+			if f.fault == otherWays && r == nil {
+				_, _ = fmt.Fprintf(w, "id: %d\nevent: event\ndata: {\"object\":\"event\",\"data\":%s}\n\n", id, text)
 				continue
 			}
 			if f.fault == "named-events" {

@@ -53,11 +53,11 @@ func (s *play) increase(rule string, frames []frame) {
 	}
 }
 
-// resumesFeed reads the stream up to the end of a run, and again from places before it.
+// resumesFeed reads the stream from before a run up to its end, and again from places between.
 func resumesFeed(s *play, r *run) {
 	last := r.end()
 	isLast := func(e *event) bool { return e.id == last.id }
-	whole := s.stream("E18", feedStream, "")
+	whole := s.stream("E18", feedStream, r.since)
 	frames, events := s.readUntil(whole, isLast)
 	whole.close()
 	s.failIf(len(events) == 0 || !isLast(events[len(events)-1]), "E18", "%s: expected it to come to %s", whole.what, last)

@@ -1,9 +1,11 @@
 package hecate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // A history is what a server or a file knows of some runs.
@@ -15,6 +17,7 @@ type history struct {
 type run struct {
 	ref
 	events []*event
+	since  string // a cursor of the cross-run stream before the run; empty is the beginning
 }
 
 // A ref is the way to a run.
@@ -52,6 +55,22 @@ func readHistory(path string) (*history, error) {
 		r.events = append(r.events, e)
 	}
 	return h, nil
+}
+
+// save writes the envelopes to a file that readHistory reads, byte by byte as they were
+// received. An empty path writes nothing.
+func (h *history) save(path string) error {
+	if path == "" {
+		return nil
+	}
+	var all [][]byte
+	for _, r := range h.runs {
+		for _, e := range r.events {
+			all = append(all, e.raw)
+		}
+	}
+	text := slices.Concat([]byte("[\n"), bytes.Join(all, []byte(",\n")), []byte("\n]\n"))
+	return os.WriteFile(path, text, 0o600) // events may be private
 }
 
 // of returns the events of a run that f accepts.

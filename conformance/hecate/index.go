@@ -124,13 +124,13 @@ func (x *index) settle(ctx context.Context) {
 	}
 }
 
-// newRun waits for a run that is not among those, and returns it.
-func (x *index) newRun(ctx context.Context, before []known) (ref, bool) {
+// newRun waits for a run that is none of those, and, with newTask, belongs to another task.
+func (x *index) newRun(ctx context.Context, before []known, newTask bool) (ref, bool) {
 	for {
 		x.mu.Lock()
 		changed := x.changed
 		for _, k := range x.runs {
-			if !slices.ContainsFunc(before, func(b known) bool { return b.run == k.run }) {
+			if !slices.ContainsFunc(before, func(b known) bool { return b.run == k.run || newTask && b.task == k.task }) {
 				x.mu.Unlock()
 				return k.ref, true
 			}

@@ -90,6 +90,7 @@ func logRules() []scenario {
 		logRule("secret", "E28", "A secret that the server knows is nowhere in the log", events, judgeSecret),
 		logRule("approvals", "E31", "An approval is decided at most once, with a known decision", "an approval", eachRun("E31", judgeApprovals)),
 		logRule("pruned", "E35", "Events that were removed are named by a gap event", "removed events", eachRun("E35", judgePruned)),
+		logRule("unchanged", "E5 E35", "Events of an earlier time have the same bytes or are named as removed", "an event of the earlier time", judgeUnchanged),
 		logRule("resumed", "E37", "A resumed run is a new run, and its event 0 names the old one", "a resumption", eachRun("E37", judgeResumed)),
 		logRule("thinking", "E41", "Thinking is in the log only if it was enabled", events, judgeThinking),
 		logRule("retired", "E42", "No retired type is in the log", events, eachEvent("E42", func(*event) bool { return true }, judgeRetired)),
@@ -137,18 +138,6 @@ func judgeNumbers(r *run) (int, string) {
 		next++
 	}
 	return len(r.events), ""
-}
-
-// removals returns the ranges of numbers that the gap events of a run name.
-func removals(r *run) (ranges [][2]int64) {
-	for _, e := range r.of(kind("gap.events_pruned")) {
-		first, ok := e.num("first_pruned_sequence")
-		last, too := e.num("last_pruned_sequence")
-		if ok && too {
-			ranges = append(ranges, [2]int64{first, last})
-		}
-	}
-	return ranges
 }
 
 func judgeEnd(r *run) (int, string) {
@@ -206,43 +195,6 @@ func judgeText(r *run) (judged int, wrong string) {
 		}
 	}
 	return judged, ""
-}
-
-// judgePruned holds the first number of a run and the numbers inside against its gap events.
-func judgePruned(r *run) (int, string) {
-	ranges := removals(r)
-	if len(r.events) == 0 || r.events[0].sequence == 0 && len(ranges) == 0 {
-		return 0, ""
-	}
-	if len(ranges) == 0 {
-		return 1, fmt.Sprintf("%s is the first event there is, and no gap.events_pruned names those before it", r.events[0])
-	}
-	for i := 1; i < len(ranges); i++ {
-		if ranges[i][0] <= ranges[i-1][1] {
-			return 1, fmt.Sprintf("%s: a gap.events_pruned names %d to %d, and a later one %d to %d", r.run, ranges[i-1][0], ranges[i-1][1], ranges[i][0], ranges[i][1])
-		}
-	}
-	for _, e := range r.events {
-		for _, p := range ranges {
-			if e.kind != "gap.events_pruned" && p[0] <= e.sequence && e.sequence <= p[1] {
-				return 1, fmt.Sprintf("%s is there, and a gap.events_pruned says that %d to %d are not", e, p[0], p[1])
-			}
-		}
-	}
-	return 1, ""
-}
-
-func judgeResumed(r *run) (int, string) {
-	for _, e := range r.of(kind("run.resumed_from_event")) {
-		switch {
-		case e.sequence != 0:
-			return 1, fmt.Sprintf("%s is not event 0 of its run", e)
-		case e.str("from_run_id") == r.run || !e.has("from_run_id"):
-			return 1, fmt.Sprintf("%s names no other run: from_run_id is %s", e, show(e.data["from_run_id"]))
-		}
-		return 1, ""
-	}
-	return 0, ""
 }
 
 func judgeThinking(s *play) judgement {

@@ -37,7 +37,7 @@ type burst struct {
 
 // burstScenario returns a scenario about the burst, which is made once.
 func burstScenario(name, rules, title string, judge func(*play, *burst)) scenario {
-	sc := online(name, rules, title, func(s *play) { judge(s, s.suite.bursts.get(s.makeBurst)) })
+	sc := online(name, rules, title, func(s *play) { judge(s, s.suite.bursts.get(s, s.makeBurst)) })
 	sc.limit = burstLimit
 	return sc
 }

@@ -28,33 +28,37 @@ func streams() []scenario {
 			}
 		}),
 		onSample("stream/opens", "E11", "A stream begins within a second, also if there is nothing to send", opens),
-		onSample("stream/resume", "E12", "The id of an event is its sequence, and Last-Event-ID goes on after it", func(s *play, r *run) {
-			frames, events := s.wholeStream("E12", r, "", "")
-			for i, f := range frames {
-				s.failIf(f.id != strconv.FormatInt(events[i].sequence, 10), "E12", "%s: expected the id %d, got %q", events[i], events[i].sequence, f.id)
-			}
-			for _, at := range []int{0, len(r.events) / 2, len(r.events) - 2} {
-				if at < 0 {
-					continue
-				}
-				_, rest := s.wholeStream("E12", r, "", strconv.FormatInt(r.events[at].sequence, 10))
-				s.sameEvents("E12", fmt.Sprintf("the stream with Last-Event-ID %d", r.events[at].sequence), rest, "the log after it", r.events[at+1:])
-			}
-		}),
-		onSample("stream/larger-cursor", "E13", "Of after_sequence and Last-Event-ID the larger counts", func(s *play, r *run) {
-			if len(r.events) < 3 {
-				s.skip("the run has only %d events", len(r.events))
-			}
-			low, high := strconv.FormatInt(r.events[0].sequence, 10), strconv.FormatInt(r.events[1].sequence, 10)
-			for _, pair := range [][2]string{{low, high}, {high, low}} {
-				_, rest := s.wholeStream("E13", r, "?after_sequence="+pair[0], pair[1])
-				s.sameEvents("E13", fmt.Sprintf("the stream with after_sequence %s and Last-Event-ID %s", pair[0], pair[1]), rest, "the log after "+high, r.events[2:])
-			}
-		}),
+		onSample("stream/resume", "E12", "The id of an event is its sequence, and Last-Event-ID goes on after it", resumesStream),
+		onSample("stream/larger-cursor", "E13", "Of after_sequence and Last-Event-ID the larger counts", largerCursor),
 		online("stream/live", "E14", "A stream that is opened during a run has every event once, in order", live),
 		beat,
 		online("stream/pruned-cursor", "E36", "A cursor among removed events goes on at the first event there is", prunedCursor),
 		burstScenario("stream/slow", "E44", "A client that does not read loses no event and does not slow the run", slowReader),
+	}
+}
+
+func resumesStream(s *play, r *run) {
+	frames, events := s.wholeStream("E12", r, "", "")
+	for i, f := range frames {
+		s.failIf(f.id != strconv.FormatInt(events[i].sequence, 10), "E12", "%s: expected the id %d, got %q", events[i], events[i].sequence, f.id)
+	}
+	for _, at := range []int{0, len(r.events) / 2, len(r.events) - 2} {
+		if at < 0 {
+			continue
+		}
+		_, rest := s.wholeStream("E12", r, "", strconv.FormatInt(r.events[at].sequence, 10))
+		s.sameEvents("E12", fmt.Sprintf("the stream with Last-Event-ID %d", r.events[at].sequence), rest, "the log after it", r.events[at+1:])
+	}
+}
+
+func largerCursor(s *play, r *run) {
+	if len(r.events) < 3 {
+		s.skip("the run has only %d events", len(r.events))
+	}
+	low, high := strconv.FormatInt(r.events[0].sequence, 10), strconv.FormatInt(r.events[1].sequence, 10)
+	for _, pair := range [][2]string{{low, high}, {high, low}} {
+		_, rest := s.wholeStream("E13", r, "?after_sequence="+pair[0], pair[1])
+		s.sameEvents("E13", fmt.Sprintf("the stream with after_sequence %s and Last-Event-ID %s", pair[0], pair[1]), rest, "the log after "+high, r.events[2:])
 	}
 }
 
@@ -66,23 +70,31 @@ func (s *play) wholeStream(rule string, r *run, query, lastEventID string) ([]fr
 	return s.readUntil(st, func(e *event) bool { return e.sequence >= last.sequence })
 }
 
-// opens looks at the first bytes of streams that have nothing to send.
+// opens looks at the first lines of streams that have nothing to send.
 func opens(s *play, r *run) {
 	last := strconv.FormatInt(r.events[len(r.events)-1].sequence, 10)
 	for _, path := range []string{r.url() + "?after_sequence=" + last, feedStream + "?event_type=conformance.nothing"} {
-		began := time.Now()
-		st := s.stream("E11", path, "")
-		select {
-		case f, open := <-st.frames:
-			s.failIf(open && !f.comment, "E11", "%s: expected a comment first, as there is nothing to send; got %s", st.what, f.data)
-		case <-time.After(time.Second):
-			s.fail("E11", "%s: expected a first line within 1 s, got none", st.what)
-		case <-s.ctx.Done():
+		took := s.firstLine(path)
+		for tries := 1; took > time.Second && tries < 3; tries++ { // the client's machine may be busy
+			took = s.firstLine(path)
 		}
-		took := time.Since(began)
-		st.close()
-		s.failIf(took > time.Second, "E11", "%s: expected a first line within 1 s, got it after %s", st.what, took.Round(time.Millisecond))
+		s.failIf(took > time.Second, "E11", "GET %s: expected a first line within 1 s, got none in %s", path, took.Round(time.Millisecond))
 	}
+}
+
+// firstLine returns how long the first line of a stream took that has nothing to send. It
+// waits for a little more than a second.
+func (s *play) firstLine(path string) time.Duration {
+	began := time.Now()
+	st := s.stream("E11", path, "")
+	defer st.close()
+	select {
+	case f, open := <-st.frames:
+		s.failIf(open && !f.comment, "E11", "%s: expected a comment first, as there is nothing to send; got %s", st.what, f.data)
+	case <-time.After(time.Second):
+	case <-s.ctx.Done():
+	}
+	return time.Since(began)
 }
 
 // live opens a stream while a run goes on, and another at its first event.
@@ -111,9 +123,13 @@ func (r *run) upToEnd() []*event {
 	return r.events
 }
 
-// cancelRun cancels a run and fails if the server does not accept that.
+// cancelRun cancels a run and fails if the server does not accept that. A run that has ended
+// by itself is nobody's fault.
 func (s *play) cancelRun(rule string, r ref) {
 	a := s.call(rule, http.MethodPost, r.path()+"/cancel", []byte(`{"reason":"conformance"}`))
+	if all := (&run{events: s.whole(rule, r, -1)}); a.status/100 != 2 && all.end() != nil {
+		s.skip("the run ended before it was cancelled: %s", short(all.end().raw))
+	}
 	s.failIf(a.status/100 != 2, rule, "%s: expected the run to be cancelled, got %d %s", a.what, a.status, short(a.body))
 }
 

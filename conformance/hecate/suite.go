@@ -78,6 +78,7 @@ type suite struct {
 	feed   *index  // nil for a file
 	driver *driver // nil if no run can be started
 	file   *history
+	before *history // of Config.Earlier; nil if there is none
 
 	histories memo[*history]
 	samples   memo[*run]
@@ -86,9 +87,14 @@ type suite struct {
 
 // open opens the target.
 func (s *suite) open(ctx context.Context, c *conformance.Config, _ []conformance.Scenario) error {
+	var err error
+	if c.Earlier != "" {
+		if s.before, err = readHistory(c.Earlier); err != nil {
+			return err
+		}
+	}
 	ctx, s.stop = context.WithCancel(ctx)
 	if path, ok := strings.CutPrefix(c.Target, "file:"); ok {
-		var err error
 		s.file, err = readHistory(path)
 		return err
 	}
@@ -126,34 +132,48 @@ type play struct {
 	suite  *suite
 	config *conformance.Config
 	ctx    context.Context // the scenario's life
+	failed bool
+	silent bool // it looks for something again and again, which is not worth a report
 }
 
 // note adds a text to the exchange in the report.
-func (p *play) note(direction, text string) { p.t.Record("client", direction, []byte(text)) }
+func (p *play) note(direction, text string) {
+	if !p.silent {
+		p.t.Record("client", direction, []byte(text))
+	}
+}
 
 // fail ends the scenario because the server broke a rule.
-func (p *play) fail(rule, format string, args ...any) { p.t.Fail(rule, format, args...) }
+func (p *play) fail(rule, format string, args ...any) {
+	p.failed = true
+	p.t.Fail(rule, format, args...)
+}
 
 func (p *play) failIf(broken bool, rule, format string, args ...any) {
 	if broken {
-		p.t.Fail(rule, format, args...)
+		p.fail(rule, format, args...)
 	}
 }
 
 // skip ends the scenario: there is nothing to judge.
 func (p *play) skip(format string, args ...any) { p.t.Skip(format, args...) }
 
-// A memo makes a value once for all scenarios. If making it ends the scenario that wanted it
-// first, the next one tries again. That one's deadline bounds how long the others wait.
+// A memo makes a value once for all scenarios. If the scenario that wants it first fails while
+// it makes the value, the others are skipped. Its deadline bounds how long they wait.
 type memo[T any] struct {
-	mu    sync.Mutex
-	made  bool
-	value T
+	mu     sync.Mutex
+	made   bool
+	failed bool
+	value  T
 }
 
-func (m *memo[T]) get(f func() T) T {
+func (m *memo[T]) get(p *play, f func() T) T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.failed {
+		p.skip("what it needs could not be made; see the first failure")
+	}
+	defer func() { m.failed = p.failed }() // p.fail ends the goroutine
 	if !m.made {
 		m.value, m.made = f(), true
 	}

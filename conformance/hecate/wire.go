@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -170,7 +169,7 @@ func (s *play) list(rule, path string) ([]*event, page) {
 	return events, p
 }
 
-// maxEvents bounds the events of one run that the suite reads.
+// maxEvents bounds the events that the suite reads of one run, and of all runs it judges.
 const maxEvents = 100_000
 
 // whole returns all events of a run after a sequence, in as many pages as the server makes.
@@ -193,7 +192,6 @@ func (s *play) whole(rule string, r ref, after int64) []*event {
 
 // A frame is one event of a stream, or one comment.
 type frame struct {
-	at      time.Time
 	id      string
 	name    string // of an event: line
 	data    string
@@ -203,14 +201,10 @@ type frame struct {
 // A stream is a stream of events being read. A goroutine reads it; the stream's context ends that.
 type stream struct {
 	what   string
-	header http.Header
 	frames chan frame // closed at the end
 	err    error      // valid once frames is closed; nil if the server ended the stream
 	cancel context.CancelFunc
 }
-
-// errNoStream is why a stream could not be opened.
-var errNoStream = errors.New("no stream")
 
 // stream opens a stream. Closing it is left to the caller.
 func (w *wire) stream(ctx context.Context, path, lastEventID string) (*stream, error) {
@@ -229,9 +223,9 @@ func (w *wire) stream(ctx context.Context, path, lastEventID string) (*stream, e
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxShown)) // only for the message
 		_ = resp.Body.Close()
 		cancel()
-		return nil, fmt.Errorf("%w: expected 200 and text/event-stream, got %d, %q: %s", errNoStream, resp.StatusCode, kind, short(text))
+		return nil, fmt.Errorf("expected 200 and text/event-stream, got %d, %q: %s", resp.StatusCode, kind, short(text))
 	}
-	st := &stream{what: "GET " + path, header: resp.Header, frames: make(chan frame), cancel: cancel}
+	st := &stream{what: "GET " + path, frames: make(chan frame), cancel: cancel}
 	go func() { // ends with ctx or the stream
 		defer close(st.frames)
 		defer func() { _ = resp.Body.Close() }() // it is over
@@ -289,7 +283,6 @@ func (st *stream) read(ctx context.Context, body io.Reader) error {
 }
 
 func (st *stream) send(ctx context.Context, f frame) bool {
-	f.at = time.Now()
 	select {
 	case st.frames <- f:
 		return true
