@@ -36,6 +36,7 @@ type scopeLog struct {
 	unmarked   []*run        // that have lost events since their last marker
 	unchecked  int           // bytes since the last checkpoint
 	checkpoint int           // bytes of the last checkpoint
+	checkedAt  time.Time     // when it was made, or the log opened
 	moved      chan struct{} // closed and replaced when readers should look again
 	failed     error         // why nothing more is appended
 }
@@ -81,7 +82,7 @@ func openLog(opts *Options, scope string, make bool) (*scopeLog, error) {
 }
 
 func newLog(opts *Options, store journal.Store) (*scopeLog, error) {
-	l := &scopeLog{opts: opts, store: store, index: newIndex(), appended: make(chan struct{}, 1), moved: make(chan struct{})}
+	l := &scopeLog{opts: opts, store: store, index: newIndex(), appended: make(chan struct{}, 1), moved: make(chan struct{}), checkedAt: time.Now()}
 	if err := l.restore(); err != nil {
 		return nil, err
 	}
@@ -174,8 +175,9 @@ func (l *scopeLog) append(s *session, epoch string, cursor uint64, drafts []wire
 	if err != nil {
 		return err
 	}
-	batch := []journal.Entry{{Kind: journal.Message, Time: time.Now().UnixMilli(), Body: body}}
-	due := l.unchecked >= max(int(l.opts.RetainBytes/8), 2*l.checkpoint)
+	now := time.Now()
+	batch := []journal.Entry{{Kind: journal.Message, Time: now.UnixMilli(), Body: body}}
+	due := l.checkpointDue(now)
 	if due {
 		text, err := json.Marshal(l.index)
 		if err != nil {
@@ -191,11 +193,18 @@ func (l *scopeLog) append(s *session, epoch string, cursor uint64, drafts []wire
 		return err
 	}
 	if due {
-		l.unchecked, l.checkpoint = 0, len(batch[0].Body)
+		l.unchecked, l.checkpoint, l.checkedAt = 0, len(batch[0].Body), now
 	}
 	l.unchecked += len(body)
 	l.signal()
 	return l.index.apply(at, h, lines, state)
+}
+
+// checkpointDue reports whether the next batch includes a checkpoint, so that retention can
+// remove older entries.
+func (l *scopeLog) checkpointDue(now time.Time) bool {
+	return l.unchecked >= max(int(l.opts.RetainBytes/8), 2*l.checkpoint) ||
+		l.opts.RetainAge > 0 && now.Sub(l.checkedAt) >= l.opts.RetainAge/4
 }
 
 // number makes the events of drafts and notes their runs in the header.

@@ -98,6 +98,23 @@ func TestPrunedEventsLeaveAMarker(t *testing.T) { // E35, E36
 	}
 }
 
+func TestOldEventsArePruned(t *testing.T) { // E35, by age
+	w := newWorld(t, func(o *hecate.Options) { o.RetainAge = 400 * time.Millisecond })
+	w.task0()
+	w.prompt("a", "slow")
+	path, _ := w.run("a", 1, "")
+	for late := time.Now().Add(patience); ; {
+		w.prompt("b", "hello")
+		all, start := w.all(path)
+		if first, n := markers(t, all); n > 0 && first <= start {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatal("nothing was pruned")
+		}
+	}
+}
+
 func TestLongRunKeepsItsMarkers(t *testing.T) { // E35
 	w := newWorld(t, func(o *hecate.Options) { o.RetainBytes = 256 << 10 })
 	w.task0()
