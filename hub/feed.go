@@ -155,13 +155,15 @@ func (h *Hub) Decide(requestID string, approved bool, note, by string) (cursor u
 }
 
 // Stop interrupts the run that was active at the cursor seen, whoever holds the lease.
-// It reports whether it did: the run may have ended, and another one begun.
+// Without a run it cancels the questions that are still open. It reports whether it did:
+// the run may have ended, and another one begun.
 func (h *Hub) Stop(seen uint64) (stopped bool, err error) {
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opMessage); err != nil {
 			return
 		}
-		if r := tx.work.run; r != nil && r.stop == nil && r.after < seen {
+		r := tx.work.run
+		if r == nil && tx.work.table.Len() > 0 || r != nil && r.stop == nil && r.after < seen {
 			tx.interrupt(&contracts.Interrupt{}, note{})
 			stopped = true
 		}

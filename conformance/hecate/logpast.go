@@ -76,15 +76,15 @@ func judgeUnchanged(s *play) judgement {
 	}
 }
 
-func judgeResumed(r *run) (int, string) {
+func judgeResumed(r *run) (n int, wrong string) {
 	for _, e := range r.of(kind("run.resumed_from_event")) {
+		n++
 		switch {
 		case e.sequence != 0:
-			return 1, fmt.Sprintf("%s is not event 0 of its run", e)
+			return n, fmt.Sprintf("%s is not event 0 of its run", e)
 		case e.str("from_run_id") == r.run || !e.has("from_run_id"):
-			return 1, fmt.Sprintf("%s names no other run: from_run_id is %s", e, show(e.data["from_run_id"]))
+			return n, fmt.Sprintf("%s names no other run: from_run_id is %s", e, show(e.data["from_run_id"]))
 		}
-		return 1, ""
 	}
-	return 0, ""
+	return n, ""
 }

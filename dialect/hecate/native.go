@@ -75,10 +75,12 @@ func (s *Session) translate(ev contracts.Event) {
 func (s *Session) rawEvent(e *contracts.RawAgentEvent) {
 	switch e.EventKind {
 	case "agent_start":
+		s.Working = true
 		if s.Run != nil { // its end was not seen
 			s.lost()
 		}
 	case "agent_end":
+		s.Working = false
 		if s.Run != nil {
 			s.finish()
 		}

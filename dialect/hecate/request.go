@@ -55,6 +55,12 @@ func (s *Session) resolved(e *contracts.ServerRequestResolved) {
 			r := s.Run.Requests[i]
 			s.Run.Requests = slices.Delete(s.Run.Requests, i, i+1)
 			s.decided(r, e)
+			if e.Resolution == contracts.VerdictCancelled && s.onlyAsked() {
+				if s.Run.Stop == nil {
+					s.Run.Stop = &stop{runtime, s.clean(e.Reason, maxBrief)}
+				}
+				s.finish()
+			}
 			return
 		}
 	}
@@ -76,6 +82,13 @@ func (s *Session) resolved(e *contracts.ServerRequestResolved) {
 			s.finish()
 		}
 	}
+}
+
+// onlyAsked reports whether the open run was about questions that outlived their prompt,
+// and all are decided: no agent works on it.
+func (s *Session) onlyAsked() bool {
+	invoked := func(c *call) bool { return c.Invoked }
+	return !s.Working && s.Run.Turn == nil && len(s.Run.Requests) == 0 && !slices.ContainsFunc(s.Run.Calls, invoked)
 }
 
 // decided shows the decision on a question.

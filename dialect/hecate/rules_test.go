@@ -332,6 +332,13 @@ func TestApprovals(t *testing.T) {
 		members(t, l.one("approval.resolved"), `{"decision":"cancelled","by":"runtime"}`)
 		members(t, l.one("run.cancelled"), `{"by":"operator","reason":"not today"}`)
 	})
+	t.Run("E33 for a question that outlived its prompt", func(t *testing.T) {
+		l := newLog(t, Options{}).feed(prompted("a")...).feed(closed, agentEnd, toolCall("bash", `{}`), asks(contracts.RequestApproval))
+		l.s.Stopping("operator", "not today")
+		l.feed(decides(contracts.VerdictCancelled, contracts.ResolvedByRuntime, "Interrupted before request completed"), &contracts.ToolEnd{CallID: "c1"}).check()
+		members(t, l.one("approval.resolved"), `{"decision":"cancelled"}`)
+		members(t, l.one("run.cancelled"), `{"by":"operator","reason":"not today"}`)
+	})
 	t.Run("E34", func(t *testing.T) {
 		l := newLog(t, Options{}).feed(asked...)
 		l.at = l.at.Add(time.Minute)

@@ -61,6 +61,8 @@ type Session struct {
 	Cwd      string `json:"cwd,omitempty"`
 	Cost     int64  `json:"cost,omitempty"` // of all runs, in micro-USD
 
+	Working bool `json:"working,omitempty"` // the agent serves a prompt
+
 	Last *lastRun  `json:"last,omitempty"` // the run that ended last
 	Run  *run      `json:"run,omitempty"`  // the open run
 	Kept []request `json:"kept,omitempty"` // open questions of runs that ended; at most maxRequests

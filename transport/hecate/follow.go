@@ -170,6 +170,7 @@ func (l *scopeLog) start(s *session) error {
 	o := l.opts.Translate
 	o.SessionID = s.ID
 	s.live = wire.NewSession(o, time.Now(), seed)
+	s.live.At = time.Time{} // the history may have older events
 	return s.keep(l, "", 0, nil)
 }
 

@@ -132,7 +132,7 @@ func TestUnknownThingsAreNotFound(t *testing.T) { // E16
 	w.refuses("POST", path+"/cancel", "", http.StatusConflict, "conflict")
 }
 
-func TestListOrStream(t *testing.T) { // section 2.1
+func TestListOrStream(t *testing.T) {
 	w := newWorld(t, nil)
 	w.prompt("a", "hello")
 	path, _ := w.run("a", 1, "completed")
