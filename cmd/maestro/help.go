@@ -23,7 +23,7 @@ var flagGroups = []struct {
 	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
 	{"Authentication", []string{"auth", "connection-tokens", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
 	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "history-memory", "idle-ttl"}},
-	{"Protocol", []string{"strict", "protocol-profile", "lease-ttl", "subscription-ttl", "heartbeat-interval"}},
+	{"Protocol", []string{"strict", "protocol-profile", "lease-ttl", "subscription-ttl", "heartbeat-interval", "hecate-vocabulary", "hecate-thinking"}},
 	{"Limits of clients", []string{"max-sessions", "max-kept-sessions", "max-controllers", "max-connections", "max-principal-connections", "max-address-connections",
 		"attach-rate", "attach-burst", "request-rate", "request-burst", "max-unfinished-bytes", "max-principal-unfinished-bytes",
 		"max-frame-bytes", "max-line-bytes", "max-header-bytes", "handshake-timeout", "header-timeout", "read-timeout", "write-timeout", "idle-timeout"}},
