@@ -155,6 +155,20 @@ func TestSessionWhoseFirstWriteWasCutOff(t *testing.T) {
 	}
 }
 
+func TestFollowerSeesWhatIsSynced(t *testing.T) {
+	withPuppet(t, hub.Options{GroupCommit: true}, func(t *testing.T, h *hub.Hub, agent *puppet) {
+		f := h.Follow("", 0)
+		defer f.Close()
+		fed(t, f, "session_info")
+		if err := agent.host.Publish(t.Context(), &contracts.Status{Message: "next"}); err != nil {
+			t.Fatal(err)
+		}
+		if all := fed(t, f, "status"); all[len(all)-1].Cursor > h.Cursor() {
+			t.Errorf("got cursor %d, want at most %d, which is visible", all[len(all)-1].Cursor, h.Cursor())
+		}
+	})
+}
+
 func TestFollowerIsTold(t *testing.T) {
 	withPuppet(t, hub.Options{Store: journal.NewMemory(journal.MemoryOptions{RetainBytes: 4 << 10})}, func(t *testing.T, h *hub.Hub, agent *puppet) {
 		f := h.Follow("", 0)

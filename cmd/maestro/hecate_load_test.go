@@ -57,10 +57,7 @@ func loadSize(t *testing.T) (runs, followers, kills int) {
 	return runs, followers, kills
 }
 
-// TestHecateLoad kills the server while runs go on and followers read. No follower may
-// miss an event, get one twice, or get other bytes than the list has.
-func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
-	runs, followers, kills := loadSize(t)
+func newHecateLoad(t *testing.T, kills int) *hecateLoad {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // for a port that stays the same
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +72,14 @@ func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
 	}
 	l.args = []string{"serve", "--agent", "script:" + file, "--auth", "off", "--listen", l.addr, "--state-dir", t.TempDir(),
 		"--workspace", t.TempDir(), "--request-rate", "-1", "--attach-rate", "-1", "--max-sessions", "4096", "--log-level", "error"}
+	return l
+}
+
+// TestHecateLoad kills the server while runs go on and followers read. No follower may
+// miss an event, get one twice, or get other bytes than the list has.
+func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
+	runs, followers, kills := loadSize(t)
+	l := newHecateLoad(t, kills)
 	l.start()
 	l.get("/tasks", nil) // from now on the server keeps the log
 	began := time.Now()

@@ -44,52 +44,58 @@ func TestRunIsAListFromZero(t *testing.T) { // E2, E4, E8, E10, E20, E21
 			t.Errorf("got %d events after 3, %d after -1, want %d and %d", len(got), len(whole.Data), len(all)-4, len(all))
 		}
 	})
-	t.Run("E7", func(t *testing.T) {
-		var joined []byte
-		for after := "-1"; ; {
-			var part page
-			w.get(path+"/events?limit=2&after_sequence="+after, &part)
-			if len(part.Data) > 2 {
-				t.Fatalf("got %d events, want at most 2", len(part.Data))
-			}
-			if joined != nil {
-				joined = append(joined, '\n')
-			}
-			joined = append(joined, lines(part)...)
-			if !part.More {
-				break
-			}
-			after = fmt.Sprint(*part.Next)
-		}
-		if !bytes.Equal(joined, lines(p)) {
-			t.Errorf("got pages that differ from the list:\n%s\n%s", joined, lines(p))
-		}
-	})
+	t.Run("E7", func(t *testing.T) { w.pagesJoin(path, p) })
 	t.Run("E10", func(t *testing.T) {
 		body := w.get(path+"/events?limit=5&after_sequence=999", nil)
 		if !bytes.Contains(body, []byte(`"object":"list","data":[]`)) || bytes.Contains(body, []byte("next_after_sequence")) {
 			t.Errorf("got %s, want an empty list", body)
 		}
 	})
-	t.Run("E5", func(t *testing.T) {
-		first := w.get(path+"/events?limit=500", nil)
-		if again := w.get(path+"/events?limit=500", nil); !bytes.Equal(first, again) {
-			t.Errorf("got other bytes the second time:\n%s\n%s", first, again)
+	t.Run("E5", func(t *testing.T) { w.bytesStay(path, info) })
+}
+
+// pagesJoin checks that pages of a run are the run.
+func (w *world) pagesJoin(path string, p page) {
+	var joined []byte
+	for after := "-1"; ; {
+		var part page
+		w.get(path+"/events?limit=2&after_sequence="+after, &part)
+		if len(part.Data) > 2 {
+			w.t.Fatalf("got %d events, want at most 2", len(part.Data))
 		}
-		feed := w.get("/events?limit=500", nil)
-		w.restart()
-		w.open("", "a")
-		if again := w.get(path+"/events?limit=500", nil); !bytes.Equal(first, again) {
-			t.Errorf("got other bytes after a restart:\n%s\n%s", first, again)
+		if joined != nil {
+			joined = append(joined, '\n')
 		}
-		if again := w.get("/events?limit=500", nil); !bytes.Equal(feed, again) {
-			t.Errorf("got another feed after a restart:\n%s\n%s", feed, again)
+		joined = append(joined, lines(part)...)
+		if !part.More {
+			break
 		}
-		w.prompt("a", "hello")
-		if _, next := w.run("a", 2, "completed"); next.ID == info.ID {
-			t.Error("got the same run for another prompt")
-		}
-	})
+		after = fmt.Sprint(*part.Next)
+	}
+	if !bytes.Equal(joined, lines(p)) {
+		w.t.Errorf("got pages that differ from the list:\n%s\n%s", joined, lines(p))
+	}
+}
+
+// bytesStay checks that a run is the same on every fetch, also after a restart.
+func (w *world) bytesStay(path string, info runInfo) {
+	first := w.get(path+"/events?limit=500", nil)
+	if again := w.get(path+"/events?limit=500", nil); !bytes.Equal(first, again) {
+		w.t.Errorf("got other bytes the second time:\n%s\n%s", first, again)
+	}
+	feed := w.get("/events?limit=500", nil)
+	w.restart()
+	w.open("", "a")
+	if again := w.get(path+"/events?limit=500", nil); !bytes.Equal(first, again) {
+		w.t.Errorf("got other bytes after a restart:\n%s\n%s", first, again)
+	}
+	if again := w.get("/events?limit=500", nil); !bytes.Equal(feed, again) {
+		w.t.Errorf("got another feed after a restart:\n%s\n%s", feed, again)
+	}
+	w.prompt("a", "hello")
+	if _, next := w.run("a", 2, "completed"); next.ID == info.ID {
+		w.t.Error("got the same run for another prompt")
+	}
 }
 
 func TestBadCursorsAndLimits(t *testing.T) { // E9

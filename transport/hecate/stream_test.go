@@ -63,6 +63,7 @@ func TestStreamOfARun(t *testing.T) { // E6, E12
 
 func TestIdleStreamIsSilent(t *testing.T) { // E11, E15
 	w := newWorld(t, func(o *hecate.Options) { o.Heartbeat = 50 * time.Millisecond })
+	w.task0()
 	began := time.Now()
 	s := w.stream("/events/stream")
 	first, ok := s.next()

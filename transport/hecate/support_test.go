@@ -104,8 +104,10 @@ func (w *world) start() {
 		}
 		return p, err
 	}
+	hubs := w.hubs
 	o.Find = func(ctx context.Context, p contracts.Principal, id string) (hecate.Source, error) {
-		return source{w.open(p.Scope, id)}, nil
+		h, _, err := hubs.Get(ctx, hub.Key{Scope: p.Scope, ID: id}, hub.OpenOptions{Create: true})
+		return source{h}, err
 	}
 	var err error
 	if w.logs, err = hecate.New(o); err != nil {
