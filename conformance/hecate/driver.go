@@ -188,7 +188,10 @@ func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc)
 	}
 	d.clients = append(d.clients, c)
 	d.wg.Go(func() { // a client must be read; ends with it
-		for range c.Updates(context.WithoutCancel(s.ctx)) {
+		for _, err := range c.Updates(context.WithoutCancel(s.ctx)) {
+			if err != nil { // the last element
+				return
+			}
 		}
 	})
 	mode := contracts.ApprovalAuto
