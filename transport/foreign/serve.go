@@ -42,6 +42,7 @@ type Options struct {
 const (
 	maxUnread = 1 << 20         // bytes of lines that the client has not read, above which it gets no more events
 	maxOwed   = 2 * maxUnread   // bytes above which no more of its lines are read
+	maxHeld   = 8 * maxUnread   // bytes above which the connection ends: the translator goes on by itself, and the client does not read
 	maxQueued = 64              // frames that the session has not read, above which no more lines are read
 	patience  = 5 * time.Second // for the last lines to be read
 )
@@ -120,10 +121,16 @@ func (c *client) stepLocked(call func(t dialect.Translator, out *dialect.Out)) {
 	}
 	c.timer.set(d.Wake, c.wake)
 	c.changed.Broadcast()
-	if d.Ended {
+	switch {
+	case d.Ended:
 		c.end(d.Code, nil)
+	case len(c.unread) > maxHeld:
+		c.unread = nil
+		c.end(1, errUnread)
 	}
 }
+
+var errUnread = errors.New("the client does not read")
 
 func (c *client) wake() { c.step(dialect.Translator.Wake) }
 

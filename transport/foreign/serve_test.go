@@ -23,22 +23,33 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A parrot is a translator: it sends each line of the client to the session as a
 // prompt, and tells the client what it is called with. Some lines are orders.
-type parrot struct{}
+type parrot struct{ floods bool } // each second, with a long line
 
 func say(out *dialect.Out, format string, args ...any) { out.Reply(fmt.Sprintf(format, args...)) }
 
-func (parrot) Begin(out *dialect.Out)             { out.Open(dialect.Start{SessionID: "first"}) }
-func (parrot) LongLine(out *dialect.Out)          { say(out, "long line") }
-func (parrot) EOF(out *dialect.Out)               { out.End(7) }
-func (parrot) Wake(out *dialect.Out)              { say(out, "awake") }
-func (parrot) Detached(out *dialect.Out, e error) { say(out, "detached: %v", e) }
+func (*parrot) Begin(out *dialect.Out)             { out.Open(dialect.Start{SessionID: "first"}) }
+func (*parrot) LongLine(out *dialect.Out)          { say(out, "long line") }
+func (*parrot) EOF(out *dialect.Out)               { out.End(7) }
+func (*parrot) Detached(out *dialect.Out, e error) { say(out, "detached: %v", e) }
 
-func (parrot) Line(out *dialect.Out, text []byte) {
+func (p *parrot) Wake(out *dialect.Out) {
+	if !p.floods {
+		say(out, "awake")
+		return
+	}
+	say(out, "%s", strings.Repeat("x", 1<<20))
+	out.WakeAt(out.Now.Add(time.Second))
+}
+
+func (p *parrot) Line(out *dialect.Out, text []byte) {
 	switch order, rest, _ := strings.Cut(string(text), " "); order {
 	case "open":
 		out.Open(dialect.Start{SessionID: rest})
 	case "sleep":
 		out.WakeAt(out.Now.Add(time.Hour))
+	case "flood":
+		p.floods = true
+		p.Wake(out)
 	case "panic":
 		panic(rest)
 	default:
@@ -48,7 +59,7 @@ func (parrot) Line(out *dialect.Out, text []byte) {
 	}
 }
 
-func (parrot) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Event) {
+func (*parrot) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Event) {
 	if ev != nil {
 		say(out, "event %s", ev.EventType())
 		return
@@ -75,7 +86,7 @@ func play(t *testing.T, ctx context.Context) *stage {
 	go func() { // ends with the connection
 		defer close(s.ended)
 		s.code, s.err = foreign.Serve(ctx, stdio.NewText(in, out, 100), foreign.Options{
-			Translator: parrot{},
+			Translator: &parrot{},
 			Open: func(_ context.Context, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
 				if start.SessionID == "missing" {
 					return nil, errors.New("no such session")
@@ -191,6 +202,23 @@ func TestUnreadLinesAreBounded(t *testing.T) {
 			t.Errorf("got %d events of %d bytes accepted, want about %d bytes", n, each, most)
 		}
 		<-s.ended
+	})
+}
+
+// What a translator says by itself has a bound too.
+func TestFloodOfATranslatorEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		s.write(t, "flood")
+		time.Sleep(time.Minute)
+		select {
+		case <-s.ended:
+		default:
+			t.Fatal("got no end of the connection of a client that does not read")
+		}
+		if s.err == nil || s.err.Error() != "the client does not read" {
+			t.Errorf("got %v, want that the client does not read", s.err)
+		}
 	})
 }
 
