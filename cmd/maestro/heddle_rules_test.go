@@ -429,8 +429,7 @@ func TestHeddleOnAWebSocket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, strings.Replace(r.ready.BaseURL, "http", "ws", 1)+"/api/heddle/ws", &websocket.DialOptions{
-		HTTPHeader:   http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}},
-		Subprotocols: []string{contracts.Subprotocol},
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}},
 	})
 	if err != nil {
 		t.Fatal(err)

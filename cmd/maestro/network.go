@@ -263,6 +263,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 		return nil, err
 	}
 	mux := http.NewServeMux()
+	options.Foreign = true
 	for _, p := range protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
 			att.Role, att.Takeover = contracts.RoleController, contracts.TakeoverLater

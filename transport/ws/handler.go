@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/coder/websocket"
@@ -42,6 +43,10 @@ type Options struct {
 
 	MaxFrameBytes int           // bounds one reassembled message; contracts.MaxSocketBytes; a larger one gets 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
+
+	// Foreign says that the clients speak another protocol, so they need not offer the
+	// subprotocol.
+	Foreign bool
 
 	// Refused is called for each connection that was refused after the upgrade.
 	// It may be nil.
@@ -124,7 +129,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 // It checks what needs no secret first, so that a malformed request does not
 // use up a ticket.
 func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.Attach, error) {
-	if err := checkUpgrade(w.Header(), r); err != nil {
+	if err := checkUpgrade(w.Header(), r, h.opts.Foreign); err != nil {
 		return contracts.Attach{}, err
 	}
 	att, refusal := parseAttach(r.PathValue("id"), r.URL.RawQuery)
@@ -165,9 +170,12 @@ func confine(att *contracts.Attach) error {
 func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	// The library gets our subprotocol only: it ignores case when it compares,
 	// and the other subprotocols may hold a credential.
+	offered := slices.Contains(tokens(r.Header, "Sec-WebSocket-Protocol"), contracts.Subprotocol)
 	r = r.WithContext(r.Context())
 	r.Header = r.Header.Clone()
-	r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
+	if r.Header.Del("Sec-WebSocket-Protocol"); offered {
+		r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
+	}
 	t := newTap(h.opts.WriteTimeout, h.opts.MaxFrameBytes)
 	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{contracts.Subprotocol},

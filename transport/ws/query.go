@@ -16,8 +16,9 @@ import (
 const protocolFamily = "maestro-headless."
 
 // checkUpgrade refuses a request that is not a WebSocket handshake for this
-// protocol and version. It sets the answer's headers that say what is required.
-func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
+// protocol and version, or if foreign is set for any protocol. It sets the answer's
+// headers that say what is required.
+func checkUpgrade(answer http.Header, r *http.Request, foreign bool) *contracts.Error {
 	if r.Method != http.MethodGet {
 		answer.Set("Allow", http.MethodGet)
 		return &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
@@ -38,7 +39,7 @@ func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	offers := tokens(r.Header, "Sec-WebSocket-Protocol")
 	otherVersion := func(offer string) bool { return strings.HasPrefix(offer, protocolFamily) }
 	switch {
-	case slices.Contains(offers, contracts.Subprotocol):
+	case foreign, slices.Contains(offers, contracts.Subprotocol):
 		return nil
 	case slices.ContainsFunc(offers, otherVersion):
 		answer.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)

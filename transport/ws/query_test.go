@@ -148,7 +148,7 @@ func TestOnlyOurHandshakeIsAccepted(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			answer := http.Header{}
-			err := checkUpgrade(answer, upgradeRequest(tt.headers))
+			err := checkUpgrade(answer, upgradeRequest(tt.headers), false)
 			switch {
 			case tt.want == "" && err != nil, tt.want != "" && (err == nil || err.Code != tt.want):
 				t.Fatalf("got %v, want %q", err, tt.want)
@@ -162,7 +162,7 @@ func TestOnlyOurHandshakeIsAccepted(t *testing.T) {
 	post := upgradeRequest(nil)
 	post.Method = "POST"
 	answer := http.Header{}
-	if err := checkUpgrade(answer, post); err == nil || err.Code != contracts.CodeMethodNotAllowed || answer.Get("Allow") != "GET" {
+	if err := checkUpgrade(answer, post, true); err == nil || err.Code != contracts.CodeMethodNotAllowed || answer.Get("Allow") != "GET" {
 		t.Errorf("POST: got %v, Allow %q, want method_not_allowed, GET", err, answer.Get("Allow"))
 	}
 }
