@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,10 +24,14 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-const hecateLoadScript = `{"default": [
+// planted are secrets in the prompts, the answers, the arguments and the output of tools.
+var planted = []string{"ghp_" + strings.Repeat("pR0mpt", 6), "ghp_" + strings.Repeat("aN5wer", 6), "ghp_" + strings.Repeat("Arg5xx", 6), "AKIA" + strings.Repeat("OUTPUTOK", 2)}
+
+var hecateLoadScript = `{"default": [
 	{"repeat": {"times": 6, "steps": [
 		{"say": {"text": "Some words of an answer, in a few pieces. ", "chunk": 10, "delay_ms": 5}},
-		{"tool": {"name": "bash", "args": {"command": "make test"}, "output": "ok  some/package\nok  other/package\n"}},
+		{"say": {"text": "With ` + planted[1] + ` in it. ", "chunk": 10, "delay_ms": 5}},
+		{"tool": {"name": "bash", "args": {"command": "login ` + planted[2] + `"}, "output": "ok  some/package\nkey ` + planted[3] + `\n"}},
 		{"delay_ms": 40}
 	]}},
 	{"usage": {"input_tokens": 10, "output_tokens": 5}}
@@ -172,7 +177,7 @@ func (l *hecateLoad) produce(ctx context.Context, session string, n int) {
 			continue
 		}
 		for n > 0 {
-			if _, err = c.Prompt(ctx, "go on"); err != nil {
+			if _, err = c.Prompt(ctx, "go on with "+planted[0]); err != nil {
 				break
 			}
 			n--
@@ -283,7 +288,7 @@ func (l *hecateLoad) node(ctx context.Context, runs int) (verdict func()) {
 	if _, err := exec.LookPath("node"); err != nil {
 		return func() {}
 	}
-	cmd := exec.CommandContext(ctx, "node", file, "http://"+l.addr, strconv.Itoa(runs))
+	cmd := exec.CommandContext(ctx, "node", append([]string{file, "http://" + l.addr, strconv.Itoa(runs)}, planted...)...)
 	cmd.Env = append(os.Environ(), "HECATE_SECONDS=600")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -382,6 +387,8 @@ func (r *loadReader) take(id uint64, line []byte) {
 		r.load.t.Errorf("got %s twice", event)
 	case n != r.next[run]:
 		r.load.t.Errorf("got sequence %d of run %s, want %d", n, run, r.next[run])
+	case slices.ContainsFunc(planted, func(secret string) bool { return bytes.Contains(line, []byte(secret)) }):
+		r.load.t.Errorf("got a secret in %s", line)
 	case r.ended[run]:
 		r.load.t.Errorf("got %s after the end of run %s", kind, run)
 	}
