@@ -147,10 +147,13 @@ func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms
 	if t.Role != contracts.RoleController {
 		return nil
 	}
-	known := ""
+	known, most := "", tx.opts.MaxControllers
+	if att.Principal.Confined() {
+		most -= most / 4 // the holders of a share must not lock out its maker
+	}
 	if c != nil {
 		known = c.id
-	} else if tx.clients.controllers() >= tx.opts.MaxControllers && tx.clients.oldestDetached(contracts.RoleController) == nil {
+	} else if tx.clients.controllers() >= most && tx.clients.oldestDetached(contracts.RoleController) == nil {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
 	return tx.checkTakeover(att, known, t.Name())

@@ -381,6 +381,19 @@ func TestTooManyControllersAreRefused(t *testing.T) {
 	})
 }
 
+// The holders of a share cannot take all places of controllers.
+func TestSharesLeaveRoomForControllers(t *testing.T) {
+	inParty(t, 3, hub.Options{MaxControllers: 4}, func(t *testing.T, p *party) {
+		conn, peer := memconn.New(memconn.Options{})
+		p.send(peer, `{"type":"hello"}`)
+		share := contracts.Principal{ID: "share", SessionID: p.SessionID()}
+		err := p.Serve(t.Context(), conn, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater, Principal: share})
+		wantCode(t, err, contracts.CodeRateLimited)
+		p.rest(peer)
+		p.joins(contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater}, "the owner has a place")
+	})
+}
+
 // A local is a client on standard input and output beside others.
 func (p *party) local() (peer *memconn.Peer, served chan error) {
 	conn, peer := memconn.New(memconn.Options{Bare: true})
