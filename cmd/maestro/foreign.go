@@ -147,7 +147,7 @@ func (a *alone) close(ctx context.Context) error {
 }
 
 // maxSocketClients bounds the clients of one Unix socket.
-const maxSocketClients = 64
+const maxSocketClients = 32
 
 // A socket serves clients of one protocol on a Unix socket. Whoever may open the file is
 // the owner of the server.
@@ -165,10 +165,14 @@ type socket struct {
 // listenSocket listens at path, which must not be in use. A file that an ended process
 // left is replaced.
 func listenSocket(path string) (net.Listener, error) {
-	if conn, err := net.Dial("unix", path); err == nil {
+	conn, err := net.Dial("unix", path)
+	switch info, missing := os.Lstat(path); {
+	case err == nil:
 		return nil, errors.Join(fmt.Errorf("listen on %s: another process serves it", path), conn.Close())
-	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+	case missing != nil:
+	case info.Mode()&fs.ModeSocket == 0 || !errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("listen on %s: it is in use: %w", path, err)
+	default:
 		if err := os.Remove(path); err != nil {
 			return nil, err
 		}
@@ -231,7 +235,7 @@ func (s *socket) accept() {
 func (s *socket) serve(ctx context.Context, conn net.Conn) {
 	_, err := foreign.Serve(ctx, stdio.NewText(conn, conn, s.protocol.maxLine), foreign.Options{
 		Translator: s.protocol.translate(s.settings, os.Getenv),
-		Open:       s.open.as(contracts.Principal{}, s.log),
+		Open:       s.open.as(contracts.Principal{}, s.log), Log: s.log,
 	})
 	if err != nil {
 		s.log.Debug("client on the socket", "protocol", s.protocol.name, "err", err)
@@ -246,6 +250,9 @@ func (s *socket) close(context.Context) error {
 	return err
 }
 
+// errOnlyViews refuses viewers, because clients of other protocols drive.
+var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+
 // A foreignVisit is one client of another protocol on a WebSocket.
 type foreignVisit struct {
 	protocol protocol
@@ -255,7 +262,7 @@ type foreignVisit struct {
 
 func (v *foreignVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 	_, err := foreign.Serve(ctx, conn, foreign.Options{
-		Translator: v.protocol.translate(v.settings, func(string) string { return "" }), Open: v.open, Pings: true,
+		Translator: v.protocol.translate(v.settings, func(string) string { return "" }), Open: v.open, Pings: true, Handshake: v.settings.session.HandshakeTimeout,
 	})
 	return err
 }
@@ -343,7 +350,7 @@ func headlessForeign(s settings, p *protocol) error {
 	}
 	started()
 	code, err := foreign.Serve(ctx, stdio.NewText(os.Stdin, os.Stdout, p.maxLine), foreign.Options{
-		Translator: p.translate(&s, os.Getenv), Open: open.as(contracts.Principal{}, log),
+		Translator: p.translate(&s, os.Getenv), Open: open.as(contracts.Principal{}, log), Log: log,
 	})
 	if err != nil {
 		log.Debug("local client", "err", err)

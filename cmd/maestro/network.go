@@ -266,6 +266,9 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	options.Foreign = true
 	for _, p := range protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
+			if att.Principal.Role == contracts.RoleViewer {
+				return nil, errOnlyViews
+			}
 			att.Role, att.Takeover = contracts.RoleController, contracts.TakeoverLater
 			session, err := find(ctx, att)
 			return &foreignVisit{p, &s, theOnly(session).as(att.Principal, n.log)}, err

@@ -2,10 +2,12 @@ package foreign
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -37,12 +39,18 @@ type Options struct {
 	// Pings says that the client answers the pings that conn's form appends as
 	// heartbeats. A client that is silent for three heartbeat intervals is then closed.
 	Pings bool
+
+	// Handshake is how long a client may be without a session, as before its first one;
+	// zero means for ever.
+	Handshake time.Duration
+
+	Log *slog.Logger // of panics; nil discards it
 }
 
 const (
-	maxUnread = 1 << 20         // bytes of lines that the client has not read, above which it gets no more events
+	maxUnread = 256 << 10       // bytes of lines that the client has not read, above which it gets no more events
 	maxOwed   = 2 * maxUnread   // bytes above which no more of its lines are read
-	maxHeld   = 8 * maxUnread   // bytes above which the connection ends: the translator goes on by itself, and the client does not read
+	maxHeld   = 128 * maxUnread // bytes above which the connection ends: the translator goes on by itself, and the client does not read
 	maxQueued = 64              // frames that the session has not read, above which no more lines are read
 	patience  = 5 * time.Second // for the last lines to be read
 )
@@ -52,11 +60,16 @@ const (
 // connection ended otherwise. All goroutines have ended when Serve returns, except one
 // of a conn whose ReadFrame Close does not unblock.
 func Serve(ctx context.Context, conn Conn, o Options) (code int, err error) {
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &client{conn: conn, options: o, ctx: ctx, done: make(chan struct{})}
 	c.changed.L = &c.mu
 	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
+	if o.Handshake > 0 {
+		c.late = time.AfterFunc(o.Handshake, func() { c.fail(errNoSession) })
+		defer c.late.Stop()
+	}
 	c.step(dialect.Translator.Begin)
 	c.work.Go(c.read)  // ends with the input, at the latest when conn is closed
 	c.work.Go(c.write) // ends with the connection
@@ -86,6 +99,7 @@ type client struct {
 	unread  []byte      // lines for the client, encoded by conn's form
 	port    *Port       // of the session that was opened last, or nil
 	timer   alarm
+	late    *time.Timer // ends a client without a session; nil if it may stay
 	ended   bool
 	code    int
 	err     error
@@ -104,7 +118,8 @@ func (c *client) stepLocked(call func(t dialect.Translator, out *dialect.Out)) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.end(0, fmt.Errorf("translator panicked: %v\n%s", p, debug.Stack()))
+			c.options.Log.Error("translator panicked", "panic", p, "stack", string(debug.Stack()))
+			c.end(1, fmt.Errorf("translator panicked: %v", p))
 		}
 	}()
 	c.out.Now = time.Now()
@@ -130,7 +145,10 @@ func (c *client) stepLocked(call func(t dialect.Translator, out *dialect.Out)) {
 	}
 }
 
-var errUnread = errors.New("the client does not read")
+var (
+	errUnread    = errors.New("the client does not read")
+	errNoSession = errors.New("the client has asked for no session")
+)
 
 func (c *client) wake() { c.step(dialect.Translator.Wake) }
 
@@ -138,6 +156,9 @@ func (c *client) wake() { c.step(dialect.Translator.Wake) }
 func (c *client) open(start dialect.Start) {
 	if c.port != nil {
 		c.port.close()
+	}
+	if c.late != nil {
+		c.late.Stop()
 	}
 	before, port := c.port, &Port{client: c, over: make(chan struct{})}
 	c.port = port
@@ -153,7 +174,10 @@ func (c *client) open(start dialect.Start) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		port.close()
-		if c.port == port {
+		if c.port == port && !c.ended {
+			if c.late != nil {
+				c.late.Reset(c.options.Handshake)
+			}
 			c.stepLocked(func(t dialect.Translator, out *dialect.Out) { t.Detached(out, err) })
 		}
 	})

@@ -86,7 +86,7 @@ func play(t *testing.T, ctx context.Context) *stage {
 	go func() { // ends with the connection
 		defer close(s.ended)
 		s.code, s.err = foreign.Serve(ctx, stdio.NewText(in, out, 100), foreign.Options{
-			Translator: &parrot{},
+			Translator: &parrot{}, Handshake: 10 * time.Second,
 			Open: func(_ context.Context, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
 				if start.SessionID == "missing" {
 					return nil, errors.New("no such session")
@@ -197,7 +197,7 @@ func TestUnreadLinesAreBounded(t *testing.T) {
 		if err := s.hangUp.Close(); err != nil {
 			t.Fatal(err)
 		}
-		const each, most = len(`"event response_start"` + "\n"), 1 << 20
+		const each, most = len(`"event response_start"` + "\n"), 256 << 10
 		if n := <-written; n < most/each || n > 2*most/each {
 			t.Errorf("got %d events of %d bytes accepted, want about %d bytes", n, each, most)
 		}
@@ -222,6 +222,25 @@ func TestFloodOfATranslatorEndsTheConnection(t *testing.T) {
 	})
 }
 
+func TestClientWithoutASessionIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		time.Sleep(time.Minute) // it has a session
+		s.write(t, "open missing")
+		s.wants(t, `"detached: no such session"`)
+		time.Sleep(9 * time.Second)
+		s.write(t, "open second")
+		time.Sleep(time.Minute)
+		s.write(t, "open missing")
+		s.wants(t, `"detached: no such session"`)
+		time.Sleep(11 * time.Second)
+		<-s.ended
+		if s.err == nil || s.err.Error() != "the client has asked for no session" {
+			t.Errorf("got %v, want that it has asked for no session", s.err)
+		}
+	})
+}
+
 func TestConnectionEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(*stage, context.CancelFunc) error
@@ -230,7 +249,7 @@ func TestConnectionEnds(t *testing.T) {
 	}{
 		"by the translator": {func(s *stage, _ context.CancelFunc) error { return s.in.Close() }, 7, "<nil>"},
 		"by the caller":     {func(_ *stage, cancel context.CancelFunc) error { cancel(); return nil }, 1, "context canceled"},
-		"by a panic":        {func(s *stage, _ context.CancelFunc) error { _, err := io.WriteString(s.in, "panic oops\n"); return err }, 0, "translator panicked: oops"},
+		"by a panic":        {func(s *stage, _ context.CancelFunc) error { _, err := io.WriteString(s.in, "panic oops\n"); return err }, 1, "translator panicked: oops"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
