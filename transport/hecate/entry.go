@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -39,6 +40,9 @@ func encodeEntry(h header, lines [][]byte, state []byte) ([]byte, error) {
 
 func decodeEntry(body []byte) (h header, lines [][]byte, state []byte, err error) {
 	all := bytes.Split(body, []byte{'\n'})
+	if len(all) < 2 {
+		return h, nil, nil, errors.New("entry has no state")
+	}
 	if err = json.Unmarshal(all[0], &h); err != nil {
 		return h, nil, nil, err
 	}
@@ -49,6 +53,11 @@ func decodeEntry(body []byte) (h header, lines [][]byte, state []byte, err error
 	}
 	if n != uint64(len(lines)) {
 		return h, nil, nil, fmt.Errorf("entry has %d events, want %d", len(lines), n)
+	}
+	for _, line := range lines {
+		if len(line) < chatAt+chatLen {
+			return h, nil, nil, fmt.Errorf("entry has an event of %d bytes", len(line))
+		}
 	}
 	return h, lines, state, nil
 }

@@ -92,7 +92,7 @@ func (l *scopeLog) follow(src Source) {
 		}
 		for l.ctx.Err() == nil {
 			err := l.followOnce(s, src)
-			if err == nil {
+			if err == nil || l.failure() != nil {
 				break
 			}
 			l.opts.Log.Error("follow a session", "session", s.ID, "err", err)

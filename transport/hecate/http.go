@@ -274,7 +274,7 @@ func (c *call) page(r *reader, otherwise int) (any, error) {
 	}
 	out := []byte(`{"object":"list","data":[`)
 	count, last, hasMore := 0, uint64(0), false
-	for more := true; more && !hasMore && err == nil; {
+	for more := true; more && !hasMore && err == nil && c.r.Context().Err() == nil; {
 		more, err = r.read(func(ev record) bool {
 			if hasMore = count == limit || len(out) > maxPageBytes; hasMore {
 				return false

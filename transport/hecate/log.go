@@ -75,10 +75,14 @@ func openLog(opts *Options, scope string, make bool) (*scopeLog, error) {
 		l.opts.Log.Warn("events of the log may be missing", "scope", scope, "why", damage)
 		err = l.disconnectAll()
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log: %w", err), store.Close())
+	if err == nil {
+		return l, nil
 	}
-	return l, nil
+	err = fmt.Errorf("open the log: %w", err)
+	if l != nil {
+		return nil, errors.Join(err, l.close(context.Background()))
+	}
+	return nil, errors.Join(err, store.Close())
 }
 
 func newLog(opts *Options, store journal.Store) (*scopeLog, error) {
@@ -189,6 +193,7 @@ func (l *scopeLog) append(s *session, epoch string, cursor uint64, drafts []wire
 	if err != nil {
 		if errors.Is(err, journal.ErrBroken) {
 			l.failed = err
+			l.signal() // reveal tells those who wait
 		}
 		return err
 	}
@@ -251,6 +256,7 @@ func (l *scopeLog) reveal() {
 			l.mu.Lock()
 			l.failed = err
 			l.mu.Unlock()
+			l.tell() // nobody waits for what never comes
 			return
 		}
 		l.journal.Reveal(upTo)
@@ -318,7 +324,7 @@ func (l *scopeLog) markRun(s *session, r *run) error {
 		return err
 	}
 	l.mu.Lock()
-	lost, from, upTo, epoch, cursor := r.lost(), r.Unpruned, r.first()-1, s.Epoch, s.Cursor
+	lost, from, upTo, epoch := r.lost(), r.Unpruned, r.first()-1, s.Epoch
 	l.mu.Unlock()
 	if lost == 0 { // it has its marker
 		return nil
@@ -326,7 +332,7 @@ func (l *scopeLog) markRun(s *session, r *run) error {
 	now := time.Now().UTC()
 	data := fmt.Sprintf(`{"first_pruned_sequence":%d,"last_pruned_sequence":%d,"pruned_at":%q,"reason":"retention_window"}`, from, upTo, now.Format(time.RFC3339Nano))
 	s.live.Inserted(r.ID)
-	return s.keep(l, epoch, cursor, []wire.Draft{{RunID: r.ID, Type: "gap.events_pruned", At: now, Data: json.RawMessage(data)}})
+	return s.keep(l, epoch, s.seen.Load(), []wire.Draft{{RunID: r.ID, Type: "gap.events_pruned", At: now, Data: json.RawMessage(data)}})
 }
 
 // disconnectAll says in every session that its log may have a hole.
@@ -346,6 +352,13 @@ func (l *scopeLog) disconnectAll() error {
 }
 
 // await waits until done returns true. done is called with the log locked.
+// failure returns why nothing more is appended, or nil.
+func (l *scopeLog) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
 // change returns a channel that is closed when readers should look again.
 func (l *scopeLog) change() <-chan struct{} {
 	l.mu.Lock()

@@ -60,6 +60,9 @@ func (s *stream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamR
 		if more {
 			continue
 		}
+		if err := s.reader.log.failure(); err != nil {
+			return err
+		}
 		if s.reader.ended() {
 			return s.write(conn, []byte(": the run has ended\nretry: 30000\n\n"))
 		}
