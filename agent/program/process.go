@@ -168,6 +168,7 @@ func (p *Process) hear(text []byte) {
 	defer p.mu.Unlock()
 	p.heard = time.Now()
 	err := p.speaker.Hear(text)
+	p.heard = time.Now() // again: Hear may have waited for a client that does not read
 	if err == nil {
 		p.bad = 0
 		return
@@ -191,7 +192,9 @@ func (p *Process) hear(text []byte) {
 
 // watch lets the speaker see how long the program has been silent.
 func (p *Process) watch() {
-	p.mu.Lock()
+	if !p.mu.TryLock() { // it is being heard
+		return
+	}
 	defer p.mu.Unlock()
 	if p.Run() != nil {
 		p.speaker.Watch(time.Since(p.heard))
