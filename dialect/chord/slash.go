@@ -154,6 +154,10 @@ func (t *Translator) showRules(out *dialect.Out, rest string) {
 	default:
 		last := t.rules[len(t.rules)-1]
 		t.rules = t.rules[:len(t.rules)-1]
-		t.info(out, "removed: "+last.String())
+		said := "removed: "
+		if last.Scope != ScopeSession {
+			said = "removed from this connection, but not from its file: "
+		}
+		t.info(out, said+last.String())
 	}
 }
