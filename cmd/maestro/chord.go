@@ -29,7 +29,7 @@ var chordProtocol = protocol{
 	name: chordName, maxLine: chord.MaxLine, endsWell: true,
 	translate: func(s *settings, _ func(string) string) dialect.Translator {
 		return chord.New(chord.Options{
-			SessionID: s.chord.resume, NewSessions: s.chord.alone, Version: version(), Rules: s.chord.rules,
+			SessionID: s.chord.resume, NewSessions: s.chord.replaces, Version: version(), Rules: s.chord.rules,
 		})
 	},
 }
@@ -40,7 +40,7 @@ type chordFlags struct {
 	dir       string
 	resume    string // session to open
 	continues bool   // open the session that was used last
-	alone     bool   // the client may replace the session
+	replaces  bool   // the client may replace the session
 	rules     chord.RuleStore
 }
 
@@ -88,7 +88,7 @@ func (s *settings) openChord(m *sessions) error {
 	if s.protocol != chordName {
 		return nil
 	}
-	s.chord.alone = !s.shares()
+	s.chord.replaces = !s.shares()
 	s.chord.rules = &chordRules{project: filepath.Join(m.dir, chordRulesFile), user: filepath.Join(s.stateDir, chordRulesFile), log: m.log}
 	if !s.chord.continues {
 		return nil
@@ -144,19 +144,41 @@ func readRules(path string) (rules []chord.Rule, err error) {
 // maxKeptRules bounds the rules in one file.
 const maxKeptRules = 1024
 
-// Add writes the file of the rule's scope with the rule at the end.
+// Add adds a rule at the end of its file.
 func (c *chordRules) Add(rule chord.Rule) error {
+	return c.rewrite(rule, func(rules []chord.Rule) ([]chord.Rule, error) {
+		if len(rules) >= maxKeptRules {
+			return nil, errors.New("too many rules are kept")
+		}
+		return append(rules, rule), nil
+	})
+}
+
+// Remove removes a rule from its file: the last one, if there are several.
+func (c *chordRules) Remove(rule chord.Rule) error {
+	return c.rewrite(rule, func(rules []chord.Rule) ([]chord.Rule, error) {
+		for i, r := range slices.Backward(rules) {
+			if r == rule {
+				return slices.Delete(rules, i, i+1), nil
+			}
+		}
+		return rules, nil
+	})
+}
+
+// rewrite replaces the file in which a rule belongs.
+func (c *chordRules) rewrite(rule chord.Rule, change func([]chord.Rule) ([]chord.Rule, error)) error {
 	path := c.user
 	if rule.Scope == chord.ScopeProject {
 		path = c.project
 	}
 	rules, err := readRules(path)
-	if err == nil && len(rules) >= maxKeptRules {
-		err = errors.New("too many rules are kept")
+	if err == nil {
+		rules, err = change(rules)
 	}
 	var text []byte
 	if err == nil {
-		text, err = json.MarshalIndent(append(rules, rule), "", "  ")
+		text, err = json.MarshalIndent(rules, "", "  ")
 	}
 	if err == nil {
 		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path+".new", text, 0o600))
@@ -165,7 +187,7 @@ func (c *chordRules) Add(rule chord.Rule) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		c.log.Error("keep a rule", "err", err)
+		c.log.Error("change the rules", "file", path, "err", err)
 	}
 	return err
 }

@@ -223,6 +223,7 @@ const (
 	codeNotInControl = "not_in_control"
 	notInControl     = "another client is in control of the session; send /take to take control"
 	codeNoPending    = "no_pending_request"
+	codeRuleNotKept  = "rule_not_kept"
 )
 
 // mayControl reports whether the client holds the lease or can have it, and tells it if

@@ -354,7 +354,7 @@ func (t *translator) open(out *dialect.Out, req *Request) bool {
 	}
 	c := req.Config
 	t.session = session{phase: phaseOpening, initID: req.ID, config: c, client: effective, tools: newToolbox(*c.Tools)}
-	start := dialect.Start{New: true, Model: *c.Model, SystemPrompt: c.SystemPrompt, Limited: true, MaxIterations: c.maxIterations()}
+	start := dialect.Start{Model: *c.Model, SystemPrompt: c.SystemPrompt, Limited: true, MaxIterations: c.maxIterations()}
 	for _, name := range *c.Tools {
 		start.Tools = append(start.Tools, agentTool(name))
 	}
