@@ -86,31 +86,31 @@ func protocolNames() []string {
 
 // serveForeign returns the function that attaches a client to h. It is the client of
 // principal p.
-func serveForeign(h *hub.Hub, p contracts.Principal) func(context.Context, *foreign.Port) error {
+func serveForeign(h *hub.Hub, p contracts.Principal) foreign.Session {
 	return func(ctx context.Context, port *foreign.Port) error {
 		return h.Serve(ctx, port, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater, Principal: p})
 	}
 }
 
-// An alone has the sessions of the one client on standard input: at most one at a time.
-// The client may replace it.
-type alone struct {
+// A localSession is the session of the one client on standard input, which may replace
+// it.
+type localSession struct {
 	sessions *sessions
 	mu       sync.Mutex
 	hub      *hub.Hub // nil before the first
 }
 
 // open opens a session with what the client asked for, and ends the one before.
-func (a *alone) open(ctx context.Context, _ contracts.Principal, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.hub != nil {
-		if err := a.hub.Close(ctx); err != nil {
+func (l *localSession) open(ctx context.Context, _ contracts.Principal, start dialect.Start) (foreign.Session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hub != nil {
+		if err := l.hub.Close(ctx); err != nil {
 			return nil, err
 		}
-		a.hub = nil
+		l.hub = nil
 	}
-	spec, run := a.sessions.agent, a.sessions.runtime
+	spec, run := l.sessions.agent, l.sessions.runtime
 	run.Tools, run.Limited = start.Tools, start.Limited
 	if start.MaxIterations > 0 {
 		run.MaxIterations, run.NoRetries = start.MaxIterations, true // a retry would be one call more
@@ -125,11 +125,11 @@ func (a *alone) open(ctx context.Context, _ contracts.Principal, start dialect.S
 	if start.SystemPrompt != nil {
 		options.Init = &contracts.Init{SystemPrompt: start.SystemPrompt}
 	}
-	h, err := a.sessions.openAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
+	h, err := l.sessions.openAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
 	if err != nil {
 		return nil, lockedElsewhere(err)
 	}
-	a.hub = h
+	l.hub = h
 	return serveForeign(h, contracts.Principal{}), nil
 }
 
@@ -137,13 +137,13 @@ func (a *alone) open(ctx context.Context, _ contracts.Principal, start dialect.S
 const defaultModel = "llm:openai-chat/"
 
 // close ends the session.
-func (a *alone) close(ctx context.Context) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.hub == nil {
+func (l *localSession) close(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hub == nil {
 		return nil
 	}
-	return a.hub.Close(ctx)
+	return l.hub.Close(ctx)
 }
 
 // maxSocketClients bounds the clients of one Unix socket.
@@ -257,7 +257,7 @@ var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "
 type foreignVisit struct {
 	protocol protocol
 	settings *settings
-	open     func(context.Context, dialect.Start) (func(context.Context, *foreign.Port) error, error)
+	open     func(context.Context, dialect.Start) (foreign.Session, error)
 }
 
 func (v *foreignVisit) Serve(ctx context.Context, conn *ws.Conn) error {
@@ -277,11 +277,11 @@ func socketPath(addr string) (string, error) {
 }
 
 // An opener opens sessions for the clients of other protocols.
-type opener func(context.Context, contracts.Principal, dialect.Start) (func(context.Context, *foreign.Port) error, error)
+type opener func(context.Context, contracts.Principal, dialect.Start) (foreign.Session, error)
 
 // as returns the function that opens sessions for one principal, and logs its failures.
-func (o opener) as(p contracts.Principal, log *slog.Logger) func(context.Context, dialect.Start) (func(context.Context, *foreign.Port) error, error) {
-	return func(ctx context.Context, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+func (o opener) as(p contracts.Principal, log *slog.Logger) func(context.Context, dialect.Start) (foreign.Session, error) {
+	return func(ctx context.Context, start dialect.Start) (foreign.Session, error) {
 		serve, err := o(ctx, p, start)
 		if err != nil {
 			log.Error("session not opened", "session", start.SessionID, "err", err)
@@ -339,7 +339,7 @@ func headlessForeign(s settings, p *protocol) error {
 	if err := s.openChord(m); err != nil {
 		return failure{err}
 	}
-	own := &alone{sessions: m}
+	own := &localSession{sessions: m}
 	open, steps := opener(own.open), []func(context.Context) error{own.close}
 	if s.shares() {
 		h, end, err := shareHeadless(ctx, s, m, log)
@@ -369,7 +369,7 @@ func headlessForeign(s settings, p *protocol) error {
 
 // theOnly opens the session of a process that has one.
 func theOnly(h *hub.Hub) opener {
-	return func(_ context.Context, p contracts.Principal, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+	return func(_ context.Context, p contracts.Principal, start dialect.Start) (foreign.Session, error) {
 		if start.SessionID != "" && start.SessionID != h.SessionID() {
 			return nil, hub.ErrUnknownSession
 		}

@@ -23,13 +23,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A parrot is a translator: it sends each line of the client to the session as a
 // prompt, and tells the client what it is called with. Some lines are orders.
-type parrot struct{ floods bool } // each second, with a long line
+type parrot struct {
+	floods bool // each second, with a long line
+	stays  bool // after the end of the input
+}
 
 func say(out *dialect.Out, format string, args ...any) { out.Reply(fmt.Sprintf(format, args...)) }
 
-func (*parrot) Begin(out *dialect.Out)             { out.Open(dialect.Start{SessionID: "first"}) }
-func (*parrot) LongLine(out *dialect.Out)          { say(out, "long line") }
-func (*parrot) EOF(out *dialect.Out)               { out.End(7) }
+func (*parrot) Begin(out *dialect.Out)    { out.Open(dialect.Start{SessionID: "first"}) }
+func (*parrot) LongLine(out *dialect.Out) { say(out, "long line") }
+
+func (p *parrot) EOF(out *dialect.Out) {
+	if !p.stays {
+		out.End(7)
+	}
+}
+
 func (*parrot) Detached(out *dialect.Out, e error) { say(out, "detached: %v", e) }
 
 func (p *parrot) Wake(out *dialect.Out) {
@@ -50,6 +59,8 @@ func (p *parrot) Line(out *dialect.Out, text []byte) {
 	case "flood":
 		p.floods = true
 		p.Wake(out)
+	case "stay":
+		p.stays = true
 	case "panic":
 		panic(rest)
 	default:
@@ -87,7 +98,7 @@ func play(t *testing.T, ctx context.Context) *stage {
 		defer close(s.ended)
 		s.code, s.err = foreign.Serve(ctx, stdio.NewText(in, out, 100), foreign.Options{
 			Translator: &parrot{}, Handshake: 10 * time.Second,
-			Open: func(_ context.Context, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+			Open: func(_ context.Context, start dialect.Start) (foreign.Session, error) {
 				if start.SessionID == "missing" {
 					return nil, errors.New("no such session")
 				}
@@ -218,6 +229,34 @@ func TestFloodOfATranslatorEndsTheConnection(t *testing.T) {
 		}
 		if s.err == nil || s.err.Error() != "the client does not read" {
 			t.Errorf("got %v, want that the client does not read", s.err)
+		}
+	})
+}
+
+// A client that sends no more has a minute to read.
+func TestClientThatOnlyKeepsItsEndOpenIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		for _, line := range []string{"stay", "first", "second"} {
+			s.write(t, line)
+		}
+		time.Sleep(time.Hour) // it may send more
+		if err := s.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(59 * time.Second)
+			s.wants(t, `"event response_start"`)
+		}
+		time.Sleep(time.Hour) // there is nothing to read
+		port := <-s.ports
+		if err := port.Write(port.Form().AppendMessage(nil, 1, []byte(`{"type":"response_start","response_id":"r"}`))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(61 * time.Second)
+		<-s.ended
+		if s.code != 1 || s.err == nil || s.err.Error() != "the client does not read" {
+			t.Errorf("got %d and %v, want that the client does not read", s.code, s.err)
 		}
 	})
 }
