@@ -85,6 +85,7 @@ type session struct {
 	messages   int    // of users and the assistant
 	routed     string // the model that answered last
 	asked      bool   // for control
+	asker      string // connection that asks for control while the client has it; "" if none
 	configured bool   // the session has the client's system prompt
 	configID   string // of the init that is not answered yet
 }
