@@ -20,10 +20,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/dialect/heddle"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/stdio"
 	"github.com/seed-028515a8/maestro/transport/ws"
@@ -126,11 +128,19 @@ func (l *localSession) open(ctx context.Context, _ contracts.Principal, start di
 		options.Init = &contracts.Init{SystemPrompt: start.SystemPrompt}
 	}
 	h, err := l.sessions.openAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
+	if e, ok := errors.AsType[*model.Error](err); ok && e.Kind == model.KindAuth && l.sessions.agent == "" {
+		err = fmt.Errorf("%w: %w", errNoProvider, err)
+	}
 	if err != nil {
 		return nil, lockedElsewhere(err)
 	}
 	l.hub = h
 	return serveForeign(h, contracts.Principal{}), nil
+}
+
+var errNoProvider = &contracts.Error{
+	Code:    contracts.CodeRuntimeNotReady,
+	Message: "set HEDDLE_BASE_URL to the address of the model's provider, or OPENAI_API_KEY to a key of OpenAI",
 }
 
 // defaultModel begins the agent of a client that names its model.
@@ -349,9 +359,14 @@ func headlessForeign(s settings, p *protocol) error {
 		open, steps = theOnly(h), end
 	}
 	started()
-	code, err := foreign.Serve(ctx, stdio.NewText(os.Stdin, os.Stdout, p.maxLine), foreign.Options{
+	serving, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { watchOutput(serving, stop) }) // ends with serving
+	code, err := foreign.Serve(serving, stdio.NewText(os.Stdin, os.Stdout, p.maxLine), foreign.Options{
 		Translator: p.translate(&s, os.Getenv), Open: open.as(contracts.Principal{}, log), Log: log,
 	})
+	stop(nil)
+	watch.Wait()
 	if err != nil {
 		log.Debug("local client", "err", err)
 	}
@@ -365,6 +380,16 @@ func headlessForeign(s settings, p *protocol) error {
 		return exit(code)
 	}
 	return nil
+}
+
+// watchOutput calls stop once nothing can read standard output. A client without heartbeats
+// may have nothing to be written for long.
+func watchOutput(ctx context.Context, stop context.CancelCauseFunc) {
+	for sleep.For(ctx, time.Second) == nil {
+		if outputClosed() {
+			stop(errors.New("standard output is closed"))
+		}
+	}
 }
 
 // theOnly opens the session of a process that has one.
