@@ -30,6 +30,7 @@ var chordProtocol = protocol{
 	translate: func(s *settings, _ func(string) string) dialect.Translator {
 		return chord.New(chord.Options{
 			SessionID: s.chord.resume, NewSessions: s.chord.replaces, Version: version(), Rules: s.chord.rules,
+			Shared: s.chord.rules == nil,
 		})
 	},
 }

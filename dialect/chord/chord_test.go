@@ -346,6 +346,11 @@ func TestSessionEnds(t *testing.T) {
 	if got := s.taken(); got != "" || s.code != 1 { // C43
 		t.Errorf("got %s and %d, want nothing and 1", got, s.code)
 	}
+	s = &stage{t: t, tr: chord.New(chord.Options{Shared: true})}
+	s.step(func(out *dialect.Out) { s.tr.Detached(out, &contracts.Error{Message: "it is full"}) })
+	if contains(t, s.taken(), `"code":"session_not_opened"`, "it is full"); s.code != 1 {
+		t.Errorf("got the code %d, want 1", s.code)
+	}
 }
 
 func TestNewSessionForgetsTheOldOne(t *testing.T) {

@@ -115,7 +115,8 @@ type client struct {
 	code    int
 	err     error
 
-	handshake *time.Timer // ends a client without a session; nil if it may stay
+	reason    *contracts.Error // why the session has ended; nil if that is unknown
+	handshake *time.Timer      // ends a client without a session; nil if it may stay
 }
 
 // step calls the translator once and does what it decided.
@@ -190,6 +191,7 @@ func (c *client) open(start dialect.Start) {
 	if c.handshake != nil {
 		c.handshake.Stop()
 	}
+	c.reason = nil
 	before, port := c.port, &Port{client: c, detached: make(chan struct{})}
 	c.port = port
 	c.work.Go(func() { // ends with the attachment, which ends with the port
@@ -203,8 +205,12 @@ func (c *client) open(start dialect.Start) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if port.reason != nil {
+			err = port.reason
+		}
 		port.close()
 		if c.port == port && !c.ended {
+			c.reason, _ = errors.AsType[*contracts.Error](err)
 			if c.handshake != nil {
 				c.handshake.Reset(c.options.Handshake)
 			}
@@ -276,7 +282,12 @@ func (c *client) awaitRoom() bool {
 
 // write writes the client's lines, and closes conn in the end.
 func (c *client) write() {
-	defer c.conn.Close(nil)
+	defer func() {
+		c.mu.Lock()
+		reason := c.reason
+		c.mu.Unlock()
+		c.conn.Close(reason)
+	}()
 	var unwritten []byte
 	for {
 		c.mu.Lock()
@@ -316,7 +327,8 @@ type Port struct {
 	// Guarded by client.mu.
 	queue   [][]byte
 	closed  bool
-	saidBye bool // the session has read ws.bye
+	saidBye bool             // the session has read ws.bye
+	reason  *contracts.Error // given to Close
 }
 
 // Form returns the form of all ports.
@@ -395,10 +407,13 @@ func (p *Port) LastSeen() time.Time {
 	return time.Now()
 }
 
-// Close ends the attachment.
-func (p *Port) Close(*contracts.Error) {
+// Close ends the attachment. Only the reason of the first call counts.
+func (p *Port) Close(reason *contracts.Error) {
 	p.client.mu.Lock()
 	defer p.client.mu.Unlock()
+	if !p.closed {
+		p.reason = reason
+	}
 	p.close()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,15 +89,29 @@ type stage struct {
 	code    int
 	err     error
 	ended   chan struct{}
+	closed  *closeReason
+}
+
+// A closeReason keeps the reason of the first Close.
+type closeReason struct {
+	*stdio.Conn
+	once   sync.Once
+	reason *contracts.Error
+}
+
+func (c *closeReason) Close(why *contracts.Error) {
+	c.once.Do(func() { c.reason = why })
+	c.Conn.Close(why)
 }
 
 func play(t *testing.T, ctx context.Context) *stage {
 	in, clientOut := io.Pipe()
 	clientIn, out := io.Pipe()
 	s := &stage{in: clientOut, out: bufio.NewReader(clientIn), hangUp: clientIn, ports: make(chan *foreign.Port, 8), release: make(chan error), ended: make(chan struct{})}
+	s.closed = &closeReason{Conn: stdio.NewText(in, out, 100)}
 	go func() { // ends with the connection
 		defer close(s.ended)
-		s.code, s.err = foreign.Serve(ctx, stdio.NewText(in, out, 100), foreign.Options{
+		s.code, s.err = foreign.Serve(ctx, s.closed, foreign.Options{
 			Translator: &parrot{}, Handshake: 10 * time.Second,
 			Open: func(_ context.Context, start dialect.Start) (foreign.Session, error) {
 				if start.SessionID == "missing" {
@@ -111,6 +126,10 @@ func play(t *testing.T, ctx context.Context) *stage {
 						}
 						if strings.Contains(string(frame), "leave") {
 							return errors.New("the session has ended")
+						}
+						if strings.Contains(string(frame), "throw me out") {
+							port.Close(&contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer one came"})
+							continue
 						}
 						if err := port.Write(port.Form().AppendMessage(nil, 1, []byte(`{"type":"response_start","response_id":"`+start.SessionID+`"}`))); err != nil {
 							return err
@@ -174,6 +193,15 @@ func TestClientLeavesASessionBeforeItGetsAnother(t *testing.T) {
 		s.wants(t, `"event response_start"`)
 		s.write(t, "leave")
 		s.wants(t, `"detached: the session has ended"`)
+		s.write(t, "open third")
+		s.write(t, "throw me out")
+		s.wants(t, `"detached: a newer one came"`)
+		if err := s.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if <-s.ended; s.closed.reason == nil || s.closed.reason.Code != contracts.CodeSuperseded {
+			t.Errorf("got the connection closed with %v, want the reason of the session", s.closed.reason)
+		}
 	})
 }
 
