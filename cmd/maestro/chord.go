@@ -30,7 +30,7 @@ var chordProtocol = protocol{
 	translate: func(s *settings, _ func(string) string) dialect.Translator {
 		return chord.New(chord.Options{
 			SessionID: s.chord.resume, NewSessions: s.chord.replaces, Version: version(), Rules: s.chord.rules,
-			Shared: s.chord.rules == nil,
+			Shared: s.chord.rules == nil, Worktree: s.chord.entered,
 		})
 	},
 }
@@ -42,6 +42,8 @@ type chordFlags struct {
 	resume    string // session to open
 	continues bool   // open the session that was used last
 	replaces  bool   // the client may replace the session
+	worktree  string // the worktree to be the workspace; newWorktree for a new one
+	entered   *chord.Worktree
 	rules     chord.RuleStore
 }
 
@@ -50,6 +52,8 @@ func (c *chordFlags) register(cmd *cobra.Command) {
 	f.StringVarP(&c.dir, "session-dir", "d", "", "with --protocol chord: the same as --workspace")
 	f.BoolVarP(&c.continues, "continue", "c", false, "with --protocol chord: continue the session that was used last in the workspace")
 	f.StringVarP(&c.resume, "resume", "r", "", "with --protocol chord: continue this session of the workspace")
+	f.StringVarP(&c.worktree, "worktree", "w", "", "with --protocol chord: work in the git worktree `NAME` of the workspace, which is made if there is none; without NAME in a new one")
+	f.Lookup("worktree").NoOptDefVal = newWorktree
 	cmd.MarkFlagsMutuallyExclusive("continue", "resume")
 	cmd.MarkFlagsMutuallyExclusive("session-dir", "workspace")
 }
@@ -58,7 +62,7 @@ func (c *chordFlags) register(cmd *cobra.Command) {
 func (s *settings) applyChord(cmd *cobra.Command, getenv func(string) string) error {
 	given := cmd.Flags().Changed
 	if s.protocol != chordName {
-		for _, name := range []string{"session-dir", "continue", "resume"} {
+		for _, name := range []string{"session-dir", "continue", "resume", "worktree"} {
 			if given(name) {
 				return usage{fmt.Errorf("--%s needs --protocol chord", name)}
 			}
@@ -67,6 +71,9 @@ func (s *settings) applyChord(cmd *cobra.Command, getenv func(string) string) er
 	}
 	if given("resume") && !contracts.ValidID(s.chord.resume) {
 		return usage{fmt.Errorf("--resume %q is not the id of a session", s.chord.resume)}
+	}
+	if given("worktree") && !contracts.ValidID(s.chord.worktree) {
+		return usage{fmt.Errorf("--worktree %q is not a name of a worktree", s.chord.worktree)}
 	}
 	s.workspace = cmp.Or(s.chord.dir, s.workspace)
 	s.stateDir = cmp.Or(s.stateDir, getenv("CHORD_STATE_DIR"), defaultStateRoot()) // sessions outlive the process

@@ -339,6 +339,9 @@ func headlessForeign(s settings, p *protocol) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // as in headless
 	log := s.log()
 	ctx, started := untilSignal()
+	if err := s.enterWorktree(); err != nil {
+		return failure{err}
+	}
 	m, err := newSessions(s, log)
 	if err != nil {
 		return err

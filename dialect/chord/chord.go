@@ -16,6 +16,7 @@ type Options struct {
 	NewSessions bool      // the server opens a new session when the client asks for one
 	Shared      bool      // the client did not start the process: if its session cannot be opened, it gets an error
 	Version     string    // the server's version
+	Worktree    *Worktree // in which the agent works; nil if the server made none
 	Rules       RuleStore // keeps the rules of the scopes project and user_global; nil refuses such rules
 }
 

@@ -119,7 +119,7 @@ func (t *Translator) greet(out *dialect.Out) {
 		t.info(out, "new session: "+t.session)
 	} else {
 		t.greeted = true
-		reply(out, TypeReady, Ready{SessionID: t.session})
+		reply(out, TypeReady, Ready{SessionID: t.session, Worktree: t.options.Worktree})
 	}
 	t.updated = out.Now
 	t.reveal(out)
