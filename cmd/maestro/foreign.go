@@ -389,7 +389,7 @@ func headlessForeign(s settings, p *protocol) error {
 // may have nothing to be written for long.
 func watchOutput(ctx context.Context, stop context.CancelCauseFunc) {
 	for sleep.For(ctx, time.Second) == nil {
-		if outputClosed() {
+		if stdio.HungUp() {
 			stop(errors.New("standard output is closed"))
 		}
 	}

@@ -113,7 +113,7 @@ var rooms = map[string]room{
 	"transport/httperr":                 {ours: []string{"contracts"}},
 	"transport/ratelimit":               {ours: []string{"contracts"}, others: []string{rate}},
 	"transport/sse":                     {ours: []string{"contracts", "transport/connlimit", "transport/httperr"}},
-	"transport/stdio":                   {ours: []string{"contracts", "internal/line"}},
+	"transport/stdio":                   {ours: []string{"contracts", "internal/line"}, others: []string{system}},
 	"transport/ws":                      {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{websocket}},
 	"utility":                           {ours: []string{"contracts", "internal/proc", "pty", "workspace", "internal/abridge"}, others: []string{fsnotify, system}},
 	"pty":                               {ours: []string{"internal/proc"}, others: []string{creack, system}},
