@@ -27,6 +27,7 @@ const chordName = "chord"
 
 var chordProtocol = protocol{
 	name: chordName, maxLine: chord.MaxLine, endsWell: true,
+	full: `{"type":"error","payload":{"message":"the server has too many clients","code":"too_many_clients"}}`,
 	translate: func(s *settings, _ func(string) string) dialect.Translator {
 		return chord.New(chord.Options{
 			SessionID: s.chord.resume, NewSessions: s.chord.replaces, Version: version(), Rules: s.chord.rules,

@@ -166,6 +166,20 @@ func TestChordWorksInAWorktree(t *testing.T) {
 	}
 }
 
+func TestChordSocketThatIsFullSaysSo(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(shortDir(t), "s")
+	serving(t, "--agent", "shell", "--listen-chord", "unix:"+path)
+	for range maxSocketClients {
+		if l := chordSocket(t, path).next(); l.Type != "ready" {
+			t.Fatalf("got %s, want ready", l.raw)
+		}
+	}
+	if l := chordSocket(t, path).next(); l.Type != "error" || l.text("code") != "too_many_clients" {
+		t.Errorf("got %s, want that there are too many clients", l.raw)
+	}
+}
+
 // TestChordBesideOthers has a Chord client and a native controller on one session.
 func TestChordBesideOthers(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -34,13 +35,18 @@ import (
 // A protocol is one that clients of other programs speak, as lines of JSON.
 type protocol struct {
 	name      string
-	maxLine   int  // longest line of a client in bytes, without its end
-	endsWell  bool // a signal ends the process with exit status 0
-	ownModel  bool // without --agent, the client on standard input names the model
+	maxLine   int    // longest line of a client in bytes, without its end
+	endsWell  bool   // a signal ends the process with exit status 0
+	ownModel  bool   // without --agent, the client on standard input names the model
+	full      string // what a client is told for whom the socket has no room
 	translate func(s *settings, getenv func(string) string) dialect.Translator
 }
 
-var protocols = []protocol{{name: "heddle", maxLine: heddle.MaxLine, ownModel: true, translate: translateHeddle}, chordProtocol}
+var protocols = []protocol{{
+	name: "heddle", maxLine: heddle.MaxLine, ownModel: true, translate: translateHeddle,
+	full: `{"type":"result","id":"unknown","status":"error","tool_calls_made":[],"iterations":0,` +
+		`"error":{"code":"protocol_error","message":"The server has too many clients","retryable":true}}`,
+}, chordProtocol}
 
 // translateHeddle returns a translator for a Heddle client. The variables are those of
 // Heddle servers.
@@ -231,7 +237,8 @@ func (s *socket) accept() {
 			case free <- struct{}{}:
 			default:
 				s.log.Warn("too many clients on the socket", "protocol", s.protocol.name, "most", maxSocketClients)
-				_ = conn.Close() // it was never served
+				_, _ = io.WriteString(conn, s.protocol.full+"\n") // a new connection has room; the client may have gone
+				_ = conn.Close()
 				continue
 			}
 			s.work.Go(func() { // ends with the client, or with close
@@ -359,7 +366,7 @@ func headlessForeign(s settings, p *protocol) error {
 		if err != nil {
 			return err
 		}
-		open, steps = theOnly(h), end
+		open, steps = onlySession(h), end
 	}
 	started()
 	serving, stop := context.WithCancelCause(ctx)
@@ -395,8 +402,8 @@ func watchOutput(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// theOnly opens the session of a process that has one.
-func theOnly(h *hub.Hub) opener {
+// onlySession opens the session of a process that has one.
+func onlySession(h *hub.Hub) opener {
 	return func(_ context.Context, p contracts.Principal, start dialect.Start) (foreign.Session, error) {
 		if start.SessionID != "" && start.SessionID != h.SessionID() {
 			return nil, hub.ErrUnknownSession
