@@ -51,11 +51,16 @@ var protocols = []protocol{{
 // translateHeddle returns a translator for a Heddle client. The variables are those of
 // Heddle servers.
 func translateHeddle(s *settings, getenv func(string) string) dialect.Translator {
+	alone := s.protocol == "heddle" && !s.shares()
+	approvalWait := milliseconds(getenv("HEDDLE_APPROVAL_WAIT"))
+	if alone && approvalWait == 0 {
+		approvalWait = -1 // no other client can come
+	}
 	return heddle.New(heddle.Options{
 		Version:      getenv("HEDDLE_PROTOCOL_VERSION"),
-		Own:          s.protocol == "heddle" && !s.shares() && (s.agent == "" || strings.HasPrefix(s.agent, "llm:")),
+		Own:          alone && (s.agent == "" || strings.HasPrefix(s.agent, "llm:")),
 		Heartbeat:    milliseconds(getenv("HEDDLE_HEARTBEAT_INTERVAL")),
-		ApprovalWait: milliseconds(getenv("HEDDLE_APPROVAL_WAIT")),
+		ApprovalWait: approvalWait,
 		ControlWait:  milliseconds(getenv("HEDDLE_CONTROL_WAIT")),
 		ShutdownWait: milliseconds(getenv("HEDDLE_SHUTDOWN_WAIT")),
 	})

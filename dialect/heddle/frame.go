@@ -328,6 +328,8 @@ func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequ
 		t.answer(out, id, true, "")
 	case t.extension(ExtensionDenyAll):
 		t.answer(out, id, false, "The client denies all approvals")
+	case t.opts.ApprovalWait < 0:
+		t.answer(out, id, false, "No other client can approve the call")
 	default:
 		s.approvals[id] = out.Now.Add(t.opts.ApprovalWait)
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	Heartbeat time.Duration
 
 	// ApprovalWait is how long other controllers of the session may answer an approval
-	// before it is denied. Zero means 60 s.
+	// before it is denied. Zero means 60 s; negative denies it at once.
 	ApprovalWait time.Duration
 
 	// ControlWait is how long a send waits for control of the session, and for the run
