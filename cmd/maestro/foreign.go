@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +95,7 @@ func protocolNames() []string {
 
 // serveForeign returns the function that attaches a client to h. It is the client of
 // principal p.
-func serveForeign(h *hub.Hub, p contracts.Principal) foreign.Session {
+func serveForeign(h *hub.Hub, p contracts.Principal) foreign.Attach {
 	return func(ctx context.Context, port *foreign.Port) error {
 		return h.Serve(ctx, port, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater, Principal: p})
 	}
@@ -114,7 +110,7 @@ type localSession struct {
 }
 
 // open opens a session with what the client asked for, and ends the one before.
-func (l *localSession) open(ctx context.Context, _ contracts.Principal, start dialect.Start) (foreign.Session, error) {
+func (l *localSession) open(ctx context.Context, _ contracts.Principal, start dialect.Start) (foreign.Attach, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hub != nil {
@@ -167,111 +163,6 @@ func (l *localSession) close(ctx context.Context) error {
 	return l.hub.Close(ctx)
 }
 
-// maxSocketClients bounds the clients of one Unix socket.
-const maxSocketClients = 32
-
-// A socket serves clients of one protocol on a Unix socket. Whoever may open the file is
-// the owner of the server.
-type socket struct {
-	net.Listener
-	path     string
-	protocol protocol
-	settings *settings
-	open     opener
-	log      *slog.Logger
-	work     sync.WaitGroup
-	end      context.CancelFunc
-}
-
-// listenSocket listens at path, which must not be in use. A file that an ended process
-// left is replaced.
-func listenSocket(path string) (net.Listener, error) {
-	conn, err := net.Dial("unix", path)
-	switch info, missing := os.Lstat(path); {
-	case err == nil:
-		return nil, errors.Join(fmt.Errorf("listen on %s: another process serves it", path), conn.Close())
-	case missing != nil:
-	case info.Mode()&fs.ModeSocket == 0 || !errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("listen on %s: it is in use: %w", path, err)
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	// The socket is made in a directory that nobody else can enter, so that it is never
-	// open to others.
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".socket-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.Remove(dir) }() // empty by now
-	ln, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		return nil, err
-	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err = os.Chmod(filepath.Join(dir, "s"), 0o600); err == nil {
-		err = os.Rename(filepath.Join(dir, "s"), path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	return ln, nil
-}
-
-// accept serves clients until close.
-func (s *socket) accept() {
-	ctx, end := context.WithCancel(context.Background())
-	s.end = end
-	free := make(chan struct{}, maxSocketClients)
-	s.work.Go(func() { // ends when the listener is closed
-		for {
-			conn, err := s.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				s.log.Error("accept on the socket", "protocol", s.protocol.name, "err", err)
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
-				continue
-			}
-			select {
-			case free <- struct{}{}:
-			default:
-				s.log.Warn("too many clients on the socket", "protocol", s.protocol.name, "most", maxSocketClients)
-				_, _ = io.WriteString(conn, s.protocol.full+"\n") // a new connection has room; the client may have gone
-				_ = conn.Close()
-				continue
-			}
-			s.work.Go(func() { // ends with the client, or with close
-				defer func() { _ = conn.Close(); <-free }()
-				s.serve(ctx, conn)
-			})
-		}
-	})
-}
-
-func (s *socket) serve(ctx context.Context, conn net.Conn) {
-	_, err := foreign.Serve(ctx, stdio.NewText(conn, conn, s.protocol.maxLine), foreign.Options{
-		Translator: s.protocol.translate(s.settings, os.Getenv),
-		Open:       s.open.as(contracts.Principal{}, s.log), Log: s.log,
-	})
-	if err != nil {
-		s.log.Debug("client on the socket", "protocol", s.protocol.name, "err", err)
-	}
-}
-
-// close ends all clients.
-func (s *socket) close(context.Context) error {
-	err := errors.Join(os.Remove(s.path), s.Listener.Close())
-	s.end()
-	s.work.Wait()
-	return err
-}
-
 // errOnlyViews refuses viewers, because clients of other protocols drive.
 var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
 
@@ -279,7 +170,7 @@ var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "
 type foreignVisit struct {
 	protocol protocol
 	settings *settings
-	open     func(context.Context, dialect.Start) (foreign.Session, error)
+	open     func(context.Context, dialect.Start) (foreign.Attach, error)
 }
 
 func (v *foreignVisit) Serve(ctx context.Context, conn *ws.Conn) error {
@@ -289,61 +180,18 @@ func (v *foreignVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 	return err
 }
 
-// socketPath returns the absolute path in unix:PATH.
-func socketPath(addr string) (string, error) {
-	path, ok := strings.CutPrefix(addr, "unix:")
-	if !ok || path == "" {
-		return "", errors.New("want unix:PATH")
-	}
-	return filepath.Abs(path)
-}
-
 // An opener opens sessions for the clients of other protocols.
-type opener func(context.Context, contracts.Principal, dialect.Start) (foreign.Session, error)
+type opener func(context.Context, contracts.Principal, dialect.Start) (foreign.Attach, error)
 
 // as returns the function that opens sessions for one principal, and logs its failures.
-func (o opener) as(p contracts.Principal, log *slog.Logger) func(context.Context, dialect.Start) (foreign.Session, error) {
-	return func(ctx context.Context, start dialect.Start) (foreign.Session, error) {
-		serve, err := o(ctx, p, start)
+func (o opener) as(p contracts.Principal, log *slog.Logger) func(context.Context, dialect.Start) (foreign.Attach, error) {
+	return func(ctx context.Context, start dialect.Start) (foreign.Attach, error) {
+		attach, err := o(ctx, p, start)
 		if err != nil {
 			log.Error("session not opened", "session", start.SessionID, "err", err)
 		}
-		return serve, err
+		return attach, err
 	}
-}
-
-// A sockets is the Unix sockets of one process.
-type sockets []*socket
-
-// listenSockets listens on the sockets of the settings. Clients that connect wait until
-// accept is called.
-func listenSockets(s *settings, open opener, log *slog.Logger) (sockets, error) {
-	var all sockets
-	for _, p := range protocols {
-		path := s.sockets[p.name]
-		if path == "" {
-			continue
-		}
-		ln, err := listenSocket(path)
-		if err != nil {
-			return nil, errors.Join(err, all.close(context.Background()))
-		}
-		all = append(all, &socket{Listener: ln, path: path, protocol: p, settings: s, open: open, log: log, end: func() {}})
-	}
-	return all, nil
-}
-
-func (all sockets) accept() {
-	for _, s := range all {
-		s.accept()
-	}
-}
-
-func (all sockets) close(ctx context.Context) (err error) {
-	for _, s := range all {
-		err = errors.Join(err, s.close(ctx))
-	}
-	return err
 }
 
 // headlessForeign serves a client of another protocol on standard input and output.
@@ -409,7 +257,7 @@ func watchOutput(ctx context.Context, stop context.CancelCauseFunc) {
 
 // onlySession opens the session of a process that has one.
 func onlySession(h *hub.Hub) opener {
-	return func(_ context.Context, p contracts.Principal, start dialect.Start) (foreign.Session, error) {
+	return func(_ context.Context, p contracts.Principal, start dialect.Start) (foreign.Attach, error) {
 		if start.SessionID != "" && start.SessionID != h.SessionID() {
 			return nil, hub.ErrUnknownSession
 		}

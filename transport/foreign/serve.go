@@ -33,7 +33,7 @@ type Options struct {
 	Translator dialect.Translator
 
 	// Open opens a session for the client.
-	Open func(ctx context.Context, start dialect.Start) (Session, error)
+	Open func(ctx context.Context, start dialect.Start) (Attach, error)
 
 	// Pings says that the client answers the pings that conn's form appends as
 	// heartbeats. A client that is silent for three heartbeat intervals is then closed.
@@ -46,9 +46,9 @@ type Options struct {
 	Log *slog.Logger // of panics; nil discards it
 }
 
-// A Session attaches a client to an open session. It returns when the attachment has
-// ended, which ends with conn or ctx at the latest.
-type Session func(ctx context.Context, conn *Port) error
+// An Attach attaches a client to an open session. It returns when the attachment has
+// ended, at the latest soon after conn or ctx has ended.
+type Attach func(ctx context.Context, conn *Port) error
 
 // Limits of the lines in bytes that the client has not read.
 const (
@@ -199,9 +199,9 @@ func (c *client) open(start dialect.Start) {
 		if before != nil {
 			<-before.detached // the client has left it before it gets another
 		}
-		serve, err := c.options.Open(c.ctx, start)
+		attach, err := c.options.Open(c.ctx, start)
 		if err == nil {
-			err = serve(c.ctx, port)
+			err = attach(c.ctx, port)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -113,7 +113,7 @@ func play(t *testing.T, ctx context.Context) *stage {
 		defer close(s.ended)
 		s.code, s.err = foreign.Serve(ctx, s.closed, foreign.Options{
 			Translator: &parrot{}, Handshake: 10 * time.Second,
-			Open: func(_ context.Context, start dialect.Start) (foreign.Session, error) {
+			Open: func(_ context.Context, start dialect.Start) (foreign.Attach, error) {
 				if start.SessionID == "missing" {
 					return nil, errors.New("no such session")
 				}
