@@ -267,7 +267,7 @@ func (t *translator) finish(out *dialect.Out, why *Error) {
 	t.state(out, StateCompleted)
 	r := &Result{ID: s.id, Error: why, ToolCallsMade: s.made, Usage: s.usage, Iterations: s.rounds}
 	if why == nil {
-		text := abridge.Bytes(string(s.text), maxText)
+		text := s.response()
 		r.Response = &text
 	}
 	if s.running > 0 {
@@ -288,6 +288,9 @@ func (t *translator) finish(out *dialect.Out, why *Error) {
 	t.send = nil
 	t.handOver(out)
 }
+
+// response returns the text of the result.
+func (s *send) response() string { return abridge.Bytes(string(s.text), maxText) }
 
 // limitCode returns the code for a limit of model calls that the client knows.
 func (t *translator) limitCode() string {
