@@ -80,14 +80,13 @@ const (
 // follow translates an open session until it ends, unless it is followed already. done is
 // called at the end, or at once.
 func (l *scopeLog) follow(src Source, done func()) {
-	s := l.session(src.SessionID())
-	l.mu.Lock()
-	before, ended := s.ended, make(chan struct{})
-	start := s.source != src && l.failed == nil
-	if start {
-		s.source, s.ended = src, ended
-	}
-	l.mu.Unlock()
+	var before chan struct{}
+	start, ended := false, make(chan struct{})
+	s := l.session(src.SessionID(), func(s *session) {
+		if start = s.source != src && l.failed == nil; start {
+			before, s.source, s.ended = s.ended, src, ended
+		}
+	})
 	if !start {
 		done()
 		return

@@ -30,18 +30,18 @@ func newTestLog(t *testing.T) *scopeLog {
 }
 
 // keepRun appends a run with the types to a session.
-func (l *scopeLog) keepRun(t *testing.T, session, run string, types ...string) (*session, *run) {
+func (l *scopeLog) keepRun(t *testing.T, id, name string, types ...string) (*session, *run) {
 	t.Helper()
-	s := l.session(session)
-	id := wire.ULID("run", time.Now(), [10]byte([]byte(run + strings.Repeat(".", 10))[:10]))
+	s := l.session(id, func(*session) {})
+	runID := wire.ULID("run", time.Now(), [10]byte([]byte(name + strings.Repeat(".", 10))[:10]))
 	var drafts []wire.Draft
-	for _, name := range types {
-		drafts = append(drafts, wire.Draft{RunID: id, Type: name, At: time.Now()})
+	for _, kind := range types {
+		drafts = append(drafts, wire.Draft{RunID: runID, Type: kind, At: time.Now()})
 	}
 	if err := l.revived(s, func() error { return s.keep(l, "e", s.Cursor+1, drafts) }); err != nil {
 		t.Fatal(err)
 	}
-	return s, l.index.Runs[id]
+	return s, l.index.Runs[runID]
 }
 
 func TestRunThatLeftTheIndexDoesNotBeginAgain(t *testing.T) {
@@ -53,7 +53,6 @@ func TestRunThatLeftTheIndexDoesNotBeginAgain(t *testing.T) {
 		t.Fatalf("got %+v, want the ended run away", r)
 	}
 	next := l.index.Next
-	l.keepRun(t, "a", "one", "gap.run_disconnected")
 	err := l.revived(s, func() error {
 		return s.keep(l, "e", s.Cursor+1, []wire.Draft{{RunID: r.ID, Type: "gap.run_disconnected", At: time.Now()}})
 	})

@@ -75,7 +75,8 @@ func openLog(opts *Options, scope string, create bool) (*scopeLog, error) {
 	if _, err := os.Stat(dir); !create && errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: opts.RetainBytes, RetainAge: opts.RetainAge, Durable: true})
+	limits := journal.FileOptions{RetainBytes: opts.RetainBytes, RetainAge: opts.RetainAge, Durable: true}
+	store, err := journal.Open(dir, limits)
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}

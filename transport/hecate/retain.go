@@ -68,7 +68,8 @@ func (l *scopeLog) markRun(r *run) error {
 		data := fmt.Sprintf(`{"first_pruned_sequence":%d,"last_pruned_sequence":%d,"pruned_at":%q,"reason":"retention_window"}`,
 			from, upTo, now.Format(time.RFC3339Nano))
 		s.live.Inserted(r.ID)
-		return s.keep(l, epoch, s.seen.Load(), []wire.Draft{{RunID: r.ID, Type: "gap.events_pruned", At: now, Data: json.RawMessage(data)}})
+		marker := wire.Draft{RunID: r.ID, Type: "gap.events_pruned", At: now, Data: json.RawMessage(data)}
+		return s.keep(l, epoch, s.seen.Load(), []wire.Draft{marker})
 	})
 }
 
@@ -95,25 +96,25 @@ func (l *scopeLog) introduce(ids []string) error {
 		if known || count >= l.opts.MaxSessions {
 			continue
 		}
-		if err := l.revived(l.session(id), func() error { return nil }); err != nil {
+		if err := l.revived(l.session(id, func(*session) {}), func() error { return nil }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// session returns a session. If the log did not know it, and knows too many, the oldest
-// sessions leave the log.
-func (l *scopeLog) session(id string) *session {
+// session calls use with a session while the log is locked, and returns the session. If the
+// log did not know it, and knows too many, the oldest sessions leave the log.
+func (l *scopeLog) session(id string, use func(*session)) *session {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.index.Sessions[id]; s != nil {
-		return s
-	}
-	if over := len(l.index.Sessions) + 1 - l.opts.MaxSessions; over > 0 {
+	over := len(l.index.Sessions) + 1 - l.opts.MaxSessions
+	if l.index.Sessions[id] == nil && over > 0 {
 		l.index.evictSessions(max(over, l.opts.MaxSessions/16))
 	}
-	return l.index.session(id)
+	s := l.index.session(id)
+	use(s)
+	return s
 }
