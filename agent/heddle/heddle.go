@@ -53,7 +53,7 @@ func Parse(words []string) (c Config, argv []string, err error) {
 				return c, nil, fmt.Errorf("%s: want a number above 0", word)
 			}
 		default:
-			return c, nil, fmt.Errorf("unknown option %s: before the command there may be model=, tools= and max_iterations=", name)
+			return c, nil, fmt.Errorf("unknown option %s: the options are model=, tools= and max_iterations=", name)
 		}
 	}
 	return c, nil, errors.New("there is no command after the configuration")

@@ -49,7 +49,8 @@ func (c *chordFlags) register(cmd *cobra.Command) {
 	f.StringVarP(&c.dir, "session-dir", "d", "", "with --protocol chord: the same as --workspace")
 	f.BoolVarP(&c.continues, "continue", "c", false, "with --protocol chord: continue the session that was used last in the workspace")
 	f.StringVarP(&c.resume, "resume", "r", "", "with --protocol chord: continue this session of the workspace")
-	f.StringVarP(&c.worktree, "worktree", "w", "", "with --protocol chord: work in the git worktree `NAME` of the workspace, which is made if there is none; without NAME in a new one")
+	f.StringVarP(&c.worktree, "worktree", "w", "", "with --protocol chord: work in the git worktree `NAME` of the workspace,"+
+		" which is made if there is none; without NAME in a new one")
 	f.Lookup("worktree").NoOptDefVal = newWorktree
 	cmd.MarkFlagsMutuallyExclusive("continue", "resume")
 	cmd.MarkFlagsMutuallyExclusive("session-dir", "workspace")
