@@ -106,6 +106,7 @@ func (a *attachment) ask(r contracts.PendingRequest) {
 		status = known.status
 	}
 	a.asking.Go(func() { // ends with the answer, or when the question is withdrawn
+		defer a.peer.contain()
 		defer stop()
 		answer, err := a.put(ctx, r, status)
 		if ctx.Err() != nil {

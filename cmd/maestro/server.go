@@ -45,7 +45,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	v := &server{sessions: m}
 	v.open = &hub.Directory{Open: v.start, Max: s.maxSessions, Log: log}
 	v.net, err = listen(s, root, backend{
-		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
+		workspace: m.work.Root(), dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
 		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate,
 	}, log)
 	if err == nil {
