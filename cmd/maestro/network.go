@@ -41,6 +41,7 @@ type network struct {
 	tokenText string // the token
 	control   string // path of the control token's file; empty if there is none
 	acp       *acpSockets
+	auth      *auth.Authenticator
 	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
 	failed    atomic.Uint64 // failures to accept because no descriptor was left
 	said      time.Time     // when such a failure was last logged
@@ -156,6 +157,7 @@ func (n *network) open(s settings, root string, h backend) error {
 	if err != nil {
 		return err
 	}
+	n.auth = g
 	h.admit(g.Alive)
 	mux, err := n.routes(s, g, h, limiter, refusals)
 	if err != nil {
@@ -417,7 +419,7 @@ func (n *network) close(ctx context.Context) error {
 	if n.server.Shutdown(out) != nil { // it has closed the listener
 		err = errors.Join(err, n.server.Close())
 	}
-	err = errors.Join(err, n.acp.close())
+	err = errors.Join(err, n.acp.close(), n.auth.Close())
 	if n.debug != nil {
 		err = errors.Join(err, n.debug.Close())
 	}

@@ -1514,6 +1514,12 @@ export interface ShareAnswer {
   created_at?: string;
   /** ISO-8601 UTC */
   expires_at: string;
+  /** requests that it admitted */
+  uses?: number;
+  /** ISO-8601 UTC */
+  last_used_at?: string;
+  /** IP address of the last request */
+  last_used_from?: string;
 }
 
 /**
