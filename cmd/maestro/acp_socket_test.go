@@ -70,8 +70,10 @@ func TestSDKClientOnAWebSocket(t *testing.T) {
 		}
 		Permission struct{ Options []struct{ Kind string } }
 		Prompt     struct{ StopReason string }
-		Sessions   struct{ Sessions []struct{ SessionID, Cwd string } }
-		Update     struct {
+		Sessions   struct {
+			Sessions []struct{ SessionID, Cwd string }
+		}
+		Update struct {
 			Meta updateMeta `json:"_meta"`
 		}
 	}
