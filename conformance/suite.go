@@ -28,10 +28,12 @@ type Suite struct {
 // ErrTarget is what [Suite.Run] returns if the target is none for the protocol.
 var ErrTarget = errors.New("wrong target")
 
+const maestro = "maestro" // the protocol of the main suite
+
 // Maestro returns the suite about the Maestro headless protocol.
 func Maestro() *Suite {
 	return &Suite{
-		Protocol: "maestro", Title: "Rules", Scenarios: Scenarios(), Rules: rules(),
+		Protocol: maestro, Title: "Rules", Scenarios: Scenarios(), Rules: rules(),
 		About: "Comments, scenarios and reports cite rules by these codes. Each sentence says what a server must do.\n" +
 			"`maestro conformance --explain R36` prints a rule and the scenarios that check it.\n" +
 			"Text after a colon, as in R46:gated, names a part of a rule; the scenarios of the whole rule check it.\n" +
@@ -47,7 +49,7 @@ func Maestro() *Suite {
 
 // command is the command line that judges a server with the suite.
 func (u *Suite) command() string {
-	if u.Protocol == "maestro" {
+	if u.Protocol == maestro {
 		return "maestro conformance"
 	}
 	return "maestro conformance --protocol " + u.Protocol
