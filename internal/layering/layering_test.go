@@ -65,6 +65,7 @@ var rooms = map[string]room{
 	"dialect/hecate": {ours: []string{"contracts", "dialect", "internal/abridge"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
+	"internal/testkit/suitetest": {ours: []string{"conformance"}},
 	"internal/testkit/storetest": {ours: []string{"journal"}},
 
 	"hub": {
