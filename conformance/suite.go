@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -116,3 +117,33 @@ func (s *Session) Scratch() string { return s.scratch() }
 
 // AtEnd has f called when the scenario's goroutine ends, in the reverse order of calls.
 func (s *Session) AtEnd(f func()) { s.atEnd = append(s.atEnd, f) }
+
+// Abridge shows at most limit bytes of a text, on one line.
+func Abridge(text []byte, limit int) string { return abridge(text, limit) }
+
+// A Wire is the way to a server over HTTP. It is safe for concurrent use.
+type Wire struct{ wire *wire }
+
+// NewWire returns the way to a server. It keeps connections until it is closed, and follows
+// no redirect.
+func NewWire(base, token string) Wire { return Wire{newWire(base, token)} }
+
+// Open sends a request and leaves the body to be read and closed. It repeats a request that
+// was refused with 429, when the server says it may.
+func (w Wire) Open(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := w.wire.open(ctx, request{method: method, path: path, header: header, body: body})
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests || try == maxTries {
+			return resp, err
+		}
+		_ = resp.Body.Close() // its status says all
+		select {
+		case <-time.After((&Answer{Header: resp.Header}).comeBack()):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close ends the connections that are not in use.
+func (w Wire) Close() { w.wire.close() }
