@@ -54,7 +54,7 @@ func Ask(ctx context.Context, url string, request Object, each func(Chunk)) (str
 	if err != nil {
 		return "", nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it has been read
 	if resp.StatusCode != 200 {
 		refused := &ModelError{Status: resp.StatusCode}
 		_ = json.NewDecoder(resp.Body).Decode(&refused.Details) // without details it has no text
