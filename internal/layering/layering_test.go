@@ -110,7 +110,7 @@ var rooms = map[string]room{
 	"transport/connlimit":               {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
 	"transport/auth":                    {ours: []string{"contracts", "internal/lazyregexp", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{jwt}},
 	"transport/foreign":                 {ours: []string{"contracts", "dialect"}},
-	"transport/hecate":                  {ours: []string{"contracts", "dialect/hecate", "journal", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
+	"transport/hecate":                  {ours: []string{"contracts", "dialect/hecate", "internal/sleep", "journal", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httpapi":                 {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httperr":                 {ours: []string{"contracts"}},
 	"transport/ratelimit":               {ours: []string{"contracts"}, others: []string{rate}},
