@@ -272,7 +272,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			}
 			att.Role, att.Takeover = contracts.RoleController, contracts.TakeoverLater
 			session, err := find(ctx, att)
-			return &foreignVisit{p, &s, theOnly(session).as(att.Principal, n.log)}, err
+			return &foreignVisit{p, &s, onlySession(session).as(att.Principal, n.log)}, err
 		}
 		others, err := ws.New(options)
 		if err != nil {
