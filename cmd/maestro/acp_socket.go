@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,6 +24,7 @@ type acpSockets struct {
 	opts    acpserver.Options // without what depends on the client
 	sockets acpserver.SocketOptions
 	work    string // directory of the agent
+	session string // the only session; empty if there can be several
 	list    func(contracts.Principal) *contracts.SessionList
 	alive   func(contracts.Principal) bool
 	inner   *http.Server // attaches to sessions
@@ -43,7 +45,7 @@ func newACPSockets(s *settings, h backend, log *slog.Logger, alive func(contract
 	return &acpSockets{
 		opts:    acpserver.Options{Version: version(), Log: log},
 		sockets: acpserver.SocketOptions{Heartbeat: s.session.HeartbeatInterval, Handshake: s.session.HandshakeTimeout},
-		work:    h.workspace, list: list, alive: alive,
+		work:    h.workspace, session: h.session, list: list, alive: alive,
 		inner: &http.Server{
 			Handler: attach, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -113,7 +115,7 @@ func (v *acpVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 		end(errRevoked)
 	}
 	opts := a.opts
-	opts.Session, opts.Create = v.att.SessionID, v.att.Create
+	opts.Session, opts.Create = cmp.Or(v.att.SessionID, a.session), v.att.Create
 	opts.View = p.Role == contracts.RoleViewer || v.att.Role == contracts.RoleViewer
 	opts.Take = v.att.Takeover == contracts.TakeoverForce && !opts.View
 	opts.Open = func(context.Context, string) (acpserver.Server, error) {

@@ -289,3 +289,19 @@ func TestACPConnectionEndsWithTheServer(t *testing.T) {
 		t.Errorf("got %v, want the exit code of a signal", err)
 	}
 }
+
+func TestACPOnAHostedRunner(t *testing.T) {
+	t.Parallel()
+	work := realDir(t)
+	r := listening(t, "hosted-runner", "--runner-session-id", "r", "--workspace-root", work, "--maestro-session-id", "plan", "--agent", "shell")
+	a := talkACP(t, r, readToken(t, r), "")
+	cwd := quoted(t, work)
+	a.says(`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":` + cwd + `,"mcpServers":[]}}`)
+	if got := a.until(`"id":1,`); !strings.Contains(got, `"sessionId":"plan"`) {
+		t.Errorf("got %s, want the runner's session", got)
+	}
+	a.says(`{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"other","cwd":` + cwd + `,"mcpServers":[]}}`)
+	if got := a.until(`"id":2,`); !strings.Contains(got, `"error":`) {
+		t.Errorf("got %s, want a refusal of another session", got)
+	}
+}

@@ -58,6 +58,7 @@ type backend struct {
 	evict     func(principalID string)                         // ends the connections of a principal to sessions
 	ready     func() (ready, draining bool)
 	workspace string      // directory of the agent, without symbolic links
+	session   string      // the only session; empty if there can be several
 	dir       string      // for the shares; empty keeps them in memory
 	runner    interface { // nil unless the process is a hosted runner
 		httpapi.Fence
