@@ -253,6 +253,10 @@ type KeptRequest struct {
 	Request  *ServerRequest `json:"request"` // shared; do not change it
 	Opened   time.Time      `json:"opened_at"`
 	Deadline time.Time      `json:"expires_at,omitzero"` // zero means never
+
+	Digest string   `json:"digest,omitempty"`       // see [RequestDigest]
+	Needed int      `json:"votes_needed,omitempty"` // approvals of distinct principals; zero: one answer decides
+	Votes  []string `json:"votes,omitempty"`        // ids of the principals that approved, in their order
 }
 
 // Restored is the state from which a drained session is continued. It takes no

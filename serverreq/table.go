@@ -58,11 +58,20 @@ func (t *Table) Restore(rows []contracts.KeptRequest) error {
 		if row.Request == nil {
 			return refuse(contracts.CodeBadRequest, "", "pending request is missing")
 		}
-		if err := t.Open(row.Request, row.Opened, row.Deadline); err != nil {
+		if err := t.check(row.Request); err != nil {
 			return err
 		}
+		t.rows = append(t.rows, row)
 	}
 	return nil
+}
+
+// Bind sets the digest of a pending request and the approvals that it needs; zero
+// means that one answer decides.
+func (t *Table) Bind(id, digest string, needed int) {
+	if i := t.findRow(id); i >= 0 {
+		t.rows[i].Digest, t.rows[i].Needed = digest, needed
+	}
 }
 
 // Len returns how many requests are pending.
@@ -129,7 +138,7 @@ func (t *Table) Cancel(id, reason string, now time.Time) (Resolution, bool) {
 // Withdraw ends one request with the given verdict. It returns false and does
 // nothing if the request is not pending or may not end this way; see [Legal].
 func (t *Table) Withdraw(id string, verdict contracts.Verdict, reason string, by contracts.Resolver, now time.Time) (Resolution, bool) {
-	i := t.find(id)
+	i := t.findRow(id)
 	if i < 0 || !Legal(t.rows[i].Request.RequestType, verdict, by) {
 		return Resolution{}, false
 	}
@@ -143,7 +152,7 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 		return refuse(contracts.CodeBadRequest, id, "server request has no id")
 	case !slices.Contains(contracts.RequestTypes(), kind):
 		return refuse(contracts.CodeBadRequest, id, "unknown server request type: "+string(kind))
-	case t.find(id) >= 0:
+	case t.findRow(id) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending: "+id)
 	case t.findCall(req.CallID, legacyTypes(kind)...) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending for call: "+req.CallID)
@@ -153,8 +162,8 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 	return nil
 }
 
-// find returns the row of a request id, or -1.
-func (t *Table) find(id string) int {
+// findRow returns the row of a request id, or -1.
+func (t *Table) findRow(id string) int {
 	return slices.IndexFunc(t.rows, func(r contracts.KeptRequest) bool { return r.Request.RequestID == id })
 }
 

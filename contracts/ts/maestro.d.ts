@@ -31,6 +31,9 @@ export type Code =
   | "role_conflict"
   | "request_not_found"
   | "request_type_mismatch"
+  | "digest_mismatch"
+  | "digest_required"
+  | "already_voted"
   | "unauthenticated"
   | "payload_too_large"
   | "rate_limited"
@@ -146,6 +149,7 @@ export type RetryAction =
  */
 export type Role =
   | "viewer"
+  | "approver"
   | "controller";
 
 /**
@@ -296,6 +300,8 @@ export interface ServerRequestResponse {
   content?: ContentBlock[];
   /** client tools, elicitations and user input: the request ends as failed */
   is_error?: boolean;
+  /** of the request that the client showed; another one is refused */
+  digest?: string;
 }
 
 /**
@@ -861,6 +867,8 @@ export interface ConnectionInfo {
   capabilities?: Capabilities;
   opt_out_notifications?: Notification[];
   role?: Role;
+  /** an approver, whose role is shown as viewer */
+  may_answer?: boolean;
   connection_count?: number;
   /** null when the lease is free */
   controller_connection_id?: string | null;
@@ -1137,6 +1145,8 @@ export interface ConnectionAnswer {
 export interface ConnectionState {
   connection_id: string;
   role: Role;
+  /** an approver, whose role is listed as viewer */
+  may_answer?: boolean;
   client_protocol_version?: string;
   client_info?: ClientInfo;
   capabilities?: Capabilities;
@@ -1637,7 +1647,7 @@ export interface TicketAnswer {
 export interface TicketRequest {
   /** the only session that the ticket is for */
   sessionId?: string;
-  /** viewer limits the ticket to viewing */
+  /** viewer or approver limits the ticket to that role */
   role?: Role;
 }
 

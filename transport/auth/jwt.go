@@ -20,8 +20,8 @@ const (
 
 // A jwtReader turns JWTs into principals. It is safe for concurrent use.
 //
-// The claim role limits the principal to viewer or controller; without it the
-// principal may be both. session_id confines it to one session. Its id consists
+// The claim role limits the principal to viewing, or to viewing and answering
+// questions; with controller or without the claim it is not limited. session_id confines it to one session. Its id consists
 // of sub and, where present, workspace_id, org_id and team_id. Its scope is its
 // id unless the scope claim sets one.
 type jwtReader struct {
@@ -74,11 +74,11 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 		return contracts.Principal{}, errExpired
 	case j.audience != "" && !slices.Contains(audiences, j.audience):
 		return contracts.Principal{}, denied("this credential is for another audience")
-	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController,
+	case !slices.Contains([]contracts.Role{"", contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController}, role),
 		p.SessionID != "" && !contracts.ValidID(p.SessionID), claimed != "" && !validScope(claimed):
 		return contracts.Principal{}, denied("this credential has a claim that is not understood")
 	}
-	if role == contracts.RoleViewer {
+	if role != contracts.RoleController {
 		p.Role = role
 	}
 	return p, nil
