@@ -8,8 +8,12 @@ import (
 // A Principal is an authenticated user or service. Its zero value is the anonymous
 // local user.
 type Principal struct {
-	ID        string    // owns connections; stable, safe to log, never a credential
-	Name      string    // display name, for people; at most MaxLabelBytes, from [CleanLabel]
+	ID   string // owns connections; stable, safe to log, never a credential
+	Name string // display name, for people; at most MaxLabelBytes, from [CleanLabel]
+	// Credential is the id of the credential, safe to log; empty if a principal has
+	// only one, so that ID names it.
+	Credential string
+
 	Scope     string    // owner of the sessions, which are stored by scope and session id; empty for the owner of the server
 	Role      Role      // viewer and approver limit every connection; empty allows every role
 	SessionID string    // the only session it may reach; empty allows all of the scope

@@ -87,7 +87,7 @@ func (*ControlChanged) EventType() string  { return "control_changed" }
 // AboutPeople reports whether only clients with the capability people get an event.
 func AboutPeople(ev Event) bool {
 	switch ev.(type) {
-	case *PromptAccepted, *RequestAnswered, *ControlChanged:
+	case *PromptAccepted, *RequestAnswered, *ControlChanged, *RequestShown, *RequestVoted:
 		return true
 	}
 	return false

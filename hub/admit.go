@@ -194,11 +194,13 @@ func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
 func (tx *tx) answerRequest(call *call, n note) error {
 	c, cmd := call.conn, call.cmd
 	approver := call.fromApprover()
-	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes && !approver {
+	tx.answering = senderOf(c)
+	row, answer, err := tx.work.table.Target(cmd, c.bare)
+	free := err != nil || row.Needed < 2 && !tx.opts.RequireDigest && answer.Digest == ""
+	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes && !approver && free {
 		tx.echo(c, response)
 		return nil
 	}
-	row, _, err := tx.work.table.Target(cmd, c.bare)
 	if err != nil {
 		if c.bare && tx.work.mode != contracts.ApprovalPrompt && answersApproval(cmd) && errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 			tx.publish(&contracts.Status{Message: "Tool response ignored (auto-approval mode)"})
@@ -209,8 +211,7 @@ func (tx *tx) answerRequest(call *call, n note) error {
 	if approver && !handshake.ApproverAnswers(row.Request.RequestType) {
 		return errApproverSends
 	}
-	res, err := tx.work.table.Answer(cmd, c.id, tx.now, c.bare)
-	if err != nil {
+	if err := tx.checkAnswer(row, &answer); err != nil {
 		return err
 	}
 	if !approver {
@@ -219,9 +220,7 @@ func (tx *tx) answerRequest(call *call, n note) error {
 	if n.Send != nil {
 		tx.note(n)
 	}
-	tx.log.events.ApplyCommand(cmd)
-	tx.resolve(res)
-	return nil
+	return tx.endByAnswer(row, &answer, cmd, c.author())
 }
 
 // isAnswer reports whether a command answers a question. A nil command, whose text

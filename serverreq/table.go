@@ -33,6 +33,7 @@ type Resolution struct {
 	Content []contracts.ContentBlock
 	From    string // connection that answered; empty if none did
 	At      time.Time
+	Digest  string // of the request; see [Table.Bind]
 }
 
 // New returns an empty table for at most limit pending requests; zero means 256. It
@@ -120,14 +121,16 @@ func (t *Table) CancelIf(match func(id string) bool, reason string, now time.Tim
 }
 
 // PolicyAll decides the pending approvals by mode, oldest first (R65). In prompt
-// mode they stay pending.
+// mode they stay pending. Mode auto does not replace the votes that a request needs.
 func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resolution {
 	out, decided := Policy(mode)
 	if !decided {
 		return nil
 	}
-	isApproval := func(r contracts.KeptRequest) bool { return r.Request.RequestType == contracts.RequestApproval }
-	return t.endAll(t.removeRows(isApproval), func(contracts.RequestType) contracts.Outcome { return out }, now)
+	decides := func(r contracts.KeptRequest) bool {
+		return r.Request.RequestType == contracts.RequestApproval && (r.Needed < 2 || out.Verdict != contracts.VerdictApproved)
+	}
+	return t.endAll(t.removeRows(decides), func(contracts.RequestType) contracts.Outcome { return out }, now)
 }
 
 // Cancel cancels one request and reports whether it was pending.

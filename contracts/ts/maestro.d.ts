@@ -926,6 +926,43 @@ export interface ControlChanged {
 }
 
 /**
+ * RequestShown follows the server_request of a question. It names the digest
+ * that an answer may echo, and shows the question in a form without hidden
+ * characters.
+ */
+export interface RequestShown {
+  type: "request_shown";
+  request_id: string;
+  /** of the whole request: sha256: and 64 hex digits */
+  digest: string;
+  /** the tool, and the args as JSON, with escapes for hidden characters */
+  display: string;
+  /** display has escapes of characters that do not show what they are */
+  escaped?: boolean;
+  /** display, or args in the server_request, is only the beginning */
+  truncated?: boolean;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+}
+
+/**
+ * RequestVoted says who approved or denied a question that needs several votes.
+ * A denial ends the question, and so does the last vote that it needs.
+ */
+export interface RequestVoted {
+  type: "request_voted";
+  request_id: string;
+  approved: boolean;
+  author: Author;
+  /** principals that have approved */
+  votes: number;
+  /** principals that must approve */
+  votes_needed: number;
+  /** ISO-8601 UTC */
+  timestamp: string;
+}
+
+/**
  * MessageEnvelope carries one event with its cursor.
  */
 export interface MessageEnvelope {
@@ -1889,7 +1926,9 @@ export type Event =
   | ConnectionInfo
   | PromptAccepted
   | RequestAnswered
-  | ControlChanged;
+  | ControlChanged
+  | RequestShown
+  | RequestVoted;
 
 /**
  * What a client sends on a networked transport.

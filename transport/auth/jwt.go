@@ -60,6 +60,7 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	}
 	c := claimReader{claims: claims}
 	p := contracts.Principal{SessionID: c.text("session_id"), Expires: c.time("exp")}
+	p.Credential = "jwt_" + hashOfToken(text)[:16]
 	p.ID = scopeKey(c.text("workspace_id"), c.text("org_id"), c.text("team_id"), c.text("sub"))
 	claimed := c.text(j.scopeClaim)
 	if p.Scope = p.ID; claimed != "" {
