@@ -57,6 +57,7 @@ type ControlChanged struct {
 type People struct {
 	Prompts    []PromptRecord `json:"prompts"`    // the last MaxPeople, the oldest first
 	Answers    []AnswerRecord `json:"answers"`    // the last MaxPeople, the oldest first
+	Requests   []ShownRecord  `json:"requests"`   // the pending ones, the oldest first
 	Controller *Author        `json:"controller"` // holder of the lease, or null
 }
 

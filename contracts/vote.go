@@ -22,5 +22,17 @@ type RequestVoted struct {
 	Timestamp   string `json:"timestamp"`    // ISO-8601 UTC
 }
 
+// ShownRecord is a request_shown in the state, with the votes since. Its display is cut
+// to MaxPromptRecord.
+type ShownRecord struct {
+	RequestID   string   `json:"request_id"`
+	Digest      string   `json:"digest"`
+	Display     string   `json:"display"`
+	Escaped     bool     `json:"escaped,omitempty"`
+	Truncated   bool     `json:"truncated,omitempty"`
+	VotesNeeded int64    `json:"votes_needed,omitempty"`
+	Votes       []Author `json:"votes,omitempty"` // who has approved, the first first
+}
+
 func (*RequestShown) EventType() string { return "request_shown" }
 func (*RequestVoted) EventType() string { return "request_voted" }

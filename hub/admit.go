@@ -117,6 +117,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	if c.role != contracts.RoleController && tx.clients.lease.Release(c.id) { // the local client says that it is no controller
 		tx.opts.Observer.LeaseMoved(contracts.LeaseReleased)
 		tx.noteLease()
+		tx.showControl(c, nil, contracts.LeaseReleased)
 	}
 	tx.sendHelloOK(c)
 	tx.showChange(c)
@@ -194,7 +195,9 @@ func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
 func (tx *tx) answerRequest(call *call, n note) error {
 	c, cmd := call.conn, call.cmd
 	approver := call.fromApprover()
-	tx.answering = senderOf(c)
+	if tx.answering = senderOf(c); call.http != nil {
+		tx.answering.Principal = call.http.by.Principal // with the credential of this request
+	}
 	row, answer, err := tx.work.table.Target(cmd, c.bare)
 	free := err != nil || row.Needed < 2 && !tx.opts.RequireDigest && answer.Digest == ""
 	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes && !approver && free {
@@ -251,13 +254,15 @@ func (tx *tx) echo(c *connection, cmd *contracts.ServerRequestResponse) {
 	}
 	tx.log.events.ApplyCommand(cmd)
 	if res, waiting := tx.work.table.Withdraw(cmd.RequestID, verdict, reason, contracts.ResolvedByUser, tx.now); waiting {
-		tx.resolve(res)
+		tx.resolveBy(c.author(), res)
 		return
 	}
-	tx.publish(&contracts.ServerRequestResolved{
+	resolved := &contracts.ServerRequestResolved{
 		RequestID: cmd.RequestID, RequestType: cmd.RequestType, CallID: cmd.RequestID,
 		Resolution: verdict, Reason: reason, ResolvedBy: contracts.ResolvedByUser,
-	})
+	}
+	tx.publish(resolved)
+	tx.showAnswer(c.author(), resolved)
 }
 
 func answersApproval(cmd contracts.Command) bool {

@@ -117,18 +117,20 @@ func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 		return err
 	}
 	tx.log.events.ApplyCommand(cmd)
-	tx.resolve(res)
+	tx.resolveBy(by, res)
 	return nil
 }
 
-// publishEnd publishes how a request ended and adds it to the audit.
-func (tx *tx) publishEnd(res *serverreq.Resolution) {
+// publishEnd publishes how a request ended, and who answered it unless by is nil, and
+// adds it to the audit.
+func (tx *tx) publishEnd(res *serverreq.Resolution, by *contracts.Author) {
 	tx.publish(&res.Event)
 	record := aboutRequest(AuditEnded, res.Request, res.Digest)
 	record.Verdict, record.ResolvedBy = res.Event.Resolution, res.Event.ResolvedBy
-	var by *sender
-	if res.From != "" || res.Event.ResolvedBy == contracts.ResolvedByUser { // others ended without an answer
-		by = tx.answering
+	var sender *sender
+	if by != nil {
+		tx.showAnswer(by, &res.Event)
+		sender = tx.answering
 	}
-	tx.note(note{Audit: tx.audit(record, by)})
+	tx.note(note{Audit: tx.audit(record, sender)})
 }

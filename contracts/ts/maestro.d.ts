@@ -1532,6 +1532,8 @@ export interface People {
   prompts: PromptRecord[];
   /** the last MaxPeople, the oldest first */
   answers: AnswerRecord[];
+  /** the pending ones, the oldest first */
+  requests: ShownRecord[];
   /** holder of the lease, or null */
   controller: Author | null;
 }
@@ -1691,6 +1693,21 @@ export interface ShareRequest {
   expiresInSeconds?: number;
   /** at most 64 bytes, for people */
   label?: string;
+}
+
+/**
+ * ShownRecord is a request_shown in the state, with the votes since. Its
+ * display is cut to MaxPromptRecord.
+ */
+export interface ShownRecord {
+  request_id: string;
+  digest: string;
+  display: string;
+  escaped?: boolean;
+  truncated?: boolean;
+  votes_needed?: number;
+  /** who has approved, the first first */
+  votes?: Author[];
 }
 
 /**

@@ -23,7 +23,7 @@ const (
 // The claim role limits the principal to viewing, or to viewing and answering
 // questions; with controller or without the claim it is not limited. session_id confines it to one session. Its id consists
 // of sub and, where present, workspace_id, org_id and team_id. Its scope is its
-// id unless the scope claim sets one.
+// id unless the scope claim sets one. Its name is the claim name, else sub.
 type jwtReader struct {
 	keys       []verifyKey
 	parser     *jwt.Parser
@@ -66,6 +66,8 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	if p.Scope = p.ID; claimed != "" {
 		p.Scope = scopeOfClaim(claimed)
 	}
+	name, _ := claims["name"].(string) // for people only, so an odd one refuses nobody
+	p.Name = cmp.Or(contracts.CleanLabel(name, contracts.MaxLabelBytes), contracts.CleanLabel(c.text("sub"), contracts.MaxLabelBytes))
 	role := contracts.Role(c.text("role"))
 	audiences, err := claims.GetAudience()
 	switch {
