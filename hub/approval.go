@@ -57,6 +57,20 @@ func (h *Hub) shownRequest(req *contracts.ServerRequest) *contracts.RequestShown
 	}
 }
 
+// showAdopted binds a question of a session that was drained elsewhere, and adds it to
+// the state. The rules of this process may demand more votes.
+func (tx *tx) showAdopted(row contracts.KeptRequest) {
+	shown := tx.shownRequest(row.Request)
+	shown.Digest = cmp.Or(row.Digest, shown.Digest)
+	shown.VotesNeeded = max(shown.VotesNeeded, int64(row.Needed))
+	tx.work.table.Bind(row.Request.RequestID, shown.Digest, int(shown.VotesNeeded))
+	tx.log.events.Apply(shown)
+	for _, principal := range row.Votes {
+		voter := contracts.Author{Principal: principal, Name: principal}
+		tx.log.events.Apply(&contracts.RequestVoted{RequestID: row.Request.RequestID, Approved: true, Author: voter})
+	}
+}
+
 // checkAnswer refuses an answer to a pending request with another digest, without a
 // digest if approvals must have one, and a second approval by one principal. The
 // client of the answer is tx.answering.

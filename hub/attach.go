@@ -271,6 +271,9 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 			People:            c.terms.People(),
 		}
+		if c.terms.People() || c.role == contracts.RoleApprover { // others may not know the role
+			ok.ServerCapabilities.ConnectionRoles = append(ok.ServerCapabilities.ConnectionRoles, contracts.RoleApprover)
+		}
 		if ok.ServerCapabilities.ServerRequests == nil {
 			ok.ServerCapabilities.ServerRequests = []contracts.RequestType{}
 		}

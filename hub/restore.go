@@ -430,5 +430,11 @@ func (tx *tx) adopt(from *contracts.Restored) error {
 	if !from.Ready {
 		return nil
 	}
-	return tx.work.table.Restore(from.Requests)
+	if err := tx.work.table.Restore(from.Requests); err != nil {
+		return err
+	}
+	for _, row := range from.Requests {
+		tx.showAdopted(row)
+	}
+	return nil
 }

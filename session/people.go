@@ -50,7 +50,8 @@ func (s *State) addShown(record contracts.ShownRecord) {
 		record.Display = strings.Clone(contracts.SplitText(record.Display, contracts.MaxPromptRecord)[0])
 		record.Truncated = true
 	}
-	s.knownPeople().Requests = append(s.shownRequests(), record)
+	others := slices.DeleteFunc(s.shownRequests(), func(r contracts.ShownRecord) bool { return r.RequestID == record.RequestID })
+	s.knownPeople().Requests = append(others, record)
 }
 
 func (s *State) requestVoted(e *contracts.RequestVoted) {

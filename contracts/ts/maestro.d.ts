@@ -1485,6 +1485,12 @@ export interface OpenRequest {
   opened_at: string;
   /** ISO-8601 UTC; absent if it never expires */
   deadline?: string;
+  /** of the whole request */
+  digest?: string;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+  /** ids of the principals that have approved */
+  votes?: string[];
 }
 
 /**
