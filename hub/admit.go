@@ -223,7 +223,8 @@ func (tx *tx) answerRequest(call *call, n note) error {
 	if n.Send != nil {
 		tx.note(n)
 	}
-	return tx.endByAnswer(row, &answer, cmd, c.author())
+	_, err = tx.endByAnswer(row, &answer, cmd, c.author())
+	return err
 }
 
 // isAnswer reports whether a command answers a question. A nil command, whose text

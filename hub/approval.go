@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -99,16 +100,16 @@ func approves(answer *contracts.ServerRequestResponse) bool {
 
 // endByAnswer ends a request by an answer that checkAnswer allowed: cmd, and answer,
 // which is cmd in its newest form. If the request needs more votes, endByAnswer only
-// counts the vote. The text and content of an approval by several are not passed to the
-// agent, because only one of them wrote it.
-func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerRequestResponse, cmd contracts.Command, by *contracts.Author) error {
+// counts the vote, and a status tells it to clients that do not know votes. The text
+// and content of an approval by several are not passed to the agent, because only one
+// of them wrote it.
+func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerRequestResponse, cmd contracts.Command, by *contracts.Author) (ended bool, err error) {
 	if row.Needed > 1 {
 		approved := approves(answer)
 		votes := len(row.Votes)
 		if approved {
-			var err error
 			if votes, err = tx.work.table.Vote(row.Request.RequestID, by.Principal); err != nil {
-				return err
+				return false, err
 			}
 		}
 		tx.publish(&contracts.RequestVoted{
@@ -119,7 +120,9 @@ func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 			record := aboutRequest(AuditVoted, row.Request, row.Digest)
 			record.Verdict = contracts.VerdictApproved
 			tx.note(note{Audit: tx.audit(record, tx.answering)})
-			return nil
+			tx.publish(&contracts.Status{Message: fmt.Sprintf("%s approved %s: %d of %d votes",
+				by.Name, contracts.CleanLabel(row.Request.Tool, contracts.MaxLabelBytes), votes, row.Needed)})
+			return false, nil
 		}
 		if approved {
 			cmd = &contracts.ServerRequestResponse{RequestID: row.Request.RequestID, RequestType: row.Request.RequestType, Approved: &approved}
@@ -128,11 +131,11 @@ func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 	from := cmp.Or(by.ConnectionID, by.Principal)
 	res, err := tx.work.table.Answer(cmd, from, tx.now, from == localID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	tx.log.events.ApplyCommand(cmd)
 	tx.resolveBy(by, res)
-	return nil
+	return true, nil
 }
 
 // publishEnd publishes how a request ended, and who answered it unless by is nil, and

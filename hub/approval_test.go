@@ -166,10 +166,10 @@ func TestAnswerIsBoundToItsDigest(t *testing.T) {
 			if required {
 				refusedWith(t, "legacy answer", send(&contracts.ToolResponse{CallID: "q", Approved: true}), contracts.CodeDigestRequired)
 				refusedWith(t, "answer without a digest", send(decision("q", false, "")), contracts.CodeDigestRequired)
-				_, err := h.Decide("q", true, "", "", contracts.Principal{ID: "x"})
+				_, _, err := h.Decide("q", true, "", "", contracts.Principal{ID: "x"})
 				refusedWith(t, "decision without a digest", err, contracts.CodeDigestRequired)
 			}
-			_, err := h.Decide("q", true, "", other, contracts.Principal{ID: "x"})
+			_, _, err := h.Decide("q", true, "", other, contracts.Principal{ID: "x"})
 			refusedWith(t, "decision with another digest", err, contracts.CodeDigestMismatch)
 			refusedWith(t, "the digest", send(decision("q", true, digest)), "")
 			if out := <-outcome; out.Verdict != contracts.VerdictApproved {
@@ -205,7 +205,7 @@ func TestApprovalNeedsDistinctPrincipals(t *testing.T) {
 	withPuppet(t, opts, func(t *testing.T, h *hub.Hub, _ *puppet) { // the votes survive
 		rhea := joinAs(t, h, "rhea", contracts.RoleApprover, false)
 		refusedWith(t, "second after a restart", rhea(decision("q", true, "")), contracts.CodeAlreadyVoted)
-		_, err := h.Decide("q", true, "", "", contracts.Principal{ID: "otto"})
+		_, _, err := h.Decide("q", true, "", "", contracts.Principal{ID: "otto"})
 		refusedWith(t, "third", err, "")
 		refusedWith(t, "fourth", rhea(decision("q", true, "")), contracts.CodeRequestNotFound)
 	})

@@ -137,9 +137,9 @@ func (h *Hub) hasEnded() bool {
 // holds the lease. The first answer decides: Decide refuses with request_not_found if
 // the approval is not pending any more. cursor is where the answer is in the history.
 //
-// digest is that of the request, or empty. If the approval needs more votes, it stays
-// pending.
-func (h *Hub) Decide(requestID string, approved bool, note, digest string, by contracts.Principal) (cursor uint64, err error) {
+// digest is that of the request, or empty. ended reports whether the approval ended: it
+// stays pending if it needs more votes.
+func (h *Hub) Decide(requestID string, approved bool, note, digest string, by contracts.Principal) (cursor uint64, ended bool, err error) {
 	answer := &contracts.ServerRequestResponse{
 		RequestID: requestID, RequestType: contracts.RequestApproval, Approved: &approved, Reason: note, Digest: digest,
 	}
@@ -153,11 +153,11 @@ func (h *Hub) Decide(requestID string, approved bool, note, digest string, by co
 			err = tx.checkAnswer(row, answer)
 		}
 		if err == nil {
-			err = tx.endByAnswer(row, answer, answer, principalAuthor(by))
+			ended, err = tx.endByAnswer(row, answer, answer, principalAuthor(by))
 			cursor = tx.head()
 		}
 	})
-	return cursor, err
+	return cursor, ended, err
 }
 
 // Stop interrupts the run that was active at the cursor seen, whoever holds the lease.
