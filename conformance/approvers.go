@@ -31,7 +31,7 @@ func approvers() []Scenario {
 			alice.ask(contracts.RequestApproval, "asked")
 			rhea.expect("A43", requested("asked"))
 			for _, cmd := range []contracts.Command{&contracts.Prompt{Content: "x"}, initNothing(), &contracts.Interrupt{}, &contracts.Shutdown{}} {
-				rhea.refused(rhea.command(cmd), refusal{rule: "R28:approver", kind: contracts.ErrorProtocol, code: contracts.CodeAccessDenied})
+				rhea.refused(rhea.command(cmd), refusal{rule: "R28:approver", text: textApprover, kind: contracts.ErrorProtocol, code: contracts.CodeAccessDenied})
 			}
 			rhea.accepted("R28:approver", rhea.command(approve("asked", true)))
 			expectAll("R52", resolved("asked").with("resolution", "approved").with("resolved_by", "user"), alice, rhea)
@@ -46,7 +46,7 @@ func approvers() []Scenario {
 			rhea := s.caller("rhea", contracts.RoleApprover)
 			rhea.connected(nil).has("R28:approver", fields{"role": "approver", "controller_lease_granted": false})
 			alice.ask(contracts.RequestApproval, "asked")
-			rhea.post(initNothing()).refused("R28:approver", contracts.CodeAccessDenied, "")
+			rhea.post(initNothing()).refused("R28:approver", contracts.CodeAccessDenied, textApprover)
 			rhea.posted("R28:approver", approve("asked", false))
 			alice.post(approve("asked", true)).refused("R53", contracts.CodeRequestNotFound, "")
 			alice.posted("R28:approver", initNothing())
