@@ -509,3 +509,27 @@ func TestAuditFindsWhatWasChanged(t *testing.T) {
 		t.Errorf("changed %d records, want 24", checked)
 	}
 }
+
+// A drained session keeps the votes, and the rules of the next runner may demand more.
+func TestVotesMoveWithADrainedSession(t *testing.T) {
+	var from contracts.Restored
+	withPuppet(t, hub.Options{}, func(t *testing.T, h *hub.Hub, agent *puppet) {
+		req := question(contracts.RequestApproval, "q")
+		digest, _ := asks(t, h, agent, "q", req.Tool)
+		from = contracts.Restored{SessionID: "s", Snapshot: h.Snapshot(), Cursor: h.Cursor(), Ready: true}
+		from.Requests = []contracts.KeptRequest{{Request: req, Digest: digest, Needed: 2, Votes: []string{"rhea"}}}
+	})
+	withPuppet(t, hub.Options{Restored: &from, Votes: []hub.VoteRule{{Votes: 3}}}, func(t *testing.T, h *hub.Hub, _ *puppet) {
+		refusedWith(t, "second by one", joinAs(t, h, "rhea", contracts.RoleApprover, false)(decision("q", true, "")), contracts.CodeAlreadyVoted)
+		for i, who := range []string{"otto", "vera"} {
+			people := h.Snapshot().State.People
+			if people == nil || len(people.Requests) != 1 || len(people.Requests[0].Votes) != 1+i || people.Requests[0].VotesNeeded != 3 {
+				t.Errorf("before %s: got %+v, want the digest and the votes in the state", who, people)
+			}
+			refusedWith(t, who, joinAs(t, h, who, contracts.RoleApprover, false)(decision("q", true, from.Requests[0].Digest)), "")
+		}
+		if n := h.Summary().Pending; n != 0 {
+			t.Errorf("%d questions are open after three votes", n)
+		}
+	})
+}
