@@ -149,8 +149,10 @@ func TestApproverCredentialDoesNotDriveThroughAControllerConnection(t *testing.T
 			{Principal: contracts.Principal{ID: "alice", Role: contracts.RoleApprover}, ConnectionID: answer.ConnectionID, Token: token},
 			{Principal: contracts.Principal{ID: "alice"}, Role: contracts.RoleApprover, ConnectionID: answer.ConnectionID, Token: token},
 		} {
-			err := h.Post([]byte(`{"type":"prompt","content":"x"}`), "", by, func([]byte) {})
-			refusedWith(t, "prompt", err, contracts.CodeAccessDenied)
+			for _, text := range []string{`{"type":"prompt","content":"x"}`, `{"type":"hello","client_info":{"name":"x"}}`} {
+				err := h.Post([]byte(text), "", by, func([]byte) {})
+				refusedWith(t, text, err, contracts.CodeAccessDenied)
+			}
 		}
 	})
 }

@@ -128,6 +128,7 @@ func TestBadDecisions(t *testing.T) { // E32
 	w.refuses("POST", "/tasks/"+w.task("b")+"/approvals/"+a.ID+"/resolve", `{"decision":"approve"}`, http.StatusNotFound, "not_found")
 	w.refuses("POST", approval+"/resolve", `{"decision":"approve"}`, http.StatusForbidden, "forbidden", "X-Principal", `{"ID":"v","Role":"viewer"}`)
 	w.refuses("POST", path+"/cancel", "", http.StatusForbidden, "forbidden", "X-Principal", `{"ID":"v","Role":"viewer"}`)
+	w.refuses("POST", path+"/cancel", "", http.StatusForbidden, "forbidden", "X-Principal", `{"ID":"a","Role":"approver"}`)
 	if after := w.get(path+"/events?limit=500", nil); !bytes.Equal(before, after) {
 		t.Errorf("got other events after refusals:\n%s\n%s", before, after)
 	}

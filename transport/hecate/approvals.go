@@ -175,7 +175,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := v.source(c, s)
+	src, err := v.source(c, s, contracts.RoleApprover)
 	if err != nil {
 		return nil, err
 	}
