@@ -84,7 +84,7 @@ func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 38))
 		deeds := []deed{{Do: "join", How: 2}, {Do: "prompt"}, {Do: "ask", Kind: contracts.RequestApproval}}
-		for range 12 {
+		for range 7 {
 			kinds := contracts.RequestTypes()
 			deeds = append(deeds, deed{Do: does[r.IntN(len(does))], Who: r.IntN(8), Whom: r.IntN(4), Kind: kinds[r.IntN(len(kinds))], How: r.IntN(6)})
 		}
