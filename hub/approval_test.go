@@ -93,8 +93,7 @@ func TestApproverAnswersWithoutTheLeaseAndDoesNothingElse(t *testing.T) {
 	})
 }
 
-// A guarded question of another kind than an approver may answer needs a controller that
-// can be asked it, so the test puts it before there is one.
+// Without a controller every question is asked, also those that an approver may not answer.
 func TestApproverAnswersNoQuestionOfAProgram(t *testing.T) {
 	withPuppet(t, hub.Options{}, func(t *testing.T, h *hub.Hub, agent *puppet) {
 		approver := joinAs(t, h, "rhea", contracts.RoleApprover, false)
@@ -314,7 +313,7 @@ func eventsIn(t *testing.T, store journal.Store) (events []contracts.Event) {
 	return events
 }
 
-var schedules = flag.Int("schedules", 300, "random schedules of questions, votes and failures")
+var schedules = flag.Int("schedules", 200, "random schedules of questions, votes and failures")
 
 // Whatever happens in which order, each question ends once, and an approval that needs
 // votes is approved by so many principals.
