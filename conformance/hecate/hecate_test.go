@@ -68,6 +68,21 @@ func TestACorrectServerPasses(t *testing.T) {
 	}
 }
 
+// TestASlowServerPasses has a server that is silent on the cross-run stream before it shows the runs
+// that exist. None of them may be taken for a run that the suite starts.
+func TestASlowServerPasses(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []string{"", otherWays} {
+		f := newFake(t, fault)
+		f.slow = true
+		for _, r := range judge(t, f, "^(list/same-bytes|stream/live|feed/concurrent|approval/race)$", nil).Results {
+			if r.Outcome != conformance.Passed {
+				t.Errorf("%q: %s: got %s %s %+v, want a pass", fault, r.Name, r.Outcome, r.Reason, r.Failure)
+			}
+		}
+	}
+}
+
 // TestRules names E1 to E45: each has a scenario, or says why it has none.
 func TestRules(t *testing.T) {
 	t.Parallel()
