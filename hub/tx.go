@@ -139,10 +139,13 @@ func (tx *tx) publishEncoded(e encoded) {
 		tx.work.run.track(e.event, tx.now)
 	}
 	tx.log.lastPublished = tx.now
-	tx.log.published++
-	tx.opts.Observer.Published(e.event, tx.now)
+	class := classOf(e.event)
+	if class != classPeople { // the observer is told of these otherwise, and most clients do not get them
+		tx.log.published++
+		tx.opts.Observer.Published(e.event, tx.now)
+	}
 	tx.append(journal.Entry{
-		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
+		Kind: journal.Message, Class: class, Transient: e.transient, Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
 	switch ev := e.event.(type) {

@@ -135,7 +135,7 @@ var rooms = map[string]room{
 	"bench":           {ours: []string{"bench/control", "contracts", "journal"}, others: []string{system}},
 	"bench/peers":     {ours: []string{"bench/control", "contracts"}, others: []string{websocket, "github.com/gorilla/websocket", "github.com/lxzan/gws", "github.com/nats-io", "github.com/olahol/melody"}},
 	"bench/control":   {},
-	"bench/drains":    {ours: []string{"client", "contracts"}, others: []string{websocket}},
+	"bench/drains":    {ours: []string{"client", "contracts", "internal/sleep"}, others: []string{websocket}},
 	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
 	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
 
