@@ -149,7 +149,8 @@ func (x *index) settle(ctx context.Context) error {
 		after = next
 	}
 	shown := func() bool {
-		return newest.raw == nil || slices.ContainsFunc(x.runs, func(k *known) bool { return k.run == newest.run && k.last >= newest.sequence })
+		has := func(k *known) bool { return k.run == newest.run && k.last >= newest.sequence }
+		return newest.raw == nil || slices.ContainsFunc(x.runs, has)
 	}
 	if err := x.await(ctx, shown); err != nil {
 		return fmt.Errorf("GET %s: expected it to come to %s: %w", feedStream, newest, err)

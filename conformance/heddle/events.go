@@ -75,7 +75,9 @@ func events() []conformance.Scenario {
 			c.say("s", "beat")
 			last := -1.0
 			for range 3 {
-				_, l := c.UntilWithin(p.Long(), "a heartbeat, with an interval of 100 ms", func(l lines.Line) bool { return l.Str("event.event") == "heartbeat" })
+				_, l := c.UntilWithin(p.Long(), "a heartbeat, with an interval of 100 ms", func(l lines.Line) bool {
+					return l.Str("event.event") == "heartbeat"
+				})
 				n, ok := l.Num("event.duration_ms")
 				p.FailIf(!ok || n <= last, "expected a duration_ms above %v, got %s", last, l)
 				last = n

@@ -68,7 +68,8 @@ func recorded(name, direction string) string {
 func (p *play) compare(got []lines.Line, want string) {
 	at := 0
 	for text := range strings.Lines(want) {
-		p.FailIf(at == len(got), "expected line %d to be %s, got no more lines within %s", at+1, strings.TrimSpace(text), p.Long())
+		p.FailIf(at == len(got), "expected line %d to be %s, got no more lines within %s",
+			at+1, strings.TrimSpace(text), p.Long())
 		var wanted object
 		if err := json.Unmarshal([]byte(text), &wanted); err != nil {
 			panic(err) // the file is embedded
