@@ -79,7 +79,7 @@ do not send the fragment to servers. The server does not show the secret again.`
 		_, err := fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID, made.Role, made.ExpiresAt, page+sharePart, made.Token)
 		return err
 	})
-	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer), "what the holder may do: viewer or controller")
+	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer), "what the holder may do: viewer, approver or controller")
 	cmd.Flags().StringVar(&req.label, "label", "", "text that the list shows, of at most 64 bytes")
 	cmd.Flags().DurationVar(&expires, "expires", 24*time.Hour, "time until the share ends, 720h at most")
 	cmd.Flags().StringVar(&req.page, "page", "", "`URL` of the page that the link opens; default: the server's")
