@@ -141,7 +141,7 @@ func (a *attachment) greet() {
 	if len(a.unused) > 0 {
 		a.notice(textUnused)
 	}
-	if !a.peer.View {
+	if !a.peer.View && !a.peer.Approve {
 		a.update(acp.SessionAvailableCommandsUpdate{
 			SessionUpdate: "available_commands_update", AvailableCommands: commands,
 		})

@@ -64,6 +64,7 @@ type Options struct {
 	Session string // the session that session/new attaches to; empty makes a new one each time
 	Create  bool   // Session may be created
 	View    bool   // view only
+	Approve bool   // view, and answer questions without control
 	Take    bool   // take control when attaching, even from another client
 	Name    string // the editor's name for others; empty means its own name
 	Version string // version of this program

@@ -143,6 +143,9 @@ func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	switch {
 	case p.View:
 		hello.Role, hello.Capabilities.ServerRequests, takeover = contracts.RoleViewer, nil, contracts.TakeoverRefuse
+	case p.Approve:
+		hello.Role, takeover = contracts.RoleApprover, contracts.TakeoverRefuse
+		hello.Capabilities.ServerRequests = p.answerable()
 	case p.Take:
 		takeover = contracts.TakeoverForce
 	}

@@ -117,7 +117,8 @@ func (v *acpVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 	opts := a.opts
 	opts.Session, opts.Create = cmp.Or(v.att.SessionID, a.session), v.att.Create
 	opts.View = p.Role == contracts.RoleViewer || v.att.Role == contracts.RoleViewer
-	opts.Take = v.att.Takeover == contracts.TakeoverForce && !opts.View
+	opts.Approve = !opts.View && (p.Role == contracts.RoleApprover || v.att.Role == contracts.RoleApprover)
+	opts.Take = v.att.Takeover == contracts.TakeoverForce && !opts.View && !opts.Approve
 	opts.Open = func(context.Context, string) (acpserver.Server, error) {
 		return acpserver.Server{
 			URL: "http://maestro", Workspace: a.work,

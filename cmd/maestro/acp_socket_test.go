@@ -269,6 +269,36 @@ func TestShareOnACP(t *testing.T) {
 	}
 }
 
+// An approver answers a question of another client's run without control.
+func TestApproverOnACP(t *testing.T) {
+	t.Parallel()
+	r := serving(t)
+	token, cwd := readToken(t, r), quoted(t, r.cmd.Dir)
+	var share contracts.ShareAnswer
+	callJSON(t, http.MethodPost, r.ready.BaseURL+"/api/headless/sessions/main/shares", token, `{"role":"approver"}`, &share)
+	a := talkACP(t, r, share.Token, "")
+	a.says(`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":` + cwd + `,"mcpServers":[]}}`)
+	a.until(`"id":1,`)
+	a.says(`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"main","prompt":[{"type":"text","text":"touch g"}]}}`)
+	if got := a.until(`"id":2,`); !strings.Contains(got, `"error":`) {
+		t.Errorf("got %s, want a refusal of an approver's prompt", got)
+	}
+	owner := talkACP(t, r, token, "?sessionId=main")
+	owner.says(`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":` + cwd + `,"mcpServers":[]}}`)
+	owner.until(`"id":1,`)
+	owner.says(`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"main","prompt":[{"type":"text","text":"touch h"}]}}`)
+	var ask struct {
+		ID json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(a.until(`"session/request_permission"`)), &ask); err != nil {
+		t.Fatal(err)
+	}
+	a.says(`{"jsonrpc":"2.0","id":` + string(ask.ID) + `,"result":{"outcome":{"outcome":"selected","optionId":"allow"}}}`)
+	if got := owner.until(`"id":2,`); !strings.Contains(got, `"end_turn"`) || !exists(filepath.Join(r.cmd.Dir, "h")) {
+		t.Errorf("got %s, want the approved command to run", got)
+	}
+}
+
 // A server that ends closes ACP connections, also while a prompt runs.
 func TestACPConnectionEndsWithTheServer(t *testing.T) {
 	t.Parallel()
