@@ -69,7 +69,9 @@ func (p *peer) answerable() []contracts.RequestType {
 	if !p.Approve {
 		return p.kinds
 	}
-	return slices.DeleteFunc(slices.Clone(p.kinds), func(kind contracts.RequestType) bool { return kind == contracts.RequestMCPElicitation })
+	return slices.DeleteFunc(slices.Clone(p.kinds), func(kind contracts.RequestType) bool {
+		return kind == contracts.RequestMCPElicitation
+	})
 }
 
 // reconcile tells the editor when another client takes control. It asks the

@@ -214,7 +214,8 @@ func (p *peer) workspace(ctx context.Context, s Server) (string, error) {
 		return s.Workspace + known, nil
 	}
 	c, err := client.Dial(ctx, s.URL, client.WithRole(contracts.RoleViewer), client.WithoutReconnect(),
-		client.WithSession(p.Session, p.Session != "" && p.Create && !p.View), client.WithTokenFile(s.TokenFile), client.WithDialer(s.Dial))
+		client.WithSession(p.Session, p.Session != "" && p.Create && !p.View),
+		client.WithTokenFile(s.TokenFile), client.WithDialer(s.Dial))
 	if err != nil {
 		return "", fmt.Errorf("ask the server for its workspace: %w", explain(err, p.Session))
 	}

@@ -37,7 +37,9 @@ type acpSockets struct {
 
 // newACPSockets returns the server of ACP clients. attach serves the connections in memory; their
 // principal is that of the context.
-func newACPSockets(s *settings, h backend, log *slog.Logger, alive func(contracts.Principal) bool, attach http.Handler) *acpSockets {
+func newACPSockets(
+	s *settings, h backend, log *slog.Logger, alive func(contracts.Principal) bool, attach http.Handler,
+) *acpSockets {
 	list := h.list
 	if list == nil {
 		list = func(contracts.Principal) *contracts.SessionList { return &contracts.SessionList{} }
@@ -75,7 +77,9 @@ func (a *acpSockets) close() error {
 }
 
 // errRevoked ends the connections of a credential.
-var errRevoked = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
+var errRevoked = &contracts.Error{
+	Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked",
+}
 
 // evict ends the connections of a principal.
 func (a *acpSockets) evict(principalID string) {
