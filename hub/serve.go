@@ -267,6 +267,8 @@ func (r *reader) handleFrame(text []byte) {
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, nil) })
 	case *contracts.Ping:
 		r.pong(f)
+	case *contracts.HistoryRequest:
+		r.answerHistory(f)
 	default:
 		r.handleLeaseFrame(frame) // all other frames are about the lease
 	}
