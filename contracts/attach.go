@@ -9,6 +9,7 @@ import (
 // local user.
 type Principal struct {
 	ID        string    // owns connections; stable, safe to log, never a credential
+	Name      string    // display name, for people; at most MaxLabelBytes, from [CleanLabel]
 	Scope     string    // owner of the sessions, which are stored by scope and session id; empty for the owner of the server
 	Role      Role      // viewer limits every connection to viewing; empty allows both
 	SessionID string    // the only session it may reach; empty allows all of the scope

@@ -94,10 +94,10 @@ func TestRequestSaysWhatHelloWould(t *testing.T) {
 	want := &Hello{
 		ProtocolVersion: "2026-04-02", ClientInfo: &ClientInfo{Name: "ops", Version: "1"}, Role: RoleController,
 		Capabilities: &Capabilities{
-			ServerRequests: []RequestType{RequestApproval, RequestClientTool}, RawAgentEvents: true,
+			ServerRequests: []RequestType{RequestApproval, RequestClientTool}, RawAgentEvents: true, People: true,
 			UtilityOperations: []UtilityOperation{OperationFileRead},
 		},
-		OptOutNotifications: []Notification{NotifyStatus},
+		OptOutNotifications: []Notification{NotifyStatus}, DisplayName: "ann",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -21,6 +21,7 @@ type Capabilities struct {
 	ServerRequests    []RequestType      `json:"server_requests,omitempty" wire:"unique"`
 	UtilityOperations []UtilityOperation `json:"utility_operations,omitempty" wire:"unique"`
 	RawAgentEvents    bool               `json:"raw_agent_events,omitempty"` // asks for raw_agent_event messages
+	People            bool               `json:"people,omitempty"`           // asks for the events and the state that say who did what; others do not see it
 }
 
 // ToolResult carries the explanatory text of an approval answer. It never
@@ -58,6 +59,7 @@ type Hello struct {
 	Role                Role           `json:"role,omitempty"`                  // cannot change once set
 	OptOutNotifications []Notification `json:"opt_out_notifications,omitempty"` // duplicates are allowed
 	ClientTools         []ClientTool   `json:"client_tools,omitempty"`          // needs client_tool in server_requests; offered to the agent while the client holds the lease
+	DisplayName         string         `json:"display_name,omitempty"`          // name that the user gives themselves; see [Author]
 }
 
 // Init changes the run configuration; fields are applied in this order (R33).

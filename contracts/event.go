@@ -47,6 +47,7 @@ type ServerCapabilities struct {
 	UtilityOperations []UtilityOperation `json:"utility_operations"`
 	RawAgentEvents    bool               `json:"raw_agent_events"`
 	ConnectionRoles   []Role             `json:"connection_roles"`
+	People            bool               `json:"people,omitempty"` // only for a client that asked for it
 }
 
 // HelloOK answers one accepted hello. Only the sender gets it (A60).
@@ -381,5 +382,5 @@ var allEvents = []Event{
 	(*UtilityCommandOutput)(nil), (*UtilityCommandExited)(nil), (*UtilityFileSearchResults)(nil),
 	(*UtilityFileReadResult)(nil), (*UtilityFileWatchStarted)(nil), (*UtilityFileWatchEvent)(nil),
 	(*UtilityFileWatchStopped)(nil), (*ErrorEvent)(nil), (*Status)(nil), (*Compaction)(nil), (*SessionInfo)(nil),
-	(*ConnectionInfo)(nil),
+	(*ConnectionInfo)(nil), (*PromptAccepted)(nil), (*RequestAnswered)(nil), (*ControlChanged)(nil),
 }

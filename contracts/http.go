@@ -22,6 +22,7 @@ type AttachRequest struct {
 	Client              string              `json:"client,omitempty" wire:"oneof=generic|vscode|jetbrains|conductor"` // ignored: clientInfo names the client
 	ThinkingLevel       ThinkingLevel       `json:"thinkingLevel,omitempty"`                                          // of a new runtime
 	ApprovalMode        ApprovalMode        `json:"approvalMode,omitempty"`                                           // of a new runtime; default: the approval mode header
+	DisplayName         string              `json:"displayName,omitempty"`                                            // name that the user gives themselves; see [Author]
 }
 
 // AttachCapabilities are [Capabilities] in the spelling of HTTP requests.
@@ -29,13 +30,14 @@ type AttachCapabilities struct {
 	ServerRequests    []RequestType      `json:"serverRequests,omitempty" wire:"unique"`
 	UtilityOperations []UtilityOperation `json:"utilityOperations,omitempty" wire:"unique"`
 	RawAgentEvents    bool               `json:"rawAgentEvents,omitempty"`
+	People            bool               `json:"people,omitempty"`
 }
 
 // Hello returns the equivalent hello.
 func (r *AttachRequest) Hello() *Hello {
 	h := &Hello{
 		ProtocolVersion: r.ProtocolVersion, ClientInfo: r.ClientInfo,
-		Role: r.Role, OptOutNotifications: r.OptOutNotifications,
+		Role: r.Role, OptOutNotifications: r.OptOutNotifications, DisplayName: r.DisplayName,
 	}
 	if c := r.Capabilities; c != nil {
 		caps := Capabilities(*c)

@@ -22,6 +22,9 @@ const (
 	MaxStateOutput     = 32 << 10  // characters of output of one tool or command kept in the state
 	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
 	MaxListed          = 64        // connections listed in the state; the count is always exact
+	MaxPromptBytes     = 128 << 10 // content of a prompt_accepted
+	MaxPromptRecord    = 4 << 10   // content of one prompt kept in the state
+	MaxPeople          = 20        // prompts, and answers, kept in the state
 	WritePart          = 256 << 10 // bytes that a client must read within the write timeout
 	MaxAttachments     = 20
 	MaxAttachmentBytes = 10 << 20

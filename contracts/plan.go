@@ -321,7 +321,7 @@ func union(a, b *family) *family {
 }
 
 func indexTypes() map[reflect.Type]*Type {
-	index := map[reflect.Type]*Type{snapshotType.goType: snapshotType}
+	index := map[reflect.Type]*Type{snapshotType.goType: snapshotType, peopleType.goType: peopleType}
 	for _, body := range bodies {
 		goType := reflect.TypeOf(body).Elem()
 		index[goType] = nestedType(goType)

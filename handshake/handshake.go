@@ -24,6 +24,7 @@ type Terms struct {
 	HasCapabilities bool                     // the client sent capabilities, possibly empty
 	OptOuts         []contracts.Notification // in the given order, without duplicates
 	ClientTools     []contracts.ClientTool   // tools that the client runs for the agent
+	DisplayName     string                   // that the user gives themselves, cleaned; empty if none
 }
 
 // An Offer holds what is known before the hello.
@@ -65,6 +66,7 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 		ClientInfo:      h.ClientInfo,
 		OptOuts:         distinct(h.OptOutNotifications),
 		ClientTools:     h.ClientTools,
+		DisplayName:     contracts.CleanLabel(h.DisplayName, contracts.MaxLabelBytes),
 	}
 	if h.Capabilities != nil {
 		t.Capabilities, t.HasCapabilities = *h.Capabilities, true
@@ -87,13 +89,13 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 
 // checkLabels limits the length of the texts that all clients are shown.
 func checkLabels(h *contracts.Hello) error {
-	labels := []string{h.ProtocolVersion}
+	labels := []string{h.ProtocolVersion, h.DisplayName}
 	if h.ClientInfo != nil {
 		labels = append(labels, h.ClientInfo.Name, h.ClientInfo.Version)
 	}
 	for _, label := range labels {
 		if len(label) > contracts.MaxLabelBytes {
-			return refuse(contracts.CodeBadRequest, fmt.Sprintf("protocol_version and client_info may have at most %d bytes each", contracts.MaxLabelBytes))
+			return refuse(contracts.CodeBadRequest, fmt.Sprintf("protocol_version, client_info and display_name may have at most %d bytes each", contracts.MaxLabelBytes))
 		}
 	}
 	return nil
@@ -176,6 +178,20 @@ func (t Terms) Name() string {
 // RawEvents reports whether the client wants the runtime's internal events (R32).
 // Viewers may want them.
 func (t Terms) RawEvents() bool { return t.Capabilities.RawAgentEvents }
+
+// People reports whether the client wants to see who did what.
+func (t Terms) People() bool { return t.Capabilities.People }
+
+// Shown returns the capabilities as other clients see them: without people, which
+// clients that did not ask for it need not know. It returns nil if the client sent none.
+func (t Terms) Shown() *contracts.Capabilities {
+	if !t.HasCapabilities {
+		return nil
+	}
+	shown := t.Capabilities
+	shown.People = false
+	return &shown
+}
 
 // Echo returns the capabilities for hello_ok: nil if the client sent none.
 func (t Terms) Echo() *contracts.Capabilities {

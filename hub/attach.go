@@ -273,6 +273,7 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 			UtilityOperations: append([]contracts.UtilityOperation{}, tx.opts.Utilities.Operations()...), // never null
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
+			People:            c.terms.People(),
 		}
 		if ok.ServerCapabilities.ServerRequests == nil {
 			ok.ServerCapabilities.ServerRequests = []contracts.RequestType{}

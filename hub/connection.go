@@ -347,6 +347,9 @@ func (sub *subscription) skips(c *connection) journal.Class {
 	if !c.terms.RawEvents() {
 		skip |= classRaw
 	}
+	if !c.terms.People() {
+		skip |= classPeople
+	}
 	return skip
 }
 

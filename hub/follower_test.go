@@ -20,6 +20,7 @@ type follower struct {
 	peer    *memconn.Peer
 	journal *ledger
 	optOuts []string // message types that it does not get
+	people  bool     // it gets the events about people
 	resumes bool     // it presented a cursor that the journal still has
 
 	cursor  uint64 // last entry applied
@@ -198,9 +199,14 @@ func (f *follower) sees(e journal.Entry) bool {
 	case journal.Snapshot:
 		return true
 	case journal.Message:
-		return !f.misses(typeOf(e.Body))
+		kind := typeOf(e.Body)
+		return !f.misses(kind) && (f.people || !aboutPeople(kind))
 	}
 	return false
+}
+
+func aboutPeople(kind string) bool {
+	return kind == "prompt_accepted" || kind == "request_answered" || kind == "control_changed"
 }
 
 func typeOf(body []byte) string {

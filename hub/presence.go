@@ -172,7 +172,7 @@ func (tx *tx) connectionInfo(about string, list bool) *contracts.ConnectionInfo 
 	}
 	if list || slices.Contains(cl.presence.listed, c) {
 		info.ClientProtocolVersion, info.ClientInfo = c.terms.ProtocolVersion, c.terms.ClientInfo
-		info.Capabilities, info.OptOutNotifications = c.terms.Echo(), c.terms.OptOuts
+		info.Capabilities, info.OptOutNotifications = c.terms.Shown(), c.terms.OptOuts
 	}
 	return info
 }
@@ -204,7 +204,7 @@ func (tx *tx) connectionState(c *connection) contracts.ConnectionState {
 		Role:                   cmp.Or(c.role, contracts.RoleController),
 		ClientProtocolVersion:  c.terms.ProtocolVersion,
 		ClientInfo:             c.terms.ClientInfo,
-		Capabilities:           c.terms.Echo(),
+		Capabilities:           c.terms.Shown(),
 		OptOutNotifications:    c.terms.OptOuts,
 		SubscriptionCount:      int64(len(c.subs)),
 		ControllerLeaseGranted: c.id == holder,
@@ -228,7 +228,7 @@ func (tx *tx) expiry(c *connection) contracts.NullString {
 	if c.role == contracts.RoleViewer && c.onStreamOnly() && tx.now.After(seen) {
 		seen = tx.now // a viewer cannot send on a stream, so an open stream counts as activity
 	}
-	return contracts.String(seen.Add(tx.opts.LeaseTTL).UTC().Format("2006-01-02T15:04:05.000Z"))
+	return contracts.String(timestamp(seen.Add(tx.opts.LeaseTTL)))
 }
 
 func (cl *clients) controllerID() contracts.NullString {

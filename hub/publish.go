@@ -63,11 +63,12 @@ func (h *Hub) publishEvents(events []contracts.Event) error {
 	return err
 }
 
-// A class of entries is what some clients are not sent: the raw agent events, or a
-// notification that they opted out of.
+// A class of entries is what some clients are not sent: the raw agent events, the events
+// about people, or a notification that they opted out of.
 var (
 	notifications       = contracts.Notifications()
 	classRaw            = journal.Class(1 << len(notifications))
+	classPeople         = classRaw << 1
 	classConnectionInfo = classNamed(string(contracts.NotifyConnectionInfo))
 )
 
@@ -82,6 +83,9 @@ func classNamed(name string) journal.Class {
 func classOf(ev contracts.Event) journal.Class {
 	if _, raw := ev.(*contracts.RawAgentEvent); raw {
 		return classRaw
+	}
+	if contracts.AboutPeople(ev) {
+		return classPeople
 	}
 	return classNamed(ev.EventType())
 }

@@ -267,6 +267,9 @@ func fillFromTerms(hello *contracts.Hello, t handshake.Terms) {
 	if hello.OptOutNotifications == nil {
 		hello.OptOutNotifications = t.OptOuts
 	}
+	if hello.DisplayName == "" {
+		hello.DisplayName = t.DisplayName
+	}
 	if hello.ClientTools == nil && hello.Capabilities != nil && slices.Contains(hello.Capabilities.ServerRequests, contracts.RequestClientTool) {
 		hello.ClientTools = t.ClientTools
 	}

@@ -127,6 +127,7 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note
 	tx.claim(c)
 	tx.noteCommand(&contracts.Prompt{}, n) // without the content, which message_start has
 	r := tx.beginRun()
+	tx.publish(tx.acceptedPrompt(c, cmd))
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
 	tx.serveRun(r, func(h *Hub) error {

@@ -308,7 +308,7 @@ func TestViewersMayNotBeAskedNorBringTools(t *testing.T) { // A19, A20
 			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestClientTool), EnableClientTools: true}, "viewer headless connections cannot enable client-side tools"},
 			{contracts.AttachRequest{EnableClientTools: true}, "client_tool capability is required when enableClientTools is true"},
 			{contracts.AttachRequest{EnableClientTools: true, Capabilities: caps(contracts.RequestClientTool)}, ""},
-			{contracts.AttachRequest{ProtocolVersion: strings.Repeat("x", 257)}, "protocol_version and client_info may have at most 256 bytes each"},
+			{contracts.AttachRequest{ProtocolVersion: strings.Repeat("x", 257)}, "protocol_version, client_info and display_name may have at most 256 bytes each"},
 		} {
 			for what, attach := range map[string]func() (string, error){
 				"connect": func() (string, error) {

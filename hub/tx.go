@@ -139,10 +139,13 @@ func (tx *tx) publishEncoded(e encoded) {
 		tx.work.run.track(e.event, tx.now)
 	}
 	tx.log.lastPublished = tx.now
-	tx.log.published++
+	class := classOf(e.event)
+	if class != classPeople { // clients that do not know these events count the others
+		tx.log.published++
+	}
 	tx.opts.Observer.Published(e.event, tx.now)
 	tx.append(journal.Entry{
-		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
+		Kind: journal.Message, Class: class, Transient: e.transient, Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
 	switch ev := e.event.(type) {

@@ -238,6 +238,8 @@ export interface Hello {
   opt_out_notifications?: Notification[];
   /** needs client_tool in server_requests; offered to the agent while the client holds the lease */
   client_tools?: ClientTool[];
+  /** name that the user gives themselves; see Author */
+  display_name?: string;
 }
 
 /**
@@ -911,6 +913,52 @@ export interface ConnectionInfo {
 }
 
 /**
+ * PromptAccepted says who started a run with what. It comes before every other
+ * event of the run.
+ */
+export interface PromptAccepted {
+  type: "prompt_accepted";
+  prompt_id: string;
+  /** at most MaxPromptBytes */
+  content: string;
+  /** content is only the beginning of the prompt */
+  truncated?: boolean;
+  /** names of the files, without their folders */
+  attachments?: string[];
+  author: Author;
+  /** ISO-8601 UTC */
+  timestamp: string;
+}
+
+/**
+ * RequestAnswered says who answered a request. It follows the
+ * server_request_resolved of the answer. A request that ended without an
+ * answer, such as by a timeout, has none.
+ */
+export interface RequestAnswered {
+  type: "request_answered";
+  request_id: string;
+  call_id: string;
+  resolution: Verdict;
+  author: Author;
+  /** ISO-8601 UTC */
+  timestamp: string;
+}
+
+/**
+ * ControlChanged says that the controller lease moved. From and To are null
+ * where the lease was or is free.
+ */
+export interface ControlChanged {
+  type: "control_changed";
+  from: Author | null;
+  to: Author | null;
+  reason: LeaseReason;
+  /** ISO-8601 UTC */
+  timestamp: string;
+}
+
+/**
  * MessageEnvelope carries one event with its cursor.
  */
 export interface MessageEnvelope {
@@ -1090,12 +1138,24 @@ export interface ActiveWatch {
 }
 
 /**
+ * AnswerRecord is a request_answered in the state.
+ */
+export interface AnswerRecord {
+  request_id: string;
+  call_id: string;
+  resolution: Verdict;
+  author: Author;
+  timestamp: string;
+}
+
+/**
  * AttachCapabilities are Capabilities in the spelling of HTTP requests.
  */
 export interface AttachCapabilities {
   serverRequests?: RequestType[];
   utilityOperations?: UtilityOperation[];
   rawAgentEvents?: boolean;
+  people?: boolean;
 }
 
 /**
@@ -1135,6 +1195,26 @@ export interface AttachRequest {
   thinkingLevel?: ThinkingLevel;
   /** of a new runtime; default: the approval mode header */
   approvalMode?: ApprovalMode;
+  /** name that the user gives themselves; see Author */
+  displayName?: string;
+}
+
+/**
+ * An Author is the person or program that did something. Principal and Name
+ * come from the credential. ClaimedName and ClientInfo are what the client says
+ * about itself, and nobody has checked them.
+ */
+export interface Author {
+  /** id of the principal; empty for the local user */
+  principal: string;
+  /** display name of the principal */
+  name: string;
+  /** display_name of the hello */
+  claimed_name?: string;
+  /** of the hello */
+  client_info?: ClientInfo;
+  /** absent if it acted without a connection */
+  connection_id?: string;
 }
 
 /**
@@ -1146,6 +1226,8 @@ export interface Capabilities {
   utility_operations?: UtilityOperation[];
   /** asks for raw_agent_event messages */
   raw_agent_events?: boolean;
+  /** asks for the events and the state that say who did what; others do not see it */
+  people?: boolean;
 }
 
 /**
@@ -1506,6 +1588,19 @@ export interface PendingRequest {
 }
 
 /**
+ * People is the part of the state that says who did what last. A snapshot
+ * without it does not change the people that a client knows.
+ */
+export interface People {
+  /** the last MaxPeople, the oldest first */
+  prompts: PromptRecord[];
+  /** the last MaxPeople, the oldest first */
+  answers: AnswerRecord[];
+  /** holder of the lease, or null */
+  controller: Author | null;
+}
+
+/**
  * A PlatformEvidence describes a drain for a control plane's records. Restore
  * ignores it.
  */
@@ -1524,6 +1619,20 @@ export interface PlatformEvidence {
   work_continuity: EvidenceContinuity;
   retention: EvidenceRetention;
   evidence_refs: string[];
+}
+
+/**
+ * PromptRecord is a prompt_accepted in the state. Its content is cut to
+ * MaxPromptRecord.
+ */
+export interface PromptRecord {
+  prompt_id: string;
+  content: string;
+  /** content is only the beginning of the prompt */
+  truncated?: boolean;
+  attachments?: string[];
+  author: Author;
+  timestamp: string;
 }
 
 /**
@@ -1583,6 +1692,8 @@ export interface ServerCapabilities {
   utility_operations: UtilityOperation[];
   raw_agent_events: boolean;
   connection_roles: Role[];
+  /** only for a client that asked for it */
+  people?: boolean;
 }
 
 /**
@@ -1698,6 +1809,8 @@ export interface State {
   last_ttft_ms?: number;
   is_ready: boolean;
   is_responding: boolean;
+  /** only for clients with the capability people; the last key, see AddPeople */
+  people?: People;
 }
 
 /**
@@ -1874,7 +1987,10 @@ export type Event =
   | Status
   | Compaction
   | SessionInfo
-  | ConnectionInfo;
+  | ConnectionInfo
+  | PromptAccepted
+  | RequestAnswered
+  | ControlChanged;
 
 /**
  * What a client sends on a networked transport.

@@ -1,0 +1,38 @@
+package hub
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
+)
+
+// author returns who acts through the connection.
+func (c *connection) author() *contracts.Author {
+	a := principalAuthor(c.principal)
+	a.ClaimedName, a.ClientInfo, a.ConnectionID = c.terms.DisplayName, c.terms.ClientInfo, c.id
+	return a
+}
+
+// principalAuthor returns a principal that acts without a connection.
+func principalAuthor(p contracts.Principal) *contracts.Author {
+	return &contracts.Author{Principal: p.ID, Name: cmp.Or(p.Name, p.ID, "local")}
+}
+
+// acceptedPrompt returns the event that says who sent a prompt.
+func (tx *tx) acceptedPrompt(c *connection, cmd *contracts.Prompt) *contracts.PromptAccepted {
+	ev := &contracts.PromptAccepted{
+		PromptID: newID("prompt_"), Content: abridge.Head(cmd.Content, contracts.MaxPromptBytes),
+		Author: *c.author(), Timestamp: timestamp(tx.now),
+	}
+	ev.Truncated = len(ev.Content) < len(cmd.Content)
+	for _, path := range cmd.Attachments[:min(len(cmd.Attachments), contracts.MaxAttachments)] {
+		ev.Attachments = append(ev.Attachments, contracts.CleanLabel(filepath.Base(path), contracts.MaxLabelBytes))
+	}
+	return ev
+}
+
+// timestamp returns a time as the wire has it.
+func timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
