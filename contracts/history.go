@@ -46,9 +46,10 @@ type HistoryEntry struct {
 
 // A HistoryTurn is a prompt and its run.
 type HistoryTurn struct {
-	Cursor     uint64      `json:"cursor"` // of the prompt
-	At         string      `json:"at"`     // ISO-8601 UTC
-	Line       string      `json:"line"`   // the first line of the prompt, at most 200 bytes
+	Cursor     uint64      `json:"cursor"`           // of the prompt
+	At         string      `json:"at"`               // ISO-8601 UTC
+	Author     *Author     `json:"author,omitempty"` // absent in sessions of earlier versions
+	Line       string      `json:"line"`             // the first line of the prompt, at most 200 characters
 	Outcome    TurnOutcome `json:"outcome"`
 	DurationMS *int64      `json:"duration_ms"` // null while the run is active
 }
@@ -68,6 +69,6 @@ type HistoryHit struct {
 	Cursor  uint64  `json:"cursor"`
 	At      string  `json:"at"`      // ISO-8601 UTC
 	Turn    *uint64 `json:"turn"`    // cursor of the prompt before it; null if it is further back than one request reads
-	Of      string  `json:"of"`      // type of the message, such as response_chunk; of a prompt message_start
+	Of      string  `json:"of"`      // type of the message, such as response_chunk; also message_start, for a prompt in a session of an earlier version
 	Excerpt string  `json:"excerpt"` // the text around the first place, at most 200 bytes
 }

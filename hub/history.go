@@ -111,7 +111,7 @@ func (h *Hub) readHistory(req contracts.HistoryRequest, skip journal.Class, stop
 	case <-h.done:
 		return nil, errGone
 	}
-	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, skip: skip &^ classRaw, stop: stop}
+	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, skip: skip &^ (classRaw | classPeople), stop: stop}
 	switch req.Kind {
 	case contracts.HistoryTurns:
 		return r.turns()
@@ -161,6 +161,7 @@ type passage struct {
 	oldest uint64   // cursor of the oldest piece
 	older  [][]byte // texts of the pieces before newest, the newest first
 	text   int      // bytes of all texts
+	prompt bool     // it is the event that has a prompt: prompt_accepted, or the raw event where that is missing
 }
 
 func newPassage(e journal.Entry) *passage {
@@ -191,11 +192,7 @@ func (p *passage) body() []byte {
 	return append(out, e.Body[e.TextStart:]...)
 }
 
-func (p *passage) at() string { return wireTime(p.newest.Time) }
-
-func wireTime(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-}
+func (p *passage) at() string { return timestamp(time.UnixMilli(p.newest.Time)) }
 
 // event decodes the event. It returns nil for one that this version does not know.
 func (p *passage) event() contracts.Event {
@@ -219,31 +216,27 @@ func (p *passage) kind() string {
 	return string(kind)
 }
 
-// prompt returns the text of a prompt, and whether the event is one.
-func (p *passage) prompt() (text string, ok bool) {
-	if p.newest.Class != classRaw || p.kind() != "message_start" {
-		return "", false
+// said returns the text of a prompt, and its author if the event has one.
+func (p *passage) said() (text string, by *contracts.Author) {
+	switch e := p.event().(type) {
+	case *contracts.PromptAccepted:
+		return e.Content, &e.Author
+	case *contracts.RawAgentEvent:
+		text, _ = e.UserMessage()
 	}
-	raw, ok := p.event().(*contracts.RawAgentEvent)
-	if !ok {
-		return "", false
-	}
-	return raw.UserMessage()
+	return text, nil
 }
 
+// A takeFunc adds a passage to a page, unless the page is full.
+type takeFunc func(*passage) bool
+
 // read calls take with the passages before the cursor of the request, the newest
-// first. It ends at the first passage that take does not take, or when it has read
-// maxHistoryScanned bytes and pause allows it. Then it sets where the next page begins.
-func (r *historyReader) read(take func(*passage) bool, pause func() bool) error {
+// first. It ends when take returns false, or when it has read maxHistoryScanned bytes
+// and pause allows it. Then it sets where the next page begins.
+func (r *historyReader) read(take takeFunc, pause func() bool) error {
 	r.page.Epoch = r.hub.Epoch()
-	var held *passage // it may grow
-	full := func() bool {
-		if held == nil || take(held) {
-			return false
-		}
-		r.page.Before = new(held.newest.Cursor + 1)
-		return true
-	}
+	l := promptLinker{take: take}
+	var held *passage // older pieces may join it
 	scanned, last := 0, uint64(0)
 	for e, err := range r.hub.journal.Backward(r.req.Before) {
 		if err != nil {
@@ -251,24 +244,91 @@ func (r *historyReader) read(take func(*passage) bool, pause func() bool) error 
 		}
 		lost := last != 0 && e.Cursor != last-1
 		if lost || scanned > maxHistoryScanned && pause() || r.stopped() {
-			if !full() {
-				r.page.Before, r.page.Gap = &last, lost
+			if l.add(held) {
+				l.next, r.page.Gap = l.from(last), lost
 			}
+			r.page.Before = &l.next
 			return nil
 		}
 		last, scanned = e.Cursor, scanned+len(e.Body)
 		if e.Kind != journal.Message || e.Class&r.skip != 0 || held != nil && held.join(&e) {
 			continue
 		}
-		if full() {
+		if !l.add(held) {
+			r.page.Before = &l.next
 			return nil
 		}
 		held = newPassage(e)
 	}
-	if !full() {
-		r.page.Gap = r.hub.journal.First() > 1
+	if !l.add(held) || !l.flush(true) {
+		r.page.Before = &l.next
+		return nil
 	}
+	r.page.Gap = r.hub.journal.First() > 1
 	return nil
+}
+
+// A promptLinker finds out which passages are prompts. A run begins with
+// prompt_accepted and the raw events agent_start and message_start. In sessions of
+// earlier versions, only message_start has the prompt.
+type promptLinker struct {
+	take    takeFunc
+	waiting []*passage // message_start, and then agent_start: what is before them decides
+	next    uint64     // before which the next page begins, once take has returned false
+}
+
+// add adds the next older passage; nil is none. It returns false if the page is full.
+func (l *promptLinker) add(p *passage) bool {
+	if p == nil {
+		return true
+	}
+	kind := p.kind()
+	if len(l.waiting) == 1 && kind == "agent_start" {
+		l.waiting = append(l.waiting, p)
+		return true
+	}
+	p.prompt = kind == "prompt_accepted"
+	if !l.flush(!p.prompt) {
+		return false
+	}
+	if p.newest.Class == classRaw && kind == "message_start" {
+		if raw, ok := p.event().(*contracts.RawAgentEvent); ok {
+			if _, user := raw.UserMessage(); user {
+				l.waiting = append(l.waiting, p)
+				return true
+			}
+		}
+	}
+	return l.pass(p)
+}
+
+// flush passes the waiting passages on. alone says that message_start is the prompt.
+func (l *promptLinker) flush(alone bool) bool {
+	waiting := l.waiting
+	l.waiting = nil
+	for i, p := range waiting {
+		p.prompt = alone && i == 0
+		if !l.pass(p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *promptLinker) pass(p *passage) bool {
+	if l.take(p) {
+		return true
+	}
+	l.next = p.newest.Cursor + 1
+	return false
+}
+
+// from returns where the next page begins if this one ends before the entry last.
+func (l *promptLinker) from(last uint64) uint64 {
+	if len(l.waiting) > 0 {
+		return l.waiting[0].newest.Cursor + 1
+	}
+	return last
 }
 
 func (r *historyReader) stopped() bool {
@@ -289,8 +349,7 @@ func (r *historyReader) entries() (*contracts.HistoryPage, error) {
 		if r.req.Turns > 0 && prompts == r.req.Turns {
 			return false
 		}
-		_, prompt := p.prompt()
-		if !r.raw && p.newest.Class == classRaw && !prompt {
+		if !r.raw && p.newest.Class == classRaw && !p.prompt {
 			return true
 		}
 		e := r.entry(p)
@@ -299,7 +358,7 @@ func (r *historyReader) entries() (*contracts.HistoryPage, error) {
 			return false
 		}
 		r.page.Entries, size = append(r.page.Entries, e), size+len(e.Message)
-		if prompt {
+		if p.prompt {
 			prompts++
 		}
 		return true
@@ -368,8 +427,8 @@ func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 		case "response_start", "tool_call":
 			ending = false
 		}
-		if text, ok := p.prompt(); ok {
-			r.turn(p, text, outcome, ended)
+		if p.prompt {
+			r.turn(p, outcome, ended)
 			ended, outcome, ending = time.Time{}, "", false
 		}
 		return true
@@ -382,12 +441,13 @@ func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 }
 
 // turn adds a turn to the page, unless a part of it is after the page.
-func (r *historyReader) turn(p *passage, prompt string, outcome contracts.TurnOutcome, ended time.Time) {
+func (r *historyReader) turn(p *passage, outcome contracts.TurnOutcome, ended time.Time) {
 	newest := len(r.page.Turns) == 0
 	if newest && ended.IsZero() && r.req.Before <= r.hub.journal.Visible() {
 		return
 	}
-	t := contracts.HistoryTurn{Cursor: p.newest.Cursor, At: p.at(), Line: abridge.Line(prompt, maxTurnLine), Outcome: outcome}
+	text, by := p.said()
+	t := contracts.HistoryTurn{Cursor: p.newest.Cursor, At: p.at(), Author: by, Line: abridge.Line(text, maxTurnLine), Outcome: outcome}
 	switch {
 	case !ended.IsZero():
 		t.DurationMS = new(max(0, ended.UnixMilli()-p.newest.Time))
@@ -416,15 +476,14 @@ func (r *historyReader) search() (*contracts.HistoryPage, error) {
 			return false
 		}
 		body := p.body()
-		prompt, isPrompt := p.prompt()
 		// Most events are ruled out before they are decoded.
 		if lower := bytes.ToLower(body); !full && (bytes.Contains(lower, escaped) || bytes.Contains(lower, []byte(`\u`))) {
-			if excerpt, ok := find(searchable(p, prompt), query); ok {
+			if excerpt, ok := find(searchable(p), query); ok {
 				r.page.Hits = append(r.page.Hits, contracts.HistoryHit{Cursor: p.newest.Cursor, At: p.at(), Of: p.kind(), Excerpt: excerpt})
 				untold, oldest = untold+1, p.oldest
 			}
 		}
-		if isPrompt {
+		if p.prompt {
 			for i := len(r.page.Hits) - untold; i < len(r.page.Hits); i++ {
 				r.page.Hits[i].Turn = new(p.newest.Cursor)
 			}
@@ -440,9 +499,10 @@ func (r *historyReader) search() (*contracts.HistoryPage, error) {
 }
 
 // searchable returns the text of an event that a search looks at.
-func searchable(p *passage, prompt string) string {
-	if p.newest.Class == classRaw {
-		return prompt
+func searchable(p *passage) string {
+	if p.prompt {
+		text, _ := p.said()
+		return text
 	}
 	switch e := p.event().(type) {
 	case *contracts.ResponseChunk:

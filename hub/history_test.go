@@ -65,8 +65,13 @@ func transcript(t *testing.T, entries []contracts.HistoryEntry) string {
 	for _, e := range entries {
 		switch ev := eventIn(t, e).(type) {
 		case *contracts.RawAgentEvent:
-			text, _ := ev.UserMessage()
-			lines, last = append(lines, ev.EventKind+" "+text), ""
+			text, ok := ev.UserMessage()
+			if !ok {
+				text = "raw " + ev.EventKind
+			}
+			lines, last = append(lines, "prompt "+text), ""
+		case *contracts.PromptAccepted:
+			lines, last = append(lines, "prompt "+ev.Content), ""
 		case *contracts.ResponseChunk:
 			if last == ev.ResponseID {
 				lines[len(lines)-1] += ev.Content
@@ -109,6 +114,9 @@ func orator() *player {
 // withOrator runs a test with a session that has had the prompts.
 func withOrator(t *testing.T, opts hub.Options, prompts []string, test func(t *testing.T, r *room, send func(string) error)) {
 	t.Helper()
+	if opts.Store == nil {
+		opts.Store = journal.NewMemory(journal.MemoryOptions{})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		opts.Agent = orator()
 		r := openRoom(t, opts)
@@ -121,6 +129,31 @@ func withOrator(t *testing.T, opts hub.Options, prompts []string, test func(t *t
 	})
 }
 
+// withOldAndNew is withOrator, and then the same with a session of a version without
+// prompt_accepted.
+func withOldAndNew(t *testing.T, prompts []string, test func(t *testing.T, r *room, send func(string) error)) {
+	t.Run("new", func(t *testing.T) { withOrator(t, hub.Options{}, prompts, test) })
+	t.Run("old", func(t *testing.T) {
+		withOrator(t, hub.Options{Store: peopleless{journal.NewMemory(journal.MemoryOptions{})}}, prompts, test)
+	})
+}
+
+// peopleless stores empty notes in place of prompt_accepted.
+type peopleless struct{ journal.Store }
+
+func (s peopleless) Append(entries []journal.Entry) error {
+	entries = slices.Clone(entries)
+	for i, e := range entries {
+		if typeOf(e.Body) == "prompt_accepted" {
+			entries[i] = journal.Entry{Cursor: e.Cursor, Time: e.Time, Kind: journal.Note}
+		}
+	}
+	return s.Store.Append(entries)
+}
+
+// promptType replaces the types of events that have a prompt.
+var promptType = strings.NewReplacer("message_start", "prompt", "prompt_accepted", "prompt")
+
 // say sends a prompt and waits for the end of its run.
 func say(t *testing.T, send func(string) error, prompt string) {
 	t.Helper()
@@ -132,11 +165,11 @@ func say(t *testing.T, send func(string) error, prompt string) {
 
 func TestPagesOfAnySizeGiveTheSameHistory(t *testing.T) {
 	prompts := []string{"one two three", "four", "fail five six", strings.Repeat("seven ", 300), "eight"}
-	withOrator(t, hub.Options{}, prompts, func(t *testing.T, r *room, _ func(string) error) {
+	withOldAndNew(t, prompts, func(t *testing.T, r *room, _ func(string) error) {
 		all, pages := whole(t, r.Hub, contracts.HistoryRequest{Limit: 1000})
 		want := transcript(t, all.Entries)
 		for _, prompt := range prompts {
-			if !strings.Contains(want, "message_start "+prompt) || !strings.Contains(want, strings.Join(strings.Fields(prompt), ", ")+", ") {
+			if !strings.Contains(want, "prompt "+prompt) || !strings.Contains(want, strings.Join(strings.Fields(prompt), ", ")+", ") {
 				t.Errorf("got %s, want the prompt %q and its answer", want, prompt)
 			}
 		}
@@ -156,9 +189,9 @@ func TestPagesOfAnySizeGiveTheSameHistory(t *testing.T) {
 }
 
 func TestTurnsBeginAtTheirPrompt(t *testing.T) {
-	withOrator(t, hub.Options{}, []string{"one", "two", "three"}, func(t *testing.T, r *room, _ func(string) error) {
+	withOldAndNew(t, []string{"one", "two", "three"}, func(t *testing.T, r *room, _ func(string) error) {
 		page := historyOf(t, r.Hub, contracts.HistoryRequest{Turns: 2})
-		if got := transcript(t, page.Entries); !strings.HasPrefix(got, "message_start two\n") || !strings.Contains(got, "message_start three") || page.Cut || page.Before == nil {
+		if got := transcript(t, page.Entries); !strings.HasPrefix(got, "prompt two\n") || !strings.Contains(got, "prompt three") || page.Cut || page.Before == nil {
 			t.Errorf("got %s, cut %t; want what begins with the prompt two", got, page.Cut)
 		}
 		if page = historyOf(t, r.Hub, contracts.HistoryRequest{Turns: 2, Limit: 3}); !page.Cut || len(page.Entries) != 3 {
@@ -209,7 +242,7 @@ func TestLongOutputIsShortenedUntilItIsOpened(t *testing.T) {
 
 func TestIndexTellsHowTurnsEnded(t *testing.T) {
 	long := "long " + strings.Repeat("x", 300) + "\nsecond line"
-	withOrator(t, hub.Options{}, []string{"one", "fail two", long}, func(t *testing.T, r *room, send func(string) error) {
+	withOldAndNew(t, []string{"one", "fail two", long}, func(t *testing.T, r *room, send func(string) error) {
 		say(t, send, "wait")
 		if err := send(`{"type":"interrupt"}`); err != nil {
 			t.Fatal(err)
@@ -233,11 +266,14 @@ func TestIndexTellsHowTurnsEnded(t *testing.T) {
 			if turn.DurationMS != nil {
 				took = time.Duration(*turn.DurationMS) * time.Millisecond
 			}
+			if old := strings.HasSuffix(t.Name(), "/old"); old != (turn.Author == nil) || !old && turn.Author.Principal != "p" {
+				t.Errorf("turn %d: got author %+v", i, turn.Author)
+			}
 			if turn.Line != want[i].line || string(turn.Outcome) != want[i].outcome || took != want[i].took {
 				t.Errorf("turn %d: got %q, %s after %s; want %q, %s after %s", i, turn.Line, turn.Outcome, took, want[i].line, want[i].outcome, want[i].took)
 			}
 			page := historyOf(t, r.Hub, contracts.HistoryRequest{Before: turn.Cursor + 1, Limit: 1})
-			if text := transcript(t, page.Entries); !strings.HasPrefix(text, "message_start "+turn.Line[:3]) {
+			if text := transcript(t, page.Entries); !strings.HasPrefix(text, "prompt "+turn.Line[:3]) {
 				t.Errorf("turn %d: got %s at its cursor, want its prompt", i, text)
 			}
 		}
@@ -261,7 +297,7 @@ func lines(turns []contracts.HistoryTurn) (all []string) {
 }
 
 func TestSearchFindsTextAcrossPieces(t *testing.T) {
-	withOrator(t, hub.Options{}, []string{"the Lantern is lit", "nothing", "Grüße an \"alle\""}, func(t *testing.T, r *room, _ func(string) error) {
+	withOldAndNew(t, []string{"the Lantern is lit", "nothing", "Grüße an \"alle\""}, func(t *testing.T, r *room, _ func(string) error) {
 		turns := historyOf(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns}).Turns
 		find := func(query string) (hits []string) {
 			for _, limit := range []int64{100, 1} {
@@ -269,7 +305,7 @@ func TestSearchFindsTextAcrossPieces(t *testing.T) {
 				var these []string
 				for _, hit := range all.Hits {
 					turn := slices.IndexFunc(turns, func(turn contracts.HistoryTurn) bool { return hit.Turn != nil && *hit.Turn == turn.Cursor })
-					these = append(these, fmt.Sprintf("%d %s %s", turn, hit.Of, hit.Excerpt))
+					these = append(these, fmt.Sprintf("%d %s %s", turn, promptType.Replace(hit.Of), hit.Excerpt))
 				}
 				if hits != nil && !slices.Equal(hits, these) {
 					t.Errorf("%s one by one: got %q, want %q", query, these, hits)
@@ -279,11 +315,11 @@ func TestSearchFindsTextAcrossPieces(t *testing.T) {
 			return hits
 		}
 		for query, want := range map[string][]string{
-			"LANTERN":  {"0 message_start the Lantern is lit", "0 response_chunk the, Lantern, is, lit,"},
+			"LANTERN":  {"0 prompt the Lantern is lit", "0 response_chunk the, Lantern, is, lit,"},
 			"rn, is":   {"0 response_chunk the, Lantern, is, lit,"},
 			"grÜSSE":   nil,
-			"GRÜẞE":    {`2 message_start Grüße an "alle"`, `2 response_chunk Grüße, an, "alle",`},
-			`"alle"`:   {`2 message_start Grüße an "alle"`, `2 response_chunk Grüße, an, "alle",`},
+			"GRÜẞE":    {`2 prompt Grüße an "alle"`, `2 response_chunk Grüße, an, "alle",`},
+			`"alle"`:   {`2 prompt Grüße an "alle"`, `2 response_chunk Grüße, an, "alle",`},
 			"response": nil, // is in the names of events only
 		} {
 			if got := find(query); !slices.Equal(got, want) {
@@ -322,7 +358,7 @@ func TestSocketReadsHistory(t *testing.T) {
 		r.until(viewer, `"hello_ok"`)
 		r.send(viewer, `{"type":"ws.history","id":"h1"}`)
 		f, ok := r.last(r.until(viewer, `"history"`)).(*contracts.HistoryEnvelope)
-		if !ok || f.ID != "h1" || !strings.Contains(transcript(t, f.Page.Entries), "message_start one") || f.Page.Epoch != r.Epoch() {
+		if !ok || f.ID != "h1" || !strings.Contains(transcript(t, f.Page.Entries), "prompt one") || f.Page.Epoch != r.Epoch() {
 			t.Errorf("got %+v, want the history for h1", f)
 		}
 		r.send(viewer, `{"type":"ws.history","id":"h2","limit":5000}`)
@@ -406,11 +442,11 @@ func TestHistoryGoesOnBeforeLostEntries(t *testing.T) {
 	dir = crash(t, dir)
 	run("after", func(t *testing.T, r *room) {
 		page := historyOf(t, r.Hub, contracts.HistoryRequest{})
-		if text := transcript(t, page.Entries); !page.Gap || page.Before == nil || strings.Contains(text, "start before") || !strings.Contains(text, "start after") {
+		if text := transcript(t, page.Entries); !page.Gap || page.Before == nil || strings.Contains(text, "prompt before") || !strings.Contains(text, "prompt after") {
 			t.Fatalf("got %s, gap %t; want the new epoch, and that entries are lost", text, page.Gap)
 		}
 		page = historyOf(t, r.Hub, contracts.HistoryRequest{Before: *page.Before})
-		if text := transcript(t, page.Entries); page.Gap || !strings.Contains(text, "start before") {
+		if text := transcript(t, page.Entries); page.Gap || !strings.Contains(text, "prompt before") {
 			t.Errorf("got %s, gap %t; want the old epoch", text, page.Gap)
 		}
 	})

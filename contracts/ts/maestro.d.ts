@@ -1438,7 +1438,7 @@ export interface HistoryHit {
   at: string;
   /** cursor of the prompt before it; null if it is further back than one request reads */
   turn: number | null;
-  /** type of the message, such as response_chunk; of a prompt message_start */
+  /** type of the message, such as response_chunk; also message_start, for a prompt in a session of an earlier version */
   of: string;
   /** the text around the first place, at most 200 bytes */
   excerpt: string;
@@ -1468,7 +1468,9 @@ export interface HistoryTurn {
   cursor: number;
   /** ISO-8601 UTC */
   at: string;
-  /** the first line of the prompt, at most 200 bytes */
+  /** absent in sessions of earlier versions */
+  author?: Author;
+  /** the first line of the prompt, at most 200 characters */
   line: string;
   outcome: TurnOutcome;
   /** null while the run is active */
