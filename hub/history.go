@@ -15,18 +15,11 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// Limits of one request for history.
+// Limits of one request for history, beside those in contracts.
 const (
-	maxHistoryLimit   = 1000 // entries, turns or hits
-	maxHistoryBytes   = 512 << 10
-	maxHistoryTurns   = 100
-	maxQuery          = 256      // bytes
 	maxHistoryScanned = 16 << 20 // bytes of entries that a request reads; the index of turns reads on to the first prompt
-
-	maxWholeOutput = 16 << 10 // bytes; a longer output is shortened
-	shortOutput    = 8 << 10  // bytes of it that stay
-	maxTurnLine    = 200      // characters of the first line of a prompt
-	maxExcerpt     = 200      // bytes
+	maxTurnLine       = 200      // characters of the first line of a prompt
+	maxExcerpt        = 200      // bytes
 )
 
 // History reads a part of the history for an HTTP client. The caller may name a
@@ -89,7 +82,7 @@ func historyFrame(form Form, id string, page *contracts.HistoryPage) ([]byte, er
 // openingPage returns the page that an attaching client asked for. It ends where the
 // client's snapshot is.
 func (h *Hub) openingPage(b *mailbox, p parcel) ([]byte, error) {
-	req := contracts.HistoryRequest{Before: p.at + 1, Turns: int64(p.turns), Limit: maxHistoryLimit}
+	req := contracts.HistoryRequest{Before: p.at + 1, Turns: int64(p.turns), Limit: contracts.MaxHistoryLimit}
 	page, err := h.readHistory(req, journal.Class(b.skip.Load()), b.stopped)
 	if err != nil {
 		return nil, h.refusal(err)
@@ -132,11 +125,11 @@ func prepareHistory(req *contracts.HistoryRequest) error {
 			refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("%s must be 1 to %d", name, most)}
 		}
 	}
-	check("limit", &req.Limit, 100, maxHistoryLimit)
-	check("bytes", &req.Bytes, maxHistoryBytes/2, maxHistoryBytes)
-	check("turns", &req.Turns, 0, maxHistoryTurns)
-	if search := req.Kind == contracts.HistorySearch; search != (req.Query != "") || len(req.Query) > maxQuery || !utf8.ValidString(req.Query) {
-		refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("a search needs a query of 1 to %d bytes, and only a search takes one", maxQuery)}
+	check("limit", &req.Limit, 100, contracts.MaxHistoryLimit)
+	check("bytes", &req.Bytes, contracts.MaxHistoryBytes/2, contracts.MaxHistoryBytes)
+	check("turns", &req.Turns, 0, contracts.MaxHistoryTurns)
+	if search := req.Kind == contracts.HistorySearch; search != (req.Query != "") || len(req.Query) > contracts.MaxHistoryQuery || !utf8.ValidString(req.Query) {
+		refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("a search needs a query of 1 to %d bytes, and only a search takes one", contracts.MaxHistoryQuery)}
 	}
 	if req.Before == 0 {
 		req.Before = ^uint64(0)
@@ -371,13 +364,13 @@ func (r *historyReader) entries() (*contracts.HistoryPage, error) {
 // entry returns the entry of a page. It shortens a long output.
 func (r *historyReader) entry(p *passage) contracts.HistoryEntry {
 	e := contracts.HistoryEntry{Cursor: p.newest.Cursor, At: p.at()}
-	if p.text > maxWholeOutput && !r.req.Full {
+	if p.text > contracts.MaxHistoryOutput && !r.req.Full {
 		if short, omitted := shorten(p.event()); short != nil {
 			e.Message, e.Omitted = encode(nil, short).Body, int64(omitted)
 			return e
 		}
 	}
-	if e.Message = p.body(); len(e.Message) > maxHistoryBytes {
+	if e.Message = p.body(); len(e.Message) > contracts.MaxHistoryBytes {
 		e.Message, e.Omitted = nil, int64(len(e.Message))
 	}
 	return e
@@ -388,7 +381,7 @@ func (r *historyReader) entry(p *passage) contracts.HistoryEntry {
 func shorten(ev contracts.Event) (short contracts.Event, omitted int) {
 	cut := func(content *string) {
 		omitted = len(*content)
-		*content = abridge.Head(*content, shortOutput)
+		*content = abridge.Head(*content, contracts.MaxHistoryOutput/2)
 		omitted -= len(*content)
 	}
 	switch e := ev.(type) {
