@@ -35,10 +35,15 @@ func (h *Hub) History(ctx context.Context, req *contracts.HistoryRequest, by con
 			return nil
 		}
 		c, err := tx.identify(by)
-		if err == nil {
-			skip = (&subscription{optOuts: c.terms.OptOuts}).skips(c)
+		if err != nil {
+			return err
 		}
-		return err
+		sub := tx.clients.subs[by.SubscriptionID]
+		if sub == nil {
+			sub = &subscription{optOuts: c.terms.OptOuts}
+		}
+		skip = sub.skips(c)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -47,7 +52,8 @@ func (h *Hub) History(ctx context.Context, req *contracts.HistoryRequest, by con
 	return page, h.refusedOr(err)
 }
 
-// answerHistory answers a ws.history frame.
+// answerHistory answers a ws.history frame. It is called by the goroutine that reads the
+// socket, so a client has one request at a time.
 func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 	h, b := r.hub, r.box
 	var page *contracts.HistoryPage

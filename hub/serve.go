@@ -269,6 +269,7 @@ func (r *reader) handleFrame(text []byte) {
 		r.pong(f)
 	case *contracts.HistoryRequest:
 		r.answerHistory(f)
+		r.slowDown(contracts.HistoryFrames - 1) // read counts the frame itself
 	default:
 		r.handleLeaseFrame(frame) // all other frames are about the lease
 	}

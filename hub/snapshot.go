@@ -115,7 +115,7 @@ func NewMemory(opts MemoryOptions) *Memory {
 	return &Memory{
 		history:       journal.NewShared(journal.SharedOptions{WindowBytes: opts.HistoryBytes}),
 		snapshotBytes: cmp.Or(opts.SnapshotBytes, 128<<20),
-		historyReads:  make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		historyReads:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 }
 
