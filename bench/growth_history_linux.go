@@ -29,7 +29,8 @@ var pagesGrowth = growth{
 		d.bursts(p.events)
 		before := must(control.Resident(s.pid))
 		var values []float64
-		for _, query := range []string{"history", fmt.Sprintf("history?before=%d", p.events/2), "turns?limit=10", "search?q=absent"} {
+		middle := fmt.Sprintf("history?before=%d", p.events/2)
+		for _, query := range []string{"history", middle, "turns?limit=10", "search?q=absent"} {
 			var took []float64
 			for range p.reads {
 				began := time.Now()

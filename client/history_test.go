@@ -33,8 +33,9 @@ func TestHistoryReturnsThePage(t *testing.T) {
 			t.Errorf("got %+v, %v; want the page before 4", got.page, got.err)
 		}
 		id := ask().ID
-		p.send(&contracts.Refusal{ID: &id, Seq: 3, Message: "no", Code: contracts.CodeBadRequest, ErrorType: contracts.CodeBadRequest})
-		if got := <-done; got.page != nil || !errors.Is(got.err, &contracts.Error{Code: contracts.CodeBadRequest}) {
+		const code = contracts.CodeBadRequest
+		p.send(&contracts.Refusal{ID: &id, Seq: 3, Message: "no", Code: code, ErrorType: code})
+		if got := <-done; got.page != nil || !errors.Is(got.err, &contracts.Error{Code: code}) {
 			t.Errorf("got %+v, %v; want a refusal", got.page, got.err)
 		}
 	})
@@ -43,9 +44,10 @@ func TestHistoryReturnsThePage(t *testing.T) {
 func TestTurnsStartWithTheirHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		page := contracts.HistoryPage{Epoch: "e1", Entries: []contracts.HistoryEntry{{Cursor: 1, Message: json.RawMessage(`{"type":"status","message":"x"}`)}}}
-		c, p := s.connect(greetWith(attached("conn_1", "e1", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(2)},
-			&contracts.HistoryEnvelope{Page: page}), WithTurns(3))
+		entry := contracts.HistoryEntry{Cursor: 1, Message: json.RawMessage(`{"type":"status","message":"x"}`)}
+		page := contracts.HistoryPage{Epoch: "e1", Entries: []contracts.HistoryEntry{entry}}
+		c, p := s.connect(greetWith(attached("conn_1", "e1", "snapshot"),
+			&contracts.SnapshotEnvelope{Snapshot: snapshot(2)}, &contracts.HistoryEnvelope{Page: page}), WithTurns(3))
 		if got := p.query.Get("turns"); got != "3" {
 			t.Errorf("query turns: got %q, want 3", got)
 		}

@@ -12,36 +12,26 @@ const (
 )
 
 // A HistoryPage is a part of the stored history. Its lists are in the order of their
-// cursors. Only the list of the requested kind is present.
+// cursors. Only the list of the requested kind is present. A page may have fewer
+// members than the limit although there is a page before it.
 type HistoryPage struct {
 	Epoch   string         `json:"epoch"` // epoch of the newest entries
 	Entries []HistoryEntry `json:"entries,omitempty"`
 	Turns   []HistoryTurn  `json:"turns,omitempty"`
 	Hits    []HistoryHit   `json:"hits,omitempty"`
-
-	// Before is the cursor for the request of the page before this one. Null: the
-	// stored history begins here. A page may have fewer members than the limit
-	// although there is a page before it.
-	Before *uint64 `json:"before"`
-
-	// Gap says that entries before this page are missing: retention removed them, or
-	// they were lost when an earlier epoch ended. Entries of that epoch may follow.
-	Gap bool `json:"gap,omitempty"`
-
-	Cut bool `json:"cut,omitempty"` // the page does not reach the prompt that turns asked for
+	Before  *uint64        `json:"before"`        // of the page before this one; null where the history begins
+	Gap     bool           `json:"gap,omitempty"` // entries before this page are missing: removed or lost
+	Cut     bool           `json:"cut,omitempty"` // the page does not reach the prompt that turns asked for
 }
 
 // A HistoryEntry is an event of the past. Adjacent pieces of one text are joined, up
-// to 64 KiB; Cursor is then that of the last piece.
+// to 64 KiB. The request {"before": cursor+1, "limit": 1, "full": true} returns the
+// entry with its whole output.
 type HistoryEntry struct {
-	Cursor  uint64          `json:"cursor"`
+	Cursor  uint64          `json:"cursor"`                                    // of the last piece
 	At      string          `json:"at"`                                        // ISO-8601 UTC
 	Message json.RawMessage `json:"message,omitempty" wire:"body=event,ready"` // absent if it is longer than 512 KiB
-
-	// Omitted is how many bytes are left out: of the output of a tool or command,
-	// which is shortened if it is longer than 16 KiB, or of the whole message. The
-	// request {"before": cursor+1, "limit": 1, "full": true} returns the whole output.
-	Omitted int64 `json:"omitted,omitempty"`
+	Omitted int64           `json:"omitted,omitempty"`                         // bytes that are left out of an output or of the message
 }
 
 // A HistoryTurn is a prompt and its run.
@@ -69,6 +59,6 @@ type HistoryHit struct {
 	Cursor  uint64  `json:"cursor"`
 	At      string  `json:"at"`      // ISO-8601 UTC
 	Turn    *uint64 `json:"turn"`    // cursor of the prompt before it; null if it is further back than one request reads
-	Of      string  `json:"of"`      // type of the message, such as response_chunk; also message_start, for a prompt in a session of an earlier version
+	Of      string  `json:"of"`      // type of the message; or message_start, for a prompt of an earlier version
 	Excerpt string  `json:"excerpt"` // the text around the first place, at most 200 bytes
 }

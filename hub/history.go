@@ -17,7 +17,7 @@ import (
 
 // Limits of one request for history, beside those in contracts.
 const (
-	maxHistoryScanned = 16 << 20 // bytes of entries that a request reads; the index of turns reads on to the first prompt
+	maxHistoryScanned = 16 << 20 // bytes of entries that a request reads; the index reads on to a first prompt
 	maxTurnLine       = 200      // characters of the first line of a prompt
 	maxExcerpt        = 200      // bytes
 )
@@ -25,7 +25,9 @@ const (
 // History reads a part of the history for an HTTP client. The caller may name a
 // connection, whose opt-outs then apply. Many requests wait for one another; the wait
 // ends with ctx.
-func (h *Hub) History(ctx context.Context, req *contracts.HistoryRequest, by contracts.Caller) (*contracts.HistoryPage, error) {
+func (h *Hub) History(
+	ctx context.Context, req *contracts.HistoryRequest, by contracts.Caller,
+) (*contracts.HistoryPage, error) {
 	skip := classRaw
 	err := h.request(opRequest, func(tx *tx) error {
 		if !tx.credentialValid(by.Principal) {
@@ -70,7 +72,9 @@ func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 		case r.isSuperseded(tx):
 			return
 		case err == nil && b.privateBytes+len(frame) > tx.opts.MaxPrivateBytes:
-			err = &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many unread answers for a page of the history"}
+			err = &contracts.Error{
+				Code: contracts.CodeOverloaded, Message: "too many unread answers for a page of the history",
+			}
 		}
 		if err != nil {
 			r.answer(tx, &req.ID, h.refusal(err))
@@ -98,7 +102,9 @@ func (h *Hub) openingPage(b *mailbox, p parcel) ([]byte, error) {
 
 // readHistory checks a request and reads its page. A closed stop ends the wait for
 // other requests. It takes no lock: the entries are immutable.
-func (h *Hub) readHistory(req contracts.HistoryRequest, skip journal.Class, stop <-chan struct{}) (*contracts.HistoryPage, error) {
+func (h *Hub) readHistory(
+	req contracts.HistoryRequest, skip journal.Class, stop <-chan struct{},
+) (*contracts.HistoryPage, error) {
 	if err := prepareHistory(&req); err != nil {
 		return nil, err
 	}
@@ -110,7 +116,8 @@ func (h *Hub) readHistory(req contracts.HistoryRequest, skip journal.Class, stop
 	case <-h.done:
 		return nil, errGone
 	}
-	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, skip: skip &^ (classRaw | classPeople), stop: stop}
+	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, stop: stop}
+	r.skip = skip &^ (classRaw | classPeople) // which may be prompts
 	switch req.Kind {
 	case contracts.HistoryTurns:
 		return r.turns()
@@ -123,19 +130,26 @@ func (h *Hub) readHistory(req contracts.HistoryRequest, skip journal.Class, stop
 // prepareHistory sets the defaults of a request and refuses values out of bounds.
 func prepareHistory(req *contracts.HistoryRequest) error {
 	var refusal error
+	refuse := func(format string, args ...any) {
+		refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf(format, args...)}
+	}
 	check := func(name string, value *int64, def, most int64) {
 		if *value == 0 {
 			*value = def
 		}
 		if *value < 0 || *value > most {
-			refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("%s must be 1 to %d", name, most)}
+			refuse("%s must be 1 to %d", name, most)
 		}
 	}
 	check("limit", &req.Limit, 100, contracts.MaxHistoryLimit)
 	check("bytes", &req.Bytes, contracts.MaxHistoryBytes/2, contracts.MaxHistoryBytes)
 	check("turns", &req.Turns, 0, contracts.MaxHistoryTurns)
-	if search := req.Kind == contracts.HistorySearch; search != (req.Query != "") || len(req.Query) > contracts.MaxHistoryQuery || !utf8.ValidString(req.Query) {
-		refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("a search needs a query of 1 to %d bytes, and only a search takes one", contracts.MaxHistoryQuery)}
+	search, size := req.Kind == contracts.HistorySearch, len(req.Query)
+	switch {
+	case search && (size == 0 || size > contracts.MaxHistoryQuery || !utf8.ValidString(req.Query)):
+		refuse("a search needs a text of 1 to %d bytes", contracts.MaxHistoryQuery)
+	case !search && size > 0:
+		refuse("only a search takes a query")
 	}
 	if req.Before == 0 {
 		req.Before = ^uint64(0)
@@ -446,7 +460,9 @@ func (r *historyReader) turn(p *passage, outcome contracts.TurnOutcome, ended ti
 		return
 	}
 	text, by := p.said()
-	t := contracts.HistoryTurn{Cursor: p.newest.Cursor, At: p.at(), Author: by, Line: abridge.Line(text, maxTurnLine), Outcome: outcome}
+	t := contracts.HistoryTurn{
+		Cursor: p.newest.Cursor, At: p.at(), Author: by, Line: abridge.Line(text, maxTurnLine), Outcome: outcome,
+	}
 	switch {
 	case !ended.IsZero():
 		t.DurationMS = new(max(0, ended.UnixMilli()-p.newest.Time))
@@ -467,18 +483,19 @@ func (r *historyReader) search() (*contracts.HistoryPage, error) {
 	if err := enc.Encode(query); err != nil {
 		return nil, err
 	}
-	escaped := bytes.Trim(encoded.Bytes(), "\"\n")
-	untold, oldest := 0, uint64(0) // hits whose prompt was not read; cursor of the oldest hit
+	escaped := encoded.Bytes()[1 : encoded.Len()-2] // without quotes and line end
+	untold, oldest := 0, uint64(0)                  // hits whose prompt was not read; cursor of the oldest hit
 	err := r.read(func(p *passage) bool {
 		full := len(r.page.Hits) == int(r.req.Limit)
 		if full && untold == 0 {
 			return false
 		}
-		body := p.body()
 		// Most events are ruled out before they are decoded.
-		if lower := bytes.ToLower(body); !full && (bytes.Contains(lower, escaped) || bytes.Contains(lower, []byte(`\u`))) {
+		lower := bytes.ToLower(p.body())
+		if !full && (bytes.Contains(lower, escaped) || bytes.Contains(lower, []byte(`\u`))) {
 			if excerpt, ok := find(searchable(p), query); ok {
-				r.page.Hits = append(r.page.Hits, contracts.HistoryHit{Cursor: p.newest.Cursor, At: p.at(), Of: p.kind(), Excerpt: excerpt})
+				hit := contracts.HistoryHit{Cursor: p.newest.Cursor, At: p.at(), Of: p.kind(), Excerpt: excerpt}
+				r.page.Hits = append(r.page.Hits, hit)
 				untold, oldest = untold+1, p.oldest
 			}
 		}

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,8 +112,11 @@ func orator() *player {
 	})
 }
 
+// A historyTest gets a session, and what sends commands of its controller.
+type historyTest func(t *testing.T, r *room, send func(string) error)
+
 // withOrator runs a test with a session that has had the prompts.
-func withOrator(t *testing.T, opts hub.Options, prompts []string, test func(t *testing.T, r *room, send func(string) error)) {
+func withOrator(t *testing.T, opts hub.Options, prompts []string, test historyTest) {
 	t.Helper()
 	if opts.Store == nil {
 		opts.Store = journal.NewMemory(journal.MemoryOptions{})
@@ -131,7 +135,7 @@ func withOrator(t *testing.T, opts hub.Options, prompts []string, test func(t *t
 
 // withOldAndNew is withOrator, and then the same with a session of a version without
 // prompt_accepted.
-func withOldAndNew(t *testing.T, prompts []string, test func(t *testing.T, r *room, send func(string) error)) {
+func withOldAndNew(t *testing.T, prompts []string, test historyTest) {
 	t.Run("new", func(t *testing.T) { withOrator(t, hub.Options{}, prompts, test) })
 	t.Run("old", func(t *testing.T) {
 		withOrator(t, hub.Options{Store: peopleless{journal.NewMemory(journal.MemoryOptions{})}}, prompts, test)
@@ -169,19 +173,23 @@ func TestPagesOfAnySizeGiveTheSameHistory(t *testing.T) {
 		all, pages := whole(t, r.Hub, contracts.HistoryRequest{Limit: 1000})
 		want := transcript(t, all.Entries)
 		for _, prompt := range prompts {
-			if !strings.Contains(want, "prompt "+prompt) || !strings.Contains(want, strings.Join(strings.Fields(prompt), ", ")+", ") {
+			answer := strings.Join(strings.Fields(prompt), ", ") + ", "
+			if !strings.Contains(want, "prompt "+prompt) || !strings.Contains(want, answer) {
 				t.Errorf("got %s, want the prompt %q and its answer", want, prompt)
 			}
 		}
 		if pages != 1 || strings.Contains(want, "agent_end") || historyOf(t, r.Hub, contracts.HistoryRequest{}).Gap {
 			t.Errorf("got %d pages, %s; want one page without raw events and gap", pages, want)
 		}
-		for _, req := range []contracts.HistoryRequest{{Limit: 1}, {Limit: 2}, {Limit: 7}, {Bytes: 1}, {Bytes: 500}, {Turns: 1}, {Turns: 2}} {
+		for _, req := range []contracts.HistoryRequest{
+			{Limit: 1}, {Limit: 2}, {Limit: 7}, {Bytes: 1}, {Bytes: 500}, {Turns: 1}, {Turns: 2},
+		} {
 			some, pages := whole(t, r.Hub, req)
 			if got := transcript(t, some.Entries); got != want || pages < 3 {
 				t.Errorf("%+v: got in %d pages\n%s\nwant\n%s", req, pages, got, want)
 			}
-			if !slices.IsSortedFunc(some.Entries, func(a, b contracts.HistoryEntry) int { return int(int64(a.Cursor) - int64(b.Cursor)) }) {
+			byCursor := func(a, b contracts.HistoryEntry) int { return cmp.Compare(a.Cursor, b.Cursor) }
+			if !slices.IsSortedFunc(some.Entries, byCursor) {
 				t.Errorf("%+v: got entries that are not in order", req)
 			}
 		}
@@ -191,8 +199,12 @@ func TestPagesOfAnySizeGiveTheSameHistory(t *testing.T) {
 func TestTurnsBeginAtTheirPrompt(t *testing.T) {
 	withOldAndNew(t, []string{"one", "two", "three"}, func(t *testing.T, r *room, _ func(string) error) {
 		page := historyOf(t, r.Hub, contracts.HistoryRequest{Turns: 2})
-		if got := transcript(t, page.Entries); !strings.HasPrefix(got, "prompt two\n") || !strings.Contains(got, "prompt three") || page.Cut || page.Before == nil {
-			t.Errorf("got %s, cut %t; want what begins with the prompt two", got, page.Cut)
+		got := transcript(t, page.Entries)
+		if !strings.HasPrefix(got, "prompt two\n") || !strings.Contains(got, "prompt three") {
+			t.Errorf("got %s, want what begins with the prompt two", got)
+		}
+		if page.Cut || page.Before == nil {
+			t.Errorf("got cut %t, before %v; want a page before one that is not cut", page.Cut, page.Before)
 		}
 		if page = historyOf(t, r.Hub, contracts.HistoryRequest{Turns: 2, Limit: 3}); !page.Cut || len(page.Entries) != 3 {
 			t.Errorf("got %d entries, cut %t; want 3 that do not reach the prompt", len(page.Entries), page.Cut)
@@ -211,7 +223,7 @@ func TestLongOutputIsShortenedUntilItIsOpened(t *testing.T) {
 		}
 		var whole strings.Builder
 		agent.orders <- func(ctx context.Context) (bool, error) {
-			_ = agent.host.Publish(ctx, &contracts.ToolCall{CallID: "c", Tool: "bash", Args: []byte(`{}`)}, &contracts.ToolStart{CallID: "c"})
+			_ = agent.host.Publish(ctx, &contracts.ToolCall{CallID: "c", Tool: "bash", Args: []byte(`{}`)})
 			for i := range 2000 {
 				line := fmt.Sprintf("line %d \"ü\"\n", i)
 				whole.WriteString(line)
@@ -230,8 +242,11 @@ func TestLongOutputIsShortenedUntilItIsOpened(t *testing.T) {
 			return content, entries
 		}
 		short, entries := outputs(contracts.HistoryRequest{})
-		if len(entries) != 1 || !strings.HasPrefix(whole.String(), short) || len(short) > 8<<10 || int(entries[0].Omitted) != whole.Len()-len(short) {
-			t.Fatalf("got %d entries with %d bytes, %d omitted; want one with the beginning of %d", len(entries), len(short), entries[0].Omitted, whole.Len())
+		if len(entries) != 1 || !strings.HasPrefix(whole.String(), short) || len(short) > 8<<10 {
+			t.Fatalf("got %d entries with %d bytes, want one with the beginning", len(entries), len(short))
+		}
+		if got, want := int(entries[0].Omitted), whole.Len()-len(short); got != want {
+			t.Errorf("omitted: got %d, want %d", got, want)
 		}
 		opened, entries := outputs(contracts.HistoryRequest{Before: entries[0].Cursor + 1, Limit: 1, Full: true})
 		if opened != whole.String() || entries[0].Omitted != 0 {
@@ -256,8 +271,11 @@ func TestIndexTellsHowTurnsEnded(t *testing.T) {
 		want := []struct {
 			line, outcome string
 			took          time.Duration
-		}{{"one", "completed", 2 * time.Second}, {"fail two", "failed", 2 * time.Second}, {long[:200] + "…", "completed", 2 * time.Second},
-			{"wait", "cancelled", 3 * time.Second}, {"wait for it", "running", -1}}
+		}{
+			{"one", "completed", 2 * time.Second}, {"fail two", "failed", 2 * time.Second},
+			{long[:200] + "…", "completed", 2 * time.Second}, {"wait", "cancelled", 3 * time.Second},
+			{"wait for it", "running", -1},
+		}
 		if len(got.Turns) != len(want) {
 			t.Fatalf("got %d turns, want %d", len(got.Turns), len(want))
 		}
@@ -266,11 +284,12 @@ func TestIndexTellsHowTurnsEnded(t *testing.T) {
 			if turn.DurationMS != nil {
 				took = time.Duration(*turn.DurationMS) * time.Millisecond
 			}
-			if old := strings.HasSuffix(t.Name(), "/old"); old != (turn.Author == nil) || !old && turn.Author.Principal != "p" {
+			old := strings.HasSuffix(t.Name(), "/old")
+			if old != (turn.Author == nil) || !old && turn.Author.Principal != "p" {
 				t.Errorf("turn %d: got author %+v", i, turn.Author)
 			}
 			if turn.Line != want[i].line || string(turn.Outcome) != want[i].outcome || took != want[i].took {
-				t.Errorf("turn %d: got %q, %s after %s; want %q, %s after %s", i, turn.Line, turn.Outcome, took, want[i].line, want[i].outcome, want[i].took)
+				t.Errorf("turn %d: got %q, %s after %s; want %v", i, turn.Line, turn.Outcome, took, want[i])
 			}
 			page := historyOf(t, r.Hub, contracts.HistoryRequest{Before: turn.Cursor + 1, Limit: 1})
 			if text := transcript(t, page.Entries); !strings.HasPrefix(text, "prompt "+turn.Line[:3]) {
@@ -279,7 +298,7 @@ func TestIndexTellsHowTurnsEnded(t *testing.T) {
 		}
 		one, pages := whole(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns, Limit: 1})
 		if fmt.Sprint(lines(one.Turns)) != fmt.Sprint(lines(got.Turns)) || pages < len(want) {
-			t.Errorf("one by one: got %v in %d pages, want %v", lines(one.Turns), pages, lines(got.Turns))
+			t.Errorf("one by one: got %q in %d pages, want %q", lines(one.Turns), pages, lines(got.Turns))
 		}
 		middle := historyOf(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns, Before: got.Turns[1].Cursor + 1})
 		if fmt.Sprint(lines(middle.Turns)) != "[one completed]" {
@@ -297,14 +316,18 @@ func lines(turns []contracts.HistoryTurn) (all []string) {
 }
 
 func TestSearchFindsTextAcrossPieces(t *testing.T) {
-	withOldAndNew(t, []string{"the Lantern is lit", "nothing", "Grüße an \"alle\""}, func(t *testing.T, r *room, _ func(string) error) {
+	prompts := []string{"the Lantern is lit", "nothing", "Grüße an \"alle\""}
+	withOldAndNew(t, prompts, func(t *testing.T, r *room, _ func(string) error) {
 		turns := historyOf(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns}).Turns
 		find := func(query string) (hits []string) {
 			for _, limit := range []int64{100, 1} {
-				all, _ := whole(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: query, Limit: limit})
+				req := contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: query, Limit: limit}
+				all, _ := whole(t, r.Hub, req)
 				var these []string
 				for _, hit := range all.Hits {
-					turn := slices.IndexFunc(turns, func(turn contracts.HistoryTurn) bool { return hit.Turn != nil && *hit.Turn == turn.Cursor })
+					turn := slices.IndexFunc(turns, func(turn contracts.HistoryTurn) bool {
+						return hit.Turn != nil && *hit.Turn == turn.Cursor
+					})
 					these = append(these, fmt.Sprintf("%d %s %s", turn, promptType.Replace(hit.Of), hit.Excerpt))
 				}
 				if hits != nil && !slices.Equal(hits, these) {
@@ -331,21 +354,26 @@ func TestSearchFindsTextAcrossPieces(t *testing.T) {
 
 func TestHistoryIsForThoseWhoMayWatch(t *testing.T) {
 	withOrator(t, hub.Options{}, []string{"one"}, func(t *testing.T, r *room, _ func(string) error) {
+		type request = contracts.HistoryRequest
+		search, long := contracts.HistorySearch, strings.Repeat("q", 257)
+		expired := contracts.Principal{ID: "p", Expires: time.Now()}
+		stranger := contracts.Caller{Principal: contracts.Principal{ID: "p"}, ConnectionID: "conn_x"}
 		for what, tt := range map[string]struct {
-			req  contracts.HistoryRequest
+			req  request
 			by   contracts.Caller
 			code contracts.Code
 		}{
-			"expired":            {by: contracts.Caller{Principal: contracts.Principal{ID: "p", Expires: time.Now()}}, code: contracts.CodeUnauthenticated},
-			"foreign connection": {by: contracts.Caller{Principal: contracts.Principal{ID: "p"}, ConnectionID: "conn_x"}, code: contracts.CodeStaleConnection},
-			"limit":              {req: contracts.HistoryRequest{Limit: 1001}, code: contracts.CodeBadRequest},
-			"negative":           {req: contracts.HistoryRequest{Bytes: -1}, code: contracts.CodeBadRequest},
-			"turns":              {req: contracts.HistoryRequest{Turns: 101}, code: contracts.CodeBadRequest},
-			"no query":           {req: contracts.HistoryRequest{Kind: contracts.HistorySearch}, code: contracts.CodeBadRequest},
-			"long query":         {req: contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: strings.Repeat("q", 257)}, code: contracts.CodeBadRequest},
-			"needless query":     {req: contracts.HistoryRequest{Query: "q"}, code: contracts.CodeBadRequest},
+			"expired":            {request{}, contracts.Caller{Principal: expired}, contracts.CodeUnauthenticated},
+			"foreign connection": {request{}, stranger, contracts.CodeStaleConnection},
+			"limit":              {request{Limit: 1001}, reader, contracts.CodeBadRequest},
+			"negative":           {request{Bytes: -1}, reader, contracts.CodeBadRequest},
+			"turns":              {request{Turns: 101}, reader, contracts.CodeBadRequest},
+			"no query":           {request{Kind: search}, reader, contracts.CodeBadRequest},
+			"long query":         {request{Kind: search, Query: long}, reader, contracts.CodeBadRequest},
+			"needless query":     {request{Query: "q"}, reader, contracts.CodeBadRequest},
 		} {
-			if page, err := r.History(t.Context(), &tt.req, tt.by); page != nil || !errors.Is(err, &contracts.Error{Code: tt.code}) {
+			page, err := r.History(t.Context(), &tt.req, tt.by)
+			if page != nil || !errors.Is(err, &contracts.Error{Code: tt.code}) {
 				t.Errorf("%s: got %v, %v; want %s", what, page, err, tt.code)
 			}
 		}
@@ -358,7 +386,7 @@ func TestSocketReadsHistory(t *testing.T) {
 		r.until(viewer, `"hello_ok"`)
 		r.send(viewer, `{"type":"ws.history","id":"h1"}`)
 		f, ok := r.last(r.until(viewer, `"history"`)).(*contracts.HistoryEnvelope)
-		if !ok || f.ID != "h1" || !strings.Contains(transcript(t, f.Page.Entries), "prompt one") || f.Page.Epoch != r.Epoch() {
+		if !ok || f.ID != "h1" || f.Page.Epoch != r.Epoch() || !strings.Contains(transcript(t, f.Page.Entries), "prompt one") {
 			t.Errorf("got %+v, want the history for h1", f)
 		}
 		r.send(viewer, `{"type":"ws.history","id":"h2","limit":5000}`)
@@ -383,7 +411,9 @@ func TestUnreadPagesAreBounded(t *testing.T) {
 		viewer := r.join(contracts.RoleViewer, "", nil)
 		r.until(viewer, `"hello_ok"`)
 		r.send(viewer, `{"type":"ws.history","id":"h1"}`)
-		r.until(viewer, `"ws.error","id":"h1","seq":2,"error":"too many unread answers for a page of the history","code":"overloaded"`)
+		if f, ok := r.last(r.until(viewer, `"h1"`)).(*contracts.Refusal); !ok || f.Code != contracts.CodeOverloaded {
+			t.Errorf("got %+v, want overloaded", f)
+		}
 		r.send(viewer, `{"type":"ws.history","id":"h2","limit":1}`)
 		r.until(viewer, `"history","id":"h2"`)
 	})
@@ -394,16 +424,19 @@ func TestAttachingWithTurnsStartsWithTheirHistory(t *testing.T) {
 		viewer, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer, Turns: 2})
 		first := r.until(viewer, `"hello_ok"`)
 		snapshot, page := strings.Index(first, `{"type":"snapshot"`), strings.Index(first, `{"type":"history","page"`)
-		if snapshot < 0 || page < snapshot || strings.Index(first, `"hello_ok"`) < page || strings.Contains(first, `"one"`) || !strings.Contains(first, `"content":"two"`) {
+		if snapshot < 0 || page < snapshot || strings.Index(first, `"hello_ok"`) < page ||
+			strings.Contains(first, `"one"`) || !strings.Contains(first, `"content":"two"`) {
 			t.Errorf("got %s, want the state, the history from two on, and hello_ok", first)
 		}
 		say(t, send, "four")
-		if live := r.until(viewer, `"response_end"`); strings.Contains(live, `"history"`) || !strings.Contains(live, `four, `) {
+		live := r.until(viewer, `"response_end"`)
+		if strings.Contains(live, `"history"`) || !strings.Contains(live, `four, `) {
 			t.Errorf("got %s, want what is new", live)
 		}
 		g := r.guest("p")
 		stream := g.follows(contracts.StreamRequest{Turns: 1})
-		if first = r.until(stream, `"history"`); !strings.Contains(first, `{"type":"snapshot"`) || !strings.Contains(first, `"content":"four"`) || strings.Contains(first, "three") {
+		first = r.until(stream, `"history"`)
+		if !strings.Contains(first, `{"type":"snapshot"`) || !strings.Contains(first, `"content":"four"`) || strings.Contains(first, "three") {
 			t.Errorf("got %s, want the state and the history from four on", first)
 		}
 		cursor := int64(r.Cursor())
@@ -416,7 +449,8 @@ func TestAttachingWithTurnsStartsWithTheirHistory(t *testing.T) {
 
 func TestRemovedHistoryIsAGap(t *testing.T) {
 	store := journal.NewMemory(journal.MemoryOptions{RetainBytes: 64 << 10})
-	withOrator(t, hub.Options{Store: store}, []string{strings.Repeat("word ", 400), strings.Repeat("more ", 400)}, func(t *testing.T, r *room, _ func(string) error) {
+	prompts := []string{strings.Repeat("word ", 400), strings.Repeat("more ", 400)}
+	withOrator(t, hub.Options{Store: store}, prompts, func(t *testing.T, r *room, _ func(string) error) {
 		req := contracts.HistoryRequest{}
 		page := historyOf(t, r.Hub, req)
 		for page.Before != nil {
@@ -442,11 +476,12 @@ func TestHistoryGoesOnBeforeLostEntries(t *testing.T) {
 	dir = crash(t, dir)
 	run("after", func(t *testing.T, r *room) {
 		page := historyOf(t, r.Hub, contracts.HistoryRequest{})
-		if text := transcript(t, page.Entries); !page.Gap || page.Before == nil || strings.Contains(text, "prompt before") || !strings.Contains(text, "prompt after") {
+		text := transcript(t, page.Entries)
+		if !page.Gap || page.Before == nil || strings.Contains(text, "prompt before") || !strings.Contains(text, "prompt after") {
 			t.Fatalf("got %s, gap %t; want the new epoch, and that entries are lost", text, page.Gap)
 		}
 		page = historyOf(t, r.Hub, contracts.HistoryRequest{Before: *page.Before})
-		if text := transcript(t, page.Entries); page.Gap || !strings.Contains(text, "prompt before") {
+		if text = transcript(t, page.Entries); page.Gap || !strings.Contains(text, "prompt before") {
 			t.Errorf("got %s, gap %t; want the old epoch", text, page.Gap)
 		}
 	})

@@ -37,7 +37,8 @@ func TestBackwardReadsEveryEntryOnce(t *testing.T) {
 		got := backward(t, j, before)
 		want := notes(1, 3*maxBlock)[:max(min(before, 3*maxBlock+1), 1)-1]
 		slices.Reverse(want)
-		if !slices.EqualFunc(got, want, func(a, b Entry) bool { return a.Cursor == b.Cursor && bytes.Equal(a.Body, b.Body) }) {
+		same := func(a, b Entry) bool { return a.Cursor == b.Cursor && bytes.Equal(a.Body, b.Body) }
+		if !slices.EqualFunc(got, want, same) {
 			t.Errorf("backward from %d: got %d entries, want the %d before it, the newest first", before, len(got), len(want))
 		}
 	}
@@ -140,7 +141,8 @@ func TestBackwardReportsDamage(t *testing.T) {
 
 func TestTextsContinueOneAnother(t *testing.T) {
 	text := func(before, text, after string) *Entry {
-		return &Entry{TextStart: uint32(len(before)), TextEnd: uint32(len(before + text)), Body: []byte(before + text + after)}
+		start := uint32(len(before))
+		return &Entry{TextStart: start, TextEnd: start + uint32(len(text)), Body: []byte(before + text + after)}
 	}
 	e := text("a:", "x", ".")
 	for _, tt := range []struct {

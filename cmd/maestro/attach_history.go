@@ -28,7 +28,8 @@ func (a *attachment) review(ctx context.Context, wg *sync.WaitGroup, text string
 	if text != "" {
 		var err error
 		if turns, err = strconv.Atoi(text); err != nil || turns < 1 || turns > contracts.MaxHistoryTurns {
-			return fmt.Errorf("/history takes a number of turns from 1 to %d, or nothing", contracts.MaxHistoryTurns)
+			return fmt.Errorf("/history takes a number of turns from 1 to %d, or nothing",
+				contracts.MaxHistoryTurns)
 		}
 	}
 	if a.past != nil {
@@ -91,7 +92,8 @@ func (a *attachment) readTurns(ctx context.Context, h *history, turns int) error
 		if err != nil {
 			continue // of a type that this client does not know, or left out because it is too long
 		}
-		if !h.add(ctx, news{update: client.Update{Kind: client.KindEvent, Cursor: e.Cursor, Event: event, Replayed: true}}) {
+		u := client.Update{Kind: client.KindEvent, Cursor: e.Cursor, Event: event, Replayed: true}
+		if !h.add(ctx, news{update: u}) {
 			break
 		}
 		if e.Omitted > 0 && !h.note(ctx, fmt.Sprintf("%d more bytes of this output are not shown", e.Omitted)) {
@@ -136,24 +138,30 @@ func (a *attachment) index(what string, req contracts.HistoryRequest) {
 				a.local.Line(console.Dim, "-- there may be earlier ones")
 			}
 			for _, t := range page.Turns {
-				took := ""
-				if t.DurationMS != nil {
-					took = fmt.Sprintf(", %.1f s", float64(*t.DurationMS)/1000)
-				}
-				by := ""
-				if t.Author != nil {
-					by = show.OneLine(t.Author.Name, 40) + ": "
-				}
-				a.local.Line(console.Plain, fmt.Sprintf("  %s %s%s (%s%s)", clock(t.At), by, show.OneLine(t.Line, show.MaxArgs), show.OneLine(string(t.Outcome), 20), took))
+				a.local.Line(console.Plain, "  "+turnLine(&t))
 			}
 			for _, hit := range page.Hits {
-				a.local.Line(console.Plain, fmt.Sprintf("  %s %s: %s", clock(hit.At), show.OneLine(hit.Of, 40), show.OneLine(hit.Excerpt, show.MaxArgs)))
+				excerpt := show.OneLine(hit.Excerpt, show.MaxArgs)
+				a.local.Line(console.Plain, fmt.Sprintf("  %s %s: %s", clock(hit.At), show.OneLine(hit.Of, 40), excerpt))
 			}
 			if len(page.Turns)+len(page.Hits) == 0 {
 				a.local.Line(console.Dim, "-- nothing found")
 			}
 		},
 	})
+}
+
+// turnLine returns a line about a turn: when, who, what, and how it ended.
+func turnLine(t *contracts.HistoryTurn) string {
+	by, took := "", ""
+	if t.Author != nil {
+		by = show.OneLine(t.Author.Name, 40) + ": "
+	}
+	if t.DurationMS != nil {
+		took = fmt.Sprintf(", %.1f s", float64(*t.DurationMS)/1000)
+	}
+	prompt, outcome := show.OneLine(t.Line, show.MaxArgs), show.OneLine(string(t.Outcome), 20)
+	return fmt.Sprintf("%s %s%s (%s%s)", clock(t.At), by, prompt, outcome, took)
 }
 
 // clock returns a time of the wire as a person reads it.

@@ -1418,14 +1418,17 @@ export interface HeartbeatAnswer {
 
 /**
  * A HistoryEntry is an event of the past. Adjacent pieces of one text are
- * joined, up to 64 KiB; Cursor is then that of the last piece.
+ * joined, up to 64 KiB. The request {"before": cursor+1, "limit": 1, "full":
+ * true} returns the entry with its whole output.
  */
 export interface HistoryEntry {
+  /** of the last piece */
   cursor: number;
   /** ISO-8601 UTC */
   at: string;
   /** absent if it is longer than 512 KiB */
   message?: Event;
+  /** bytes that are left out of an output or of the message */
   omitted?: number;
 }
 
@@ -1438,15 +1441,16 @@ export interface HistoryHit {
   at: string;
   /** cursor of the prompt before it; null if it is further back than one request reads */
   turn: number | null;
-  /** type of the message, such as response_chunk; also message_start, for a prompt in a session of an earlier version */
+  /** type of the message; or message_start, for a prompt of an earlier version */
   of: string;
   /** the text around the first place, at most 200 bytes */
   excerpt: string;
 }
 
 /**
- * A HistoryPage is a part of the stored history. Its lists are in the order of
- * their cursors. Only the list of the requested kind is present.
+ * A HistoryPage is a part of the stored history. Its lists are in the order
+ * of their cursors. Only the list of the requested kind is present. A page may
+ * have fewer members than the limit although there is a page before it.
  */
 export interface HistoryPage {
   /** epoch of the newest entries */
@@ -1454,7 +1458,9 @@ export interface HistoryPage {
   entries?: HistoryEntry[];
   turns?: HistoryTurn[];
   hits?: HistoryHit[];
+  /** of the page before this one; null where the history begins */
   before: number | null;
+  /** entries before this page are missing: removed or lost */
   gap?: boolean;
   /** the page does not reach the prompt that turns asked for */
   cut?: boolean;

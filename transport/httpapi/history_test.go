@@ -7,23 +7,26 @@ import (
 )
 
 func TestHistoryIsReadAsAsked(t *testing.T) {
+	type request = contracts.HistoryRequest
+	const entries = contracts.HistoryEntries
 	for _, tt := range []struct {
 		path string
-		want contracts.HistoryRequest
+		want request
 		bad  string
 	}{
-		{"history", contracts.HistoryRequest{Kind: contracts.HistoryEntries}, ""},
-		{"history?before=17&limit=5&bytes=1000&full=1", contracts.HistoryRequest{Kind: contracts.HistoryEntries, Before: 17, Limit: 5, Bytes: 1000, Full: true}, ""},
-		{"history?turns=3&full=0&before=", contracts.HistoryRequest{Kind: contracts.HistoryEntries, Turns: 3}, ""},
-		{"turns?limit=50", contracts.HistoryRequest{Kind: contracts.HistoryTurns, Limit: 50}, ""},
-		{"search?q=gr%C3%BC%C3%9Fe%20an", contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: "grüße an"}, ""},
-		{"history?limit=-1", contracts.HistoryRequest{Kind: contracts.HistoryEntries, Limit: -1}, ""}, // for the session to refuse
-		{"history?before=-1", contracts.HistoryRequest{}, "negative"},
-		{"history?before=x", contracts.HistoryRequest{}, "integer"},
-		{"history?before=1&before=1", contracts.HistoryRequest{}, "more than once"},
-		{"history?full=yes", contracts.HistoryRequest{}, "0 or 1"},
-		{"history?turns=101", contracts.HistoryRequest{}, "1 to 100"},
-		{"search?q=%zz", contracts.HistoryRequest{}, "malformed query"},
+		{"history", request{Kind: entries}, ""},
+		{"history?before=17&limit=5&bytes=1000&full=1",
+			request{Kind: entries, Before: 17, Limit: 5, Bytes: 1000, Full: true}, ""},
+		{"history?turns=3&full=0&before=", request{Kind: entries, Turns: 3}, ""},
+		{"turns?limit=50", request{Kind: contracts.HistoryTurns, Limit: 50}, ""},
+		{"search?q=gr%C3%BC%C3%9Fe%20an", request{Kind: contracts.HistorySearch, Query: "grüße an"}, ""},
+		{"history?limit=-1", request{Kind: entries, Limit: -1}, ""}, // for the session to refuse
+		{"history?before=-1", request{}, "negative"},
+		{"history?before=x", request{}, "integer"},
+		{"history?before=1&before=1", request{}, "more than once"},
+		{"history?full=yes", request{}, "0 or 1"},
+		{"history?turns=101", request{}, "1 to 100"},
+		{"search?q=%zz", request{}, "malformed query"},
 	} {
 		h := newHouse(t, nil)
 		e := h.ask("GET", sessionPath+"/"+tt.path, "")
