@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 // Limits of one request for history, beside those in contracts.
 const (
 	maxHistoryScanned = 16 << 20 // bytes of entries that a request reads; the index reads on to a first prompt
+	entryBytes        = 64       // what an entry counts beside its body
 	maxTurnLine       = 200      // characters of the first line of a prompt
 	maxExcerpt        = 200      // bytes
 )
@@ -154,6 +156,7 @@ func prepareHistory(req *contracts.HistoryRequest) error {
 	if req.Before == 0 {
 		req.Before = ^uint64(0)
 	}
+	req.Kind = cmp.Or(req.Kind, contracts.HistoryEntries)
 	return refusal
 }
 
@@ -255,15 +258,15 @@ func (r *historyReader) read(take takeFunc, pause func() bool) error {
 		if err != nil {
 			return err
 		}
-		lost := last != 0 && e.Cursor != last-1
+		lost := last != 0 && e.Cursor != last-1 && r.req.Kind == contracts.HistoryEntries
 		if lost || scanned > maxHistoryScanned && pause() || r.stopped() {
-			if l.add(held) {
+			if l.add(held) && (!lost || l.flush(true)) {
 				l.next, r.page.Gap = l.from(last), lost
 			}
 			r.page.Before = &l.next
 			return nil
 		}
-		last, scanned = e.Cursor, scanned+len(e.Body)
+		last, scanned = e.Cursor, scanned+len(e.Body)+entryBytes
 		if e.Kind != journal.Message || e.Class&r.skip != 0 || held != nil && held.join(&e) {
 			continue
 		}

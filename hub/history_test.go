@@ -487,6 +487,30 @@ func TestHistoryGoesOnBeforeLostEntries(t *testing.T) {
 	})
 }
 
+func TestTurnThatACrashCutIsListedOnce(t *testing.T) {
+	dir := t.TempDir()
+	open := func() hub.Options {
+		return hub.Options{Store: openFile(t, dir, journal.FileOptions{}), NoReturn: true}
+	}
+	outer, image := t, "" // the image outlives the inner test
+	withOrator(t, open(), []string{"before", "wait"}, func(*testing.T, *room, func(string) error) {
+		image = crash(outer, dir)
+	})
+	dir = image
+	withOrator(t, open(), []string{"after"}, func(t *testing.T, r *room, _ func(string) error) {
+		for _, limit := range []int64{100, 1} {
+			got, _ := whole(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns, Limit: limit})
+			if want := "[before completed wait failed after completed]"; fmt.Sprint(lines(got.Turns)) != want {
+				t.Errorf("limit %d: got %v, want %s", limit, lines(got.Turns), want)
+			}
+		}
+		found, _ := whole(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: "before"})
+		if len(found.Hits) == 0 {
+			t.Error("got no hit in the earlier epoch")
+		}
+	})
+}
+
 // A slowStore blocks reads until they are released.
 type slowStore struct {
 	journal.Store

@@ -15,8 +15,8 @@ const (
 
 // Backward returns the visible entries before a cursor, the newest first, until an
 // error or the oldest stored entry. It reads from the store, in blocks, so transient
-// entries are notes. Cursors that were never used or were lost are skipped. The caller
-// may keep the bodies.
+// entries are notes. Cursors that were never used or were lost are skipped. Notes and
+// checkpoints come without their bodies. The caller may keep the bodies of the others.
 //
 // Backward counts as a follower that reads from the store; see [SharedOptions].
 func (j *Journal) Backward(before uint64) iter.Seq2[Entry, error] {
@@ -57,6 +57,9 @@ func (j *Journal) readBlock(after, before uint64) (block []Entry, err error) {
 	err = j.store.Read(after, func(e Entry) bool {
 		if e.Cursor >= before {
 			return false
+		}
+		if e.Kind.hidden() {
+			e.Body = nil
 		}
 		e.Body = bytes.Clone(e.Body)
 		block = append(block, e)
