@@ -76,10 +76,12 @@ do not send the fragment to servers. The server does not show the secret again.`
 			return err
 		}
 		page := cmp.Or(req.page, flags.server.JoinPath("/").String())
-		_, err := fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID, made.Role, made.ExpiresAt, page+sharePart, made.Token)
+		_, err := fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID,
+			made.Role, made.ExpiresAt, page+sharePart, made.Token)
 		return err
 	})
-	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer), "what the holder may do: viewer, approver or controller")
+	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer),
+		"what the holder may do: viewer, approver or controller")
 	cmd.Flags().StringVar(&req.label, "label", "", "text that the list shows, of at most 64 bytes")
 	cmd.Flags().DurationVar(&expires, "expires", 24*time.Hour, "time until the share ends, 720h at most")
 	cmd.Flags().StringVar(&req.page, "page", "", "`URL` of the page that the link opens; default: the server's")
@@ -97,8 +99,8 @@ func listSharesCommand() *cobra.Command {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "SHARE\tROLE\tLABEL\tEXPIRES\tUSES\tLAST USED") // Flush returns the error
 		for _, s := range list.Shares {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", s.ShareID, s.Role, show.InLine(s.Label, show.MaxArgs), s.ExpiresAt, s.Uses,
-				strings.TrimSpace(s.LastUsedAt+" "+s.LastUsedFrom))
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", s.ShareID, s.Role, show.InLine(s.Label, show.MaxArgs),
+				s.ExpiresAt, s.Uses, strings.TrimSpace(s.LastUsedAt+" "+s.LastUsedFrom))
 		}
 		return t.Flush()
 	})
