@@ -293,7 +293,7 @@ var (
 	bodies = []any{
 		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
 		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
-		(*SessionList)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
+		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
 		(*ShareList)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 
@@ -368,6 +368,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[FileChange]():       enumValues(FileCreated, FileModified, FileDeleted, FileRenamed),
 	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
 	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
+	reflect.TypeFor[SessionStatus]():    enumValues(SessionStatuses()...),
 	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),
 }
 
