@@ -61,6 +61,7 @@ type backend struct {
 		httpapi.Runner
 	}
 	observer *observe.Observer
+	overview *hub.Overview // nil has none
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -279,9 +280,13 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 		}
 		mux.Handle("/api/"+p.name+"/ws", others)
 	}
+	var overview httpapi.Overview
+	if h.overview != nil {
+		overview = overviewOverHTTP{h.overview}
+	}
 	streams := sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: n.log})
 	requests, err := httpapi.New(httpapi.Options{
-		Authorize: g.Authorize, List: h.list, Fence: h.runner, Ready: h.ready, Rates: limiter,
+		Authorize: g.Authorize, List: h.list, Overview: overview, Fence: h.runner, Ready: h.ready, Rates: limiter,
 		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err

@@ -36,6 +36,7 @@ type sessions struct {
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
 	disk     disk             // of dir
 	kept     catalog          // of the sessions in dir
+	changed  func(hub.Key)    // called when the summary of a session changes; may be nil
 
 	alive atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
 
@@ -136,6 +137,9 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	opts := m.session
 	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Utilities, opts.Observer = key.ID, options.Init, a, store, tools, watcher
 	opts.Cwd, opts.GitBranch, opts.LoadAttachments, opts.Alive, opts.Log = m.work.Root(), m.work.GitBranch(), m.attachments, m.counts, m.log
+	if m.changed != nil {
+		opts.Changed = func() { m.changed(key) }
+	}
 	opts.GroupCommit = m.fsync && m.dir != ""
 	opts.CheckpointBytes, opts.CheckpointAge = int(min(m.retainBytes/4, 8<<20)), m.retainAge/4
 	h, err := hub.New(opts)

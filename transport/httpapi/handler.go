@@ -47,7 +47,7 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
 	mount(mux, "/api/headless/connections", httperr.Methods{"POST": attaches(h.connect)})
 	mount(mux, "/api/headless/sessions", httperr.Methods{"POST": attaches(h.create), "GET": asks(h.list), "HEAD": asks(h.list)})
-	mount(mux, session, reads(asks(h.state)))
+	h.overviewRoutes(mux, session, reads(asks(h.state)))
 	mount(mux, session+"/state", reads(asks(h.state)))
 	mount(mux, session+"/subscribe", httperr.Methods{"POST": attaches(h.subscribe)})
 	mount(mux, session+"/unsubscribe", httperr.Methods{"POST": asks(h.unsubscribe)})
@@ -277,6 +277,9 @@ type Options struct {
 
 	// List lists the sessions that a principal may reach. Nil answers 404.
 	List func(contracts.Principal) *contracts.SessionList
+
+	// Overview serves the routes of the overview. Nil answers 404.
+	Overview Overview
 
 	// Fence refuses requests that a hosted runner may not serve. It may be nil.
 	Fence Fence
