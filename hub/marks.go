@@ -116,7 +116,8 @@ func (o *Overview) mark(r *row, f func(*marks) error) (*contracts.SessionSummary
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, ErrUnknownSession
 		case err != nil:
-			return nil, err
+			o.opts.Log.Error("a change of a session is refused", "session", r.key.ID, "err", err)
+			return nil, errUnstored
 		}
 		if o.rows[r.key] != r { // evicted meanwhile
 			r = o.add(r.key, r.record)
@@ -129,6 +130,8 @@ func (o *Overview) mark(r *row, f func(*marks) error) (*contracts.SessionSummary
 	sum := o.summary(r)
 	return &sum, nil
 }
+
+var errUnstored = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the change cannot be stored"}
 
 // write stores a record. A record with marks is durable. The caller holds saving.
 func (o *Overview) write(key Key, rec record) error {

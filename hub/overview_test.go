@@ -533,11 +533,12 @@ func TestChangeThatCannotBeStoredIsNotMade(t *testing.T) {
 		l.settled()
 		l.failing(errors.New("disk is full"))
 		title := "new"
-		if _, err := l.Update(hub.Key{ID: "a"}, g.by, &contracts.SessionUpdate{Title: &title}); err == nil {
-			t.Error("renamed: got no error")
-		}
-		if _, err := l.Delete(t.Context(), hub.Key{ID: "a"}, g.by); err == nil || g.ended() {
-			t.Errorf("deleted: got %v, ended %t, want an error and a session that goes on", err, g.ended())
+		_, err := l.Update(hub.Key{ID: "a"}, g.by, &contracts.SessionUpdate{Title: &title})
+		wantCode(t, err, contracts.CodeRuntimeNotReady)
+		_, err = l.Delete(t.Context(), hub.Key{ID: "a"}, g.by)
+		wantCode(t, err, contracts.CodeRuntimeNotReady)
+		if g.ended() {
+			t.Error("the session ended, though it could not be deleted")
 		}
 		l.prompts(g, "hello")
 		if got := l.summaryOf("a"); got.Title != "hello" || got.Status != contracts.SessionRunning {
