@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"log/slog"
@@ -149,16 +148,14 @@ func (o *Overview) load() {
 		if o.ctx.Err() != nil {
 			return
 		}
-		if _, err := o.find(key); err != nil && !errors.Is(err, ErrUnknownSession) {
-			o.opts.Log.Error("list a stored session", "session", key.ID, "err", err)
-		}
+		_, _ = o.find(key) // an error says that it was removed meanwhile
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.loading = false
 }
 
-// find returns the row of a session that is known or stored.
+// find returns the row of a session that is known or stored, else ErrUnknownSession.
 func (o *Overview) find(key Key) (*row, error) {
 	o.mu.Lock()
 	r := o.rows[key]
@@ -170,15 +167,13 @@ func (o *Overview) find(key Key) (*row, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrUnknownSession
 	}
-	if err != nil {
-		return nil, fmt.Errorf("load a summary: %w", err)
-	}
 	var stored record
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, &stored); err != nil {
-			o.opts.Log.Warn("a stored summary cannot be read", "session", key.ID, "err", err)
-			stored = record{}
-		}
+	if err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil { // opening the session repairs it
+		o.opts.Log.Warn("a stored summary cannot be read", "session", key.ID, "err", err)
+		stored = record{}
 	}
 	stored.Digest.At = cmp.Or(stored.Digest.At, written)
 	o.mu.Lock()
@@ -308,9 +303,7 @@ func (o *Overview) take(r *row, h *Hub) {
 // Open opens a session with open and lists it as open until it has ended. It refuses a
 // session that was deleted. Calls for one session must not overlap.
 func (o *Overview) Open(key Key, open func() (*Hub, error)) (*Hub, error) {
-	if _, err := o.find(key); err != nil && !errors.Is(err, ErrUnknownSession) {
-		return nil, err
-	}
+	_, _ = o.find(key) // an error says that it is new
 	if err := o.beginOpen(key); err != nil {
 		return nil, err
 	}

@@ -116,6 +116,9 @@ func (l *library) Load(key hub.Key) ([]byte, time.Time, error) {
 	if l.journals[key] == nil {
 		return nil, time.Time{}, fs.ErrNotExist
 	}
+	if l.texts[key] == "unreadable" {
+		return nil, time.Time{}, errors.New("disk is broken")
+	}
 	return []byte(l.texts[key]), time.Unix(1_000_000_000, 0), nil
 }
 
@@ -340,15 +343,19 @@ func TestLostSummaryIsRepairedWhenTheSessionIsOpened(t *testing.T) {
 		l.ends(g, errors.New("broken"))
 		want := l.summaryOf("a")
 		l.stop()
-		l.texts = map[hub.Key]string{{ID: "a"}: "half a te"}
-		l.start()
-		if got := l.summaryOf("a"); got.Title != "" || got.Status != contracts.SessionAtRest {
-			t.Errorf("got %+v without a summary", got)
+		for _, lost := range []string{"", "half a te", "unreadable"} {
+			l.texts = map[hub.Key]string{{ID: "a"}: lost}
+			l.start()
+			if got := l.summaryOf("a"); got.Title != "" || got.Status != contracts.SessionAtRest {
+				t.Errorf("got %+v with the summary %q", got, lost)
+			}
+			l.enter("a")
+			got := l.summaryOf("a")
+			got.Revision, got.Cursor = want.Revision, want.Cursor
+			wantEqual(t, "repaired", got, want)
+			l.stop()
 		}
-		l.enter("a")
-		got := l.summaryOf("a")
-		got.Revision, got.Cursor = want.Revision, want.Cursor
-		wantEqual(t, "repaired", got, want)
+		l.start()
 	})
 }
 
