@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -639,6 +640,9 @@ func (r *reader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
 func (r *reader) events() (list []contracts.OverviewEvent) {
 	r.t.Helper()
 	for _, line := range r.lines() {
+		if line == "comment" {
+			continue // a heartbeat
+		}
 		var ev contracts.OverviewEvent
 		if err := (&contracts.Decoder{Strict: true}).Body([]byte(line), &ev); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
@@ -793,4 +797,103 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 		time.Sleep(time.Minute)
 		(&room{t: t}).wantEnd(stays.Peer, contracts.CodeUnauthenticated)
 	})
+}
+
+// A dashboard is what a client makes of the events of a stream.
+type dashboard map[string]contracts.SessionSummary
+
+func (d dashboard) apply(events []contracts.OverviewEvent) {
+	for _, ev := range events {
+		switch {
+		case ev.Overview != nil:
+			clear(d)
+			for _, s := range ev.Overview.Sessions {
+				d[s.SessionID] = s
+			}
+		case ev.Session != nil:
+			if ev.Session.Revision > d[ev.Session.SessionID].Revision {
+				d[ev.Session.SessionID] = *ev.Session
+			}
+		default:
+			delete(d, ev.SessionID)
+		}
+	}
+}
+
+// Whatever happens, a follower knows what a new client is told, and the order holds.
+func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
+	for seed := range uint64(30) {
+		inLibrary(t, hub.OverviewOptions{Undo: 20 * time.Second}, func(t *testing.T, l *library) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			ids := []string{"a", "b", "c", "d"}
+			by := contracts.Caller{Principal: theOwner}
+			peer := l.follow(theOwner, 100)
+			board := dashboard{}
+			for range 60 {
+				id := ids[random.IntN(len(ids))]
+				key := hub.Key{ID: id}
+				switch random.IntN(8) {
+				case 0, 1, 2: // do something in the session, or open it
+					h, _, err := l.hubs.Get(t.Context(), key, hub.OpenOptions{Create: true})
+					if err != nil {
+						continue // it was deleted
+					}
+					g := &guest{&room{Hub: h, t: t}, by}
+					g.connects(byForce)
+					switch responding := h.Summary().Responding; {
+					case !responding:
+						l.prompts(g, "hello")
+					case random.IntN(3) == 0:
+						l.asks(g)
+					default:
+						l.ends(g, []error{nil, errors.New("broken")}[random.IntN(2)])
+					}
+				case 3:
+					title := fmt.Sprint("title ", random.IntN(10))
+					_, _ = l.Update(key, by, &contracts.SessionUpdate{Title: &title}) // an error: it is not there, or was deleted
+				case 4:
+					archived := random.IntN(2) == 0
+					_, _ = l.Update(key, by, &contracts.SessionUpdate{Archived: &archived})
+				case 5:
+					_, _ = l.Delete(t.Context(), key, by)
+				case 6:
+					_, _ = l.Restore(key, by)
+				case 7:
+					if random.IntN(4) == 0 {
+						peer.Close()
+						<-peer.ended
+						l.restart()
+						peer = l.follow(theOwner, 100)
+					}
+				}
+				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+			}
+			l.settled()
+			board.apply(peer.events())
+			shown := dashboard{}
+			for _, archived := range []bool{false, true} {
+				q := contracts.OverviewQuery{Archived: archived, Limit: 2, Statuses: contracts.SessionStatuses()}
+				for last := (contracts.SessionSummary{}); ; {
+					page, err := l.Page(theOwner, q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, s := range page.Sessions {
+						if rank := slices.Index(contracts.SessionStatuses(), s.Status) - slices.Index(contracts.SessionStatuses(), last.Status); last.Status != "" && (rank < 0 || rank == 0 && s.UpdatedAt > last.UpdatedAt) {
+							t.Errorf("seed %d: got %+v after %+v", seed, s, last)
+						}
+						last, shown[s.SessionID] = s, s
+					}
+					if q.After = page.Next; q.After == "" {
+						break
+					}
+				}
+			}
+			got, _ := json.Marshal(board)
+			if want, _ := json.Marshal(shown); string(got) != string(want) {
+				t.Errorf("seed %d: the follower knows\n%s\nwant\n%s", seed, got, want)
+			}
+			peer.Close()
+		})
+	}
 }
