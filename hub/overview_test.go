@@ -870,24 +870,24 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 			}
 			l.settled()
 			board.apply(peer.events())
+			maps.DeleteFunc(board, func(_ string, s contracts.SessionSummary) bool { // the first list has none of these
+				return s.Archived || s.Status == contracts.SessionDeleted
+			})
 			shown := dashboard{}
-			for _, archived := range []bool{false, true} {
-				q := contracts.OverviewQuery{Archived: archived, Limit: 2, Statuses: contracts.SessionStatuses()}
-				for last := (contracts.SessionSummary{}); ; {
-					page, err := l.Page(theOwner, q)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, s := range page.Sessions {
-						if rank := slices.Index(contracts.SessionStatuses(), s.Status) - slices.Index(contracts.SessionStatuses(), last.Status); last.Status != "" && (rank < 0 || rank == 0 && s.UpdatedAt > last.UpdatedAt) {
-							t.Errorf("seed %d: got %+v after %+v", seed, s, last)
-						}
-						last, shown[s.SessionID] = s, s
-					}
-					if q.After = page.Next; q.After == "" {
-						break
-					}
+			q, last := contracts.OverviewQuery{Limit: 2}, contracts.SessionSummary{}
+			for more := true; more; more = q.After != "" {
+				page, err := l.Page(theOwner, q)
+				if err != nil {
+					t.Fatal(err)
 				}
+				for _, s := range page.Sessions {
+					worse := slices.Index(contracts.SessionStatuses(), s.Status) - slices.Index(contracts.SessionStatuses(), last.Status)
+					if last.Status != "" && (worse < 0 || worse == 0 && s.UpdatedAt > last.UpdatedAt) {
+						t.Errorf("seed %d: got %+v after %+v", seed, s, last)
+					}
+					last, shown[s.SessionID] = s, s
+				}
+				q.After = page.Next
 			}
 			got, _ := json.Marshal(board)
 			if want, _ := json.Marshal(shown); string(got) != string(want) {
