@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -776,8 +777,8 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 }
 
 func TestStreamEndsWithItsCredential(t *testing.T) {
-	alive := true
-	options := hub.OverviewOptions{Alive: func(contracts.Principal) bool { return alive }}
+	var ended atomic.Bool
+	options := hub.OverviewOptions{Alive: func(contracts.Principal) bool { return !ended.Load() }}
 	inLibrary(t, options, func(t *testing.T, l *library) {
 		stays := l.follow(theOwner, 10)
 		revoked := l.follow(contracts.Principal{ID: "share:1"}, 10)
@@ -793,7 +794,7 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 		if _, ended := stays.Closed(); ended {
 			t.Error("a follower with a valid credential was ended")
 		}
-		alive = false
+		ended.Store(true)
 		time.Sleep(time.Minute)
 		(&room{t: t}).wantEnd(stays.Peer, contracts.CodeUnauthenticated)
 	})

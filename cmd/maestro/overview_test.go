@@ -122,7 +122,7 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"--agent", "script:" + script, "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional", "--undo-period", "1s"}
+	flags := []string{"--agent", "script:" + script, "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional", "--undo-period", "1s", "--request-rate", "-1"}
 	r := serving(t, flags...)
 	connect := func(id string) (headers string) {
 		_, body := r.ask("POST", "/api/headless/sessions", `{"sessionId":"`+id+`"}`)
