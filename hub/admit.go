@@ -111,6 +111,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client says that it is a viewer
 		tx.opts.Observer.LeaseMoved(contracts.LeaseReleased)
 		tx.noteLease()
+		tx.showControl(c, nil, contracts.LeaseReleased)
 	}
 	tx.sendHelloOK(c)
 	tx.showChange(c)
@@ -203,7 +204,7 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error 
 		tx.note(n)
 	}
 	tx.log.events.ApplyCommand(cmd)
-	tx.resolve(res)
+	tx.resolveBy(c.author(), res)
 	return nil
 }
 
@@ -225,13 +226,15 @@ func (tx *tx) echo(c *connection, cmd *contracts.ServerRequestResponse) {
 	}
 	tx.log.events.ApplyCommand(cmd)
 	if res, waiting := tx.work.table.Withdraw(cmd.RequestID, verdict, reason, contracts.ResolvedByUser, tx.now); waiting {
-		tx.resolve(res)
+		tx.resolveBy(c.author(), res)
 		return
 	}
-	tx.publish(&contracts.ServerRequestResolved{
+	resolved := &contracts.ServerRequestResolved{
 		RequestID: cmd.RequestID, RequestType: cmd.RequestType, CallID: cmd.RequestID,
 		Resolution: verdict, Reason: reason, ResolvedBy: contracts.ResolvedByUser,
-	})
+	}
+	tx.publish(resolved)
+	tx.showAnswer(c.author(), resolved)
 }
 
 func answersApproval(cmd contracts.Command) bool {

@@ -312,6 +312,7 @@ type httpCall struct {
 	run             *run   // the answer waits for the end of this run; nil if it does not wait
 	publishedBefore uint64 // number of events published before the call
 	snapshot        *sharedSnapshot
+	people          bool // the answer's snapshot has people
 	reply           contracts.MessageAnswer
 	savedBody       []byte // the answer of an earlier request with the same key
 
@@ -362,7 +363,7 @@ func (p *httpCall) serve() ([]byte, error) {
 			p.saveAnswer(tx, nil)
 		})
 	}
-	body, err := p.hub.encodeSnapshot(p.snapshot)
+	body, err := p.hub.encodeSnapshot(p.snapshot, p.people)
 	if err == nil {
 		p.reply.Snapshot = body
 		body, err = contracts.EncodeBody(&p.reply)
@@ -451,7 +452,7 @@ func (p *httpCall) capture(tx *tx) {
 	if _, hello := p.cmd.(*contracts.Hello); hello {
 		execution = "transport_only"
 	}
-	p.snapshot = tx.pendingSnapshot()
+	p.snapshot, p.people = tx.pendingSnapshot(), p.conn.terms.People()
 	p.reply = contracts.MessageAnswer{
 		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
 		Execution: execution, PublishedMessages: tx.log.published - p.publishedBefore, Message: "handled",

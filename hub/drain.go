@@ -148,6 +148,12 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	st.ConnectionCount, st.SubscriberCount, st.Connections = 0, 0, []contracts.ConnectionState{}
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
 	st.ControllerConnectionID, st.ControllerSubscriptionID = contracts.Null(), contracts.Null()
+	if st.People != nil {
+		st.People.Controller = nil
+	}
+	if tx.opts.Profile == contracts.ProfilePublic { // its schema of a manifest is closed
+		st.People = nil
+	}
 	st.CurrentResponse, st.ActiveTools = nil, []contracts.ActiveTool{}
 	st.ActiveUtilityCommands, st.ActiveFileWatches = []contracts.ActiveCommand{}, []contracts.ActiveWatch{}
 	st.TrackedTools = slices.DeleteFunc(st.TrackedTools, func(tool contracts.PendingEntry) bool { // keep those whose question stays open

@@ -136,7 +136,7 @@ func (h *Hub) hasEnded() bool {
 // Decide answers a pending approval for a principal that has no connection, whoever
 // holds the lease. The first answer decides: Decide refuses with request_not_found if
 // the approval is not pending any more. cursor is where the answer is in the history.
-func (h *Hub) Decide(requestID string, approved bool, note, by string) (cursor uint64, err error) {
+func (h *Hub) Decide(requestID string, approved bool, note string, by contracts.Principal) (cursor uint64, err error) {
 	answer := &contracts.ServerRequestResponse{
 		RequestID: requestID, RequestType: contracts.RequestApproval, Approved: &approved, Reason: note,
 	}
@@ -144,10 +144,10 @@ func (h *Hub) Decide(requestID string, approved bool, note, by string) (cursor u
 		if err = tx.life.refuse(opMessage); err != nil {
 			return
 		}
-		res, refusal := tx.work.table.Answer(answer, by, tx.now, false)
+		res, refusal := tx.work.table.Answer(answer, by.ID, tx.now, false)
 		if err = refusal; err == nil {
 			tx.log.events.ApplyCommand(answer)
-			tx.resolve(res)
+			tx.resolveBy(principalAuthor(by), res)
 			cursor = tx.head()
 		}
 	})

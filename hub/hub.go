@@ -343,6 +343,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.info, tx.clients.lastUsed = info, tx.now
 		h.startCursor = tx.head()
 		tx.closeLeftovers()
+		tx.correctController()
 		if info.Forgets {
 			tx.resolve(tx.work.table.CancelAll("The program that asked has ended", tx.now)...)
 		}

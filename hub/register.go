@@ -30,12 +30,13 @@ func (h *Hub) request(op operation, f func(*tx) error) error {
 	return h.refusedOr(err)
 }
 
-// requestState is request. If f succeeds, it returns the encoded state as of its end.
-func (h *Hub) requestState(op operation, f func(*tx) error) ([]byte, error) {
+// requestState is request. If f succeeds, it returns the encoded state as of its end,
+// with people if f returns true.
+func (h *Hub) requestState(op operation, f func(*tx) (people bool, err error)) ([]byte, error) {
 	var snap *sharedSnapshot
-	err := h.request(op, func(tx *tx) error {
-		err := f(tx)
-		if err == nil {
+	people := false
+	err := h.request(op, func(tx *tx) (err error) {
+		if people, err = f(tx); err == nil {
 			snap = tx.pendingSnapshot()
 		}
 		return err
@@ -43,7 +44,7 @@ func (h *Hub) requestState(op operation, f func(*tx) error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := h.encodeSnapshot(snap)
+	text, err := h.encodeSnapshot(snap, people)
 	return text, h.refusedOr(err)
 }
 
@@ -69,9 +70,9 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 func (h *Hub) enter(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (*contracts.SubscriptionAnswer, string, error) {
 	var e enrolled
 	answer := &contracts.SubscriptionAnswer{}
-	state, err := h.requestState(opAttach, func(tx *tx) (err error) {
+	state, err := h.requestState(opAttach, func(tx *tx) (people bool, err error) {
 		if e, err = tx.enroll(req, by, subscribing); err != nil {
-			return err
+			return false, err
 		}
 		c := e.connection
 		answer.OptOutNotifications = c.terms.OptOuts
@@ -98,7 +99,7 @@ func (h *Hub) enter(req *contracts.AttachRequest, by contracts.Caller, subscribi
 		if holder := tx.clients.holder(); holder != nil {
 			answer.ControllerSubscriptionID = holder.mainSubscription().Value
 		}
-		return nil
+		return c.terms.People(), nil
 	})
 	answer.Snapshot = state
 	return answer, e.token, err

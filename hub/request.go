@@ -143,11 +143,18 @@ func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) tim
 	return tx.now.Add(timeout)
 }
 
-// resolve publishes how questions ended and passes the outcomes to the callers of
-// Ask. For a question of an earlier process, it passes the outcome to resume.
-func (tx *tx) resolve(all ...serverreq.Resolution) {
+// resolve publishes how questions ended without an answer. See resolveBy.
+func (tx *tx) resolve(all ...serverreq.Resolution) { tx.resolveBy(nil, all...) }
+
+// resolveBy publishes how questions ended, and who answered them unless by is nil. It
+// passes the outcomes to the callers of Ask. For a question of an earlier process, it
+// passes the outcome to resume.
+func (tx *tx) resolveBy(by *contracts.Author, all ...serverreq.Resolution) {
 	for _, res := range all {
 		tx.publish(&res.Event)
+		if by != nil {
+			tx.showAnswer(by, &res.Event)
+		}
 		wait, asked := tx.work.waiters[res.Request.RequestID]
 		if !asked {
 			tx.resume(res.Request, res.Outcome())

@@ -65,6 +65,12 @@ func (s *State) Apply(ev contracts.Event) {
 		s.facts.LastError, s.facts.LastErrorType = &e.Message, e.ErrorType
 	case *contracts.Status:
 		s.facts.LastStatus = &e.Message
+	case *contracts.PromptAccepted:
+		s.promptAccepted(e)
+	case *contracts.RequestAnswered:
+		s.requestAnswered(e)
+	case *contracts.ControlChanged:
+		s.knownPeople().Controller = e.To
 	}
 }
 

@@ -22,6 +22,9 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
+// attachName is the name of a client whose user gave no name.
+const attachName = "maestro-attach"
+
 type attachFlags struct {
 	view      bool
 	take      bool
@@ -101,7 +104,7 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 	f.StringVar(&flags.tokenFile, "token-file", tokenFile(defaultStateRoot()), "`FILE` with the server's token")
 	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and hide earlier events")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
-	f.StringVar(&flags.name, "name", "maestro-attach", "name that other clients see")
+	f.StringVar(&flags.name, "name", attachName, "name that others see")
 	return cmd
 }
 
@@ -163,9 +166,12 @@ func (f *attachFlags) options(tokenFile string) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
 		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: version()},
-		Capabilities: &contracts.Capabilities{RawAgentEvents: true, ServerRequests: contracts.RequestTypes()},
+		Capabilities: &contracts.Capabilities{RawAgentEvents: true, People: true, ServerRequests: contracts.RequestTypes()},
 	}
 	takeover := contracts.TakeoverLater
+	if f.name != attachName {
+		hello.DisplayName = f.name
+	}
 	switch {
 	case f.view:
 		hello.Role, hello.Capabilities.ServerRequests, takeover = contracts.RoleViewer, nil, contracts.TakeoverRefuse

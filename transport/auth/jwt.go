@@ -23,7 +23,7 @@ const (
 // The claim role limits the principal to viewer or controller; without it the
 // principal may be both. session_id confines it to one session. Its id consists
 // of sub and, where present, workspace_id, org_id and team_id. Its scope is its
-// id unless the scope claim sets one.
+// id unless the scope claim sets one. Its name is the claim name, else sub.
 type jwtReader struct {
 	keys       []verifyKey
 	parser     *jwt.Parser
@@ -65,6 +65,9 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	if p.Scope = p.ID; claimed != "" {
 		p.Scope = scopeOfClaim(claimed)
 	}
+	name, _ := claims["name"].(string) // for people only, so an odd one refuses nobody
+	p.Name = contracts.CleanLabel(name, contracts.MaxLabelBytes)
+	p.Name = cmp.Or(p.Name, contracts.CleanLabel(c.text("sub"), contracts.MaxLabelBytes))
 	role := contracts.Role(c.text("role"))
 	audiences, err := claims.GetAudience()
 	switch {

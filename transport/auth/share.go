@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -46,7 +47,10 @@ type share struct {
 
 // bearer returns the principal of the bearer.
 func (s *share) bearer() contracts.Principal {
-	p := contracts.Principal{ID: shareOwner + s.ID, Scope: s.Scope, SessionID: s.SessionID, Expires: s.ExpiresAt}
+	p := contracts.Principal{
+		ID: shareOwner + s.ID, Name: cmp.Or(contracts.CleanLabel(s.Label, contracts.MaxLabelBytes), "guest"),
+		Scope: s.Scope, SessionID: s.SessionID, Expires: s.ExpiresAt,
+	}
 	if s.Role == contracts.RoleViewer {
 		p.Role = s.Role
 	}

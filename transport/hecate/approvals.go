@@ -178,7 +178,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := src.Decide(a.ID, approved, body.Note, c.by.ID)
+	cursor, err := src.Decide(a.ID, approved, body.Note, c.by)
 	if errors.Is(err, errDecided) {
 		return nil, errDecided
 	}

@@ -25,7 +25,7 @@ type Source interface {
 
 	// Decide answers an approval, and returns where the answer is in the history. It
 	// refuses with request_not_found if the approval is not pending.
-	Decide(requestID string, approved bool, note, by string) (cursor uint64, err error)
+	Decide(requestID string, approved bool, note string, by contracts.Principal) (cursor uint64, err error)
 
 	// Stop interrupts the run that was active at the cursor seen, and reports whether
 	// there was one.
