@@ -399,6 +399,7 @@ func TestWhoMayChangeASession(t *testing.T) {
 		del := func(by contracts.Caller) error { _, err := l.Delete(t.Context(), key, by); return err }
 		undo := func(by contracts.Caller) error { _, err := l.Restore(key, by); return err }
 		viewer := contracts.Caller{Principal: contracts.Principal{ID: "v", Role: contracts.RoleViewer}}
+		approver := contracts.Caller{Principal: contracts.Principal{ID: "p", Role: contracts.RoleApprover}}
 		views := contracts.Caller{Principal: theOwner, Role: contracts.RoleViewer}
 		forged := g.by
 		forged.Token = "wrong"
@@ -409,8 +410,8 @@ func TestWhoMayChangeASession(t *testing.T) {
 		}{
 			"viewer renames": {viewer, rename, contracts.CodeAccessDenied}, "viewer archives": {viewer, archive, contracts.CodeAccessDenied},
 			"viewer deletes": {viewer, del, contracts.CodeAccessDenied}, "viewer restores": {viewer, undo, contracts.CodeAccessDenied},
-			"owner as viewer deletes": {views, del, contracts.CodeAccessDenied},
-			"share archives":          {g.by, archive, contracts.CodeAccessDenied}, "share deletes": {g.by, del, contracts.CodeAccessDenied},
+			"owner as viewer deletes": {views, del, contracts.CodeAccessDenied}, "approver renames": {approver, rename, contracts.CodeAccessDenied},
+			"share archives": {g.by, archive, contracts.CodeAccessDenied}, "share deletes": {g.by, del, contracts.CodeAccessDenied},
 			"share restores":               {g.by, undo, contracts.CodeAccessDenied},
 			"share without a connection":   {contracts.Caller{Principal: g.by.Principal}, rename, contracts.CodeStaleConnection},
 			"share without the lease":      {other.by, rename, contracts.CodeControllerLeaseHeld},

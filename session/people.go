@@ -15,6 +15,7 @@ func (s *State) People() *contracts.People {
 		known = *s.people
 	}
 	known.Prompts, known.Answers = copyList(known.Prompts), copyList(known.Answers)
+	known.Requests = s.shownRequests()
 	return &known
 }
 
@@ -38,6 +39,47 @@ func (s *State) requestAnswered(e *contracts.RequestAnswered) {
 	addLast(&s.knownPeople().Answers, contracts.AnswerRecord(*e))
 }
 
+func (s *State) requestShown(e *contracts.RequestShown) {
+	s.addShown(contracts.ShownRecord{
+		RequestID: e.RequestID, Digest: e.Digest, Display: e.Display, Escaped: e.Escaped,
+		Truncated: e.Truncated, VotesNeeded: e.VotesNeeded,
+	})
+}
+
+// addShown adds a record of a pending request and drops those of requests that ended.
+func (s *State) addShown(record contracts.ShownRecord) {
+	if len(record.Display) > contracts.MaxPromptRecord {
+		record.Display = strings.Clone(contracts.SplitText(record.Display, contracts.MaxPromptRecord)[0])
+		record.Truncated = true
+	}
+	others := slices.DeleteFunc(s.shownRequests(), func(r contracts.ShownRecord) bool { return r.RequestID == record.RequestID })
+	s.knownPeople().Requests = append(others, record)
+}
+
+func (s *State) requestVoted(e *contracts.RequestVoted) {
+	list := s.knownPeople().Requests
+	i := slices.IndexFunc(list, func(r contracts.ShownRecord) bool { return r.RequestID == e.RequestID })
+	if i >= 0 && e.Approved {
+		list[i].Votes = append(slices.Clip(list[i].Votes), e.Author)
+	}
+}
+
+// shownRequests returns the records of the requests that are pending.
+func (s *State) shownRequests() []contracts.ShownRecord {
+	shown := []contracts.ShownRecord{}
+	if s.people == nil {
+		return shown
+	}
+	for _, r := range s.people.Requests {
+		if slices.ContainsFunc(contracts.RequestTypes(), func(kind contracts.RequestType) bool {
+			return slices.ContainsFunc(*s.pendingList(kind), hasID(r.RequestID))
+		}) {
+			shown = append(shown, r)
+		}
+	}
+	return shown
+}
+
 // addLast adds an entry to a list of the last contracts.MaxPeople.
 func addLast[T any](list *[]T, e T) {
 	over := max(0, len(*list)+1-contracts.MaxPeople)
@@ -52,5 +94,8 @@ func (s *State) restorePeople(from *contracts.People) {
 	}
 	for _, a := range from.Answers {
 		s.requestAnswered((*contracts.RequestAnswered)(&a))
+	}
+	for _, r := range from.Requests {
+		s.addShown(r)
 	}
 }
