@@ -613,18 +613,18 @@ func TestSessionsBeyondTheBoundAreFoundWhenTheyAreUsed(t *testing.T) {
 	})
 }
 
-// A reader is the client's end of a stream.
-type reader struct {
+// A listReader is the client's end of a stream.
+type listReader struct {
 	*memconn.Peer
 	t     *testing.T
 	ended chan error
 }
 
 // follow opens a stream and reads its opening.
-func (l *library) follow(p contracts.Principal, limit int) *reader {
+func (l *library) follow(p contracts.Principal, limit int) *listReader {
 	l.t.Helper()
 	conn, peer := memconn.New(memconn.Options{Stream: true})
-	r := &reader{peer, l.t, make(chan error, 1)}
+	r := &listReader{peer, l.t, make(chan error, 1)}
 	go func() {
 		err := l.Follow(context.Background(), conn, p, limit)
 		conn.Close(nil)
@@ -637,10 +637,10 @@ func (l *library) follow(p contracts.Principal, limit int) *reader {
 }
 
 // lines returns what has arrived.
-func (r *reader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
+func (r *listReader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
 
 // events returns the events that have arrived.
-func (r *reader) events() (list []contracts.OverviewEvent) {
+func (r *listReader) events() (list []contracts.OverviewEvent) {
 	r.t.Helper()
 	for _, line := range r.lines() {
 		if line == "comment" {
@@ -756,7 +756,7 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 		l.settled()
 		share := contracts.Principal{ID: "share:1", SessionID: "a", Role: contracts.RoleViewer}
 		stranger := contracts.Principal{ID: "s", Scope: "elsewhere"}
-		readers := map[*reader]string{l.follow(share, 10): "a", l.follow(stranger, 10): ""}
+		readers := map[*listReader]string{l.follow(share, 10): "a", l.follow(stranger, 10): ""}
 		for _, id := range []string{"a", "b"} {
 			title := "title"
 			if _, err := l.Update(hub.Key{ID: id}, contracts.Caller{Principal: theOwner}, &contracts.SessionUpdate{Title: &title}); err != nil {
