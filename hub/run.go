@@ -242,15 +242,21 @@ func (h *Hub) finishRun(r *run, err error) {
 		}
 		tx.endResponses(r, err)
 		tx.publish(rawEvent("agent_end", nil))
-		tx.note(note{RunEnded: true})
 		h.opts.Observer.RunEnded(tx.now)
-		tx.work.run = nil
+		tx.noteRunEnd(err != nil && r.stop == nil)
 		for _, a := range tx.work.toResume {
 			tx.note(note{Resumed: a.request.CallID}) // note again: restore drops open calls at RunEnded
 		}
 		tx.resumeNext()
 	})
 	close(r.done)
+}
+
+// noteRunEnd ends the run in the state and in the journal.
+func (tx *tx) noteRunEnd(failed bool) {
+	tx.note(note{RunEnded: true, Failed: failed})
+	tx.log.digest.endRun(failed)
+	tx.work.run = nil
 }
 
 // endCalls ends the tools that the agent left open, except those whose question is
