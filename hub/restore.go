@@ -18,16 +18,18 @@ import (
 // needs. At most one field is set beside From, Send and Answer. An empty note gives
 // a private message its cursor.
 type note struct {
-	From     string           `json:"from,omitempty"`    // connection that caused it
-	Send     *string          `json:"send,omitempty"`    // id of the accepted ws.send
-	Answer   uint64           `json:"answer,omitempty"`  // cursor of its answer
-	Command  json.RawMessage  `json:"command,omitempty"` // accepted command that changes state
-	Attach   *savedConnection `json:"attach,omitempty"`  // new or changed controller connection
-	Gone     string           `json:"gone,omitempty"`    // id of a destroyed controller connection
-	Lease    *savedLease      `json:"lease,omitempty"`
-	Deadline *requestDeadline `json:"deadline,omitempty"`
-	Resumed  string           `json:"resumed,omitempty"` // id of an open call that belongs to the run
-	RunEnded bool             `json:"run_ended,omitempty"`
+	From     string                `json:"from,omitempty"`    // connection that caused it
+	Send     *string               `json:"send,omitempty"`    // id of the accepted ws.send
+	Answer   uint64                `json:"answer,omitempty"`  // cursor of its answer
+	Command  json.RawMessage       `json:"command,omitempty"` // accepted command that changes state
+	Attach   *savedConnection      `json:"attach,omitempty"`  // new or changed controller connection
+	Gone     string                `json:"gone,omitempty"`    // id of a destroyed controller connection
+	Lease    *savedLease           `json:"lease,omitempty"`
+	Deadline *requestDeadline      `json:"deadline,omitempty"`
+	Resumed  string                `json:"resumed,omitempty"` // id of an open call that belongs to the run
+	RunEnded bool                  `json:"run_ended,omitempty"`
+	Queued   *contracts.KeptPrompt `json:"queued,omitempty"` // added to the queue, or edited
+	Order    *queueOrder           `json:"order,omitempty"`
 }
 
 // A savedConnection is a controller connection, stored so that its client can use
@@ -68,6 +70,7 @@ type checkpoint struct {
 	Connections []*savedConnection      `json:"connections"`
 	Run         *progress               `json:"run,omitempty"`
 	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
+	Queue       *contracts.KeptQueue    `json:"queue,omitempty"`
 }
 
 func saveConnection(c *connection) *savedConnection {
@@ -128,6 +131,9 @@ func (tx *tx) checkpoint() {
 			saved.Sends = c.sends.accepted()
 			cp.Connections = append(cp.Connections, saved)
 		}
+	}
+	if len(tx.work.queue.Prompts) > 0 {
+		cp.Queue = &tx.work.queue
 	}
 	if tx.work.run != nil {
 		cp.Run = new(tx.work.run.progress)
@@ -229,6 +235,8 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
 		return tx.work.table.Open(ev, at, tx.work.deadlines[ev.RequestID])
+	case *contracts.PromptAccepted:
+		tx.work.takePrompt(ev.PromptID)
 	case *contracts.ServerRequestResolved:
 		tx.work.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
 		delete(tx.work.deadlines, ev.RequestID)
@@ -240,6 +248,7 @@ func (tx *tx) replayNote(n note) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
 		c.sends.put(*n.Send, n.Answer, nil)
 	}
+	tx.work.applyQueue(n)
 	switch {
 	case n.Command != nil:
 		cmd, err := (&contracts.Decoder{}).Command(n.Command)
@@ -301,6 +310,9 @@ func (tx *tx) replayCheckpoint(cp *checkpoint) error {
 	}
 	tx.replayLease(cp.Lease)
 	tx.life.origin = cp.Origin
+	if tx.work.queue = (contracts.KeptQueue{}); cp.Queue != nil {
+		tx.work.queue = *cp.Queue
+	}
 	for _, c := range cp.Connections {
 		tx.clients.restoreConnection(c)
 	}
@@ -368,8 +380,7 @@ func (tx *tx) closeLeftovers() {
 		tx.publish(&contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
 	}
 	tx.publish(rawEvent("agent_end", nil))
-	tx.note(note{RunEnded: true})
-	tx.work.run = nil
+	tx.endRun()
 }
 
 // canResumeRun reports whether a run of an earlier process can continue: every open
@@ -404,7 +415,8 @@ func (tx *tx) closeUtilities() {
 // that are written include a checkpoint.
 func (tx *tx) adopt(from *contracts.Restored) error {
 	tx.log.events.Restore(from.Snapshot)
-	tx.life.origin, tx.work.lastInit = &from.Cursor, from.LastInit
+	tx.life.origin, tx.work.lastInit, tx.work.queue = &from.Cursor, from.LastInit, from.Queue
+	tx.log.events.Apply(tx.work.shownQueue())
 	tx.log.sinceCheckpoint = tx.opts.CheckpointBytes
 	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
 		tx.work.mode = from.LastInit.ApprovalMode

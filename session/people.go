@@ -14,7 +14,10 @@ func (s *State) People() *contracts.People {
 	if s.people != nil {
 		known = *s.people
 	}
-	return &contracts.People{Prompts: copyList(known.Prompts), Answers: copyList(known.Answers), Controller: known.Controller}
+	return &contracts.People{
+		Prompts: copyList(known.Prompts), Answers: copyList(known.Answers), Controller: known.Controller,
+		Queue: known.Queue, QueueHeld: known.QueueHeld,
+	}
 }
 
 func (s *State) knownPeople() *contracts.People {
@@ -26,15 +29,29 @@ func (s *State) knownPeople() *contracts.People {
 
 func (s *State) promptAccepted(e *contracts.PromptAccepted) {
 	record := contracts.PromptRecord(*e)
-	if len(record.Content) > contracts.MaxPromptRecord {
-		record.Content = strings.Clone(contracts.SplitText(record.Content, contracts.MaxPromptRecord)[0])
-		record.Truncated = true
-	}
+	cutContent(&record.Content, &record.Truncated)
 	addLast(&s.knownPeople().Prompts, record)
 }
 
 func (s *State) requestAnswered(e *contracts.RequestAnswered) {
 	addLast(&s.knownPeople().Answers, contracts.AnswerRecord(*e))
+}
+
+// cutContent cuts the content of a prompt to contracts.MaxPromptRecord.
+func cutContent(content *string, truncated *bool) {
+	if len(*content) > contracts.MaxPromptRecord {
+		*content = strings.Clone(contracts.SplitText(*content, contracts.MaxPromptRecord)[0])
+		*truncated = true
+	}
+}
+
+func (s *State) queueChanged(e *contracts.QueueChanged) {
+	list := slices.Clone(e.Prompts[:min(len(e.Prompts), contracts.MaxQueued)]) // snapshots share it
+	for i := range list {
+		cutContent(&list[i].Content, &list[i].Truncated)
+	}
+	known := s.knownPeople()
+	known.Queue, known.QueueHeld = list, e.Held
 }
 
 // addLast adds an entry to a list of the last contracts.MaxPeople.
@@ -46,6 +63,7 @@ func addLast[T any](list *[]T, e T) {
 // restorePeople sets the people of a snapshot, cut to this package's limits.
 func (s *State) restorePeople(from *contracts.People) {
 	s.people = &contracts.People{Controller: from.Controller}
+	s.queueChanged(&contracts.QueueChanged{Prompts: from.Queue, Held: from.QueueHeld})
 	for _, p := range from.Prompts {
 		s.promptAccepted((*contracts.PromptAccepted)(&p))
 	}
