@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,28 @@ func TestHubDoesWhatItsModelSays(t *testing.T) {
 }
 
 // live plays deeds and then ends the session, after which no call is open.
+// TestEachQuestionEndsOnceWithItsAuthor plays a thousand short schedules of prompts,
+// questions, answers, take-overs, disconnects and restarts.
+func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
+	does := []string{
+		"join", "join", "prompt", "ask", "ask", "ask", "answer", "answer", "answer", "take", "leave", "resume", "restart", "drain",
+		"connect", "post", "post", "release", "ask control", "grant", "end", "wait",
+	}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 38))
+		deeds := []deed{{Do: "join", How: 2}, {Do: "prompt"}, {Do: "ask", Kind: contracts.RequestApproval}}
+		for range 7 {
+			kinds := contracts.RequestTypes()
+			deeds = append(deeds, deed{Do: does[r.IntN(len(does))], Who: r.IntN(8), Whom: r.IntN(4), Kind: kinds[r.IntN(len(kinds))], How: r.IntN(6)})
+		}
+		synctest.Test(t, func(t *testing.T) {
+			if err := live(seed%4 > 0, seed%3 == 0, deeds); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		})
+	}
+}
+
 func live(resumes, cancels bool, deeds []deed) (err error) {
 	w, err := newWorld(resumes, cancels)
 	if err != nil {

@@ -14,10 +14,8 @@ func (s *State) People() *contracts.People {
 	if s.people != nil {
 		known = *s.people
 	}
-	return &contracts.People{
-		Prompts: copyList(known.Prompts), Answers: copyList(known.Answers), Controller: known.Controller,
-		Queue: known.Queue, QueueHeld: known.QueueHeld,
-	}
+	known.Prompts, known.Answers = copyList(known.Prompts), copyList(known.Answers)
+	return &known
 }
 
 func (s *State) knownPeople() *contracts.People {

@@ -20,10 +20,10 @@ import (
 const signalZero = syscall.Signal(0)
 
 // A Model is an endpoint in the form of OpenAI's Chat Completions, at any path that ends
-// with /chat/completions. What it answers depends on the last prompt of a request that it
-// has replies for, and on how often the model has spoken since that prompt: so requests
-// that a server repeats or makes for purposes of its own change nothing. Other requests
-// are answered with a short text. Its methods may be called from any goroutine.
+// with /chat/completions. It chooses the reply by the last prompt of a request that it has
+// replies for, and by the number of the model's answers since that prompt. A server may
+// therefore repeat requests and make requests of its own. The model says "Done." if it has
+// no reply. Its methods may be called from any goroutine.
 type Model struct {
 	URL string // http://HOST:PORT
 
@@ -50,14 +50,12 @@ type Request struct {
 	Step     int    // how often the model has spoken since the prompt
 	Messages []Message
 	Tools    []Tool
-	Stream   bool
 }
 
 // A Message is one of the conversation.
 type Message struct {
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	ToolCalls []any           `json:"tool_calls"`
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
 }
 
 // A Tool is one that the model may call.
@@ -77,6 +75,9 @@ type Reply struct {
 	Usage  []int         // input, output and total tokens; nil reports none
 	ID     string        // of the answer; empty for one made up
 }
+
+// BadRequest is a refusal that a server does not repeat.
+var BadRequest = Reply{Status: 400, Text: `{"error":{"message":"Bad request","type":"invalid_request_error"}}`}
 
 // A Call is a call of a tool.
 type Call struct {
@@ -178,7 +179,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	request := Request{Messages: body.Messages, Stream: body.Stream}
+	request := Request{Messages: body.Messages}
 	for _, t := range body.Tools {
 		request.Tools = append(request.Tools, t.Function)
 	}
@@ -199,7 +200,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(a.called) > 0 {
 		a.stop = "tool_calls"
 	}
-	if request.Stream {
+	if body.Stream {
 		a.stream(w, r)
 	} else {
 		a.whole(w, r)
