@@ -161,7 +161,7 @@ func Scenarios() []Scenario {
 		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
 		posts(), tokens(), parity(), offers(),
 		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
-		hosting(), drains(), restarts(), agents(), questions(), sightings(), people())
+		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), queues())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.
