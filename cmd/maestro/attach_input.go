@@ -80,6 +80,8 @@ func parseLine(line string, agents []string) (action, error) {
 	switch {
 	case known && takes.number:
 		return numbered(action{verb: word, text: rest})
+	case rest == "" && (word == "queue" || word == "steer"):
+		return action{}, fmt.Errorf("/%s takes a prompt", word)
 	case known && rest != "" && !takes.text:
 		return action{}, fmt.Errorf("/%s takes no text after it", word)
 	case known:
