@@ -73,7 +73,6 @@ func TestHubDoesWhatItsModelSays(t *testing.T) {
 	})
 }
 
-// live plays deeds and then ends the session, after which no call is open.
 // TestEachQuestionEndsOnceWithItsAuthor plays a thousand short schedules of prompts,
 // questions, answers, take-overs, disconnects and restarts.
 func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
@@ -96,6 +95,22 @@ func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
 	}
 }
 
+// TestDroppedSubscriptionDoesNotBringItsConnectionBack plays the schedule of a defect: the
+// stream of a subscription that its client had ended, ended later. When its expiry came, the
+// destroyed connection was stored again, and existed after a crash.
+func TestDroppedSubscriptionDoesNotBringItsConnectionBack(t *testing.T) {
+	deeds := []deed{
+		{Do: "subscribe", How: 2}, {Do: "subscribe", How: 1}, {Do: "stream", Who: 3, Whom: 1, How: 1},
+		{Do: "unsubscribe", Whom: 1}, {Do: "disconnect", Who: 3}, {Do: "wait", How: 2}, {Do: "restart"},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := live(false, false, deeds); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// live plays deeds and then ends the session, after which no call is open.
 func live(resumes, cancels bool, deeds []deed) (err error) {
 	w, err := newWorld(resumes, cancels)
 	if err != nil {

@@ -121,9 +121,10 @@ func commands() []conformance.Scenario {
 			}
 		}),
 		scenario("status/streaming", "C15", "The status says that the server is busy", func(p *play, c *client) {
-			c.streams(2 * time.Second)
+			goOn := c.streams()
 			_, status := c.status()
 			p.FailIf(isBusy(status) != true || status.Str("payload.phase") == "", "expected busy true and a phase, got %s", status)
+			goOn()
 			c.untilIdle()
 		}),
 		scenario("status/always", "C16", "The status is answered while a confirmation is pending", func(p *play, c *client) {
@@ -240,12 +241,15 @@ func turns() []conformance.Scenario {
 			}
 		}),
 		scenario("turn/while-busy", "C37", "Messages that are sent while busy are answered", func(p *play, c *client) {
-			p.Model.On("the first", lines.Reply{Text: "First answer.", Delay: time.Second})
+			hold := make(chan struct{})
+			p.Model.On("the first", lines.Reply{Text: "First answer.", Hold: hold})
 			p.Model.On("the second", lines.Reply{Text: "Second answer."})
 			c.say("the first")
 			p.awaitModelCall("the first")
 			c.say("the second")
-			all := append(c.untilIdle(), c.During(2*lines.Quiet)...)
+			all, _ := c.status() // now the server has read the second message
+			close(hold)
+			all = slices.Concat(all, c.untilIdle(), c.During(2*lines.Quiet))
 			p.says(all, "First answer.")
 			p.says(all, "Second answer.")
 			idles := lines.Only(all, isType("idle"))

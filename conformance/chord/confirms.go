@@ -180,7 +180,7 @@ func pendingRequests() []conformance.Scenario {
 			c.UntilWithin(p.Long(), "a request", isRequest(seen))
 			p.Offered("two at once", "question")
 			p.Offered("two at once", "shell")
-			c.Try(bothTime, isRequest(seen))
+			c.Try(p.S.Config().Patience, isRequest(seen))
 			if len(seen) < 2 {
 				p.S.Skip("not applicable: the server does not show a confirmation and a question at a time")
 			}
@@ -254,9 +254,6 @@ func (c *client) supersede() {
 	_, status := c.status()
 	p.FailIf(status.Has("payload.pending_confirm") || status.Has("payload.pending_question"), "expected nothing pending, got %s", status)
 }
-
-// bothTime is how long a server may take to show the second of two requests.
-const bothTime = 2 * lines.Quiet
 
 // isRequest returns a test for a request or idle that notes the kinds of requests.
 func isRequest(seen map[string]bool) func(lines.Line) bool {

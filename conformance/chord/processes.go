@@ -49,7 +49,7 @@ func cancels() []conformance.Scenario {
 // cancelMidway runs a turn, cancels it in the middle of its answer, and returns the lines
 // after the cancel.
 func (c *client) cancelMidway() []lines.Line {
-	c.streams(3 * time.Second)
+	c.streams()
 	c.Send(object{"type": "cancel"})
 	return c.untilIdle()
 }
@@ -61,7 +61,7 @@ func processes() []conformance.Scenario {
 			c.exits()
 		}),
 		scenario("end/streaming", "C42", "The end of the input ends an answer", func(p *play, c *client) {
-			c.streams(10 * time.Second)
+			c.streams()
 			c.exits()
 		}),
 		scenario("end/tool", "C42", "The end of the input ends the processes of a tool", func(p *play, c *client) {
@@ -93,8 +93,8 @@ func processes() []conformance.Scenario {
 	}
 }
 
-// exitTime is how long a server may take to end: 2 s, and 1 s more for a busy machine.
-const exitTime = 3 * time.Second
+// exitTime is how long a server may take to end: 2 s, and 6 s more for a busy machine.
+const exitTime = 8 * time.Second
 
 // exits ends the input and expects the process to end well and in time.
 func (c *client) exits() {

@@ -230,12 +230,15 @@ func (c *client) allows(request lines.Line, file string) {
 	c.p.FailIf(!ran(file), "expected the tool to run after it was allowed, but it did not")
 }
 
-// streams runs a turn whose answer has a pause, and waits until the answer begins.
-func (c *client) streams(pause time.Duration) {
-	c.p.Model.On("talk long", lines.Reply{Pieces: []string{"early", "late"}, Pause: pause})
+// streams runs a turn and waits until its answer begins. The answer stops after its first piece, and
+// goes on when the returned function is called.
+func (c *client) streams() (goOn func()) {
+	hold := make(chan struct{})
+	c.p.Model.On("talk long", lines.Reply{Pieces: []string{"early", "late"}, Hold: hold})
 	c.say("talk long")
 	c.p.awaitModelCall("talk long")
-	c.Try(time.Second, func(l lines.Line) bool { return l.Str("payload.type") == "streaming" })
+	c.Try(c.p.S.Config().Patience, func(l lines.Line) bool { return l.Str("payload.type") == "streaming" })
+	return func() { close(hold) }
 }
 
 // awaitsConfirm expects a confirmation to be pending. when is for the text of a failure.

@@ -92,7 +92,8 @@ func (s *play) drive(kind string) ref {
 	if d.lost {
 		s.skip("needs a new run, and one that was started before did not appear on the cross-run stream")
 	}
-	before, _ := s.runs()
+	s.mustSettle()
+	before, _ := s.suite.feed.list()
 	shown := prompt
 	if kind == secret {
 		shown = "(not shown)"
@@ -182,7 +183,7 @@ func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc)
 func (s *play) sample() *run {
 	return s.suite.samples.get(s, func() *run {
 		if s.suite.driver != nil && s.config.Prompts.Say != "" {
-			s.suite.feed.settle(s.ctx)
+			s.mustSettle()
 			since := s.suite.feed.position()
 			f := s.follow(s.drive(say))
 			f.end("E20")
@@ -200,10 +201,24 @@ func (s *play) sample() *run {
 	})
 }
 
+// settle waits until the runs that exist are known.
+func (s *play) settle() error {
+	ctx, cancel := context.WithTimeout(s.ctx, 4*s.config.Patience)
+	defer cancel()
+	return s.suite.feed.settle(ctx)
+}
+
+// mustSettle fails if the runs that exist do not become known.
+func (s *play) mustSettle() {
+	err := s.settle()
+	s.failIf(err != nil, "E17", "the runs that exist are not known: %v", err)
+}
+
 // runs returns the runs that the server has shown, oldest first, and why there may be more.
 func (s *play) runs() ([]known, error) {
-	s.suite.feed.settle(s.ctx)
-	return s.suite.feed.list()
+	unsettled := s.settle()
+	runs, err := s.suite.feed.list()
+	return runs, cmp.Or(unsettled, err)
 }
 
 // maxRunsJudged bounds the runs whose logs are read. They have at most maxEvents together.

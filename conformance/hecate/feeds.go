@@ -14,7 +14,7 @@ import (
 func (u *suite) feeds() []conformance.Scenario {
 	return []conformance.Scenario{
 		u.scenario("feed/concurrent", "E17", "The cross-run stream has the events of concurrent runs, in order, with increasing ids", func(s *play) {
-			s.suite.feed.settle(s.ctx)
+			s.mustSettle()
 			st := s.stream("E17", feedStream, s.suite.feed.position())
 			defer st.close()
 			slow, fast := s.follow(s.drive(long)), s.follow(s.drive(say))

@@ -30,14 +30,11 @@ func transcripts() []conformance.Scenario {
 			p.Model.Always("Do the thing.", lines.Reply{Status: 500, Text: `{"error":{"message":"Model error","type":"error","code":500}}`})
 		}),
 		transcript("cancel", "A cancelled send", func(p *play) {
-			p.Model.Always("Start a long task.", lines.Reply{Text: "Late.", Delay: 5 * time.Second})
+			p.Model.Always("Start a long task.", lines.Reply{Text: "Late.", Delay: time.Minute})
 		}),
 		transcript("version-mismatch", "A client of another major version", func(*play) {}),
 	}
 }
-
-// goldenTime is how long a server may take for a transcript.
-const goldenTime = 15 * time.Second
 
 func transcript(name, title string, prepare func(*play)) conformance.Scenario {
 	return unstarted("golden/"+name, "H39", title+" is written as recorded", func(p *play) {
@@ -46,7 +43,7 @@ func transcript(name, title string, prepare func(*play)) conformance.Scenario {
 		c := p.start()
 		c.Text(input)
 		var got []lines.Line
-		c.Try(goldenTime, func(l lines.Line) bool {
+		c.Try(p.Long(), func(l lines.Line) bool {
 			if l.Str("event.event") != "turn_state" {
 				got = append(got, l)
 			}
@@ -71,7 +68,8 @@ func recorded(name, direction string) string {
 func (p *play) compare(got []lines.Line, want string) {
 	at := 0
 	for text := range strings.Lines(want) {
-		p.FailIf(at == len(got), "expected line %d to be %s, got no more lines within %s", at+1, strings.TrimSpace(text), goldenTime)
+		p.FailIf(at == len(got), "expected line %d to be %s, got no more lines within %s",
+			at+1, strings.TrimSpace(text), p.Long())
 		var wanted object
 		if err := json.Unmarshal([]byte(text), &wanted); err != nil {
 			panic(err) // the file is embedded

@@ -70,10 +70,11 @@ type Reply struct {
 	Pieces []string // the text in pieces, with Pause before each but the first; in place of Text
 	Pause  time.Duration
 	Calls  []Call
-	Delay  time.Duration // before the answer begins
-	Status int           // of a refusal, with Text as its body; 0 answers
-	Usage  []int         // input, output and total tokens; nil reports none
-	ID     string        // of the answer; empty for one made up
+	Delay  time.Duration   // before the answer begins
+	Hold   <-chan struct{} // until it is closed, only the first of the Pieces is sent, or nothing if there are none
+	Status int             // of a refusal, with Text as its body; 0 answers
+	Usage  []int           // input, output and total tokens; nil reports none
+	ID     string          // of the answer; empty for one made up
 }
 
 // BadRequest is a refusal that a server does not repeat.
@@ -184,7 +185,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.Tools = append(request.Tools, t.Function)
 	}
 	reply := m.choose(&request)
-	if !wait(r, reply.Delay) {
+	if !wait(r, reply.Delay) || len(reply.Pieces) == 0 && !held(r, reply.Hold) {
 		return
 	}
 	if reply.Status != 0 {
@@ -211,6 +212,19 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// held waits until hold is closed, unless it is nil. It reports false if the client leaves before.
+func held(r *http.Request, hold <-chan struct{}) bool {
+	if hold == nil {
+		return true
+	}
+	select {
+	case <-hold:
 		return true
 	case <-r.Context().Done():
 		return false
@@ -281,7 +295,7 @@ func (a *answer) form(kind string, choice Object) Object {
 
 // whole writes the answer as one object.
 func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
-	if !wait(r, a.Pause*time.Duration(max(len(a.Pieces)-1, 0))) {
+	if !wait(r, a.Pause*time.Duration(max(len(a.Pieces)-1, 0))) || len(a.Pieces) > 1 && !held(r, a.Hold) {
 		return
 	}
 	message := Object{"role": "assistant", "content": strings.Join(a.Pieces, "")}
@@ -301,7 +315,7 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	send(Object{"role": "assistant"}, nil)
 	for i, piece := range a.Pieces {
-		if i > 0 && !wait(r, a.Pause) {
+		if i > 0 && (!wait(r, a.Pause) || !held(r, a.Hold)) {
 			return
 		}
 		send(Object{"content": piece}, nil)

@@ -97,8 +97,11 @@ func (p *Play) Sleeping(pid string) {
 
 // Gone expects the process with the id in a file to end in time.
 func (p *Play) Gone(pid string, until time.Time, what string) {
-	for alive := true; alive; time.Sleep(50 * time.Millisecond) {
+	for {
+		if alive, _ := Alive(pid, 0); !alive {
+			return
+		}
 		p.FailIf(time.Now().After(until), "expected %s", what)
-		alive, _ = Alive(pid, 0)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
