@@ -6,7 +6,7 @@ import "github.com/seed-028515a8/maestro/contracts"
 func queues() []Scenario {
 	seed, onSocket := Needs{Seed: true}, Needs{Transport: Socket, Seed: true}
 	return []Scenario{
-		seed.scenario("queue/order", "R42", "Prompts that may wait start after the run, each once and in the order of the queue", func(s *Session) {
+		seed.scenario("queue/order", "R42", "Prompts that may wait start after the run, in order", func(s *Session) {
 			p := s.join("alice", s.asksForPeople(contracts.RoleController))
 			s.skipWithoutPeople(p)
 			p.prompt(hang())
@@ -32,25 +32,29 @@ func queues() []Scenario {
 			p.still("R42:queue", p.pos, message("prompt_accepted"))
 			p.command(&contracts.QueueResume{})
 			for i, content := range []string{"three", "1", "two"} {
-				f := p.expect("R42:queue", message("prompt_accepted").with("content", content).with("author.claimed_name", "the user of alice"))
+				f := p.expect("R42:queue", message("prompt_accepted").with("content", content).
+					with("author.claimed_name", "the user of alice"))
 				id := []string{ids[2], ids[0], ids[1]}[i]
 				s.failIf(f.str("prompt_id") != id, "R42:queue", "expected the prompt %s to keep its id, got %s", id, f.said())
 				p.expect("R42:queue", prompted(content))
 			}
 			p.still("R42:queue", p.pos, message("prompt_accepted"))
 		}),
-		onSocket.controller("queue/capability", "R42", "A client without people can neither queue prompts nor see the queue", func(s *Session, alice *Peer) {
+		onSocket.controller("queue/capability", "R42", "Only clients with people queue prompts and see them", func(s *Session, alice *Peer) {
 			rhea := s.observer("rhea")
 			s.skipWithoutPeople(rhea)
 			alice.prompt(hang())
-			for _, cmd := range []contracts.Command{later("x", contracts.PromptNext), later("x", contracts.PromptNow), &contracts.QueueResume{}} {
-				alice.refused(alice.command(cmd), refusal{rule: "R42:queue", text: cmd.CommandType() + " requires people capability",
-					kind: contracts.ErrorTool, code: contracts.CodeUnsupportedCapability})
+			next, now := later("x", contracts.PromptNext), later("x", contracts.PromptNow)
+			for _, cmd := range []contracts.Command{next, now, &contracts.QueueResume{}} {
+				alice.refused(alice.command(cmd), refusal{
+					rule: "R42:queue", text: cmd.CommandType() + " requires people capability",
+					kind: contracts.ErrorTool, code: contracts.CodeUnsupportedCapability,
+				})
 			}
 			alice.refused(alice.command(&contracts.Prompt{Content: "x"}), busyRefusal("R42"))
 			rhea.still("R42:queue", 0, message("queue_changed"))
 		}),
-		onSocket.scenario("queue/snapshot", "R42", "The next controller finds the queue with its authors in the snapshot", func(s *Session) {
+		onSocket.scenario("queue/snapshot", "R42", "Others find the queue in the snapshot", func(s *Session) {
 			alice := s.join("alice", s.asksForPeople(contracts.RoleController))
 			s.skipWithoutPeople(alice)
 			alice.prompt(hang())
@@ -61,7 +65,8 @@ func queues() []Scenario {
 			ok := len(queue) == 1 && textOf(queue[0], "content") == "inherited"
 			s.failIf(!ok, "R42:queue", "expected the queue in the snapshot, got %s", show(f.at("state.people")))
 			f = s.viewer("vera").last(control("snapshot"))
-			s.failIf(f.at("state.people") != nil, "R42:queue", "expected no queue for a client that did not ask, got %s", f.said())
+			s.failIf(f.at("state.people") != nil, "R42:queue",
+				"expected no queue for a client that did not ask, got %s", f.said())
 		}),
 		seedOverHTTP.scenario("queue/http", "R42", "Over HTTP too, prompts wait for the end of the run", func(s *Session) {
 			alice := s.caller("alice", contracts.RoleController)
@@ -70,7 +75,9 @@ func queues() []Scenario {
 			if begin.at("state.people") == nil {
 				s.skip("the server does not tell who did what")
 			}
-			p := s.follow("alice", follow{subscription: alice.subscription, cursor: &begin.Cursor, people: true, header: alice.proof()})
+			p := s.follow("alice", follow{
+				subscription: alice.subscription, cursor: &begin.Cursor, people: true, header: alice.proof(),
+			})
 			alice.prompt(hang())
 			alice.posted("R42:queue", later("one", contracts.PromptNext))
 			alice.posted("R42:queue", later("two", contracts.PromptNext))

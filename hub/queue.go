@@ -52,7 +52,8 @@ func (tx *tx) enqueue(c *connection, cmd *contracts.Prompt, n note) error {
 
 var errQueueFull = &contracts.Error{
 	Code: contracts.CodeRateLimited, Type: contracts.ErrorProtocol,
-	Message: fmt.Sprintf("The queue is full: it holds at most %d prompts and %d bytes", contracts.MaxQueued, contracts.MaxQueuedBytes),
+	Message: fmt.Sprintf("The queue is full: it holds at most %d prompts and %d bytes",
+		contracts.MaxQueued, contracts.MaxQueuedBytes),
 }
 
 func steers(p contracts.KeptPrompt) bool { return p.When == contracts.PromptSteer }

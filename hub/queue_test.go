@@ -28,15 +28,19 @@ type worker struct {
 func newWorker() *worker {
 	w := &worker{}
 	w.player = newPlayer(func(ctx context.Context, _ contracts.Host, work contracts.Work) error {
-		w.began <- work.Content
-		select {
-		case err := <-w.ends:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return w.run(ctx, work.Content)
 	})
 	return w
+}
+
+func (w *worker) run(ctx context.Context, content string) error {
+	w.began <- content
+	select {
+	case err := <-w.ends:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *worker) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
@@ -119,7 +123,8 @@ func TestPromptsWaitForTheRunAndStartInOrder(t *testing.T) {
 			r.send(ann, `{"type":"prompt","content":"`+content+`","when":"next","attachments":["/w/plan.md"]}`)
 		}
 		queue := r.wantQueue(false, "two", "three", "four")
-		if p := queue[0]; p.Author.Principal != "user_ann" || !slices.Equal(p.Attachments, []string{"plan.md"}) || p.When != contracts.PromptNext {
+		p := queue[0]
+		if p.Author.Principal != "user_ann" || !slices.Equal(p.Attachments, []string{"plan.md"}) || p.When != contracts.PromptNext {
 			t.Errorf("got %+v", p)
 		}
 		r.send(ann, fmt.Sprintf(`{"type":"queue_move","prompt_id":%q,"before":%q}`, queue[2].PromptID, queue[0].PromptID))
@@ -165,7 +170,8 @@ func TestQueueRefuses(t *testing.T) {
 			refused(ann, text, "request_not_found")
 		}
 		refused(ann, `{"type":"prompt","content":"x","when":"later"}`, "bad_request")
-		refused(ann, `{"type":"prompt","when":"next","content":"`+strings.Repeat("x", contracts.MaxQueuedBytes+1)+`"}`, "payload_too_large")
+		long := strings.Repeat("x", contracts.MaxQueuedBytes+1)
+		refused(ann, `{"type":"prompt","when":"next","content":"`+long+`"}`, "payload_too_large")
 		half := strings.Repeat("x", contracts.MaxQueuedBytes/2)
 		for range 2 {
 			r.send(ann, `{"type":"prompt","when":"next","content":"`+half+`"}`)
@@ -175,8 +181,11 @@ func TestQueueRefuses(t *testing.T) {
 		if p := queue[1]; len(p.Content) != contracts.MaxPromptRecord || !p.Truncated {
 			t.Errorf("got %d bytes, truncated %t", len(p.Content), p.Truncated)
 		}
-		refused(ann, fmt.Sprintf(`{"type":"queue_edit","prompt_id":%q,"content":%q}`, queue[1].PromptID, half+"x"), "rate_limited")
-		r.send(ann, fmt.Sprintf(`{"type":"queue_edit","prompt_id":%q,"content":"short"}`, queue[1].PromptID))
+		edit := func(content string) string {
+			return fmt.Sprintf(`{"type":"queue_edit","prompt_id":%q,"content":%q}`, queue[1].PromptID, content)
+		}
+		refused(ann, edit(half+"x"), "rate_limited")
+		r.send(ann, edit("short"))
 		for range contracts.MaxQueued - 2 {
 			r.send(ann, `{"type":"prompt","when":"steer","content":"x"}`)
 		}
@@ -198,7 +207,10 @@ func TestEditorIsTheAuthor(t *testing.T) {
 		r.send(ann, `{"type":"prompt","content":"one"}`)
 		r.send(ann, `{"type":"prompt","content":"two","when":"next"}`)
 		queue := r.wantQueue(false, "two")
-		bob, _ := r.attach(contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverForce, Principal: contracts.Principal{ID: "bob"}}, helloPeople)
+		asBob := contracts.Attach{
+			Role: contracts.RoleController, Takeover: contracts.TakeoverForce, Principal: contracts.Principal{ID: "bob"},
+		}
+		bob, _ := r.attach(asBob, helloPeople)
 		r.send(bob, fmt.Sprintf(`{"type":"queue_edit","prompt_id":%q,"content":"2"}`, queue[0].PromptID))
 		if p := r.wantQueue(false, "2")[0]; p.Author.Principal != "bob" || p.PromptID != queue[0].PromptID {
 			t.Errorf("got %+v, want bob's", p)
@@ -386,7 +398,8 @@ func (s *schedule) do() (killed bool) {
 	case op < 4:
 		s.sent++
 		content := fmt.Sprint("p", s.sent)
-		again, err := s.post(fmt.Sprintf(`{"type":"prompt","content":%q,"when":%q}`, content, []string{"next", "steer"}[s.rand.IntN(2)]))
+		when := []string{"next", "steer"}[s.rand.IntN(2)]
+		again, err := s.post(fmt.Sprintf(`{"type":"prompt","content":%q,"when":%q}`, content, when))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -467,7 +480,8 @@ func TestNoPromptIsLostDoubledOrOutOfOrder(t *testing.T) {
 			s.open(journal.NewMemory(journal.MemoryOptions{}))
 			defer func() { _ = s.Close(context.Background()) }()
 			g := s.guest("ann")
-			g.subscribes(contracts.AttachRequest{Role: contracts.RoleController, Capabilities: &contracts.AttachCapabilities{People: true}})
+			caps := &contracts.AttachCapabilities{People: true}
+			g.subscribes(contracts.AttachRequest{Role: contracts.RoleController, Capabilities: caps})
 			s.caller = g.by
 			for range 12 {
 				s.check(s.do())
@@ -483,11 +497,78 @@ func TestNoPromptIsLostDoubledOrOutOfOrder(t *testing.T) {
 				}
 			}
 			if s.check(false); len(s.queue) > 0 || len(s.began)+len(s.cancelled) != s.sent {
-				t.Errorf("seed %d: got %d prompts with the agent, %d cancelled and %q in the queue, of %d", seed, len(s.began), len(s.cancelled), s.queue, s.sent)
+				t.Errorf("got %d prompts with the agent, %d cancelled and %q in the queue, of %d",
+					len(s.began), len(s.cancelled), s.queue, s.sent)
 			}
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+}
+
+// A resuming worker can act on answers to the questions of an earlier process.
+type resumingWorker struct{ *worker }
+
+func (w resumingWorker) Resume(ctx context.Context, _ *contracts.ServerRequest, _ contracts.Outcome) error {
+	return w.run(ctx, "resumed")
+}
+
+func TestQueueWaitsForTheAnswerToARunOfAnEarlierProcess(t *testing.T) {
+	store := journal.NewMemory(journal.MemoryOptions{})
+	w := newWorker()
+	w.play = func(ctx context.Context, host contracts.Host, _ contracts.Work) error {
+		_, err := host.Ask(ctx, question(contracts.RequestApproval, "q1"), contracts.AskOptions{})
+		return err
+	}
+	inRoom(t, hub.Options{Agent: resumingWorker{w}, Store: store, CheckpointBytes: 1}, func(t *testing.T, r *room) {
+		ann, _ := r.attach(contracts.Attach{Role: contracts.RoleController}, helloPeople)
+		r.send(ann, `{"type":"prompt","content":"one"}`)
+		r.send(ann, `{"type":"prompt","content":"two","when":"next"}`)
+		r.wantQueue(false, "two")
+		again := newWorker()
+		next := openRoom(t, hub.Options{Agent: resumingWorker{again}, Store: crashed(t, store), NoReturn: true})
+		defer next.close()
+		again.rests(t)
+		next.wantQueue(false, "two")
+		if _, err := next.Decide("q1", true, "", contracts.Principal{}); err != nil {
+			t.Fatal(err)
+		}
+		again.runs(t, "resumed")
+		next.wantQueue(false, "two")
+		again.finish(t, nil)
+		again.runs(t, "two")
+	})
+}
+
+func TestQueueMovesWithADrainedSession(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		inWorkshop(t, func(t *testing.T, r *room, w *worker, ann *memconn.Peer) {
+			r.send(ann, `{"type":"prompt","content":"one"}`)
+			w.runs(t, "one")
+			r.send(ann, `{"type":"prompt","content":"two","when":"steer","attachments":["/w/plan.md"]}`)
+			if held {
+				r.send(ann, `{"type":"interrupt"}`)
+			}
+			r.wantQueue(held, "two")
+			q := r.quiesces()
+			r.Conclude(true)
+			w.rests(t)
+			if len(q.Queue.Prompts) != 1 || !slices.Equal(q.Queue.Prompts[0].Attachments, []string{"/w/plan.md"}) {
+				t.Fatalf("got %+v", q.Queue)
+			}
+			from := restored(t, q)
+			from.Queue = q.Queue
+			again := newWorker()
+			next := openRoom(t, hub.Options{Agent: again, Restored: from})
+			defer next.close()
+			if held {
+				again.rests(t)
+				next.wantQueue(true, "two")
+				return
+			}
+			again.runs(t, "two")
+			next.wantQueue(false)
+		})
 	}
 }
