@@ -334,9 +334,11 @@ type schedule struct {
 
 func (s *schedule) open(store journal.Store) {
 	s.store = &tearing{Store: store, tear: func(n int) (int, bool) {
-		now := s.torn
+		if !s.torn {
+			return 0, false
+		}
 		s.torn = false
-		return s.rand.IntN(n + 1), now
+		return s.rand.IntN(n + 1), true
 	}}
 	s.worker = newWorker()
 	s.worker.info.Steers = true
@@ -383,6 +385,7 @@ func (s *schedule) post(text string) (again bool, err error) {
 	if s.Err() != nil {
 		s.restart()
 		_, err = s.Send([]byte(text), key, s.caller)
+		synctest.Wait()
 		again = true
 	}
 	return again, err
