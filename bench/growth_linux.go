@@ -38,7 +38,7 @@ type figure struct {
 // growths are the parts of growth.
 var growths = []growth{
 	watchGrowth, searchGrowth, returnGrowth, presenceGrowth, responseGrowth, stateGrowth,
-	historyGrowth, questionGrowth, replayGrowth, listGrowth, postGrowth, promptGrowth, retainGrowth, hecateGrowth,
+	historyGrowth, pagesGrowth, questionGrowth, replayGrowth, listGrowth, postGrowth, promptGrowth, retainGrowth, hecateGrowth,
 }
 
 // growth takes all parts, once each, and reports them as one table.

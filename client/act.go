@@ -14,13 +14,31 @@ import (
 // same id, and the server executes it once. If the server does not continue the
 // connection, Send fails with [ErrAnswerLost]. A command that was not sent yet waits
 // for the next connection. If ctx ends, the command may still be executed. At most
-// MaxUnanswered calls are open at a time; further calls wait.
+// MaxUnanswered calls are open at a time; further calls wait. An answer without a digest
+// gets that of the request in [Client.State], if the client asked for it by [WithPeople].
 func (c *Client) Send(ctx context.Context, cmd contracts.Command) (contracts.Result, error) {
+	if answer, ok := cmd.(*contracts.ServerRequestResponse); ok && answer.Digest == "" {
+		bound := *answer
+		bound.Digest = c.digest(answer.RequestID)
+		cmd = &bound
+	}
 	message, err := contracts.EncodeCommand(cmd)
 	if err != nil {
 		return contracts.Result{}, fmt.Errorf("encode %s: %w", cmd.CommandType(), err)
 	}
 	return c.result(ctx, true, func(id string) contracts.Frame { return &contracts.Send{ID: id, Message: message} })
+}
+
+// digest returns the digest of a pending request, or "" if the client does not know it.
+func (c *Client) digest(requestID string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.state.People().Requests {
+		if r.RequestID == requestID {
+			return r.Digest
+		}
+	}
+	return ""
 }
 
 // Prompt starts a run.
@@ -51,6 +69,17 @@ func (c *Client) decide(ctx context.Context, requestID string, approved bool, wh
 	return c.Send(ctx, &contracts.ServerRequestResponse{
 		RequestID: requestID, RequestType: contracts.RequestApproval, Approved: &approved, Result: why,
 	})
+}
+
+// History reads a page of the history before req.Before, or up to the newest entry if
+// that is zero. The ID of req is replaced.
+func (c *Client) History(ctx context.Context, req contracts.HistoryRequest) (*contracts.HistoryPage, error) {
+	req.ID = c.newID()
+	open := &call{id: req.ID, repeat: true}
+	if _, err := c.send(ctx, &req, open); err != nil {
+		return nil, err
+	}
+	return open.page, nil
 }
 
 // TakeControl takes the lease from its holder. TakeControl, ReleaseControl,
@@ -89,9 +118,11 @@ func (c *Client) DenyControl(ctx context.Context, connectionID, reason string) (
 // result sends the frame that is made for a new id, and waits for its ws.result. No
 // other client of the session uses the id.
 func (c *Client) result(ctx context.Context, repeat bool, frame func(id string) contracts.Frame) (contracts.Result, error) {
-	id := c.idPrefix + "-" + strconv.FormatUint(c.lastID.Add(1), 36)
+	id := c.newID()
 	return c.send(ctx, frame(id), &call{id: id, repeat: repeat})
 }
+
+func (c *Client) newID() string { return c.idPrefix + "-" + strconv.FormatUint(c.lastID.Add(1), 36) }
 
 // send sends a frame and waits for its answer; without an id, until it is written.
 func (c *Client) send(ctx context.Context, frame contracts.Frame, open *call) (contracts.Result, error) {

@@ -100,6 +100,10 @@ func (w *watch) observe(p *Peer, f *Frame) {
 		checkState(p.s, p.name, f)
 	case "heartbeat":
 		w.heartbeat(p, f)
+	case "history":
+		if f.Body["id"] != nil {
+			w.answer(p, f)
+		}
 	case "ws.result", "ws.error":
 		w.answer(p, f)
 	case "ws.goodbye":
@@ -173,7 +177,7 @@ func (w *watch) answer(p *Peer, f *Frame) {
 		"%s: expected an answer to %v next, got %s", p.name, w.waiting, f.said())
 	first := w.waiting[0]
 	w.waiting = w.waiting[1:]
-	if first.seq == 0 {
+	if first.seq == 0 || f.Kind == "history" { // a page has no number
 		return
 	}
 	w.sequence(p, f, seq)
@@ -222,7 +226,7 @@ func (w *watch) message(p *Peer, f *Frame) {
 			"%s: %s was opted out of, got %s", p.name, f.Type, f.said())
 	case "raw_agent_event":
 		p.s.failIf(!w.raw, "A54", "%s: raw events were not negotiated, got %s", p.name, f.said())
-	case "prompt_accepted", "request_answered", "control_changed", "queue_changed":
+	case "prompt_accepted", "request_answered", "control_changed", "queue_changed", "request_shown", "request_voted":
 		p.s.failIf(!w.people, "R32:people", "%s: people was not negotiated, got %s", p.name, f.said())
 	case "error":
 		p.s.failIf(f.at("fatal") == true, "R104",

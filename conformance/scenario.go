@@ -158,10 +158,10 @@ const (
 func Scenarios() []Scenario {
 	return slices.Concat(framing(), handshake(), runs(), requests(), states(),
 		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
-		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
+		routes(), histories(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
 		posts(), tokens(), parity(), offers(),
 		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
-		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), queues())
+		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), approvers(), queues())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.

@@ -294,7 +294,7 @@ var (
 		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
 		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
 		(*SessionList)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
-		(*ShareList)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
+		(*ShareList)(nil), (*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 
 	// byGoType holds each type that can be encoded.
@@ -352,7 +352,7 @@ func Types() []*Type {
 // enums lists the values of string types in canonical order. Code is not in it:
 // clients must accept unknown codes.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[Role]():             enumValues(RoleViewer, RoleController),
+	reflect.TypeFor[Role]():             enumValues(RoleViewer, RoleApprover, RoleController),
 	reflect.TypeFor[RequestType]():      enumValues(RequestTypes()...),
 	reflect.TypeFor[Verdict]():          enumValues(VerdictApproved, VerdictDenied, VerdictCompleted, VerdictFailed, VerdictAnswered, VerdictRetried, VerdictSkipped, VerdictAborted, VerdictCancelled),
 	reflect.TypeFor[Resolver]():         enumValues(ResolvedByUser, ResolvedByPolicy, ResolvedByClient, ResolvedByRuntime),
@@ -369,6 +369,8 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[FileChange]():       enumValues(FileCreated, FileModified, FileDeleted, FileRenamed),
 	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
 	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
+	reflect.TypeFor[HistoryKind]():      enumValues(HistoryEntries, HistoryTurns, HistorySearch),
+	reflect.TypeFor[TurnOutcome]():      enumValues(TurnRunning, TurnCompleted, TurnFailed, TurnCancelled),
 	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),
 }
 

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -101,7 +102,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if c != nil && (c.bare || token == "" || !c.token.matches(token) || c.principal.ID != att.Principal.ID) {
 			c = nil
 		}
-		offer := handshake.Offer{Fixed: att.Role, Default: contracts.RoleViewer}
+		offer := handshake.Offer{Fixed: att.Role, Default: cmp.Or(att.Principal.Role, contracts.RoleViewer)}
 		if c != nil {
 			offer.Established, secret = c.role, token
 		}
@@ -130,16 +131,14 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 	return c, b, err
 }
 
-var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
-
 // checkAttach checks everything before anything changes: a refused client leaves no
 // trace (A24).
 func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
 	if !tx.credentialValid(att.Principal) {
 		return errExpired
 	}
-	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
-		return errOnlyViews
+	if err := att.Principal.CheckRole(t.Role); err != nil {
+		return err
 	}
 	if err := tx.checkRoom(c != nil); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	if text, err := contracts.EncodeFrame(attached); err == nil {
 		tx.push(b, parcel{frame: b.form.AppendControl(nil, text)})
 	}
-	tx.queueStartingState(b, how, reason)
+	tx.queueStartingState(b, how, reason, att.Turns)
 	tx.sendHelloOK(c)
 	tx.showChange(c)
 	tx.reportMismatch(c)
@@ -196,14 +195,17 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	return b
 }
 
-// queueStartingState queues a snapshot or reset and returns its cursor. A replay
-// needs neither; it returns 0.
-func (tx *tx) queueStartingState(b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
+// queueStartingState queues a snapshot or reset, then a page with the history of so
+// many turns, and returns their cursor. A replay needs neither; it returns 0.
+func (tx *tx) queueStartingState(b *mailbox, how string, reason contracts.ResetReason, turns int) (at uint64) {
 	if how == resumeReplay {
 		return 0
 	}
 	snap := tx.latestSnapshot()
 	tx.push(b, parcel{at: snap.at, snapshot: snap, reset: reason})
+	if turns > 0 {
+		tx.push(b, parcel{at: snap.at, turns: turns})
+	}
 	return snap.at
 }
 
@@ -271,6 +273,9 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 			People:            c.terms.People(),
+		}
+		if c.terms.People() || c.role == contracts.RoleApprover { // others may not know the role
+			ok.ServerCapabilities.ConnectionRoles = append(ok.ServerCapabilities.ConnectionRoles, contracts.RoleApprover)
 		}
 		if ok.ServerCapabilities.ServerRequests == nil {
 			ok.ServerCapabilities.ServerRequests = []contracts.RequestType{}
@@ -361,7 +366,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
 			tx.push(b, parcel{frame: opening}) // before everything else
 		}
-		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
+		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why, req.Turns)))
 		sub.conn.extendCredential(by.Principal)
 		tx.noteActivity(sub.conn)
 		tx.showChange(sub.conn)

@@ -114,11 +114,21 @@ func (c *call) decide(tx *tx) {
 	}
 }
 
+// fromApprover reports whether the sender may only answer questions: by the role of
+// its connection, its credential, or the header of the request.
+func (c *call) fromApprover() bool {
+	by := contracts.Caller{}
+	if c.http != nil {
+		by = c.http.by
+	}
+	return slices.Contains([]contracts.Role{c.conn.role, by.Role, by.Principal.Role}, contracts.RoleApprover)
+}
+
 // admit checks and executes the command. It only checks a utility command, which do
 // executes.
 func (c *call) admit(tx *tx) error {
 	if c.invalid != nil {
-		if err := tx.checkCommand(c.conn, c.cmd); err != nil { // the sender's rights are checked before the command's text
+		if err := tx.checkCommand(c); err != nil { // the sender's rights are checked before the command's text
 			return err
 		}
 		return c.invalid
@@ -285,7 +295,7 @@ func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 		return
 	}
 	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.countDenial(tx.now) {
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.role != contracts.RoleController && r.conn.countDenial(tx.now) {
 		tx.closeMailbox(r.box, refusal)
 	}
 }
@@ -406,7 +416,10 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 	return c, nil
 }
 
-var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+var (
+	errViewerSends   = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+	errApproverSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Approver headless connections can only answer approvals and user input"}
+)
 
 func (p *httpCall) beforeExecute(tx *tx) {
 	tx.noteActivity(p.conn)

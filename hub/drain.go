@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // last_status after a drain.
@@ -67,6 +68,7 @@ func (tx *tx) beginDrain(reason string) {
 	}
 	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
+	tx.note(note{Audit: tx.audit(AuditRecord{What: AuditDrain, Reason: abridge.Bytes(reason, 500)}, nil)})
 	tx.life.phase = phaseDraining
 	why := stopDrained
 	if tx.keepsRequests() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -223,7 +224,7 @@ func (f *follower) sees(e journal.Entry) bool {
 }
 
 func aboutPeople(kind string) bool {
-	return kind == "prompt_accepted" || kind == "request_answered" || kind == "control_changed"
+	return slices.Contains([]string{"prompt_accepted", "request_answered", "control_changed", "request_shown", "request_voted"}, kind)
 }
 
 func typeOf(body []byte) string {

@@ -130,7 +130,7 @@ func TestAnswerIsShownWithItsAuthor(t *testing.T) {
 
 		r.send(author, `{"type":"prompt","content":"go"}`)
 		r.until(watcher, `"server_request"`)
-		if _, err := r.Decide("q2", false, "no", contracts.Principal{ID: "share_1", Name: "guest"}); err != nil {
+		if _, _, err := r.Decide("q2", false, "no", "", contracts.Principal{ID: "share_1", Name: "guest"}); err != nil {
 			t.Fatal(err)
 		}
 		got = eventOf[*contracts.RequestAnswered](t, r.events(r.until(watcher, `"agent_end"`)))

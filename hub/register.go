@@ -226,8 +226,8 @@ func (h *Hub) tokenMatches(want tokenHash, token string) bool {
 // the subscription that follows.
 func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
 	c := tx.clients.holder()
-	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
-	if c == nil || viewer || !c.neverSubscribed || c.bare || c.principal.ID != by.Principal.ID || !tx.tokenMatches(c.token, by.Token) {
+	role := cmp.Or(req.Role, by.Role, contracts.RoleController)
+	if c == nil || role != contracts.RoleController || !c.neverSubscribed || c.bare || c.principal.ID != by.Principal.ID || !tx.tokenMatches(c.token, by.Token) {
 		return nil
 	}
 	return c
@@ -240,10 +240,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	if hello.Role == "" {
 		hello.Role = by.Role
 	}
-	offer := handshake.Offer{Requests: true, Default: contracts.RoleController}
-	if by.Principal.Role == contracts.RoleViewer {
-		offer.Default = contracts.RoleViewer
-	}
+	offer := handshake.Offer{Requests: true, Default: cmp.Or(by.Principal.Role, contracts.RoleController)}
 	if c != nil {
 		offer.Established = c.role
 		fillFromTerms(hello, c.terms)
@@ -279,8 +276,8 @@ func fillFromTerms(hello *contracts.Hello, t handshake.Terms) {
 func checkClientTools(req *contracts.AttachRequest, t handshake.Terms) error {
 	switch {
 	case !req.EnableClientTools:
-	case t.Role == contracts.RoleViewer:
-		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "viewer headless connections cannot enable client-side tools"}
+	case t.Role != contracts.RoleController:
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: string(t.Role) + " headless connections cannot enable client-side tools"}
 	case !slices.Contains(t.Capabilities.ServerRequests, contracts.RequestClientTool):
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "client_tool capability is required when enableClientTools is true"}
 	}
@@ -415,8 +412,8 @@ func Vet(req *contracts.AttachRequest, p contracts.Principal, role contracts.Rol
 	if err == nil {
 		err = checkClientTools(req, terms)
 	}
-	if err == nil && p.Role == contracts.RoleViewer && terms.Role == contracts.RoleController {
-		err = errOnlyViews
+	if err == nil {
+		err = p.CheckRole(terms.Role)
 	}
 	return err
 }

@@ -31,6 +31,7 @@ type tx struct {
 	unansweredIndex int             // index of unansweredSend in out
 	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
 	startedRun      *run            // the run that began; nil if none
+	answering       *sender         // the client whose answer is executed; nil if none
 }
 
 // update runs f as a transaction. The functions that transactions add run in commit

@@ -15,6 +15,7 @@ func (s *State) People() *contracts.People {
 		known = *s.people
 	}
 	known.Prompts, known.Answers = copyList(known.Prompts), copyList(known.Answers)
+	known.Requests = s.shownRequests()
 	return &known
 }
 
@@ -35,7 +36,7 @@ func (s *State) requestAnswered(e *contracts.RequestAnswered) {
 	addLast(&s.knownPeople().Answers, contracts.AnswerRecord(*e))
 }
 
-// cutContent cuts the content of a prompt to contracts.MaxPromptRecord.
+// cutContent cuts the content of a prompt, or the display of a request, to contracts.MaxPromptRecord.
 func cutContent(content *string, truncated *bool) {
 	if len(*content) > contracts.MaxPromptRecord {
 		*content = strings.Clone(contracts.SplitText(*content, contracts.MaxPromptRecord)[0])
@@ -50,6 +51,44 @@ func (s *State) queueChanged(e *contracts.QueueChanged) {
 	}
 	known := s.knownPeople()
 	known.Queue, known.QueueHeld = list, e.Held
+}
+
+func (s *State) requestShown(e *contracts.RequestShown) {
+	s.addShown(contracts.ShownRecord{
+		RequestID: e.RequestID, Digest: e.Digest, Display: e.Display, Escaped: e.Escaped,
+		Truncated: e.Truncated, VotesNeeded: e.VotesNeeded,
+	})
+}
+
+// addShown adds a record of a pending request and drops those of requests that ended.
+func (s *State) addShown(record contracts.ShownRecord) {
+	cutContent(&record.Display, &record.Truncated)
+	others := slices.DeleteFunc(s.shownRequests(), func(r contracts.ShownRecord) bool { return r.RequestID == record.RequestID })
+	s.knownPeople().Requests = append(others, record)
+}
+
+func (s *State) requestVoted(e *contracts.RequestVoted) {
+	list := s.knownPeople().Requests
+	i := slices.IndexFunc(list, func(r contracts.ShownRecord) bool { return r.RequestID == e.RequestID })
+	if i >= 0 && e.Approved {
+		list[i].Votes = append(slices.Clip(list[i].Votes), e.Author)
+	}
+}
+
+// shownRequests returns the records of the requests that are pending.
+func (s *State) shownRequests() []contracts.ShownRecord {
+	shown := []contracts.ShownRecord{}
+	if s.people == nil {
+		return shown
+	}
+	for _, r := range s.people.Requests {
+		if slices.ContainsFunc(contracts.RequestTypes(), func(kind contracts.RequestType) bool {
+			return slices.ContainsFunc(*s.pendingList(kind), hasID(r.RequestID))
+		}) {
+			shown = append(shown, r)
+		}
+	}
+	return shown
 }
 
 // addLast adds an entry to a list of the last contracts.MaxPeople.
@@ -67,5 +106,8 @@ func (s *State) restorePeople(from *contracts.People) {
 	}
 	for _, a := range from.Answers {
 		s.requestAnswered((*contracts.RequestAnswered)(&a))
+	}
+	for _, r := range from.Requests {
+		s.addShown(r)
 	}
 }

@@ -59,7 +59,13 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 			a.local.Line(console.Plain, queuedLine(i+1, &p))
 		}
 	case "history":
-		a.review(ctx, wg)
+		if err := a.review(ctx, wg, act.text); err != nil {
+			a.refuse(err)
+		}
+	case "turns":
+		a.index("turns", contracts.HistoryRequest{Kind: contracts.HistoryTurns})
+	case "find":
+		a.index("find", contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: act.text})
 	case verbSay:
 		a.say(line, act.text)
 	default:
@@ -78,6 +84,12 @@ func (a *attachment) refuse(why error) {
 func (a *attachment) refusal(act action) error {
 	if a.viewer {
 		return errors.New("you only watch: attach without --view to act")
+	}
+	if a.view.approver {
+		if act.verb == verbSay && a.inbox.first() != nil {
+			return nil
+		}
+		return errors.New("you only answer questions: attach without --approve to do more")
 	}
 	switch act.verb {
 	case "ask", "take":

@@ -20,7 +20,7 @@ var verbs = map[string]struct{ text, number, watches bool }{
 	"take": {}, "release": {}, "interrupt": {},
 	"queue": {text: true}, "steer": {text: true}, "edit": {number: true}, "first": {number: true}, "drop": {number: true},
 	"resume": {}, "queued": {watches: true},
-	"show": {watches: true}, "who": {watches: true}, "history": {watches: true}, "help": {watches: true}, "quit": {watches: true},
+	"show": {watches: true}, "who": {watches: true}, "history": {text: true, watches: true}, "turns": {watches: true}, "find": {text: true, watches: true}, "help": {watches: true}, "quit": {watches: true},
 }
 
 // An action is a parsed line.
@@ -51,7 +51,10 @@ const attachHelp = `  text              a prompt, or the answer to an open quest
   /resume           let the queue go on after /interrupt
   /show             show the whole open question
   /who              show who is attached
-  /history          show the session from its beginning; Ctrl-C stops it
+  /history [n]      show the session from its beginning, or its last n turns; Ctrl-C
+                    stops it
+  /turns            list the latest prompts
+  /find text        list where a text is in the session
   /quit             leave; the session continues (so does Ctrl-D)`
 
 // rulesHelp is added to attachHelp where an agent of ours answers.

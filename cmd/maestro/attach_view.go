@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type view struct {
 
 	me         string            // our connection id
 	viewer     bool              // we may never act
+	approver   bool              // we may only answer approvals and user input
 	controller string            // the lease holder; empty if nobody
 	known      bool              // controller has been printed
 	where      string            // the workspace, as printed last
@@ -182,6 +184,18 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.RequestAnswered:
 		if name := authorName(&e.Author); name != "" && e.Author.ConnectionID != v.me {
 			v.notice(console.Dim, "%s answered", name)
+		}
+	case *contracts.RequestShown:
+		if e.Escaped {
+			v.notice(console.Red, "the request has hidden characters: %s", show.InLine(e.Display, show.MaxArgs))
+		}
+		if e.VotesNeeded > 0 {
+			v.notice(console.Dim, "%d principals must approve", e.VotesNeeded)
+		}
+	case *contracts.RequestVoted:
+		if e.Approved {
+			name := cmp.Or(authorName(&e.Author), show.OneLine(e.Author.Name, 40))
+			v.notice(console.Dim, "%s approved, %d of %d", name, e.Votes, e.VotesNeeded)
 		}
 	case *contracts.ResponseChunk:
 		v.chunk(e)

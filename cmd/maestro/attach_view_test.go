@@ -372,6 +372,10 @@ func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
 		updates = append(updates, told(&contracts.PromptAccepted{Content: "hi", Author: a}, message, resolved, &contracts.RequestAnswered{Author: a})...)
 	}
 	updates = append(updates, told(&contracts.PromptAccepted{Content: "long", Truncated: true, Attachments: []string{"a.md", "b.png"}, Author: by("conn_b", "Bob", "", "")})...)
+	updates = append(updates, told(
+		&contracts.RequestShown{Escaped: true, Display: `bash {"command":"rm \u202e"}`, VotesNeeded: 2},
+		&contracts.RequestVoted{Approved: true, Author: by("conn_b", "Bob", "", ""), Votes: 1, VotesNeeded: 2},
+	)...)
 	compareText(t, rendered(updates...), `-- attached to session sess_a
 -- nobody is in control
 > hi
@@ -392,6 +396,9 @@ Eve> hi
 -- Eve answered
 Bob> long…
 -- with a.md, b.png
+-- the request has hidden characters: bash {"command":"rm \u202e"}
+-- 2 principals must approve
+-- Bob approved, 1 of 2
 `)
 }
 

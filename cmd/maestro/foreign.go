@@ -163,9 +163,6 @@ func (l *localSession) close(ctx context.Context) error {
 	return l.hub.Close(ctx)
 }
 
-// errOnlyViews refuses viewers, because clients of other protocols drive.
-var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
-
 // A foreignVisit is one client of another protocol on a WebSocket.
 type foreignVisit struct {
 	protocol protocol

@@ -31,6 +31,9 @@ export type Code =
   | "role_conflict"
   | "request_not_found"
   | "request_type_mismatch"
+  | "digest_mismatch"
+  | "digest_required"
+  | "already_voted"
   | "unauthenticated"
   | "payload_too_large"
   | "rate_limited"
@@ -85,6 +88,14 @@ export type FlushStatus =
   | "failed"
   | "skipped"
   | "interrupted";
+
+/**
+ * A HistoryKind says what a part of the history is read for.
+ */
+export type HistoryKind =
+  | "entries"
+  | "turns"
+  | "search";
 
 /**
  * A LeaseReason says why the holder of the controller lease changed.
@@ -154,6 +165,7 @@ export type RetryAction =
  */
 export type Role =
   | "viewer"
+  | "approver"
   | "controller";
 
 /**
@@ -187,6 +199,15 @@ export type ThinkingLevel =
   | "medium"
   | "high"
   | "ultra";
+
+/**
+ * A TurnOutcome says how a run ended.
+ */
+export type TurnOutcome =
+  | "running"
+  | "completed"
+  | "failed"
+  | "cancelled";
 
 /**
  * A UtilityOperation is a service of the server that clients can use beside the
@@ -309,6 +330,8 @@ export interface ServerRequestResponse {
   content?: ContentBlock[];
   /** client tools, elicitations and user input: the request ends as failed */
   is_error?: boolean;
+  /** of the request that the client showed; another one is refused */
+  digest?: string;
 }
 
 /**
@@ -537,6 +560,30 @@ export interface DenyControl {
 export interface Ping {
   type: "ws.ping";
   id?: string;
+}
+
+/**
+ * HistoryRequest asks for a part of the stored history before a cursor.
+ * The answer is a history envelope with the same id. Over HTTP, the path says
+ * the kind and the query has the other members.
+ */
+export interface HistoryRequest {
+  type: "ws.history";
+  id: string;
+  /** default: entries */
+  kind?: HistoryKind;
+  /** the part ends before this cursor; 0 or absent: with the newest entry */
+  before?: number;
+  /** most entries, turns or hits of the page, 1 to 1000; default: 100 */
+  limit?: number;
+  /** most bytes of messages, 1 to 524288; default: 262144. A page has at least one entry */
+  bytes?: number;
+  /** entries: the page begins with the prompt of so many turns ago, 1 to 100, unless it is cut */
+  turns?: number;
+  /** entries: outputs are whole */
+  full?: boolean;
+  /** search: the text to find, 1 to 256 bytes; case does not matter */
+  query?: string;
 }
 
 /**
@@ -909,6 +956,8 @@ export interface ConnectionInfo {
   capabilities?: Capabilities;
   opt_out_notifications?: Notification[];
   role?: Role;
+  /** an approver, whose role is shown as viewer */
+  may_answer?: boolean;
   connection_count?: number;
   /** null when the lease is free */
   controller_connection_id?: string | null;
@@ -965,6 +1014,43 @@ export interface ControlChanged {
 }
 
 /**
+ * RequestShown follows the server_request of a question. It names the digest
+ * that an answer may echo, and shows the question in a form without hidden
+ * characters.
+ */
+export interface RequestShown {
+  type: "request_shown";
+  request_id: string;
+  /** of the whole request: sha256: and 64 hex digits */
+  digest: string;
+  /** the tool, and the args as JSON, with escapes for hidden characters */
+  display: string;
+  /** display has escapes of characters that do not show what they are */
+  escaped?: boolean;
+  /** display, or args in the server_request, is only the beginning */
+  truncated?: boolean;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+}
+
+/**
+ * RequestVoted says who approved or denied a question that needs several votes.
+ * A denial ends the question, and so does the last vote that it needs.
+ */
+export interface RequestVoted {
+  type: "request_voted";
+  request_id: string;
+  approved: boolean;
+  author: Author;
+  /** principals that have approved */
+  votes: number;
+  /** principals that must approve */
+  votes_needed: number;
+  /** ISO-8601 UTC */
+  timestamp: string;
+}
+
+/**
  * QueueChanged holds the whole queue after a change.
  */
 export interface QueueChanged {
@@ -1007,6 +1093,17 @@ export interface ResetEnvelope {
   type: "reset";
   reason: ResetReason;
   snapshot: Snapshot;
+}
+
+/**
+ * HistoryEnvelope carries a page of the history: the answer to ws.history,
+ * or without an ID the page that an attaching client asked for. It does not
+ * move the cursor.
+ */
+export interface HistoryEnvelope {
+  type: "history";
+  id?: string;
+  page: HistoryPage;
 }
 
 /**
@@ -1277,6 +1374,8 @@ export interface ConnectionAnswer {
 export interface ConnectionState {
   connection_id: string;
   role: Role;
+  /** an approver, whose role is listed as viewer */
+  may_answer?: boolean;
   client_protocol_version?: string;
   client_info?: ClientInfo;
   capabilities?: Capabilities;
@@ -1423,6 +1522,73 @@ export interface HeartbeatAnswer {
 }
 
 /**
+ * A HistoryEntry is an event of the past. Adjacent pieces of one text are
+ * joined, up to 64 KiB. The request {"before": cursor+1, "limit": 1, "full":
+ * true} returns the entry with its whole output.
+ */
+export interface HistoryEntry {
+  /** of the last piece */
+  cursor: number;
+  /** ISO-8601 UTC */
+  at: string;
+  /** absent if it is longer than 512 KiB */
+  message?: Event;
+  /** bytes that are left out of an output or of the message */
+  omitted?: number;
+}
+
+/**
+ * A HistoryHit is an entry that contains the text of a search.
+ */
+export interface HistoryHit {
+  cursor: number;
+  /** ISO-8601 UTC */
+  at: string;
+  /** cursor of the prompt before it; null if it is further back than one request reads */
+  turn: number | null;
+  /** type of the message; or message_start, for a prompt of an earlier version */
+  of: string;
+  /** the text around the first place, at most 200 bytes */
+  excerpt: string;
+}
+
+/**
+ * A HistoryPage is a part of the stored history. Its lists are in the order
+ * of their cursors. Only the list of the requested kind is present. A page may
+ * have fewer members than the limit although there is a page before it.
+ */
+export interface HistoryPage {
+  /** epoch of the newest entries */
+  epoch: string;
+  entries?: HistoryEntry[];
+  turns?: HistoryTurn[];
+  hits?: HistoryHit[];
+  /** of the page before this one; null where the history begins */
+  before: number | null;
+  /** entries before this page are missing: removed or lost */
+  gap?: boolean;
+  /** the page does not reach the prompt that turns asked for */
+  cut?: boolean;
+}
+
+/**
+ * A HistoryTurn is a prompt and its run.
+ */
+export interface HistoryTurn {
+  /** of the prompt */
+  cursor: number;
+  /** ISO-8601 UTC */
+  at: string;
+  /** absent in sessions of earlier versions */
+  author?: Author;
+  /** the first line of the prompt, at most 200 characters */
+  line: string;
+  outcome: TurnOutcome;
+  /** null while the run is active */
+  duration_ms: number | null;
+}
+
+/**
  * A KeptPrompt is a whole prompt that waits. Attachments are paths.
  */
 export interface KeptPrompt {
@@ -1519,6 +1685,12 @@ export interface OpenRequest {
   opened_at: string;
   /** ISO-8601 UTC; absent if it never expires */
   deadline?: string;
+  /** of the whole request */
+  digest?: string;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+  /** ids of the principals that have approved */
+  votes?: string[];
 }
 
 /**
@@ -1566,6 +1738,8 @@ export interface People {
   prompts: PromptRecord[];
   /** the last MaxPeople, the oldest first */
   answers: AnswerRecord[];
+  /** the pending ones, the oldest first */
+  requests: ShownRecord[];
   /** holder of the lease, or null */
   controller: Author | null;
   /** as in the last queue_changed */
@@ -1751,6 +1925,21 @@ export interface ShareRequest {
 }
 
 /**
+ * ShownRecord is a request_shown in the state, with the votes since. Its
+ * display is cut to MaxPromptRecord.
+ */
+export interface ShownRecord {
+  request_id: string;
+  digest: string;
+  display: string;
+  escaped?: boolean;
+  truncated?: boolean;
+  votes_needed?: number;
+  /** who has approved, the first first */
+  votes?: Author[];
+}
+
+/**
  * A Snapshot is the runtime's state at Cursor: it includes the effects of every
  * entry up to and including Cursor, and of no other.
  */
@@ -1854,7 +2043,7 @@ export interface TicketAnswer {
 export interface TicketRequest {
   /** the only session that the ticket is for */
   sessionId?: string;
-  /** viewer limits the ticket to viewing */
+  /** viewer or approver limits the ticket to that role */
   role?: Role;
 }
 
@@ -1988,6 +2177,8 @@ export type Event =
   | PromptAccepted
   | RequestAnswered
   | ControlChanged
+  | RequestShown
+  | RequestVoted
   | QueueChanged;
 
 /**
@@ -2023,6 +2214,7 @@ export type ClientFrame =
   | GrantControl
   | DenyControl
   | Ping
+  | HistoryRequest
   | Ack
   | Bye;
 
@@ -2034,6 +2226,7 @@ export type ServerFrame =
   | SnapshotEnvelope
   | HeartbeatEnvelope
   | ResetEnvelope
+  | HistoryEnvelope
   | Attached
   | Result
   | Refusal

@@ -242,6 +242,7 @@ func TestClaimsSayWhoItIs(t *testing.T) {
 		{"scope", changes{"scope": "project-7"}, contracts.Principal{ID: "user_alice", Scope: "project-7"}},
 		{"viewer", changes{"role": "viewer"}, contracts.Principal{ID: "user_alice", Scope: "user_alice", Role: contracts.RoleViewer}},
 		{"controller", changes{"role": "controller"}, contracts.Principal{ID: "user_alice", Scope: "user_alice"}},
+		{"approver", changes{"role": "approver"}, contracts.Principal{ID: "user_alice", Scope: "user_alice", Role: contracts.RoleApprover}},
 		{"session", changes{"session_id": "sess_a"}, contracts.Principal{ID: "user_alice", Scope: "user_alice", SessionID: "sess_a"}},
 		{"name", changes{"name": "Alice\u202e Doe\n" + strings.Repeat("x", 300)},
 			contracts.Principal{ID: "user_alice", Scope: "user_alice", Name: "Alice Doe" + strings.Repeat("x", contracts.MaxLabelBytes-9)}},
@@ -250,7 +251,9 @@ func TestClaimsSayWhoItIs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Expires, tt.want.Name = end, cmp.Or(tt.want.Name, "alice")
-			p, err := present(jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{}), withClaims(tt.claims))
+			token := withClaims(tt.claims)
+			tt.want.Credential = "jwt_" + hashOfToken(token)[:16]
+			p, err := present(jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{}), token)
 			if err != nil || p != tt.want {
 				t.Errorf("got %+v, %v, want %+v", p, err, tt.want)
 			}

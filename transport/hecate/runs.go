@@ -98,7 +98,7 @@ func (v *Server) cancel(c *call) (any, error) {
 	if over {
 		return nil, conflict("the run has ended")
 	}
-	src, err := v.source(c, s)
+	src, err := v.source(c, s, contracts.RoleController)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +130,10 @@ func (l *scopeLog) stopRun(s *session, src Source, runID, reason string) error {
 	})
 }
 
-// source opens a session for a client that may control it.
-func (v *Server) source(c *call, s *session) (Source, error) {
-	if c.by.Role == contracts.RoleViewer {
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential allows viewing only"}
+// source opens a session for a client whose credential allows the role.
+func (v *Server) source(c *call, s *session, role contracts.Role) (Source, error) {
+	if err := c.by.CheckRole(role); err != nil {
+		return nil, err
 	}
 	return v.opts.Find(c.r.Context(), c.by, s.ID)
 }

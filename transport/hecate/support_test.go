@@ -49,6 +49,7 @@ type world struct {
 	limiter *connlimit.Limiter
 	options hecate.Options
 	store   func(journal.Store) journal.Store // changes the stores of sessions; nil leaves them
+	votes   []hub.VoteRule                    // of sessions that are opened from now on
 }
 
 type source struct{ *hub.Hub }
@@ -86,7 +87,7 @@ func (w *world) start() {
 		if err != nil {
 			return nil, err
 		}
-		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: a, Store: history})
+		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: a, Store: history, Votes: w.votes})
 		if err == nil {
 			err = h.Start(ctx)
 		}

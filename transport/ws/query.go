@@ -88,7 +88,7 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 	att.SessionID = get("sessionId", contracts.ValidID)
 	att.ConnectionID = get("connectionId", contracts.ValidID)
 	att.Epoch = get("epoch", contracts.ValidID)
-	att.Role = contracts.Role(oneOf("role", string(contracts.RoleViewer), string(contracts.RoleController)))
+	att.Role = contracts.Role(oneOf("role", string(contracts.RoleViewer), string(contracts.RoleApprover), string(contracts.RoleController)))
 	if take := oneOf("takeControl", "0", string(contracts.TakeoverForce), string(contracts.TakeoverLater)); take != "0" {
 		att.Takeover = contracts.Takeover(take)
 	}
@@ -98,6 +98,12 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 		att.Cursor = &n
 		return err == nil
 	})
+	if turns := get("turns", func(value string) bool {
+		n, err := strconv.Atoi(value)
+		return err == nil && n >= 1 && n <= contracts.MaxHistoryTurns
+	}); turns != "" {
+		att.Turns, _ = strconv.Atoi(turns)
+	}
 	get("ticket", func(string) bool { return true }) // Authorize reads it; here it only must not appear twice
 	if pathID != "" {
 		if !contracts.ValidID(pathID) || att.SessionID != "" && att.SessionID != pathID {
