@@ -532,7 +532,7 @@ func TestQueueWaitsForTheAnswerToARunOfAnEarlierProcess(t *testing.T) {
 		defer next.close()
 		again.rests(t)
 		next.wantQueue(false, "two")
-		if _, err := next.Decide("q1", true, "", "", contracts.Principal{}); err != nil {
+		if _, _, err := next.Decide("q1", true, "", "", contracts.Principal{}); err != nil {
 			t.Fatal(err)
 		}
 		again.runs(t, "resumed")
