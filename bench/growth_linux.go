@@ -39,6 +39,7 @@ type figure struct {
 var growths = []growth{
 	watchGrowth, searchGrowth, returnGrowth, presenceGrowth, responseGrowth, stateGrowth,
 	historyGrowth, pagesGrowth, questionGrowth, replayGrowth, listGrowth, postGrowth, promptGrowth, retainGrowth, hecateGrowth,
+	overviewGrowth,
 }
 
 // growth takes all parts, once each, and reports them as one table.

@@ -91,8 +91,13 @@ type growthPlan struct {
 	list    struct{ sessions, times int }
 	post    struct{ connections, times int }
 	hecate  struct{ viewers, chunks int }
-	prompt  int // bytes
-	retain  int // bytes of events
+
+	overview struct {
+		sessions, followers int
+		length              time.Duration
+	}
+	prompt int // bytes
+	retain int // bytes of events
 }
 
 // A burstPlan is one size of the fan-out as fast as possible.
@@ -138,6 +143,7 @@ func newPlan(reps int, quick bool) plan {
 	g.list.sessions, g.list.times = n(10_000, 200), n(20, 5)
 	g.post.connections, g.post.times = 64, n(2000, 100)
 	g.hecate.viewers, g.hecate.chunks = n(1000, 20), n(2000, 200)
+	g.overview.sessions, g.overview.followers, g.overview.length = n(1000, 50), n(200, 10), d(10*time.Second, time.Second)
 	g.prompt, g.retain = 240<<10, n(50_000_000, 5_000_000)
 	return p
 }

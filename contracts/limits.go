@@ -14,6 +14,8 @@ const (
 	MaxClientTools     = 64        // tools that one client offers to the agent
 	MaxClientToolBytes = 64 << 10  // of their names, descriptions and schemas together
 	MaxLabelBytes      = 256       // a client's name or version, and the protocol version it names
+	MaxTitleBytes      = 200       // a session's title; a longer one is cut
+	MaxOverviewPage    = 500       // sessions of one page of an overview; 100 if the client does not say
 	MaxEventBytes      = 1 << 20   // a server message; the hub replaces a longer one by an error event
 	MaxUnanswered      = 32        // unanswered ws.send frames of a client; the server executes one at a time
 	MaxViewerFrames    = 50        // frames of a viewer on WebSocket read per second after the burst; later frames wait

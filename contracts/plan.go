@@ -293,8 +293,9 @@ var (
 	bodies = []any{
 		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
 		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
-		(*SessionList)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
-		(*ShareList)(nil), (*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
+		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil),
+		(*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil),
+		(*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 
 	// byGoType holds each type that can be encoded.
@@ -369,6 +370,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[FileChange]():       enumValues(FileCreated, FileModified, FileDeleted, FileRenamed),
 	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
 	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
+	reflect.TypeFor[SessionStatus]():    enumValues(SessionStatuses()...),
 	reflect.TypeFor[HistoryKind]():      enumValues(HistoryEntries, HistoryTurns, HistorySearch),
 	reflect.TypeFor[TurnOutcome]():      enumValues(TurnRunning, TurnCompleted, TurnFailed, TurnCancelled),
 	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),

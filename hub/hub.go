@@ -98,6 +98,11 @@ type Options struct {
 
 	Observer Observer // told of everything that happens; may be nil
 
+	// Changed is called when the summary has changed as lists show it. It must return
+	// at once and must not call the hub, because it is called with the session's lock
+	// held. It may be nil.
+	Changed func()
+
 	// Shared says that other clients may attach beside the local client. The local
 	// client may then use the ws.* control frames about the lease.
 	Shared bool
@@ -243,6 +248,9 @@ type eventLog struct {
 	revealed         chan struct{}   // closed and replaced when a group commit has made entries visible
 	latestSnapshot   *sharedSnapshot // shared by clients that attach; may be nil
 	latestSnapshotAt time.Time       // when latestSnapshot was made
+
+	digest digest // what lists show of the events
+	shown  shown  // what lists were last told to show; used only with Options.Changed
 
 	sinceCheckpoint int       // bytes since the last checkpoint, or since the last attempt
 	checkpointSize  int       // bytes of the last checkpoint

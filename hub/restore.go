@@ -28,6 +28,7 @@ type note struct {
 	Deadline *requestDeadline      `json:"deadline,omitempty"`
 	Resumed  string                `json:"resumed,omitempty"` // id of an open call that belongs to the run
 	RunEnded bool                  `json:"run_ended,omitempty"`
+	Failed   bool                  `json:"failed,omitempty"` // with RunEnded: the run failed
 	Audit    *savedAudit           `json:"audit,omitempty"`
 	Queued   *contracts.KeptPrompt `json:"queued,omitempty"` // added to the queue, or edited
 	Order    *queueOrder           `json:"order,omitempty"`
@@ -72,6 +73,7 @@ type checkpoint struct {
 	Run         *progress               `json:"run,omitempty"`
 	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
 	Queue       *contracts.KeptQueue    `json:"queue,omitempty"`
+	Digest      digest                  `json:"digest,omitzero"`
 	Audit       auditHead               `json:"audit"`
 }
 
@@ -127,7 +129,7 @@ func (tx *tx) checkpoint() {
 	}
 	cp := checkpoint{
 		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
-		Lease: tx.clients.saveLease(), Origin: tx.life.origin, Audit: tx.log.audit,
+		Lease: tx.clients.saveLease(), Origin: tx.life.origin, Audit: tx.log.audit, Digest: tx.log.digest,
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
@@ -233,6 +235,7 @@ func (tx *tx) replay(e journal.Entry) error {
 
 func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	tx.log.events.Apply(ev)
+	tx.log.digest.apply(ev, at)
 	if tx.work.unfinished != nil {
 		tx.work.unfinished.track(ev, at)
 	}
@@ -303,6 +306,7 @@ func (tx *tx) replayNote(n note) error {
 		tx.work.unfinished.Calls[n.Resumed] = "" // the note does not have the tool
 	case n.RunEnded:
 		tx.work.unfinished = nil
+		tx.log.digest.endRun(n.Failed)
 	}
 	return nil
 }
@@ -317,6 +321,7 @@ func (tx *tx) replayCheckpoint(cp *checkpoint) error {
 		return err
 	}
 	tx.log.events.Restore(snapshot)
+	tx.log.digest = cp.Digest
 	tx.work.mode = cp.Mode
 	if snapshot.LastInit != nil {
 		if cmd, err := (&contracts.Decoder{}).Command(snapshot.LastInit); err == nil {
@@ -398,7 +403,7 @@ func (tx *tx) closeLeftovers() {
 		tx.publish(&contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
 	}
 	tx.publish(rawEvent("agent_end", nil))
-	tx.endRun()
+	tx.noteRunEnd(broken != nil)
 }
 
 // canResumeRun reports whether a run of an earlier process can continue: every open

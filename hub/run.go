@@ -256,8 +256,8 @@ func (h *Hub) finishRun(r *run, err error) {
 		}
 		tx.endResponses(r, err)
 		tx.publish(rawEvent("agent_end", nil))
-		tx.endRun()
 		h.opts.Observer.RunEnded(tx.now)
+		tx.noteRunEnd(err != nil && r.stop == nil)
 		for _, a := range tx.work.toResume {
 			tx.note(note{Resumed: a.request.CallID}) // note again: restore drops open calls at RunEnded
 		}
@@ -267,12 +267,15 @@ func (h *Hub) finishRun(r *run, err error) {
 	close(r.done)
 }
 
-// endRun notes the end of the run. Prompts that were to steer it wait as ordinary ones.
-func (tx *tx) endRun() {
-	tx.work.run = nil
+// noteRunEnd ends the run in the state and in the journal. Prompts that were to steer it
+// wait as ordinary ones.
+func (tx *tx) noteRunEnd(failed bool) {
+	ended := note{RunEnded: true, Failed: failed}
 	steered := slices.ContainsFunc(tx.work.queue.Prompts, steers)
-	tx.note(note{RunEnded: true})
-	if tx.work.applyQueue(note{RunEnded: true}); steered {
+	tx.note(ended)
+	tx.log.digest.endRun(failed)
+	tx.work.run = nil
+	if tx.work.applyQueue(ended); steered {
 		tx.publish(tx.work.shownQueue())
 	}
 }

@@ -51,6 +51,7 @@ func (h *Hub) transact(f func(*tx)) (acts []func(*Hub)) {
 		tx.abort(clientErr, err)
 	}
 	tx.arm()
+	tx.noteChange()
 	tx.batch = tx.out[:0]
 	tx.effects = append(tx.effects, tx.after...)
 	return tx.takeEffects()
@@ -136,6 +137,7 @@ func (tx *tx) publishEncoded(e encoded) {
 		return
 	}
 	tx.log.events.Apply(e.event)
+	tx.log.digest.apply(e.event, tx.now)
 	if tx.work.run != nil {
 		tx.work.run.track(e.event, tx.now)
 	}

@@ -90,20 +90,10 @@ func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 
 // write replaces the meta file of dir.
 func (m *meta) write(dir string, lock *os.File) error {
-	path := filepath.Join(dir, metaName)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	m.Files = identities(f, lock)
-	_, err = f.Write(m.encode())
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return replaceFile(filepath.Join(dir, metaName), true, func(f *os.File) []byte {
+		m.Files = identities(f, lock)
+		return m.encode()
+	})
 }
 
 func identities(meta, lock *os.File) string { return identity(meta) + " " + identity(lock) }

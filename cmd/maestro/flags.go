@@ -55,6 +55,7 @@ type settings struct {
 	maxSessions, maxKept   int // sessions that are open, and on the disk in one scope
 	lineBytes, headerBytes int
 	header, read, idle     time.Duration
+	undo                   time.Duration // from the deletion of a session to its removal
 
 	// Flags set these options directly. The other options are set where the values
 	// are used.
@@ -167,6 +168,7 @@ func (s *settings) registerSessions(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&s.session.IdleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	f.IntVar(&s.maxSessions, "max-sessions", defaultSessions, "open sessions at a time")
+	f.DurationVar(&s.undo, "undo-period", 10*time.Minute, "time in which a deleted session can be restored; then its journal is removed")
 	f.IntVar(&s.maxKept, "max-kept-sessions", defaultKept, "sessions of one scope on disk")
 }
 

@@ -22,7 +22,7 @@ var flagGroups = []struct {
 	{"acp: and llm: agents", []string{"mcp-config", "allow", "ask", "deny", "model-url", "max-iterations", "no-retries", "context-tokens", "max-tokens", "price"}},
 	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
 	{"Authentication", []string{"auth", "connection-tokens", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
-	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "history-memory", "idle-ttl"}},
+	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "undo-period", "history-memory", "idle-ttl"}},
 	{"Protocol", []string{"strict", "protocol-profile", "lease-ttl", "subscription-ttl", "heartbeat-interval"}},
 	{"Clients of other protocols", []string{"protocol", "listen-heddle", "listen-chord", "session-dir", "continue", "resume", "worktree", "hecate-vocabulary", "hecate-thinking"}},
 	{"Limits of clients", []string{"max-sessions", "max-kept-sessions", "max-controllers", "max-connections", "max-principal-connections", "max-address-connections",

@@ -52,7 +52,7 @@ type backend struct {
 	find func(ctx context.Context, want httpapi.Wanted) (h *hub.Hub, opened bool, err error)
 
 	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
-	admit  func(alive func(contracts.Principal) bool)       // receives the check whether a credential is still valid
+	admit  func(*auth.Authenticator)                        // receives what admits clients
 	evict  func(principalID string)                         // ends the connections of a principal
 	ready  func() (ready, draining bool)
 	dir    string      // for the shares; empty keeps them in memory
@@ -61,6 +61,7 @@ type backend struct {
 		httpapi.Runner
 	}
 	observer *observe.Observer
+	overview *hub.Overview // nil has none
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -153,7 +154,7 @@ func (n *network) open(s settings, root string, h backend) error {
 	if err != nil {
 		return err
 	}
-	h.admit(g.Alive)
+	h.admit(g)
 	mux, err := n.routes(s, g, h, limiter, refusals)
 	if err != nil {
 		return err
@@ -280,9 +281,13 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 		}
 		mux.Handle("/api/"+p.name+"/ws", others)
 	}
+	var overview httpapi.Overview
+	if h.overview != nil {
+		overview = overviewOverHTTP{h.overview}
+	}
 	streams := sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: n.log})
 	requests, err := httpapi.New(httpapi.Options{
-		Authorize: g.Authorize, List: h.list, Fence: h.runner, Ready: h.ready, Rates: limiter,
+		Authorize: g.Authorize, List: h.list, Overview: overview, Fence: h.runner, Ready: h.ready, Rates: limiter,
 		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err

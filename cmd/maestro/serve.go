@@ -53,7 +53,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 		return err
 	}
 	_, _, err = v.open.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
-	if errors.Is(err, journal.ErrCorrupt) { // the other sessions are served
+	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, hub.ErrUnknownSession) { // damaged, or deleted: the other sessions are served
 		log.Error("session set aside", "session", firstSession, "err", err)
 		err = nil
 	}

@@ -26,6 +26,7 @@ import (
 type server struct {
 	sessions *sessions
 	open     *hub.Directory
+	overview *hub.Overview
 	net      *network
 	sockets  sockets
 	hecate   *hecate.Server
@@ -43,10 +44,14 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	v := &server{sessions: m}
+	if v.overview, err = m.openOverview(); err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	m.changed = v.overview.Changed
 	v.open = &hub.Directory{Open: v.start, Max: s.maxSessions, Log: log}
 	v.net, err = listen(s, root, backend{
 		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
-		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate,
+		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate, overview: v.overview,
 	}, log)
 	if err == nil {
 		v.sockets, err = listenSockets(&s, v.openFirst, log)
@@ -55,6 +60,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		}
 	}
 	if err != nil {
+		v.overview.Close()
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	return v, nil
@@ -62,7 +68,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 
 // start opens a session, which the log of Hecate events follows from then on.
 func (v *server) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
-	h, err := v.sessions.open(ctx, key, options)
+	h, err := v.overview.Open(key, func() (*hub.Hub, error) { return v.sessions.open(ctx, key, options) })
 	if err == nil {
 		v.hecate.Opened(key.Scope, source{h})
 	}
@@ -80,7 +86,9 @@ func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dia
 
 // close suspends the sessions and ends the server, which has been accepting.
 func (v *server) close(ctx context.Context) error {
-	return errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.hecate.Close(ctx), v.sessions.close(ctx))
+	err := errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.hecate.Close(ctx))
+	v.overview.Close()
+	return errors.Join(err, v.sessions.close(ctx))
 }
 
 // find opens the session that a client wants.
@@ -146,6 +154,7 @@ func (v *server) evict(principalID string) {
 	for _, h := range v.open.List() {
 		h.Evict(principalID)
 	}
+	v.overview.Evict(principalID)
 }
 
 // maxListedSessions bounds one listing.
@@ -156,13 +165,14 @@ func (v *server) list(p contracts.Principal) *contracts.SessionList {
 	open := map[string]bool{}
 	all := []contracts.SessionEntry{}
 	for key, h := range v.open.List() {
-		if key.Scope == p.Scope && (p.SessionID == "" || p.SessionID == key.ID) {
+		if key.Scope == p.Scope && !v.overview.Deleted(key) && (p.SessionID == "" || p.SessionID == key.ID) {
 			open[key.ID] = true
 			all = append(all, describe(h))
 		}
 	}
 	kept, err := v.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
 		return !open[id] && (p.SessionID == "" || p.SessionID == id) &&
+			!v.overview.Deleted(hub.Key{Scope: p.Scope, ID: id}) &&
 			!v.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // it was shut down, and is not found until a client creates it again
 	})
 	if err != nil {

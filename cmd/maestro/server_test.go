@@ -24,10 +24,14 @@ func newTestServer(t testing.TB) *server {
 	}
 	m.dir = t.TempDir()
 	sh := &server{sessions: m, open: &hub.Directory{Open: m.open}}
+	if sh.overview, err = m.openOverview(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := sh.open.Suspend(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
 		}
+		sh.overview.Close()
 	})
 	return sh
 }

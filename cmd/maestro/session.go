@@ -20,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/observe"
+	"github.com/seed-028515a8/maestro/transport/auth"
 	"github.com/seed-028515a8/maestro/utility"
 	"github.com/seed-028515a8/maestro/workspace"
 )
@@ -36,8 +37,9 @@ type sessions struct {
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
 	disk     disk             // of dir
 	kept     catalog          // of the sessions in dir
+	changed  func(hub.Key)    // called when the summary of a session changes; may be nil
 
-	alive atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
+	credentials atomic.Pointer[auth.Authenticator] // of clients on the network; nil: there are no such clients yet
 
 	log *slog.Logger
 }
@@ -141,6 +143,9 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	opts := m.session
 	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Utilities, opts.Observer = key.ID, options.Init, a, store, tools, watcher
 	opts.Cwd, opts.GitBranch, opts.LoadAttachments, opts.Alive, opts.Log = m.work.Root(), m.work.GitBranch(), m.attachments, m.counts, m.log
+	if m.changed != nil {
+		opts.Changed = func() { m.changed(key) }
+	}
 	opts.GroupCommit = m.fsync && m.dir != ""
 	opts.CheckpointBytes, opts.CheckpointAge = int(min(m.retainBytes/4, 8<<20)), m.retainAge/4
 	h, err := hub.New(opts)
@@ -163,13 +168,13 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	return h, h.Start(ctx)
 }
 
-// admit sets the function that reports whether a credential is still valid.
-func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&alive) }
+// admit sets what admits clients on the network.
+func (m *sessions) admit(g *auth.Authenticator) { m.credentials.Store(g) }
 
 // counts reports whether an accepted credential is still valid.
 func (m *sessions) counts(p contracts.Principal) bool {
-	alive := m.alive.Load()
-	return alive == nil || (*alive)(p)
+	g := m.credentials.Load()
+	return g == nil || g.Alive(p)
 }
 
 func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {

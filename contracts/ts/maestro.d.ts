@@ -169,6 +169,18 @@ export type Role =
   | "controller";
 
 /**
+ * A SessionStatus says what a session does, for people who look at many
+ * sessions.
+ */
+export type SessionStatus =
+  | "waiting"
+  | "running"
+  | "failed"
+  | "idle"
+  | "at_rest"
+  | "deleted";
+
+/**
  * A ShellMode says whether a command line goes through a shell.
  */
 export type ShellMode =
@@ -1694,6 +1706,28 @@ export interface OpenRequest {
 }
 
 /**
+ * An Overview is one page of the sessions that the caller may reach. Sessions
+ * that need somebody come first, in the order of SessionStatus, and of these
+ * the latest first.
+ */
+export interface Overview {
+  sessions: SessionSummary[];
+  next?: string;
+  loading?: boolean;
+  truncated?: boolean;
+}
+
+/**
+ * An OverviewEvent is one event of the stream of an overview.
+ */
+export interface OverviewEvent {
+  type: "sessions" | "session" | "removed";
+  overview?: Overview;
+  session?: SessionSummary;
+  session_id?: string;
+}
+
+/**
  * PendingEntry is a pending request or a tracked tool. RequestID is present
  * only if it differs from CallID (R74).
  */
@@ -1885,6 +1919,41 @@ export interface SessionEntry {
 export interface SessionList {
   sessions: SessionEntry[];
   truncated?: boolean;
+}
+
+/**
+ * A SessionSummary describes one session in an overview. Tokens and costs are
+ * those that the agent reported; they are zero if it reported none.
+ */
+export interface SessionSummary {
+  session_id: string;
+  /** rises with every change, also across restarts of the server */
+  revision: number;
+  status: SessionStatus;
+  /** set by a client, else the beginning of the first prompt; may be empty */
+  title: string;
+  /** of the last prompt; null if it is not known */
+  author: Author | null;
+  /** of the last prompt, question, answer or response; ISO-8601 UTC */
+  updated_at: string;
+  pending_request_count: number;
+  total_tokens: number;
+  total_cost_usd: number;
+  /** newest entry when the summary was made; 0 if it is not known */
+  cursor: number;
+  archived: boolean;
+  /** when a deleted session will be removed; ISO-8601 UTC */
+  removed_at?: string;
+}
+
+/**
+ * A SessionUpdate is the body of a PATCH of a session. Absent fields do not
+ * change.
+ */
+export interface SessionUpdate {
+  /** cut to MaxTitleBytes; empty: the beginning of the first prompt */
+  title?: string;
+  archived?: boolean;
 }
 
 /**

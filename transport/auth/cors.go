@@ -9,7 +9,7 @@ import (
 // Methods and headers for pages of allowed origins, besides those for all
 // pages.
 const (
-	allowMethods  = "GET, HEAD, POST, DELETE"
+	allowMethods  = "GET, HEAD, POST, PATCH, DELETE"
 	exposeHeaders = "X-Maestro-Headless-Epoch, X-Maestro-Headless-Connection-Token, Retry-After, X-Maestro-Drain-Replayed"
 	preflightAge  = "600" // seconds for which a browser may cache the answer
 )

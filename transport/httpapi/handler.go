@@ -47,7 +47,7 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
 	mount(mux, "/api/headless/connections", httperr.Methods{"POST": attaches(h.connect)})
 	mount(mux, "/api/headless/sessions", httperr.Methods{"POST": attaches(h.create), "GET": asks(h.list), "HEAD": asks(h.list)})
-	mount(mux, session, reads(asks(h.state)))
+	h.overviewRoutes(mux, session, reads(asks(h.state)))
 	mount(mux, session+"/state", reads(asks(h.state)))
 	mount(mux, session+"/subscribe", httperr.Methods{"POST": attaches(h.subscribe)})
 	mount(mux, session+"/unsubscribe", httperr.Methods{"POST": asks(h.unsubscribe)})
@@ -188,6 +188,8 @@ ADDRESS is that of this page. What the server printed when it started is the sam
 all that is needed, such as where its token is.
 `
 
+var errNoRoute = &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+
 // noRoute serves paths without a route. A browser at / gets the welcome text,
 // every other request a refusal.
 func noRoute(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +198,7 @@ func noRoute(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 	}
 	if r.URL.Path != "/" || !reads || !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"})
+		httperr.Write(w, errNoRoute)
 		return
 	}
 	h := w.Header()
@@ -283,6 +285,9 @@ type Options struct {
 
 	// List lists the sessions that a principal may reach. Nil answers 404.
 	List func(contracts.Principal) *contracts.SessionList
+
+	// Overview serves the routes of the overview. Nil answers 404.
+	Overview Overview
 
 	// Fence refuses requests that a hosted runner may not serve. It may be nil.
 	Fence Fence

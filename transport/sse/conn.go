@@ -57,7 +57,9 @@ func newConn(w wire, h http.Header, epoch string, timeout time.Duration) *Conn {
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // otherwise proxies buffer events
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Maestro-Headless-Epoch", epoch)
+	if epoch != "" {
+		h.Set("X-Maestro-Headless-Epoch", epoch)
+	}
 	return &Conn{form: Form{epoch}, header: h, wire: w, timeout: timeout, writing: make(chan struct{}, 1)}
 }
 

@@ -60,6 +60,11 @@ func (Form) AppendHistory(dst, text []byte) []byte {
 // AppendControl appends nothing: streams have no control frames.
 func (Form) AppendControl(dst, _ []byte) []byte { return dst }
 
+// AppendData appends an event without an id that has a JSON text.
+func AppendData(dst, text []byte) []byte {
+	return append(append(append(dst, "data: "...), text...), end[1:]...)
+}
+
 // appendID appends the id of an event and the start of its data.
 func (f Form) appendID(dst []byte, cursor uint64) []byte {
 	dst = append(append(dst, "id: "...), f.Epoch...)

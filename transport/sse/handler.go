@@ -24,7 +24,8 @@ type Options struct {
 
 // A Session is the session that a stream shows.
 type Session interface {
-	// Epoch names the journal that the cursors of the stream's ids belong to.
+	// Epoch names the journal that the cursors of the stream's ids belong to. It is empty
+	// for a stream without cursors.
 	Epoch() string
 
 	// MayStream refuses a request before it is answered, if the reason is known

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/transport/sse"
+)
+
+// removedPrefix begins the name of a session's folder while the session is being removed.
+const removedPrefix = "removed-"
+
+// openOverview makes the overview of the stored sessions.
+func (m *sessions) openOverview() (*hub.Overview, error) {
+	return hub.NewOverview(hub.OverviewOptions{
+		Store: summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval,
+		Alive: m.counts, Log: m.log,
+	})
+}
+
+// summaries keeps the summaries of sessions in the folders of the sessions.
+type summaries struct{ *sessions }
+
+// Keys implements [hub.SummaryStore]. It also removes what an earlier process did not
+// completely remove.
+func (s summaries) Keys() iter.Seq[hub.Key] {
+	return func(yield func(hub.Key) bool) {
+		for _, scope := range append([]string{""}, s.scopes()...) {
+			dir := s.scopeDir(scope)
+			for name := range folders(dir) {
+				if strings.HasPrefix(name, removedPrefix) {
+					if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+						s.log.Error("remove a deleted session", "err", err)
+					}
+				}
+				if id, ok := unescaped(name, sessionPrefix); ok && !yield(hub.Key{Scope: scope, ID: id}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// scopes returns the scopes with a folder.
+func (s summaries) scopes() (list []string) {
+	for name := range folders(s.dir) {
+		if scope, ok := unescaped(name, scopePrefix); ok {
+			list = append(list, scope)
+		}
+	}
+	return list
+}
+
+// unescaped returns what sessionFolder or scopeDir made a folder's name of.
+func unescaped(name, prefix string) (id string, ok bool) {
+	escaped, ok := strings.CutPrefix(name, prefix)
+	id, err := url.PathUnescape(escaped)
+	return id, ok && err == nil
+}
+
+// folders yields the names of the folders in dir, without reading all of them at once.
+func folders(dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		f, err := os.Open(dir)
+		if err != nil {
+			return // there is none yet
+		}
+		defer f.Close()
+		for {
+			entries, err := f.ReadDir(256)
+			for _, e := range entries {
+				if e.IsDir() && !yield(e.Name()) {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Load implements [hub.SummaryStore].
+func (s summaries) Load(key hub.Key) (text []byte, written time.Time, err error) {
+	return journal.ReadSummary(s.sessionDir(key))
+}
+
+// Save implements [hub.SummaryStore].
+func (s summaries) Save(key hub.Key, text []byte, durable bool) error {
+	return journal.WriteSummary(s.sessionDir(key), text, durable)
+}
+
+// Remove implements [hub.SummaryStore]. It revokes the shares of the session first. The
+// session is gone at once, also if its files can only be removed later.
+func (s summaries) Remove(key hub.Key) error {
+	if g := s.credentials.Load(); g != nil {
+		if err := g.RevokeShares(key.Scope, key.ID); err != nil {
+			return err
+		}
+	}
+	dir := s.sessionDir(key)
+	removed := filepath.Join(filepath.Dir(dir), removedPrefix+filepath.Base(dir))
+	err := os.RemoveAll(removed) // of an earlier session with this id
+	if err == nil {
+		err = os.Rename(dir, removed)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // an operator has removed it
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(removed); err != nil {
+		s.log.Error("remove a deleted session", "session", key.ID, "err", err) // the next start tries again
+	}
+	return nil
+}
+
+// overviewOverHTTP is an overview as HTTP clients use it.
+type overviewOverHTTP struct{ *hub.Overview }
+
+func keyOf(id string, p contracts.Principal) hub.Key {
+	return hub.Key{Scope: p.Scope, ID: strings.Clone(id)} // a copy, because the overview outlives the request
+}
+
+func (o overviewOverHTTP) Follow(ctx context.Context, conn *sse.Conn, p contracts.Principal, limit int) error {
+	return o.Overview.Follow(ctx, conn, p, limit)
+}
+
+func (o overviewOverHTTP) Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error) {
+	return o.Overview.Update(keyOf(id, by.Principal), by, u)
+}
+
+func (o overviewOverHTTP) Delete(ctx context.Context, id string, by contracts.Caller) (*contracts.SessionSummary, error) {
+	return o.Overview.Delete(ctx, keyOf(id, by.Principal), by)
+}
+
+func (o overviewOverHTTP) Restore(id string, by contracts.Caller) (*contracts.SessionSummary, error) {
+	return o.Overview.Restore(keyOf(id, by.Principal), by)
+}

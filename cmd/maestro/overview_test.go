@@ -1,0 +1,251 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+)
+
+func TestSummariesAreInTheFoldersOfTheirSessions(t *testing.T) {
+	s := summaries{newTestServer(t).sessions}
+	keys := map[hub.Key]bool{}
+	for _, key := range []hub.Key{{ID: "a"}, {ID: "a:b.c"}, {Scope: "org_acme__user_ada", ID: "a"}} {
+		keys[key] = true
+		if _, _, err := s.Load(key); !os.IsNotExist(err) {
+			t.Errorf("load: got %v, want no session", err)
+		}
+		if err := s.Save(key, []byte("x"), true); !os.IsNotExist(err) {
+			t.Errorf("save: got %v, want no session", err)
+		}
+		if err := os.MkdirAll(s.sessionDir(key), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Save(key, []byte(key.Scope), true); err != nil {
+			t.Errorf("save: got %v", err)
+		}
+		if text, written, err := s.Load(key); string(text) != key.Scope || written.IsZero() || err != nil {
+			t.Errorf("load: got %q, %v, %v", text, written, err)
+		}
+	}
+	half := filepath.Join(s.dir, removedPrefix+"s-gone", "agent")
+	if err := os.MkdirAll(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	list := func() map[hub.Key]bool {
+		found := map[hub.Key]bool{}
+		for key := range s.Keys() {
+			found[key] = true
+		}
+		return found
+	}
+	if got := list(); !maps.Equal(got, keys) {
+		t.Errorf("got %v, want %v", got, keys)
+	}
+	if _, err := os.Stat(filepath.Dir(half)); !os.IsNotExist(err) {
+		t.Errorf("got %v, want the rest of a removed session gone", err)
+	}
+	gone := hub.Key{Scope: "org_acme__user_ada", ID: "a"}
+	for range 2 { // again, as after an operator has removed it
+		if err := s.Remove(gone); err != nil {
+			t.Errorf("remove: got %v", err)
+		}
+	}
+	if delete(keys, gone); !maps.Equal(list(), keys) {
+		t.Errorf("got %v, want %v", list(), keys)
+	}
+}
+
+// ask sends a request of the owner and returns the status and the body.
+func (r *running) ask(method, path, body string, headers ...string) (status int, text string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.ready.BaseURL+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.StatusCode, string(all)
+}
+
+// listed waits until the overview shows a session in a certain way.
+func (r *running) listed(id string, as func(contracts.SessionSummary) bool) contracts.SessionSummary {
+	r.t.Helper()
+	for late := time.Now().Add(time.Minute); ; {
+		_, text := r.ask("GET", "/api/headless/overview?status=waiting,running,failed,idle,at_rest,deleted", "")
+		var page contracts.Overview
+		if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &page); err != nil {
+			r.t.Fatalf("%s: %v", text, err)
+		}
+		i := slices.IndexFunc(page.Sessions, func(s contracts.SessionSummary) bool { return s.SessionID == id && as(s) })
+		if i >= 0 {
+			return page.Sessions[i]
+		}
+		if time.Now().After(late) {
+			r.t.Fatalf("%s is not listed as wanted: %s", id, text)
+		}
+	}
+}
+
+func TestOverviewOutlivesTheServer(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script.json")
+	text := `{"prompts":[{"match":"fix","steps":[{"say":"ok"},{"usage":{"output_tokens":5}}]},{"match":"wait","steps":[{"delay_ms":60000}]}]}`
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--agent", "script:" + script, "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional", "--undo-period", "1s", "--request-rate", "-1"}
+	r := serving(t, flags...)
+	connect := func(id string) (headers string) {
+		_, body := r.ask("POST", "/api/headless/sessions", `{"sessionId":"`+id+`"}`)
+		if !strings.Contains(body, id) {
+			t.Fatalf("got %s", body)
+		}
+		_, body = r.ask("POST", "/api/headless/connections", `{"sessionId":"`+id+`","takeControl":true}`)
+		var c contracts.ConnectionAnswer
+		if err := json.Unmarshal([]byte(body), &c); err != nil {
+			t.Fatal(err)
+		}
+		return "X-Maestro-Headless-Connection-Id: " + c.ConnectionID
+	}
+	prompt := func(id, by, content string) {
+		if status, body := r.ask("POST", "/api/headless/sessions/"+id+"/messages", `{"type":"prompt","content":"`+content+`"}`, by); status != 200 {
+			t.Fatalf("got %d %s", status, body)
+		}
+	}
+	one, two := connect("one"), connect("two")
+	prompt("one", one, "fix it")
+	r.listed("one", func(s contracts.SessionSummary) bool {
+		return s.Title == "fix it" && s.Tokens == 5 && s.Status == contracts.SessionIdle && s.Author != nil
+	})
+	if status, body := r.ask("PATCH", "/api/headless/sessions/one", `{"title":"The parser"}`); status != 200 {
+		t.Fatalf("got %d %s", status, body)
+	}
+	prompt("two", two, "wait here")
+	r.listed("two", func(s contracts.SessionSummary) bool { return s.Status == contracts.SessionRunning })
+	for saved := func() bool { // both summaries, as they are now
+		files, _ := filepath.Glob(filepath.Join(flags[3], "workspaces", "*", "s-*", "summary.json"))
+		var all []byte
+		for _, file := range files {
+			text, _ := os.ReadFile(file)
+			all = append(all, text...)
+		}
+		return strings.Contains(string(all), `"tokens":5`) && strings.Contains(string(all), `"running":true`)
+	}; !saved(); {
+		r.ask("GET", "/healthz", "") // takes a moment
+	}
+	r.signal(syscall.SIGKILL)
+	_ = r.cmd.Wait()
+
+	r = serving(t, flags...)
+	rests := r.listed("one", func(contracts.SessionSummary) bool { return true })
+	if rests.Status != contracts.SessionAtRest || rests.Title != "The parser" || rests.Tokens != 5 {
+		t.Errorf("got %+v", rests)
+	}
+	r.listed("two", func(s contracts.SessionSummary) bool {
+		return s.Status == contracts.SessionFailed && s.Title == "wait here"
+	})
+	if _, text := r.ask("GET", "/api/headless/sessions", ""); strings.Count(text, `"open":true`) != 1 {
+		t.Errorf("got %s, want no session opened but the first", text)
+	}
+	connect("two")
+	r.listed("two", func(s contracts.SessionSummary) bool { return s.Status == contracts.SessionFailed && s.Cursor > 0 })
+
+	for _, id := range []string{"one", "main"} {
+		if status, body := r.ask("DELETE", "/api/headless/sessions/"+id, ""); status != 200 {
+			t.Fatalf("got %d %s", status, body)
+		}
+	}
+	if _, text := r.ask("GET", "/api/headless/sessions", ""); strings.Contains(text, `"one"`) || strings.Contains(text, `"main"`) {
+		t.Errorf("got %s, want the deleted sessions not to be listed", text)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(128 + int(syscall.SIGTERM))
+
+	r = serving(t, flags...) // although its first session was deleted
+	for late := time.Now().Add(time.Minute); ; {
+		left, err := filepath.Glob(filepath.Join(flags[3], "workspaces", "*", "s-*"))
+		if err == nil && len(left) == 1 && filepath.Base(left[0]) == "s-two" {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatalf("got %q, want the deleted sessions removed", left)
+		}
+	}
+	if status, body := r.ask("POST", "/api/headless/sessions/one/restore", ""); status != 404 {
+		t.Errorf("got %d %s for a session that was removed, want 404", status, body)
+	}
+}
+
+func TestOverviewStreamsOverTheNetwork(t *testing.T) {
+	r := serving(t, "--agent", "shell", "--state-dir", t.TempDir(), "--workspace", t.TempDir())
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL+"/api/headless/overview/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	next := func() (ev contracts.OverviewEvent) {
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &ev); err != nil {
+					t.Fatal(err)
+				}
+				return ev
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return ev
+	}
+	if ev := next(); ev.Type != "sessions" || ev.Overview.Sessions[0].SessionID != "main" {
+		t.Errorf("got %+v, want the list", ev)
+	}
+	r.ask("PATCH", "/api/headless/sessions/main", `{"title":"first"}`)
+	for ev := next(); ev.Session == nil || ev.Session.Title != "first"; ev = next() {
+	}
+	r.ask("POST", "/api/headless/sessions", `{"sessionId":"new"}`)
+	for ev := next(); ev.Session == nil || ev.Session.SessionID != "new"; ev = next() {
+	}
+	r.signal(syscall.SIGTERM)
+	for lines.Scan() {
+		// The server is going away.
+	}
+	r.ends(128 + int(syscall.SIGTERM))
+}

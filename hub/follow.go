@@ -1,0 +1,280 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A scope is the part of an overview that the principals of one scope see. Overview.mu
+// guards it.
+type scope struct {
+	order   []*row
+	changed []*row   // since the last batch
+	removed []string // ids, since the last batch
+
+	followers int
+	moved     chan struct{} // closed and replaced when there is a batch
+	recent    []batch
+	first     uint64 // number of the first of recent; at least 1
+	bytes     int    // of recent
+}
+
+const (
+	// overviewEvery is the time between two batches, and so between two events about one
+	// session.
+	overviewEvery = 100 * time.Millisecond
+
+	// Bounds of the batches that are kept. A follower that has not read the oldest batch
+	// gets a new list instead.
+	maxBatches    = 64
+	maxBatchBytes = 1 << 20
+
+	maxBatchEvents = 1024 // if more sessions change at once, all followers get a new list
+)
+
+// A batch is the events of all sessions that changed in one round of publish, encoded
+// once for all followers. It does not change.
+type batch struct {
+	text  []byte
+	parts []part
+}
+
+// A part is the end of the event of one session in the text of a batch.
+type part struct {
+	id  string
+	end int
+}
+
+// A follower is one stream of an overview. It has a position and no queue.
+type follower struct {
+	by    contracts.Principal
+	conn  Conn
+	limit int    // sessions of a list
+	next  uint64 // number of the batch that it gets next; 0: it gets a list
+}
+
+// scope returns the part of a scope. The caller holds mu.
+func (o *Overview) scope(name string) *scope {
+	sc := o.scopes[name]
+	if sc == nil {
+		sc = &scope{moved: make(chan struct{}), first: 1}
+		o.scopes[name] = sc
+	}
+	return sc
+}
+
+// release forgets the part of a scope that has neither sessions nor followers. The
+// caller holds mu.
+func (o *Overview) release(name string) {
+	if sc := o.scopes[name]; len(sc.order)+len(sc.removed)+sc.followers == 0 {
+		delete(o.scopes, name)
+	}
+}
+
+// after returns the index of the first row after a place.
+func (sc *scope) after(p place) int {
+	i, found := slices.BinarySearchFunc(sc.order, p, func(r *row, p place) int { return r.place.compare(p) })
+	if found {
+		i++
+	}
+	return i
+}
+
+func (sc *scope) insert(r *row) { sc.order = slices.Insert(sc.order, sc.after(r.place), r) }
+
+func (sc *scope) remove(r *row) {
+	i := sc.after(r.place)
+	sc.order = slices.Delete(sc.order, i-1, i)
+}
+
+// publish collects the changes of all sessions and makes a batch of them for each scope,
+// at most one in overviewEvery.
+func (o *Overview) publish() {
+	for {
+		select {
+		case <-o.wake:
+		case <-o.ctx.Done():
+			return
+		}
+		o.refresh()
+		o.publishBatches()
+		wait(overviewEvery, nil, o.ctx.Done())
+	}
+}
+
+func (o *Overview) publishBatches() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, sc := range o.scopes {
+		if len(sc.changed)+len(sc.removed) > 0 {
+			o.publishScope(sc)
+			o.release(name)
+		}
+	}
+}
+
+// publishScope makes a batch for the followers of a scope, if there are any.
+func (o *Overview) publishScope(sc *scope) {
+	var b batch
+	flood := len(sc.changed)+len(sc.removed) > maxBatchEvents
+	wanted := sc.followers > 0 && !flood
+	for _, r := range sc.changed {
+		r.queued = false
+		if wanted && o.rows[r.key] == r {
+			sum := o.summary(r)
+			o.appendEvent(&b, r.key.ID, &contracts.OverviewEvent{Type: "session", Session: &sum})
+		}
+	}
+	for _, id := range sc.removed {
+		if wanted {
+			o.appendEvent(&b, id, &contracts.OverviewEvent{Type: "removed", SessionID: id})
+		}
+	}
+	sc.changed, sc.removed = nil, nil
+	if sc.followers == 0 {
+		return
+	}
+	sc.recent = append(sc.recent, b)
+	sc.bytes += len(b.text)
+	for len(sc.recent) > 0 && (flood || len(sc.recent) > maxBatches || sc.bytes > maxBatchBytes) {
+		sc.bytes -= len(sc.recent[0].text)
+		sc.recent = slices.Delete(sc.recent, 0, 1)
+		sc.first++
+	}
+	close(sc.moved)
+	sc.moved = make(chan struct{})
+}
+
+func (o *Overview) appendEvent(b *batch, id string, ev *contracts.OverviewEvent) {
+	text, err := contracts.EncodeBody(ev)
+	if err != nil {
+		o.opts.Log.Error("encode a summary", "session", id, "err", err)
+		return
+	}
+	b.text = o.opts.Frame(b.text, text)
+	b.parts = append(b.parts, part{id, len(b.text)})
+}
+
+// of returns the events about one session.
+func (b *batch) of(id string) (text []byte) {
+	begin := 0
+	for _, p := range b.parts {
+		if p.id == id {
+			text = append(text, b.text[begin:p.end]...)
+		}
+		begin = p.end
+	}
+	return text
+}
+
+// Follow sends a list of the sessions that a principal may reach, with at most limit of
+// them, and then their changes, until conn or ctx ends. It sends a new list to a client
+// that does not read fast enough.
+func (o *Overview) Follow(ctx context.Context, conn Conn, p contracts.Principal, limit int) error {
+	f := &follower{by: p, conn: conn, limit: limit}
+	o.enter(f)
+	defer o.leave(f)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() { // ends with the connection, which is closed after Follow returns
+		_, err := conn.ReadFrame() // its error says that the client has gone
+		stop(err)
+	}()
+	text := conn.Form().AppendOpening(nil)
+	heartbeat := time.NewTimer(o.opts.Heartbeat)
+	defer heartbeat.Stop()
+	for {
+		if p.Expired(time.Now()) || !o.opts.Alive(p) {
+			conn.Close(errExpired)
+			return errExpired
+		}
+		more, moved, err := o.read(f)
+		if err != nil {
+			return err
+		}
+		if len(text) == 0 {
+			text = more // shared with other followers
+		} else {
+			text = append(text, more...)
+		}
+		if len(text) > 0 {
+			if err := conn.Write(text); err != nil {
+				return err
+			}
+			text = nil
+			heartbeat.Reset(o.opts.Heartbeat)
+			continue
+		}
+		select {
+		case <-moved:
+		case <-heartbeat.C:
+			text = conn.Form().AppendHeartbeat(nil, 0, true)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// read returns what a follower is sent next. If that is nothing, moved is closed when
+// there is more.
+func (o *Overview) read(f *follower) (text []byte, moved <-chan struct{}, err error) {
+	o.mu.Lock()
+	sc := o.scope(f.by.Scope)
+	moved = sc.moved
+	end := sc.first + uint64(len(sc.recent))
+	if f.next >= sc.first {
+		defer o.mu.Unlock()
+		for ; f.next < end && len(text) == 0; f.next++ {
+			b := &sc.recent[f.next-sc.first]
+			text = b.text
+			if f.by.SessionID != "" {
+				text = b.of(f.by.SessionID)
+			}
+		}
+		return text, moved, nil
+	}
+	f.next = end
+	page, err := o.page(f.by, contracts.OverviewQuery{Limit: f.limit})
+	o.mu.Unlock()
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := contracts.EncodeBody(&contracts.OverviewEvent{Type: "sessions", Overview: page})
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.opts.Frame(nil, list), moved, nil
+}
+
+func (o *Overview) enter(f *follower) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.followers[f] = true
+	o.scope(f.by.Scope).followers++
+}
+
+func (o *Overview) leave(f *follower) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.followers, f)
+	sc := o.scope(f.by.Scope)
+	if sc.followers--; sc.followers == 0 {
+		sc.first += uint64(len(sc.recent))
+		sc.recent, sc.bytes = nil, 0
+	}
+	o.release(f.by.Scope)
+}
+
+// Evict ends the streams of a principal whose credential was revoked.
+func (o *Overview) Evict(principalID string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for f := range o.followers {
+		if f.by.ID == principalID {
+			f.conn.Close(errExpired)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A SummaryStore keeps what an overview shows of a session beside the session's journal.
+// The overview does not call it twice at once for one session, except for Load.
+type SummaryStore interface {
+	// Keys yields the stored sessions.
+	Keys() iter.Seq[Key]
+
+	// Load returns what Save stored, or nil if it stored nothing, and when the session
+	// was last written to. If the session is not stored, the error wraps fs.ErrNotExist.
+	Load(key Key) (text []byte, written time.Time, err error)
+
+	// Save replaces what is stored. With durable, it is synced before Save returns. If
+	// the session is not stored, the error wraps fs.ErrNotExist.
+	Save(key Key, text []byte, durable bool) error
+
+	// Remove removes the session with its journal.
+	Remove(key Key) error
+}
+
+// OverviewOptions configures an overview. Store and Frame are required.
+type OverviewOptions struct {
+	Store SummaryStore
+	Frame func(dst, text []byte) []byte // appends the JSON of an event in the form of the followers' connections
+
+	Max       int           // 50,000 sessions; above it those at rest that changed longest ago are not listed
+	Undo      time.Duration // 10 min from the deletion of a session to its removal
+	Heartbeat time.Duration // 15 s; a follower that was sent nothing for so long gets a heartbeat
+
+	// Alive reports whether a principal's credential is still valid. Nil means always
+	// valid.
+	Alive func(contracts.Principal) bool
+
+	Log *slog.Logger // default discards
+}
+
+// An Overview lists the sessions of a process: those that are open and those that are
+// stored. It knows the sessions at rest by their stored summaries and never opens a
+// journal. It is safe for concurrent use.
+//
+// One goroutine collects the changes of all sessions and encodes each change once for
+// all followers; see publish.
+type Overview struct {
+	opts OverviewOptions
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	wake chan struct{} // 1-buffered; a token means that there is something to publish
+
+	changedMu sync.Mutex // may be taken while Hub.mu is held; no lock is taken under it
+	changed   map[Key]bool
+
+	saving sync.Mutex // held while summaries are written or removed; taken before mu
+
+	mu        sync.Mutex
+	rows      map[Key]*row
+	scopes    map[string]*scope
+	opening   map[Key]bool // sessions that are being opened
+	unsaved   map[Key]bool // rows to be saved
+	deleted   map[Key]bool // rows to be removed
+	followers map[*follower]bool
+	revision  uint64
+	loading   bool
+	truncated bool // rows were left out because of Max
+	failing   bool // the last save failed
+}
+
+// A row is one session of an overview.
+type row struct {
+	key      Key
+	hub      *Hub // nil if the session is not open
+	record        // what is stored of it
+	place    place
+	revision uint64
+	queued   bool // in scope.changed
+}
+
+// A record is what is stored of a session. Opening the session repairs all of it but
+// the marks.
+type record struct {
+	Digest  digest `json:"digest"`
+	Cursor  uint64 `json:"cursor,omitempty"`
+	Pending int    `json:"pending,omitempty"`
+	Running bool   `json:"running,omitempty"`
+	Marks   marks  `json:"marks,omitzero"`
+}
+
+// marks are what clients set. They are on disk before the client gets its answer.
+type marks struct {
+	Title    string    `json:"title,omitempty"`
+	Archived bool      `json:"archived,omitempty"`
+	Deleted  time.Time `json:"deleted,omitzero"`
+}
+
+// NewOverview returns an overview. It looks for the stored sessions in the background.
+func NewOverview(opts OverviewOptions) (*Overview, error) {
+	if opts.Store == nil || opts.Frame == nil {
+		return nil, errors.New("hub: an overview needs a store and a form")
+	}
+	opts.Max = positive(opts.Max, 50_000)
+	opts.Undo = positive(opts.Undo, 10*time.Minute)
+	opts.Heartbeat = positive(opts.Heartbeat, contracts.DefaultHeartbeatInterval)
+	if opts.Alive == nil {
+		opts.Alive = func(contracts.Principal) bool { return true }
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	o := &Overview{
+		opts: opts, wake: make(chan struct{}, 1), changed: map[Key]bool{}, loading: true,
+		rows: map[Key]*row{}, scopes: map[string]*scope{}, opening: map[Key]bool{},
+		unsaved: map[Key]bool{}, deleted: map[Key]bool{}, followers: map[*follower]bool{},
+		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript
+	}
+	o.ctx, o.stop = context.WithCancel(context.Background())
+	o.wg.Go(o.load)    // ends with ctx
+	o.wg.Go(o.publish) // ends with ctx
+	o.wg.Go(o.save)    // ends with ctx
+	return o, nil
+}
+
+// Close ends the overview and saves what is not saved. Call it after the sessions and
+// the followers have ended.
+func (o *Overview) Close() {
+	o.stop()
+	o.wg.Wait()
+	o.saveAll()
+}
+
+// load adds the stored sessions.
+func (o *Overview) load() {
+	for key := range o.opts.Store.Keys() {
+		if o.ctx.Err() != nil {
+			return
+		}
+		_, _ = o.find(key) // an error says that it was removed meanwhile
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.loading = false
+}
+
+// find returns the row of a session that is known or stored, else ErrUnknownSession.
+func (o *Overview) find(key Key) (*row, error) {
+	o.mu.Lock()
+	r := o.rows[key]
+	o.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	text, written, err := o.opts.Store.Load(key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrUnknownSession
+	}
+	var stored record
+	if err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil { // opening the session repairs it
+		o.opts.Log.Warn("a stored summary cannot be read", "session", key.ID, "err", err)
+		stored = record{}
+	}
+	stored.Digest.At = cmp.Or(stored.Digest.At, written)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r = o.rows[key]; r == nil {
+		r = o.add(key, stored)
+	}
+	return r, nil
+}
+
+// add adds a row. The caller holds mu.
+func (o *Overview) add(key Key, rec record) *row {
+	if len(o.rows) >= o.opts.Max {
+		o.evict()
+	}
+	r := &row{key: key, record: rec}
+	r.place = r.newPlace()
+	o.rows[key] = r
+	o.scope(key.Scope).insert(r)
+	if !r.Marks.Deleted.IsZero() {
+		o.deleted[key] = true
+	}
+	o.touch(r)
+	return r
+}
+
+// evict drops one of 64 rows: those at rest that changed longest ago. It keeps what is
+// still to be saved or removed. The caller holds mu.
+func (o *Overview) evict() {
+	var atRest []*row
+	for key, r := range o.rows {
+		if r.hub == nil && !o.opening[key] && !o.unsaved[key] && !o.deleted[key] {
+			atRest = append(atRest, r)
+		}
+	}
+	slices.SortFunc(atRest, func(a, b *row) int { return cmp.Compare(a.place.at, b.place.at) })
+	for _, r := range atRest[:min(len(atRest), o.opts.Max/64+1)] {
+		o.drop(r)
+	}
+	o.truncated = true
+}
+
+// drop removes a row without telling followers. The caller holds mu.
+func (o *Overview) drop(r *row) {
+	delete(o.rows, r.key)
+	delete(o.unsaved, r.key)
+	delete(o.deleted, r.key)
+	o.scope(r.key.Scope).remove(r)
+	o.release(r.key.Scope)
+}
+
+// gone removes the row of a session that is not stored any more. The caller holds mu.
+func (o *Overview) gone(r *row) {
+	sc := o.scope(r.key.Scope)
+	sc.removed = append(sc.removed, r.key.ID)
+	o.drop(r)
+	signal(o.wake)
+}
+
+// change changes a row with f and moves it in the order. The caller holds mu.
+func (o *Overview) change(r *row, f func()) {
+	f()
+	if now := r.newPlace(); now != r.place {
+		sc := o.scope(r.key.Scope)
+		sc.remove(r)
+		r.place = now
+		sc.insert(r)
+	}
+	o.unsaved[r.key] = true
+	o.touch(r)
+}
+
+// touch gives a row a new revision and queues it for followers. The caller holds mu.
+func (o *Overview) touch(r *row) {
+	o.revision++
+	r.revision = o.revision
+	if !r.queued {
+		r.queued = true
+		sc := o.scope(r.key.Scope)
+		sc.changed = append(sc.changed, r)
+		signal(o.wake)
+	}
+}
+
+// Changed says that the summary of an open session has changed. It is for
+// [Options.Changed].
+func (o *Overview) Changed(key Key) {
+	o.changedMu.Lock()
+	o.changed[key] = true
+	o.changedMu.Unlock()
+	signal(o.wake)
+}
+
+// refresh takes the records of the open sessions that have changed.
+func (o *Overview) refresh() {
+	o.changedMu.Lock()
+	keys := o.changed
+	o.changed = map[Key]bool{}
+	o.changedMu.Unlock()
+	for key := range keys {
+		o.mu.Lock()
+		r := o.rows[key]
+		var h *Hub
+		if r != nil {
+			h = r.hub
+		}
+		o.mu.Unlock()
+		if h != nil { // else the session is being opened
+			o.take(r, h)
+		}
+	}
+}
+
+// take takes the record of an open session. It is called without mu, because it waits
+// for the session.
+func (o *Overview) take(r *row, h *Hub) {
+	now := h.record()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r.hub != h {
+		return
+	}
+	now.Marks, now.Digest.At = r.Marks, cmp.Or(now.Digest.At, r.Digest.At) // zero: nothing has happened in the session
+	o.change(r, func() { r.record = now })
+}
+
+// Open opens a session with open and lists it as open until it has ended. It refuses a
+// session that was deleted. Calls for one session must not overlap.
+func (o *Overview) Open(key Key, open func() (*Hub, error)) (*Hub, error) {
+	_, _ = o.find(key) // an error says that it is new
+	if err := o.beginOpen(key); err != nil {
+		return nil, err
+	}
+	h, err := open()
+	if refusal := o.endOpen(key, h, err); refusal != nil {
+		if err := h.Suspend(context.Background()); err != nil {
+			o.opts.Log.Error("end a deleted session", "session", key.ID, "err", err)
+		}
+		return nil, refusal
+	}
+	return h, err
+}
+
+func (o *Overview) beginOpen(key Key) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.deleted[key] {
+		return errDeleted
+	}
+	o.opening[key] = true
+	return nil
+}
+
+// endOpen ends what beginOpen began. It returns an error if the session was deleted
+// meanwhile.
+func (o *Overview) endOpen(key Key, h *Hub, failed error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.opening, key)
+	r := o.rows[key]
+	switch {
+	case failed != nil:
+		if r != nil && errors.Is(failed, ErrUnknownSession) {
+			o.gone(r)
+		}
+		return nil
+	case o.deleted[key]:
+		return errDeleted
+	case r == nil:
+		r = o.add(key, record{})
+	}
+	o.change(r, func() { r.hub, r.Digest.At = h, cmp.Or(r.Digest.At, h.openedAt) })
+	o.Changed(key)
+	o.wg.Go(func() { // ends with the session
+		<-h.closed
+		o.take(r, h)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if r.hub == h { // else it is open again
+			o.change(r, func() { r.hub = nil })
+		}
+	})
+	return nil
+}
+
+// errDeleted refuses a session that was deleted and is not removed yet.
+var errDeleted = &contracts.Error{
+	Code: contracts.CodeStaleSession, Message: "the session was deleted; it can be restored until it is removed",
+}

@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/sse"
+)
+
+// An Overview lists the sessions of the server, and changes what lists show of them. A
+// *contracts.Error is a refusal: the call has changed nothing.
+type Overview interface {
+	// Page returns one page of the sessions that a principal may reach.
+	Page(p contracts.Principal, q contracts.OverviewQuery) (*contracts.Overview, error)
+
+	// Follow sends a list and then its changes on conn until conn ends. The list has at
+	// most limit sessions; zero means the default. ctx ends when the limiter is closed.
+	Follow(ctx context.Context, conn *sse.Conn, p contracts.Principal, limit int) error
+
+	Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error)
+
+	// Delete ends a session, and removes it later unless Restore comes before.
+	Delete(ctx context.Context, id string, by contracts.Caller) (*contracts.SessionSummary, error)
+	Restore(id string, by contracts.Caller) (*contracts.SessionSummary, error)
+}
+
+// overviewRoutes adds the routes of the overview to mux. can has the other methods of
+// a session. Without an overview they answer 404.
+func (h *Handler) overviewRoutes(mux *http.ServeMux, session string, can httperr.Methods) {
+	limited := func(count limit, do endpoint) http.HandlerFunc {
+		if h.opts.Overview == nil {
+			do = func(http.ResponseWriter, *http.Request, contracts.Caller) (any, error) { return nil, errNoRoute }
+		}
+		return h.authenticated(count)(do)
+	}
+	asks := func(do endpoint) http.HandlerFunc { return limited(RateLimiter.Request, do) }
+	can["PATCH"], can["DELETE"] = asks(h.updateSession), asks(h.deleteSession)
+	mount(mux, session, can)
+	mount(mux, session+"/restore", httperr.Methods{"POST": asks(h.restoreSession)})
+	mount(mux, "/api/headless/overview", reads(asks(h.overview)))
+	mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": limited(RateLimiter.Attach, h.followOverview)})
+}
+
+func (h *Handler) overview(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	q, err := overviewQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	page, err := h.opts.Overview.Page(by.Principal, q)
+	if err != nil {
+		return nil, err
+	}
+	text, err := contracts.EncodeBody(page)
+	if err == nil {
+		err = connlimit.ReserveAnswer(r, len(text))
+	}
+	if err != nil {
+		return nil, err
+	}
+	httperr.WriteJSON(w, http.StatusOK, text)
+	return nil, nil
+}
+
+// maxQuery is the most bytes of a parameter of an overview.
+const maxQuery = 512
+
+func overviewQuery(r *http.Request) (q contracts.OverviewQuery, err error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return q, badRequest("malformed query")
+	}
+	for name, list := range values {
+		if len(list) > 1 || len(list[0]) > maxQuery {
+			return q, badRequest("the parameter " + strconv.Quote(name) + " is there more than once or is too long")
+		}
+	}
+	if text := values.Get("status"); text != "" {
+		for word := range strings.SplitSeq(text, ",") {
+			status := contracts.SessionStatus(word)
+			if !slices.Contains(contracts.SessionStatuses(), status) {
+				return q, badRequest("status: unknown status")
+			}
+			q.Statuses = append(q.Statuses, status)
+		}
+	}
+	switch values.Get("archived") {
+	case "", "false":
+	case "true":
+		q.Archived = true
+	default:
+		return q, badRequest("archived must be true or false")
+	}
+	if text := values.Get("limit"); text != "" {
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 {
+			return q, badRequest("limit must be an integer from 1")
+		}
+	}
+	q.Text, q.After = values.Get("q"), values.Get("after")
+	return q, nil
+}
+
+// followOverview answers with the stream of the overview.
+func (h *Handler) followOverview(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	q, err := overviewQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.opts.Streams.Serve(w, r, overviewStream{h.opts.Overview, q.Limit}, contracts.StreamRequest{}, by)
+}
+
+// An overviewStream is an overview as one stream shows it.
+type overviewStream struct {
+	overview Overview
+	limit    int
+}
+
+// Epoch implements [sse.Session]. An overview has no cursors.
+func (overviewStream) Epoch() string { return "" }
+
+// MayStream implements [sse.Session].
+func (overviewStream) MayStream(contracts.StreamRequest, contracts.Caller) error { return nil }
+
+// Stream implements [sse.Session].
+func (o overviewStream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamRequest, by contracts.Caller) error {
+	return o.overview.Follow(ctx, conn, by.Principal, o.limit)
+}
+
+func (h *Handler) updateSession(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	var update contracts.SessionUpdate
+	if err := h.body(w, r, &update, false); err != nil {
+		return nil, err
+	}
+	return ready(h.opts.Overview.Update(r.PathValue("id"), by, &update))
+}
+
+func (h *Handler) deleteSession(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	return ready(h.opts.Overview.Delete(r.Context(), r.PathValue("id"), by))
+}
+
+func (h *Handler) restoreSession(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	return ready(h.opts.Overview.Restore(r.PathValue("id"), by))
+}
+
+// ready makes an answer of a summary.
+func ready(sum *contracts.SessionSummary, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sum, nil
+}
