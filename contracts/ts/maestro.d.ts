@@ -118,6 +118,14 @@ export type Notification =
   | "compaction";
 
 /**
+ * A PromptTime says when a prompt begins.
+ */
+export type PromptTime =
+  | "now"
+  | "next"
+  | "steer";
+
+/**
  * A RequestType is a kind of question the runtime asks a client.
  */
 export type RequestType =
@@ -272,12 +280,15 @@ export interface Init {
 }
 
 /**
- * Prompt starts a run. Attachments are paths on the server's file system.
+ * Prompt starts a run, or waits in the queue of the session. Attachments are
+ * paths on the server's file system.
  */
 export interface Prompt {
   type: "prompt";
   content: string;
   attachments?: string[];
+  /** needs the capability people; default: now */
+  when?: PromptTime;
 }
 
 /**
@@ -453,6 +464,41 @@ export interface Cancel {
  */
 export interface Shutdown {
   type: "shutdown";
+}
+
+/**
+ * QueueEdit replaces the content of a prompt in the queue. The author of the
+ * prompt is then the client that edited it.
+ */
+export interface QueueEdit {
+  type: "queue_edit";
+  prompt_id: string;
+  content: string;
+}
+
+/**
+ * QueueMove moves a prompt in the queue.
+ */
+export interface QueueMove {
+  type: "queue_move";
+  prompt_id: string;
+  /** prompt_id of the prompt that then follows; null: the end of the queue */
+  before: string | null;
+}
+
+/**
+ * QueueCancel removes a prompt from the queue.
+ */
+export interface QueueCancel {
+  type: "queue_cancel";
+  prompt_id: string;
+}
+
+/**
+ * QueueResume lets a held queue go on.
+ */
+export interface QueueResume {
+  type: "queue_resume";
 }
 
 /**
@@ -934,7 +980,8 @@ export interface ConnectionInfo {
 
 /**
  * PromptAccepted says who started a run with what. It comes before every other
- * event of the run.
+ * event of the run. It comes during a run if the agent took the prompt to steer
+ * the run.
  */
 export interface PromptAccepted {
   type: "prompt_accepted";
@@ -1013,6 +1060,17 @@ export interface RequestVoted {
   votes_needed: number;
   /** ISO-8601 UTC */
   timestamp: string;
+}
+
+/**
+ * QueueChanged holds the whole queue after a change.
+ */
+export interface QueueChanged {
+  type: "queue_changed";
+  /** the first starts next; at most MaxQueued */
+  prompts: QueuedPrompt[];
+  /** no prompt starts until queue_resume */
+  held?: boolean;
 }
 
 /**
@@ -1543,6 +1601,27 @@ export interface HistoryTurn {
 }
 
 /**
+ * A KeptPrompt is a whole prompt that waits. Attachments are paths.
+ */
+export interface KeptPrompt {
+  prompt_id: string;
+  content: string;
+  attachments?: string[];
+  author: Author;
+  /** when it was queued or edited; ISO-8601 UTC */
+  timestamp: string;
+  when: PromptTime;
+}
+
+/**
+ * A KeptQueue is a queue as it is stored across a restart.
+ */
+export interface KeptQueue {
+  prompts: KeptPrompt[];
+  held?: boolean;
+}
+
+/**
  * A Manifest describes a drained session: its state, what was flushed,
  * and which files of the workspace belong to it. It has no credentials.
  */
@@ -1565,6 +1644,8 @@ export interface Manifest {
   snapshot: Snapshot;
   /** questions that wait for an answer after a restore */
   pending_requests?: OpenRequest[];
+  /** prompts that start after a restore */
+  queue?: KeptQueue;
   retention_policy: RetentionPolicy;
   work_continuity: WorkContinuity;
   platform_evidence: PlatformEvidence;
@@ -1695,6 +1776,10 @@ export interface People {
   requests: ShownRecord[];
   /** holder of the lease, or null */
   controller: Author | null;
+  /** as in the last queue_changed */
+  queue?: QueuedPrompt[];
+  /** as in the last queue_changed */
+  queue_held?: boolean;
 }
 
 /**
@@ -1730,6 +1815,25 @@ export interface PromptRecord {
   attachments?: string[];
   author: Author;
   timestamp: string;
+}
+
+/**
+ * A QueuedPrompt is a prompt in the queue as clients see it. Its content is cut
+ * to MaxPromptRecord.
+ */
+export interface QueuedPrompt {
+  /** also that of its prompt_accepted */
+  prompt_id: string;
+  content: string;
+  /** content is only the beginning of the prompt */
+  truncated?: boolean;
+  /** names of the files, without their folders */
+  attachments?: string[];
+  author: Author;
+  /** when it was queued or edited; ISO-8601 UTC */
+  timestamp: string;
+  /** next or steer */
+  when: PromptTime;
 }
 
 /**
@@ -2108,7 +2212,11 @@ export type Command =
   | UtilityFileWatchStart
   | UtilityFileWatchStop
   | Cancel
-  | Shutdown;
+  | Shutdown
+  | QueueEdit
+  | QueueMove
+  | QueueCancel
+  | QueueResume;
 
 /**
  * A bare message from the server.
@@ -2145,7 +2253,8 @@ export type Event =
   | RequestAnswered
   | ControlChanged
   | RequestShown
-  | RequestVoted;
+  | RequestVoted
+  | QueueChanged;
 
 /**
  * What a client sends on a networked transport.
@@ -2168,6 +2277,10 @@ export type ClientFrame =
   | UtilityFileWatchStop
   | Cancel
   | Shutdown
+  | QueueEdit
+  | QueueMove
+  | QueueCancel
+  | QueueResume
   | Resume
   | Send
   | TakeControl
