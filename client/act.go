@@ -14,13 +14,31 @@ import (
 // same id, and the server executes it once. If the server does not continue the
 // connection, Send fails with [ErrAnswerLost]. A command that was not sent yet waits
 // for the next connection. If ctx ends, the command may still be executed. At most
-// MaxUnanswered calls are open at a time; further calls wait.
+// MaxUnanswered calls are open at a time; further calls wait. An answer without a digest
+// gets that of the request in [Client.State], if the client asked for it by [WithPeople].
 func (c *Client) Send(ctx context.Context, cmd contracts.Command) (contracts.Result, error) {
+	if answer, ok := cmd.(*contracts.ServerRequestResponse); ok && answer.Digest == "" {
+		bound := *answer
+		bound.Digest = c.digest(answer.RequestID)
+		cmd = &bound
+	}
 	message, err := contracts.EncodeCommand(cmd)
 	if err != nil {
 		return contracts.Result{}, fmt.Errorf("encode %s: %w", cmd.CommandType(), err)
 	}
 	return c.result(ctx, true, func(id string) contracts.Frame { return &contracts.Send{ID: id, Message: message} })
+}
+
+// digest returns the digest of a pending request, or "" if the client does not know it.
+func (c *Client) digest(requestID string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.state.People().Requests {
+		if r.RequestID == requestID {
+			return r.Digest
+		}
+	}
+	return ""
 }
 
 // Prompt starts a run.

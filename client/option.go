@@ -88,6 +88,20 @@ func WithHello(hello contracts.Hello) Option {
 	}
 }
 
+// WithPeople asks who did what: for the events about people, and for people in
+// [Client.State]. name is the name that the user gives themselves, or empty. A later
+// [WithHello] replaces both.
+func WithPeople(name string) Option {
+	return func(c *config) {
+		var caps contracts.Capabilities
+		if c.hello.Capabilities != nil {
+			caps = *c.hello.Capabilities
+		}
+		caps.People = true
+		c.hello.Capabilities, c.hello.DisplayName = &caps, name
+	}
+}
+
 // WithCursor continues after the entry at cursor in epoch, both from an earlier
 // [Update]. [Client.State] then lacks the effects of earlier entries, unless the
 // server sends a snapshot. Of WithCursor, [WithHistory] and [WithTail] the last one

@@ -27,6 +27,17 @@ func TestOptionsHaveDefaults(t *testing.T) {
 	}
 }
 
+func TestPeopleAreAskedForBesideOtherCapabilities(t *testing.T) {
+	caps := &contracts.Capabilities{RawAgentEvents: true}
+	c := newConfig([]Option{WithHello(contracts.Hello{Capabilities: caps}), WithPeople("Ann")})
+	if got := c.hello; got.DisplayName != "Ann" || !got.Capabilities.People || !got.Capabilities.RawAgentEvents || caps.People {
+		t.Errorf("got %+v and %+v, want people asked for, and nothing of the caller changed", got, got.Capabilities)
+	}
+	if c := newConfig([]Option{WithPeople("")}); !c.hello.Capabilities.People || c.hello.DisplayName != "" {
+		t.Errorf("got %+v", c.hello)
+	}
+}
+
 func TestTokenFileIsReadAgainForEachConnection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	c := &config{tokenFile: path}

@@ -8,10 +8,14 @@ import (
 // A Principal is an authenticated user or service. Its zero value is the anonymous
 // local user.
 type Principal struct {
-	ID        string    // owns connections; stable, safe to log, never a credential
-	Name      string    // display name, for people; at most MaxLabelBytes, from [CleanLabel]
+	ID   string // owns connections; stable, safe to log, never a credential
+	Name string // display name, for people; at most MaxLabelBytes, from [CleanLabel]
+	// Credential is the id of the credential, safe to log; empty if a principal has
+	// only one, so that ID names it.
+	Credential string
+
 	Scope     string    // owner of the sessions, which are stored by scope and session id; empty for the owner of the server
-	Role      Role      // viewer limits every connection to viewing; empty allows both
+	Role      Role      // viewer and approver limit every connection; empty allows every role
 	SessionID string    // the only session it may reach; empty allows all of the scope
 	Expires   time.Time // when the credential and its connections end, in UTC; zero: never
 }
@@ -21,9 +25,25 @@ func (p Principal) Expired(now time.Time) bool {
 	return !p.Expires.IsZero() && !now.Before(p.Expires)
 }
 
-// Confined reports whether the credential is limited to one session or to viewing,
-// as all shares are.
-func (p Principal) Confined() bool { return p.SessionID != "" || p.Role == RoleViewer }
+// Allows reports whether the principal's connections may have the role.
+func (p Principal) Allows(role Role) bool {
+	return p.Role == "" || role == p.Role || role == RoleViewer
+}
+
+// CheckRole refuses a role that the credential does not allow.
+func (p Principal) CheckRole(role Role) error {
+	switch {
+	case p.Allows(role):
+		return nil
+	case p.Role == RoleApprover:
+		return &Error{Code: CodeAccessDenied, Message: "this credential only allows viewing and answering questions"}
+	}
+	return &Error{Code: CodeAccessDenied, Message: "this credential only allows viewing"}
+}
+
+// Confined reports whether the credential is limited to one session or one role, as
+// all shares are.
+func (p Principal) Confined() bool { return p.SessionID != "" || p.Role != "" }
 
 // Owner reports whether p is the owner of the server.
 func (p Principal) Owner() bool { return p.Scope == "" && !p.Confined() }
@@ -66,7 +86,7 @@ type Attach struct {
 // A Caller is the sender of one HTTP request: its credential and its headers.
 type Caller struct {
 	Principal      Principal
-	Role           Role   // viewer or controller if a header asks for it, otherwise empty
+	Role           Role   // if a header asks for it, otherwise empty
 	Token          string // the connection's secret, or empty
 	ConnectionID   string // the connection it acts for, or empty
 	SubscriptionID string // the subscription, or empty

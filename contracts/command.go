@@ -111,6 +111,7 @@ type ServerRequestResponse struct {
 	Reason         string         `json:"reason,omitempty"`          // tool retries, and approvals without a result
 	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input; for approvals additional content, such as an answer note
 	IsError        bool           `json:"is_error,omitempty"`        // client tools, elicitations and user input: the request ends as failed
+	Digest         string         `json:"digest,omitempty"`          // of the request that the client showed; another one is refused
 }
 
 // UtilityCommandStart runs a command.

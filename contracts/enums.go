@@ -5,8 +5,18 @@ type Role string
 
 const (
 	RoleViewer     Role = "viewer"     // reads only
+	RoleApprover   Role = "approver"   // reads, and answers approvals and user input without the lease
 	RoleController Role = "controller" // may hold the lease and send commands
 )
+
+// Shown returns the role that lists of connections name: an approver is listed as a
+// viewer that may answer, because older clients do not know the role.
+func (r Role) Shown() Role {
+	if r == RoleApprover {
+		return RoleViewer
+	}
+	return r
+}
 
 // A RequestType is a kind of question the runtime asks a client.
 type RequestType string

@@ -27,6 +27,9 @@ const (
 	CodeRoleConflict          Code = "role_conflict"
 	CodeRequestNotFound       Code = "request_not_found"
 	CodeRequestTypeMismatch   Code = "request_type_mismatch"
+	CodeDigestMismatch        Code = "digest_mismatch"
+	CodeDigestRequired        Code = "digest_required"
+	CodeAlreadyVoted          Code = "already_voted"
 	CodeUnauthenticated       Code = "unauthenticated"
 	CodePayloadTooLarge       Code = "payload_too_large"
 	CodeRateLimited           Code = "rate_limited"
@@ -67,6 +70,9 @@ var codes = []codeTraits{
 	{CodeRoleConflict, 409, 4409, false},
 	{CodeRequestNotFound, 404, 1011, false},
 	{CodeRequestTypeMismatch, 409, 1011, false},
+	{CodeDigestMismatch, 409, 1011, false},
+	{CodeDigestRequired, 400, 1011, false},
+	{CodeAlreadyVoted, 409, 1011, false},
 	{CodeUnauthenticated, 401, 4401, false},
 	{CodePayloadTooLarge, 413, 1009, false},
 	{CodeRateLimited, 429, 4429, true},

@@ -84,6 +84,7 @@ type SessionInfo struct {
 type ConnectionState struct {
 	ConnectionID              string         `json:"connection_id"`
 	Role                      Role           `json:"role"`
+	MayAnswer                 bool           `json:"may_answer,omitempty"` // an approver, whose role is listed as viewer
 	ClientProtocolVersion     string         `json:"client_protocol_version,omitempty"`
 	ClientInfo                *ClientInfo    `json:"client_info,omitempty"`
 	Capabilities              *Capabilities  `json:"capabilities,omitempty"`
@@ -104,6 +105,7 @@ type ConnectionInfo struct {
 	Capabilities           *Capabilities     `json:"capabilities,omitempty"`
 	OptOutNotifications    []Notification    `json:"opt_out_notifications,omitempty" wire:"open"`
 	Role                   Role              `json:"role,omitempty"`
+	MayAnswer              bool              `json:"may_answer,omitempty"` // an approver, whose role is shown as viewer
 	ConnectionCount        *int64            `json:"connection_count,omitempty"`
 	ControllerConnectionID NullString        `json:"controller_connection_id,omitzero"` // null when the lease is free
 	LeaseExpiresAt         NullString        `json:"lease_expires_at,omitzero"`         // ISO-8601 UTC; null on stdio
@@ -383,4 +385,5 @@ var allEvents = []Event{
 	(*UtilityFileReadResult)(nil), (*UtilityFileWatchStarted)(nil), (*UtilityFileWatchEvent)(nil),
 	(*UtilityFileWatchStopped)(nil), (*ErrorEvent)(nil), (*Status)(nil), (*Compaction)(nil), (*SessionInfo)(nil),
 	(*ConnectionInfo)(nil), (*PromptAccepted)(nil), (*RequestAnswered)(nil), (*ControlChanged)(nil),
+	(*RequestShown)(nil), (*RequestVoted)(nil),
 }

@@ -141,6 +141,10 @@ type OpenRequest struct {
 	Request  json.RawMessage `json:"request" wire:"body=event"` // the server_request
 	OpenedAt string          `json:"opened_at"`                 // ISO-8601 UTC
 	Deadline string          `json:"deadline,omitempty"`        // ISO-8601 UTC; absent if it never expires
+
+	Digest      string   `json:"digest,omitempty"`       // of the whole request
+	VotesNeeded int64    `json:"votes_needed,omitempty"` // principals that must approve; absent if one answer decides
+	Votes       []string `json:"votes,omitempty"`        // ids of the principals that have approved
 }
 
 // A RetentionPolicy says who may see which part of a manifest. It is constant.
@@ -253,6 +257,10 @@ type KeptRequest struct {
 	Request  *ServerRequest `json:"request"` // shared; do not change it
 	Opened   time.Time      `json:"opened_at"`
 	Deadline time.Time      `json:"expires_at,omitzero"` // zero means never
+
+	Digest string   `json:"digest,omitempty"`       // see [RequestDigest]
+	Needed int      `json:"votes_needed,omitempty"` // approvals of distinct principals; zero: one answer decides
+	Votes  []string `json:"votes,omitempty"`        // ids of the principals that approved, in their order
 }
 
 // Restored is the state from which a drained session is continued. It takes no

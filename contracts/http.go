@@ -118,7 +118,7 @@ type SuccessAnswer struct {
 // A TicketRequest is the body of ws-tickets.
 type TicketRequest struct {
 	SessionID string `json:"sessionId,omitempty"` // the only session that the ticket is for
-	Role      Role   `json:"role,omitempty"`      // viewer limits the ticket to viewing
+	Role      Role   `json:"role,omitempty"`      // viewer or approver limits the ticket to that role
 }
 
 // A TicketAnswer answers ws-tickets.

@@ -57,6 +57,7 @@ type ControlChanged struct {
 type People struct {
 	Prompts    []PromptRecord `json:"prompts"`    // the last MaxPeople, the oldest first
 	Answers    []AnswerRecord `json:"answers"`    // the last MaxPeople, the oldest first
+	Requests   []ShownRecord  `json:"requests"`   // the pending ones, the oldest first
 	Controller *Author        `json:"controller"` // holder of the lease, or null
 }
 
@@ -87,7 +88,7 @@ func (*ControlChanged) EventType() string  { return "control_changed" }
 // AboutPeople reports whether only clients with the capability people get an event.
 func AboutPeople(ev Event) bool {
 	switch ev.(type) {
-	case *PromptAccepted, *RequestAnswered, *ControlChanged:
+	case *PromptAccepted, *RequestAnswered, *ControlChanged, *RequestShown, *RequestVoted:
 		return true
 	}
 	return false

@@ -24,7 +24,7 @@ func TestAddingPeopleIsEncodingThem(t *testing.T) {
 		t.Errorf("got %s and %v, want %s", got, err, want)
 	}
 	got, err = AddPeople(without, &People{})
-	if err != nil || !strings.HasSuffix(string(got), `,"people":{"prompts":[],"answers":[],"controller":null}}}`) {
+	if err != nil || !strings.HasSuffix(string(got), `,"people":{"prompts":[],"answers":[],"requests":[],"controller":null}}}`) {
 		t.Errorf("nobody: got %s and %v", got, err)
 	}
 }

@@ -352,7 +352,7 @@ func Types() []*Type {
 // enums lists the values of string types in canonical order. Code is not in it:
 // clients must accept unknown codes.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[Role]():             enumValues(RoleViewer, RoleController),
+	reflect.TypeFor[Role]():             enumValues(RoleViewer, RoleApprover, RoleController),
 	reflect.TypeFor[RequestType]():      enumValues(RequestTypes()...),
 	reflect.TypeFor[Verdict]():          enumValues(VerdictApproved, VerdictDenied, VerdictCompleted, VerdictFailed, VerdictAnswered, VerdictRetried, VerdictSkipped, VerdictAborted, VerdictCancelled),
 	reflect.TypeFor[Resolver]():         enumValues(ResolvedByUser, ResolvedByPolicy, ResolvedByClient, ResolvedByRuntime),

@@ -31,22 +31,26 @@ type Terms struct {
 type Offer struct {
 	Established contracts.Role // set by an earlier hello; empty if none
 	Fixed       contracts.Role // chosen by the transport's query; empty if none
-	Requests    bool           // over HTTP, where viewers may also list tool_retry, without effect
+	Requests    bool           // over HTTP, where every role may list tool_retry, without effect
 	Default     contracts.Role // for a hello without a role; empty means controller
 }
 
-// viewerForbidden lists the requests that no viewer may offer to answer, in the
-// order of the checks. A viewer may list approvals and client tools, without
-// effect.
-var viewerForbidden = []contracts.RequestType{
-	contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry,
+// forbidden lists the requests that a role may not offer to answer, in the order of
+// the checks. A viewer may list approvals and client tools, without effect.
+var forbidden = map[contracts.Role][]contracts.RequestType{
+	contracts.RoleViewer: {
+		contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry,
+	},
+	contracts.RoleApprover: {
+		contracts.RequestClientTool, contracts.RequestMCPElicitation, contracts.RequestToolRetry,
+	},
 }
 
 // Negotiate returns the terms of h. The refusals are *contracts.Error, checked in
 // this order: bad_request if a label is longer than [contracts.MaxLabelBytes] or
 // the client's tools are invalid, role_conflict if h asks for another role than it
-// has (R26), bad_request if a viewer offers to answer a request that only a
-// controller may answer (R27). The terms share h's client info and capabilities, so
+// has (R26), bad_request if h offers to answer a request that its role may not
+// answer (R27). The terms share h's client info and capabilities, so
 // h must not change afterwards.
 func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	if err := checkLabels(h); err != nil {
@@ -73,15 +77,13 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 		t.Capabilities.ServerRequests = distinct(h.Capabilities.ServerRequests)
 		t.Capabilities.UtilityOperations = distinct(h.Capabilities.UtilityOperations)
 	}
-	if role == contracts.RoleViewer {
-		for _, kind := range viewerForbidden {
-			if o.Requests && kind == contracts.RequestToolRetry {
-				continue
-			}
-			if slices.Contains(t.Capabilities.ServerRequests, kind) {
-				return Terms{}, refuse(contracts.CodeBadRequest,
-					"viewer headless connections cannot negotiate "+string(kind)+" requests")
-			}
+	for _, kind := range forbidden[role] {
+		if o.Requests && kind == contracts.RequestToolRetry {
+			continue
+		}
+		if slices.Contains(t.Capabilities.ServerRequests, kind) {
+			return Terms{}, refuse(contracts.CodeBadRequest,
+				string(role)+" headless connections cannot negotiate "+string(kind)+" requests")
 		}
 	}
 	return t, nil
@@ -153,16 +155,24 @@ func (o Offer) chooseRole(want contracts.Role) (contracts.Role, error) {
 
 // CanAnswer reports whether the client may be asked a question of the type. Every
 // controller answers approvals, which depend only on the approval mode (section
-// 3.6). A viewer answers nothing.
+// 3.6). An approver answers approvals and user input. A viewer answers nothing.
 func (t Terms) CanAnswer(kind contracts.RequestType) bool {
-	if t.Role != contracts.RoleController {
-		return false
+	switch t.Role {
+	case contracts.RoleController:
+		return kind == contracts.RequestApproval || slices.Contains(t.Capabilities.ServerRequests, kind)
+	case contracts.RoleApprover:
+		return ApproverAnswers(kind)
 	}
-	return kind == contracts.RequestApproval || slices.Contains(t.Capabilities.ServerRequests, kind)
+	return false
 }
 
-// CanUse reports whether the client may use a utility operation. A viewer may use
-// none.
+// ApproverAnswers reports whether an approver may answer a question of the type.
+func ApproverAnswers(kind contracts.RequestType) bool {
+	return kind == contracts.RequestApproval || kind == contracts.RequestUserInput
+}
+
+// CanUse reports whether the client may use a utility operation. Only a controller
+// may.
 func (t Terms) CanUse(op contracts.UtilityOperation) bool {
 	return t.Role == contracts.RoleController && slices.Contains(t.Capabilities.UtilityOperations, op)
 }

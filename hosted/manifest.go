@@ -83,7 +83,10 @@ func openRequests(kept []contracts.KeptRequest) ([]contracts.OpenRequest, error)
 		if err != nil {
 			return nil, fmt.Errorf("open request of the drained session: %w", err)
 		}
-		open := contracts.OpenRequest{Request: encoded.Body, OpenedAt: stamp(k.Opened)}
+		open := contracts.OpenRequest{
+			Request: encoded.Body, OpenedAt: stamp(k.Opened),
+			Digest: k.Digest, VotesNeeded: int64(k.Needed), Votes: k.Votes,
+		}
 		if !k.Deadline.IsZero() {
 			open.Deadline = stamp(k.Deadline)
 		}

@@ -199,7 +199,7 @@ func keptRequest(o contracts.OpenRequest) (contracts.KeptRequest, error) {
 	if !ok || request.RequestID == "" || request.CallID == "" {
 		return contracts.KeptRequest{}, errors.New("not a question that can be answered")
 	}
-	k := contracts.KeptRequest{Request: request}
+	k := contracts.KeptRequest{Request: request, Digest: o.Digest, Needed: int(o.VotesNeeded), Votes: o.Votes}
 	if k.Opened, err = time.Parse(time.RFC3339, o.OpenedAt); err == nil && o.Deadline != "" {
 		k.Deadline, err = time.Parse(time.RFC3339, o.Deadline)
 	}

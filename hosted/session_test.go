@@ -83,7 +83,7 @@ func story(t *testing.T) contracts.Quiesced {
 		ActiveTools: 1, TrackedTools: 3, PendingRequests: 2,
 		Requests: []contracts.KeptRequest{
 			{Request: ask("req_1"), Opened: opened, Deadline: opened.Add(time.Hour)},
-			{Request: ask("req_2"), Opened: opened.Add(time.Second)},
+			{Request: ask("req_2"), Opened: opened.Add(time.Second), Digest: "sha256:d", Needed: 2, Votes: []string{"user_a"}},
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 // command is only admitted.
 func (tx *tx) execute(call *call) error {
 	c := call.conn
-	if err := tx.checkCommand(c, call.cmd); err != nil {
+	if err := tx.checkCommand(call); err != nil {
 		return err
 	}
 	if op, _ := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
@@ -45,7 +45,7 @@ func (tx *tx) execute(call *call) error {
 		tx.shutdown(cmd, n)
 		return nil
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
-		return tx.answerRequest(c, cmd, n)
+		return tx.answerRequest(call, n)
 	}
 	return tx.unsupported(call.cmd)
 }
@@ -58,10 +58,11 @@ func (h *Hub) unsupported(cmd contracts.Command) error {
 }
 
 // checkCommand checks, in this order: session and connection, role, lease,
-// capability. A hello passes after the first check. checkCommand runs in the
-// transaction that executes the command, so a command that was read before a
-// takeover is checked against the new holder (D7).
-func (tx *tx) checkCommand(c *connection, cmd contracts.Command) error {
+// capability. A hello passes after the first check. An approver needs no lease.
+// checkCommand runs in the transaction that executes the command, so a command that
+// was read before a takeover is checked against the new holder (D7).
+func (tx *tx) checkCommand(call *call) error {
+	c, cmd := call.conn, call.cmd
 	op := opCommand
 	if _, hello := cmd.(*contracts.Hello); hello {
 		op = opHello
@@ -76,6 +77,11 @@ func (tx *tx) checkCommand(c *connection, cmd contracts.Command) error {
 		return nil
 	case c.role == contracts.RoleViewer:
 		return errViewerSends
+	case call.fromApprover():
+		if !isAnswer(cmd) {
+			return errApproverSends
+		}
+		return nil
 	}
 	if err := tx.checkLease(c); err != nil {
 		return err
@@ -108,9 +114,10 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	c.apply(terms, false)
 	c.greeted = true
 	tx.log.events.ApplyCommand(hello)
-	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client says that it is a viewer
+	if c.role != contracts.RoleController && tx.clients.lease.Release(c.id) { // the local client says that it is no controller
 		tx.opts.Observer.LeaseMoved(contracts.LeaseReleased)
 		tx.noteLease()
+		tx.showControl(c, nil, contracts.LeaseReleased)
 	}
 	tx.sendHelloOK(c)
 	tx.showChange(c)
@@ -183,14 +190,20 @@ func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
 	tx.stopRun(stopShutdown)
 }
 
-// answerRequest ends a pending request with a client's answer. The first valid
-// answer is used (D8).
-func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error {
-	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes {
+// answerRequest ends a pending request with a client's answer, or counts its vote. Of
+// the answers that decide, the first is used (D8).
+func (tx *tx) answerRequest(call *call, n note) error {
+	c, cmd := call.conn, call.cmd
+	approver := call.fromApprover()
+	if tx.answering = senderOf(c); call.http != nil {
+		tx.answering.Principal = call.http.by.Principal // with the credential of this request
+	}
+	row, answer, err := tx.work.table.Target(cmd, c.bare)
+	free := err != nil || row.Needed < 2 && !tx.opts.RequireDigest && answer.Digest == ""
+	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes && !approver && free {
 		tx.echo(c, response)
 		return nil
 	}
-	res, err := tx.work.table.Answer(cmd, c.id, tx.now, c.bare)
 	if err != nil {
 		if c.bare && tx.work.mode != contracts.ApprovalPrompt && answersApproval(cmd) && errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 			tx.publish(&contracts.Status{Message: "Tool response ignored (auto-approval mode)"})
@@ -198,13 +211,30 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error 
 		}
 		return err
 	}
-	tx.claim(c)
+	if approver && !handshake.ApproverAnswers(row.Request.RequestType) {
+		return errApproverSends
+	}
+	if err := tx.checkAnswer(row, &answer); err != nil {
+		return err
+	}
+	if !approver {
+		tx.claim(c)
+	}
 	if n.Send != nil {
 		tx.note(n)
 	}
-	tx.log.events.ApplyCommand(cmd)
-	tx.resolve(res)
-	return nil
+	_, err = tx.endByAnswer(row, &answer, cmd, c.author())
+	return err
+}
+
+// isAnswer reports whether a command answers a question. A nil command, whose text
+// could not be decoded, passes: its refusal says so.
+func isAnswer(cmd contracts.Command) bool {
+	switch cmd.(type) {
+	case nil, *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
+		return true
+	}
+	return false
 }
 
 // echo publishes an answer as the resolution of the request it names, even if no
@@ -225,13 +255,15 @@ func (tx *tx) echo(c *connection, cmd *contracts.ServerRequestResponse) {
 	}
 	tx.log.events.ApplyCommand(cmd)
 	if res, waiting := tx.work.table.Withdraw(cmd.RequestID, verdict, reason, contracts.ResolvedByUser, tx.now); waiting {
-		tx.resolve(res)
+		tx.resolveBy(c.author(), res)
 		return
 	}
-	tx.publish(&contracts.ServerRequestResolved{
+	resolved := &contracts.ServerRequestResolved{
 		RequestID: cmd.RequestID, RequestType: cmd.RequestType, CallID: cmd.RequestID,
 		Resolution: verdict, Reason: reason, ResolvedBy: contracts.ResolvedByUser,
-	})
+	}
+	tx.publish(resolved)
+	tx.showAnswer(c.author(), resolved)
 }
 
 func answersApproval(cmd contracts.Command) bool {

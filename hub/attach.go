@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -101,7 +102,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if c != nil && (c.bare || token == "" || !c.token.matches(token) || c.principal.ID != att.Principal.ID) {
 			c = nil
 		}
-		offer := handshake.Offer{Fixed: att.Role, Default: contracts.RoleViewer}
+		offer := handshake.Offer{Fixed: att.Role, Default: cmp.Or(att.Principal.Role, contracts.RoleViewer)}
 		if c != nil {
 			offer.Established, secret = c.role, token
 		}
@@ -130,16 +131,14 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 	return c, b, err
 }
 
-var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
-
 // checkAttach checks everything before anything changes: a refused client leaves no
 // trace (A24).
 func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
 	if !tx.credentialValid(att.Principal) {
 		return errExpired
 	}
-	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
-		return errOnlyViews
+	if err := att.Principal.CheckRole(t.Role); err != nil {
+		return err
 	}
 	if err := tx.checkRoom(c != nil); err != nil {
 		return err
@@ -271,6 +270,9 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 			People:            c.terms.People(),
+		}
+		if c.terms.People() || c.role == contracts.RoleApprover { // others may not know the role
+			ok.ServerCapabilities.ConnectionRoles = append(ok.ServerCapabilities.ConnectionRoles, contracts.RoleApprover)
 		}
 		if ok.ServerCapabilities.ServerRequests == nil {
 			ok.ServerCapabilities.ServerRequests = []contracts.RequestType{}

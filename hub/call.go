@@ -111,11 +111,21 @@ func (c *call) decide(tx *tx) {
 	}
 }
 
+// fromApprover reports whether the sender may only answer questions: by the role of
+// its connection, its credential, or the header of the request.
+func (c *call) fromApprover() bool {
+	by := contracts.Caller{}
+	if c.http != nil {
+		by = c.http.by
+	}
+	return slices.Contains([]contracts.Role{c.conn.role, by.Role, by.Principal.Role}, contracts.RoleApprover)
+}
+
 // admit checks and executes the command. It only checks a utility command, which do
 // executes.
 func (c *call) admit(tx *tx) error {
 	if c.invalid != nil {
-		if err := tx.checkCommand(c.conn, c.cmd); err != nil { // the sender's rights are checked before the command's text
+		if err := tx.checkCommand(c); err != nil { // the sender's rights are checked before the command's text
 			return err
 		}
 		return c.invalid
@@ -282,7 +292,7 @@ func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 		return
 	}
 	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.countDenial(tx.now) {
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.role != contracts.RoleController && r.conn.countDenial(tx.now) {
 		tx.closeMailbox(r.box, refusal)
 	}
 }
@@ -312,6 +322,7 @@ type httpCall struct {
 	run             *run   // the answer waits for the end of this run; nil if it does not wait
 	publishedBefore uint64 // number of events published before the call
 	snapshot        *sharedSnapshot
+	people          bool // the answer's snapshot has people
 	reply           contracts.MessageAnswer
 	savedBody       []byte // the answer of an earlier request with the same key
 
@@ -362,7 +373,7 @@ func (p *httpCall) serve() ([]byte, error) {
 			p.saveAnswer(tx, nil)
 		})
 	}
-	body, err := p.hub.encodeSnapshot(p.snapshot)
+	body, err := p.hub.encodeSnapshot(p.snapshot, p.people)
 	if err == nil {
 		p.reply.Snapshot = body
 		body, err = contracts.EncodeBody(&p.reply)
@@ -402,7 +413,10 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 	return c, nil
 }
 
-var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+var (
+	errViewerSends   = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+	errApproverSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Approver headless connections can only answer approvals and user input"}
+)
 
 func (p *httpCall) beforeExecute(tx *tx) {
 	tx.noteActivity(p.conn)
@@ -451,7 +465,7 @@ func (p *httpCall) capture(tx *tx) {
 	if _, hello := p.cmd.(*contracts.Hello); hello {
 		execution = "transport_only"
 	}
-	p.snapshot = tx.pendingSnapshot()
+	p.snapshot, p.people = tx.pendingSnapshot(), p.conn.terms.People()
 	p.reply = contracts.MessageAnswer{
 		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
 		Execution: execution, PublishedMessages: tx.log.published - p.publishedBefore, Message: "handled",

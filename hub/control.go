@@ -45,9 +45,13 @@ func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (loser *conne
 	if c.role != contracts.RoleController || loser == c || loser != nil && how != contracts.TakeoverForce {
 		return nil
 	}
-	tx.setHolder(c)
+	why := contracts.LeaseGranted
+	if loser != nil {
+		why = contracts.LeaseTakenOver
+	}
+	tx.setHolder(c, why)
 	if loser == nil {
-		tx.opts.Observer.LeaseMoved(contracts.LeaseGranted)
+		tx.opts.Observer.LeaseMoved(why)
 	}
 	return loser
 }
@@ -75,18 +79,20 @@ func (cl *clients) departedHolderName(p contracts.Principal) string {
 // grant moves the lease to c and publishes the change.
 func (tx *tx) grant(c *connection, why contracts.LeaseReason) {
 	loser := tx.clients.holder()
-	tx.setHolder(c)
+	tx.setHolder(c, why)
 	tx.leaseMoved(loser, c, why)
 }
 
 // setHolder moves the lease to c under a new generation and writes a note of it.
-func (tx *tx) setHolder(c *connection) {
+func (tx *tx) setHolder(c *connection, why contracts.LeaseReason) {
+	loser := tx.clients.holder()
 	tx.clients.lease.Grant(c.id, tx.now)
 	if c.bare {
 		tx.clients.lease.Pin(c.id) // an open pipe keeps the lease
 	}
 	c.controlAsk = nil
 	tx.noteLease()
+	tx.showControl(loser, c, why)
 }
 
 // leaseMoved publishes connection_info and, if there was a previous holder, a
@@ -95,6 +101,7 @@ func (tx *tx) setHolder(c *connection) {
 func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if winner == nil {
 		tx.noteLease()
+		tx.showControl(loser, nil, why)
 	}
 	tx.opts.Observer.LeaseMoved(why)
 	tx.sendLeaseChange(loser, false, why)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // last_status after a drain.
@@ -67,6 +68,7 @@ func (tx *tx) beginDrain(reason string) {
 	}
 	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
+	tx.note(note{Audit: tx.audit(AuditRecord{What: AuditDrain, Reason: abridge.Bytes(reason, 500)}, nil)})
 	tx.life.phase = phaseDraining
 	why := stopDrained
 	if tx.keepsRequests() {
@@ -148,6 +150,12 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	st.ConnectionCount, st.SubscriberCount, st.Connections = 0, 0, []contracts.ConnectionState{}
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
 	st.ControllerConnectionID, st.ControllerSubscriptionID = contracts.Null(), contracts.Null()
+	if st.People != nil {
+		st.People.Controller = nil
+	}
+	if tx.opts.Profile == contracts.ProfilePublic { // its schema of a manifest is closed
+		st.People = nil
+	}
 	st.CurrentResponse, st.ActiveTools = nil, []contracts.ActiveTool{}
 	st.ActiveUtilityCommands, st.ActiveFileWatches = []contracts.ActiveCommand{}, []contracts.ActiveWatch{}
 	st.TrackedTools = slices.DeleteFunc(st.TrackedTools, func(tool contracts.PendingEntry) bool { // keep those whose question stays open

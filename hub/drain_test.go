@@ -142,6 +142,7 @@ func TestDrainLeavesQuestionsOpenThatAnAgentCanActOn(t *testing.T) { // D8
 				{Request: question(contracts.RequestUserInput, "q2"), Opened: opened},
 			}
 			for i := range q.Requests {
+				want[i].Digest = contracts.RequestDigest(s.SessionID(), want[i].Request)
 				q.Requests[i].Opened, q.Requests[i].Deadline = q.Requests[i].Opened.Round(0), q.Requests[i].Deadline.Round(0)
 				want[i].Opened, want[i].Deadline = want[i].Opened.Round(0), want[i].Deadline.Round(0)
 			}

@@ -136,22 +136,28 @@ func (h *Hub) hasEnded() bool {
 // Decide answers a pending approval for a principal that has no connection, whoever
 // holds the lease. The first answer decides: Decide refuses with request_not_found if
 // the approval is not pending any more. cursor is where the answer is in the history.
-func (h *Hub) Decide(requestID string, approved bool, note, by string) (cursor uint64, err error) {
+//
+// digest is that of the request, or empty. ended reports whether the approval ended: it
+// stays pending if it needs more votes.
+func (h *Hub) Decide(requestID string, approved bool, note, digest string, by contracts.Principal) (cursor uint64, ended bool, err error) {
 	answer := &contracts.ServerRequestResponse{
-		RequestID: requestID, RequestType: contracts.RequestApproval, Approved: &approved, Reason: note,
+		RequestID: requestID, RequestType: contracts.RequestApproval, Approved: &approved, Reason: note, Digest: digest,
 	}
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opMessage); err != nil {
 			return
 		}
-		res, refusal := tx.work.table.Answer(answer, by, tx.now, false)
+		tx.answering = &sender{Principal: by}
+		row, _, refusal := tx.work.table.Target(answer, false)
 		if err = refusal; err == nil {
-			tx.log.events.ApplyCommand(answer)
-			tx.resolve(res)
+			err = tx.checkAnswer(row, answer)
+		}
+		if err == nil {
+			ended, err = tx.endByAnswer(row, answer, answer, principalAuthor(by))
 			cursor = tx.head()
 		}
 	})
-	return cursor, err
+	return cursor, ended, err
 }
 
 // Stop interrupts the run that was active at the cursor seen, whoever holds the lease.

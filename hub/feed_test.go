@@ -214,13 +214,13 @@ func TestFirstDecisionCounts(t *testing.T) { // E31
 					t.Error(err)
 				}
 			}
-			cursor, err := h.Decide(id, true, "fine", "someone")
+			cursor, _, err := h.Decide(id, true, "fine", "", contracts.Principal{ID: "someone"})
 			if lost := errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}); i == 1 && !lost || i == 0 && (err != nil || cursor == 0) {
 				t.Errorf("%s: got %d, %v", id, cursor, err)
 			}
 			synctest.Wait()
 		}
-		if _, err := h.Decide("three", true, "", "someone"); !errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
+		if _, _, err := h.Decide("three", true, "", "", contracts.Principal{ID: "someone"}); !errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 			t.Errorf("got %v for an unknown request", err)
 		}
 		got := agent.learned()

@@ -92,7 +92,7 @@ func playScenes(scenes []scene) (merged int, err error) {
 			f.peer.Close()
 		}
 	}()
-	th.driver = th.attach(contracts.RoleController, nil)
+	th.driver = th.attach(contracts.RoleController, nil, true)
 	for i, sc := range scenes {
 		synctest.Wait()
 		if err := th.play(sc); err != nil {
@@ -142,9 +142,10 @@ func (th *theatre) everybody() []*follower {
 
 // attach lets a client in. With a follower that it continues, it says where
 // that one stopped.
-func (th *theatre) attach(role contracts.Role, from *follower, optOuts ...string) *follower {
+func (th *theatre) attach(role contracts.Role, from *follower, people bool, optOuts ...string) *follower {
 	conn, peer := memconn.New(memconn.Options{})
 	f := newFollower(peer, th.ledger, optOuts...)
+	f.people = people
 	att := contracts.Attach{Role: role, Epoch: th.Epoch()}
 	if from != nil {
 		cursor := int64(from.cursor)
@@ -158,7 +159,7 @@ func (th *theatre) attach(role contracts.Role, from *follower, optOuts ...string
 	for _, kind := range f.optOuts[:len(f.optOuts)-1] {
 		outs = append(outs, `"`+kind+`"`)
 	}
-	_ = peer.Send(`{"type":"hello","capabilities":{"server_requests":["approval","client_tool"]},"opt_out_notifications":[` + strings.Join(outs, ",") + `]}`)
+	_ = peer.Send(fmt.Sprintf(`{"type":"hello","capabilities":{"server_requests":["approval","client_tool"],"people":%t},"opt_out_notifications":[%s]}`, people, strings.Join(outs, ",")))
 	return f
 }
 
@@ -174,7 +175,7 @@ func (th *theatre) play(sc scene) error {
 		if sc.Do == "deaf" {
 			outs = []string{"status", "connection_info"}
 		}
-		th.audience[sc.Who] = th.attach(contracts.RoleViewer, nil, outs...)
+		th.audience[sc.Who] = th.attach(contracts.RoleViewer, nil, sc.Who%2 == 0, outs...)
 		return nil
 	case "freeze", "thaw", "drop", "resume", "rejoin":
 		if f == nil {
@@ -212,9 +213,9 @@ func (th *theatre) move(sc scene, f *follower) error {
 	th.audience[sc.Who] = nil
 	switch {
 	case sc.Do == "resume" && f.cursor > 0:
-		th.audience[sc.Who] = th.attach(contracts.RoleViewer, f)
+		th.audience[sc.Who] = th.attach(contracts.RoleViewer, f, f.people)
 	case sc.Do == "rejoin":
-		th.audience[sc.Who] = th.attach(contracts.RoleViewer, nil)
+		th.audience[sc.Who] = th.attach(contracts.RoleViewer, nil, sc.Who%2 == 0)
 	}
 	synctest.Wait()
 	return nil

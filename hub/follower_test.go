@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -20,7 +22,7 @@ type follower struct {
 	peer    *memconn.Peer
 	journal *ledger
 	optOuts []string // message types that it does not get
-	people  bool     // it gets the events about people
+	people  bool     // it negotiated people
 	resumes bool     // it presented a cursor that the journal still has
 
 	cursor  uint64 // last entry applied
@@ -152,6 +154,13 @@ func (f *follower) takeSnapshot(body []byte, start bool) error {
 		return err
 	}
 	want := folded.Snapshot(snap.Cursor)
+	var people *contracts.People // what is published for all has none
+	if start && f.people {
+		people = folded.People()
+	}
+	if got := snap.State.People; !reflect.DeepEqual(got, people) {
+		return fmt.Errorf("people at cursor %d:\n got %+v\nwant %+v", snap.Cursor, got, people)
+	}
 	if last := snap.State.LastStatus; last != nil && strings.HasPrefix(*last, "Drain") { // the one that ends a drain
 		want.State.IsReady, want.State.LastStatus = false, last
 	}
@@ -173,6 +182,13 @@ func (f *follower) caughtUp(live *contracts.Snapshot) error {
 	}
 	if err := f.advance(live.Cursor); err != nil {
 		return err
+	}
+	folded, err := f.journal.fold(live.Cursor)
+	if err != nil {
+		return err
+	}
+	if got, want := f.state.People(), folded.People(); f.people && !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("people at cursor %d:\n got %+v\nwant %+v", live.Cursor, got, want)
 	}
 	got, want := f.state.Snapshot(live.Cursor), *live
 	if f.misses("status") {
@@ -206,7 +222,7 @@ func (f *follower) sees(e journal.Entry) bool {
 }
 
 func aboutPeople(kind string) bool {
-	return kind == "prompt_accepted" || kind == "request_answered" || kind == "control_changed"
+	return slices.Contains([]string{"prompt_accepted", "request_answered", "control_changed", "request_shown", "request_voted"}, kind)
 }
 
 func typeOf(body []byte) string {
@@ -226,7 +242,7 @@ func shown(snap *contracts.Snapshot, connections bool) string {
 	st := &s.State
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
 	st.SubscriberCount, st.ControllerSubscriptionID = 0, contracts.NullString{}
-	s.SessionID = ""
+	s.SessionID, st.People = "", nil // who did what is compared apart
 	list := st.Connections
 	st.Connections = []contracts.ConnectionState{}
 	if connections {

@@ -70,6 +70,11 @@ type Options struct {
 	// RequireTokens makes HTTP requests that name a connection present its secret.
 	RequireTokens bool
 
+	// Votes say which approvals need several principals. RequireDigest refuses answers
+	// to approvals that do not echo the digest of the request.
+	Votes         []VoteRule
+	RequireDigest bool
+
 	// Alive reports whether a principal's credential is still valid. It is called
 	// with the session's lock held. Nil means always valid.
 	Alive func(contracts.Principal) bool
@@ -249,6 +254,8 @@ type eventLog struct {
 	sinceCheckpoint int       // bytes since the last checkpoint, or since the last attempt
 	checkpointSize  int       // bytes of the last checkpoint
 	checkpointedAt  time.Time // when the last checkpoint was made, or the session opened
+
+	audit auditHead // the newest record of the audit
 }
 
 // New opens the session in opts.Store and restores its state. No goroutine runs
@@ -343,6 +350,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.info, tx.clients.lastUsed = info, tx.now
 		h.startCursor = tx.head()
 		tx.closeLeftovers()
+		tx.correctController()
 		if info.Forgets {
 			tx.resolve(tx.work.table.CancelAll("The program that asked has ended", tx.now)...)
 		}

@@ -423,7 +423,7 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 // snapshot at once, without a copy: all clients of a form share the frame.
 func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	defer p.drop()
-	frame, err := p.snapshot.frame(b.form, p.reset)
+	frame, err := p.snapshot.frame(b.form, p.reset, journal.Class(b.skip.Load())&classPeople == 0)
 	switch {
 	case err != nil:
 		return out, err

@@ -76,8 +76,8 @@ func (o *Overview) Deleted(key Key) bool {
 // editable returns the row of a session that a client may change. holder says that the
 // holder of the lease may.
 func (o *Overview) editable(key Key, by contracts.Caller, holder bool) (*row, error) {
-	if by.Principal.Role == contracts.RoleViewer || by.Role == contracts.RoleViewer {
-		return nil, errOnlyViews
+	if !by.Principal.Allows(contracts.RoleController) || by.Role != "" && by.Role != contracts.RoleController {
+		return nil, errOnlyController
 	}
 	if by.Principal.Confined() && !holder {
 		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "a credential for one session does not allow this"}
@@ -94,6 +94,8 @@ func (o *Overview) editable(key Key, by contracts.Caller, holder bool) (*row, er
 	}
 	return r, h.checkHolder(by)
 }
+
+var errOnlyController = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "viewers and approvers change no sessions"}
 
 // mark changes the marks of a row with f. The change is on disk before anybody sees it.
 func (o *Overview) mark(r *row, f func(*marks) error) (*contracts.SessionSummary, error) {

@@ -100,7 +100,7 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 		said("stream", "+controller sse")
 		alice.by.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		alice.posts(`{"type":"prompt","content":"hi"}`)
-		said("prompt", "accepted prompt "+alice.by.Trace, "prompt_accepted", "raw_agent_event", "raw_agent_event", "response_start", "response_chunk", "response_end", "raw_agent_event", "run ended")
+		said("prompt", "accepted prompt "+alice.by.Trace, "raw_agent_event", "raw_agent_event", "response_start", "response_chunk", "response_end", "raw_agent_event", "run ended")
 		bob.refusedPost(`{"type":"init"}`, contracts.CodeStaleConnection)
 		said("refusal", "refused stale_connection")
 		socket, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer})

@@ -34,5 +34,37 @@ func (tx *tx) acceptedPrompt(c *connection, cmd *contracts.Prompt) *contracts.Pr
 	return ev
 }
 
+// showAnswer publishes who answered a request, after its resolution.
+func (tx *tx) showAnswer(by *contracts.Author, ev *contracts.ServerRequestResolved) {
+	tx.publish(&contracts.RequestAnswered{
+		RequestID: ev.RequestID, CallID: ev.CallID, Resolution: ev.Resolution, Author: *by, Timestamp: timestamp(tx.now),
+	})
+}
+
+// showControl publishes that the lease moved. Each connection may be nil.
+func (tx *tx) showControl(from, to *connection, why contracts.LeaseReason) {
+	ev := &contracts.ControlChanged{Reason: why, Timestamp: timestamp(tx.now)}
+	if from != nil {
+		ev.From = from.author()
+	}
+	if to != nil {
+		ev.To = to.author()
+	}
+	tx.publish(ev)
+}
+
+// correctController publishes control_changed if the lease is not where the events of an
+// earlier process say. A holder such as the local client cannot return.
+func (tx *tx) correctController() {
+	holder, shown := tx.clients.holder(), tx.log.events.People().Controller
+	switch {
+	case shown == nil && holder == nil, shown != nil && holder != nil && shown.ConnectionID == holder.id:
+	case holder == nil:
+		tx.publish(&contracts.ControlChanged{From: shown, Reason: contracts.LeaseExpired, Timestamp: timestamp(tx.now)})
+	default:
+		tx.publish(&contracts.ControlChanged{From: shown, To: holder.author(), Reason: contracts.LeaseGranted, Timestamp: timestamp(tx.now)})
+	}
+}
+
 // timestamp returns a time as the wire has it.
 func timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -56,7 +56,7 @@ func (cl *clients) addConnection(c *connection) {
 	if c.role != contracts.RoleController {
 		return
 	}
-	viewer := slices.IndexFunc(cl.presence.listed, func(c *connection) bool { return c.role == contracts.RoleViewer })
+	viewer := slices.IndexFunc(cl.presence.listed, func(c *connection) bool { return c.role != contracts.RoleController })
 	if viewer >= 0 {
 		cl.presence.listed[viewer] = c
 		cl.presence.relist = true
@@ -166,9 +166,9 @@ func (tx *tx) connectionInfo(about string, list bool) *contracts.ConnectionInfo 
 	if c == nil {
 		return info
 	}
-	info.Role = c.role
+	info.Role, info.MayAnswer = c.role.Shown(), c.role == contracts.RoleApprover
 	if list {
-		info.Role, info.LeaseExpiresAt = cmp.Or(c.role, contracts.RoleController), tx.expiry(c)
+		info.Role, info.LeaseExpiresAt = cmp.Or(info.Role, contracts.RoleController), tx.expiry(c)
 	}
 	if list || slices.Contains(cl.presence.listed, c) {
 		info.ClientProtocolVersion, info.ClientInfo = c.terms.ProtocolVersion, c.terms.ClientInfo
@@ -201,7 +201,8 @@ func (tx *tx) connectionState(c *connection) contracts.ConnectionState {
 	holder, _ := tx.clients.lease.Holder()
 	st := contracts.ConnectionState{
 		ConnectionID:           c.id,
-		Role:                   cmp.Or(c.role, contracts.RoleController),
+		Role:                   cmp.Or(c.role.Shown(), contracts.RoleController),
+		MayAnswer:              c.role == contracts.RoleApprover,
 		ClientProtocolVersion:  c.terms.ProtocolVersion,
 		ClientInfo:             c.terms.ClientInfo,
 		Capabilities:           c.terms.Shown(),
@@ -225,8 +226,8 @@ func (tx *tx) expiry(c *connection) contracts.NullString {
 		return contracts.Null()
 	}
 	seen := c.lastSeen()
-	if c.role == contracts.RoleViewer && c.onStreamOnly() && tx.now.After(seen) {
-		seen = tx.now // a viewer cannot send on a stream, so an open stream counts as activity
+	if c.role != contracts.RoleController && c.onStreamOnly() && tx.now.After(seen) {
+		seen = tx.now // nobody can send on a stream, so the open stream of a client without the lease counts as activity
 	}
 	return contracts.String(timestamp(seen.Add(tx.opts.LeaseTTL)))
 }

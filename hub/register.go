@@ -30,12 +30,13 @@ func (h *Hub) request(op operation, f func(*tx) error) error {
 	return h.refusedOr(err)
 }
 
-// requestState is request. If f succeeds, it returns the encoded state as of its end.
-func (h *Hub) requestState(op operation, f func(*tx) error) ([]byte, error) {
+// requestState is request. If f succeeds, it returns the encoded state as of its end,
+// with people if f returns true.
+func (h *Hub) requestState(op operation, f func(*tx) (people bool, err error)) ([]byte, error) {
 	var snap *sharedSnapshot
-	err := h.request(op, func(tx *tx) error {
-		err := f(tx)
-		if err == nil {
+	people := false
+	err := h.request(op, func(tx *tx) (err error) {
+		if people, err = f(tx); err == nil {
 			snap = tx.pendingSnapshot()
 		}
 		return err
@@ -43,7 +44,7 @@ func (h *Hub) requestState(op operation, f func(*tx) error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := h.encodeSnapshot(snap)
+	text, err := h.encodeSnapshot(snap, people)
 	return text, h.refusedOr(err)
 }
 
@@ -69,9 +70,9 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 func (h *Hub) enter(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (*contracts.SubscriptionAnswer, string, error) {
 	var e enrolled
 	answer := &contracts.SubscriptionAnswer{}
-	state, err := h.requestState(opAttach, func(tx *tx) (err error) {
+	state, err := h.requestState(opAttach, func(tx *tx) (people bool, err error) {
 		if e, err = tx.enroll(req, by, subscribing); err != nil {
-			return err
+			return false, err
 		}
 		c := e.connection
 		answer.OptOutNotifications = c.terms.OptOuts
@@ -98,7 +99,7 @@ func (h *Hub) enter(req *contracts.AttachRequest, by contracts.Caller, subscribi
 		if holder := tx.clients.holder(); holder != nil {
 			answer.ControllerSubscriptionID = holder.mainSubscription().Value
 		}
-		return nil
+		return c.terms.People(), nil
 	})
 	answer.Snapshot = state
 	return answer, e.token, err
@@ -225,8 +226,8 @@ func (h *Hub) tokenMatches(want tokenHash, token string) bool {
 // the subscription that follows.
 func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
 	c := tx.clients.holder()
-	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
-	if c == nil || viewer || !c.neverSubscribed || c.bare || c.principal.ID != by.Principal.ID || !tx.tokenMatches(c.token, by.Token) {
+	role := cmp.Or(req.Role, by.Role, contracts.RoleController)
+	if c == nil || role != contracts.RoleController || !c.neverSubscribed || c.bare || c.principal.ID != by.Principal.ID || !tx.tokenMatches(c.token, by.Token) {
 		return nil
 	}
 	return c
@@ -239,10 +240,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	if hello.Role == "" {
 		hello.Role = by.Role
 	}
-	offer := handshake.Offer{Requests: true, Default: contracts.RoleController}
-	if by.Principal.Role == contracts.RoleViewer {
-		offer.Default = contracts.RoleViewer
-	}
+	offer := handshake.Offer{Requests: true, Default: cmp.Or(by.Principal.Role, contracts.RoleController)}
 	if c != nil {
 		offer.Established = c.role
 		fillFromTerms(hello, c.terms)
@@ -278,8 +276,8 @@ func fillFromTerms(hello *contracts.Hello, t handshake.Terms) {
 func checkClientTools(req *contracts.AttachRequest, t handshake.Terms) error {
 	switch {
 	case !req.EnableClientTools:
-	case t.Role == contracts.RoleViewer:
-		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "viewer headless connections cannot enable client-side tools"}
+	case t.Role != contracts.RoleController:
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: string(t.Role) + " headless connections cannot enable client-side tools"}
 	case !slices.Contains(t.Capabilities.ServerRequests, contracts.RequestClientTool):
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "client_tool capability is required when enableClientTools is true"}
 	}
@@ -414,8 +412,8 @@ func Vet(req *contracts.AttachRequest, p contracts.Principal, role contracts.Rol
 	if err == nil {
 		err = checkClientTools(req, terms)
 	}
-	if err == nil && p.Role == contracts.RoleViewer && terms.Role == contracts.RoleController {
-		err = errOnlyViews
+	if err == nil {
+		err = p.CheckRole(terms.Role)
 	}
 	return err
 }

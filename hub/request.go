@@ -17,7 +17,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 	if err := contracts.ValidateEvent(req); err != nil {
 		return contracts.Outcome{}, err
 	}
-	shown := announcement(req)
+	shown := h.announcement(req)
 	var (
 		wait    chan contracts.Outcome
 		outcome contracts.Outcome
@@ -62,7 +62,7 @@ func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (cont
 			return
 		}
 		if res, ok := tx.work.table.Cancel(id, "Run ended before request completed", tx.now); ok {
-			tx.publish(&res.Event) // without resume: the caller of Ask gets the error and ends the call
+			tx.publishEnd(&res, nil) // without resume: the caller of Ask gets the error and ends the call
 		}
 	})
 	if !resolved {
@@ -83,6 +83,9 @@ const askUser = "ask_user"
 // the controller cannot answer. It reports whether it decided.
 func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
+		if tx.work.mode == contracts.ApprovalAuto && tx.opts.votesNeeded(req) > 0 {
+			return contracts.Outcome{}, false // one client, who sets the mode, cannot replace several
+		}
 		return serverreq.Policy(tx.work.mode)
 	}
 	c := tx.clients.holder()
@@ -101,34 +104,45 @@ func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, b
 	return out, true
 }
 
-// announcement returns the events that show a question: the event for older
-// clients, if the question has one, and the request.
-func announcement(req *contracts.ServerRequest) (shown []encoded) {
+// An announced question is ready to be published.
+type announced struct {
+	legacy  []encoded // the event for older clients, if the question has one
+	request encoded
+	shown   *contracts.RequestShown // follows the request
+	display encoded                 // shown
+}
+
+// announcement returns the events that show a question.
+func (h *Hub) announcement(req *contracts.ServerRequest) announced {
+	var legacy []encoded
 	switch kind := req.RequestType; {
 	case kind == contracts.RequestApproval:
 		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
-		shown = append(shown, encode(nil, call))
+		legacy = append(legacy, encode(nil, call))
 	case kind == contracts.RequestClientTool,
 		kind == contracts.RequestUserInput && req.Tool == askUser: // older clients take others for client tools
 		call := &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-		shown = append(shown, encode(nil, call))
+		legacy = append(legacy, encode(nil, call))
 	}
-	return append(shown, encode(nil, req))
+	shown := h.shownRequest(req)
+	return announced{legacy: legacy, request: encode(nil, req), shown: shown, display: encode(nil, shown)}
 }
 
-func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts.AskOptions) (chan contracts.Outcome, error) {
+func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.AskOptions) (chan contracts.Outcome, error) {
 	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
 	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {
 		return nil, err
 	}
 	wait := make(chan contracts.Outcome, 1)
 	tx.work.waiters[req.RequestID] = wait
-	for i, e := range shown {
-		if i == len(shown)-1 { // the request
-			tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
-		}
+	tx.work.table.Bind(req.RequestID, a.shown.Digest, int(a.shown.VotesNeeded))
+	for _, e := range a.legacy {
 		tx.publishEncoded(e)
 	}
+	record := aboutRequest(AuditAsked, req, a.shown.Digest)
+	tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)})
+	tx.publishEncoded(a.request)
+	tx.publishEncoded(a.display)
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}
@@ -143,11 +157,15 @@ func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) tim
 	return tx.now.Add(timeout)
 }
 
-// resolve publishes how questions ended and passes the outcomes to the callers of
-// Ask. For a question of an earlier process, it passes the outcome to resume.
-func (tx *tx) resolve(all ...serverreq.Resolution) {
+// resolve publishes how questions ended without an answer. See resolveBy.
+func (tx *tx) resolve(all ...serverreq.Resolution) { tx.resolveBy(nil, all...) }
+
+// resolveBy publishes how questions ended, and who answered them unless by is nil. It
+// passes the outcomes to the callers of Ask. For a question of an earlier process, it
+// passes the outcome to resume.
+func (tx *tx) resolveBy(by *contracts.Author, all ...serverreq.Resolution) {
 	for _, res := range all {
-		tx.publish(&res.Event)
+		tx.publishEnd(&res, by)
 		wait, asked := tx.work.waiters[res.Request.RequestID]
 		if !asked {
 			tx.resume(res.Request, res.Outcome())

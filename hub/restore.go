@@ -15,7 +15,7 @@ import (
 )
 
 // A note is a hidden entry with state that events do not carry and the next process
-// needs. At most one field is set beside From, Send and Answer. An empty note gives
+// needs. At most one field is set beside From, Send, Answer and Audit. An empty note gives
 // a private message its cursor.
 type note struct {
 	From     string           `json:"from,omitempty"`    // connection that caused it
@@ -29,6 +29,7 @@ type note struct {
 	Resumed  string           `json:"resumed,omitempty"` // id of an open call that belongs to the run
 	RunEnded bool             `json:"run_ended,omitempty"`
 	Failed   bool             `json:"failed,omitempty"` // with RunEnded: the run failed
+	Audit    *savedAudit      `json:"audit,omitempty"`
 }
 
 // A savedConnection is a controller connection, stored so that its client can use
@@ -70,6 +71,7 @@ type checkpoint struct {
 	Run         *progress               `json:"run,omitempty"`
 	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
 	Digest      digest                  `json:"digest,omitzero"`
+	Audit       auditHead               `json:"audit"`
 }
 
 func saveConnection(c *connection) *savedConnection {
@@ -81,7 +83,9 @@ func saveConnection(c *connection) *savedConnection {
 }
 
 func (tx *tx) noteLease() {
-	tx.note(note{Lease: new(tx.clients.saveLease())})
+	saved := tx.clients.saveLease()
+	record := AuditRecord{What: AuditLease, Generation: saved.Generation}
+	tx.note(note{Lease: &saved, Audit: tx.audit(record, senderOf(tx.clients.conns[saved.Holder]))})
 }
 
 func (cl *clients) saveLease() savedLease {
@@ -123,6 +127,7 @@ func (tx *tx) checkpoint() {
 	cp := checkpoint{
 		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
 		Lease: tx.clients.saveLease(), Origin: tx.life.origin, Digest: tx.log.digest,
+		Audit: tx.log.audit,
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
@@ -235,6 +240,13 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	case *contracts.ServerRequestResolved:
 		tx.work.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
 		delete(tx.work.deadlines, ev.RequestID)
+	case *contracts.RequestShown:
+		tx.work.table.Bind(ev.RequestID, ev.Digest, int(ev.VotesNeeded))
+	case *contracts.RequestVoted:
+		if ev.Approved {
+			_, err := tx.work.table.Vote(ev.RequestID, ev.Author.Principal)
+			return err
+		}
 	}
 	return nil
 }
@@ -242,6 +254,13 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 func (tx *tx) replayNote(n note) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
 		c.sends.put(*n.Send, n.Answer, nil)
+	}
+	if n.Audit != nil {
+		var r AuditRecord
+		if err := json.Unmarshal(n.Audit.Record, &r); err != nil {
+			return err
+		}
+		tx.log.audit = auditHead{N: r.N, Hash: n.Audit.Hash}
 	}
 	switch {
 	case n.Command != nil:
@@ -305,7 +324,7 @@ func (tx *tx) replayCheckpoint(cp *checkpoint) error {
 		return err
 	}
 	tx.replayLease(cp.Lease)
-	tx.life.origin = cp.Origin
+	tx.life.origin, tx.log.audit = cp.Origin, cp.Audit
 	for _, c := range cp.Connections {
 		tx.clients.restoreConnection(c)
 	}
@@ -416,5 +435,11 @@ func (tx *tx) adopt(from *contracts.Restored) error {
 	if !from.Ready {
 		return nil
 	}
-	return tx.work.table.Restore(from.Requests)
+	if err := tx.work.table.Restore(from.Requests); err != nil {
+		return err
+	}
+	for _, row := range from.Requests {
+		tx.showAdopted(row)
+	}
+	return nil
 }

@@ -103,7 +103,7 @@ type reader struct {
 	resumable bool   // false if the client said that it will not return
 	ended     bool   // the client said ws.bye, or ended the session: read no more
 
-	limiter *rate.Limiter // of a viewer's frames; nil for controllers
+	limiter *rate.Limiter // of the frames of a viewer or approver; nil for controllers
 }
 
 // slowDown waits until a viewer that sent n frames may send more. It returns early
@@ -227,7 +227,7 @@ func (r *reader) handshake(conn Conn, att contracts.Attach) error {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
-	if err == nil && r.box.counted == contracts.RoleViewer {
+	if err == nil && r.box.counted != contracts.RoleController {
 		r.limiter = rate.NewLimiter(contracts.MaxViewerFrames, contracts.ViewerFrameBurst)
 	}
 	return err

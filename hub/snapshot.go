@@ -11,12 +11,13 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// snapshot returns the state as of the head. The fold over events does not know who
-// is connected; that part comes from the connections.
+// snapshot returns the state as of the head, without people. The fold over events does
+// not know who is connected; that part comes from the connections.
 func (tx *tx) snapshot() *contracts.Snapshot {
 	snap := tx.log.events.Snapshot(tx.head())
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
+	st.People = nil
 	st.Connections = tx.connectionStates()
 	st.ConnectionCount = int64(len(tx.clients.conns))
 	st.SubscriberCount = int64(len(tx.clients.subs))
@@ -71,9 +72,9 @@ func (c *connection) mainSubscription() contracts.NullString {
 	return contracts.Null()
 }
 
-// publishSnapshot publishes the whole state, after changes that clients need not be
-// able to fold. The store keeps an empty note in place of the snapshot, because the
-// stored events give the same state.
+// publishSnapshot publishes the whole state except for the people, after changes that
+// clients need not be able to fold. The store keeps an empty note in place of the
+// snapshot, because the stored events give the same state.
 func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
 
 func (tx *tx) appendSnapshot(transient bool) {
@@ -87,10 +88,13 @@ func (tx *tx) appendSnapshot(transient bool) {
 	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
 }
 
-// Snapshot returns the state as of the newest entry.
+// Snapshot returns the state as of the newest entry, with people.
 func (h *Hub) Snapshot() *contracts.Snapshot {
 	var snap *contracts.Snapshot
-	h.update(func(tx *tx) { snap = tx.snapshot() })
+	h.update(func(tx *tx) {
+		snap = tx.snapshot()
+		snap.State.People = tx.log.events.People()
+	})
 	return snap
 }
 
@@ -127,25 +131,36 @@ type sharedSnapshot struct {
 	mu      sync.Mutex
 	memory  *Memory             // counts it; nil for a snapshot of one request, and after the last user
 	last    *atomic.Int64       // updated with the encoded size
-	state   *contracts.Snapshot // nil once it is encoded
-	text    []byte              // part of the first frame, if there is one
+	state   *contracts.Snapshot // without people; nil once it is encoded
+	people  *contracts.People
+	text    []byte // part of the first frame, if there is one and it is without people
 	err     error
 	frames  map[frameKey][]byte
 	counted int64 // bytes that memory counts: of text and frames, or the estimate before
 }
 
 type frameKey struct {
-	form  Form
-	reset contracts.ResetReason
+	form   Form
+	reset  contracts.ResetReason
+	people bool // for clients that negotiated people
 }
 
-func (p *sharedSnapshot) body() ([]byte, error) {
+func (p *sharedSnapshot) body(people bool) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.encodeOnce()
+	return p.encoded(people)
 }
 
-// encodeOnce encodes the state at the first call. The caller holds p.mu.
+// encoded returns the encoded state. The caller holds p.mu.
+func (p *sharedSnapshot) encoded(people bool) ([]byte, error) {
+	text, err := p.encodeOnce()
+	if err != nil || !people {
+		return text, err
+	}
+	return contracts.AddPeople(text, p.people)
+}
+
+// encodeOnce encodes the state without people at the first call. The caller holds p.mu.
 func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 	if p.state != nil {
 		size := 0
@@ -164,14 +179,14 @@ func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 
 // frame returns the frame for clients of a form: a reset frame if reset is not
 // empty.
-func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, error) {
+func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason, people bool) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := frameKey{form, reset}
+	key := frameKey{form, reset, people}
 	if frame, ok := p.frames[key]; ok {
 		return frame, nil
 	}
-	text, err := p.encodeOnce()
+	text, err := p.encoded(people)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +198,7 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 	}
 	if p.frames == nil {
 		p.frames = map[frameKey][]byte{}
-		if at := bytes.Index(frame, text); at >= 0 {
+		if at := bytes.Index(frame, text); at >= 0 && !people {
 			p.text = frame[at:][:len(text)]
 			p.count(int64(-len(text)))
 		}
@@ -232,13 +247,18 @@ func (tx *tx) latestSnapshot() *sharedSnapshot {
 	scarce := replayable && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
 	if !fresh && !recent && !scarce {
 		tx.log.forgetSnapshot()
-		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
+		p = tx.newSnapshot()
+		p.memory = tx.opts.Memory
 		p.count(tx.snapshotSize.Load())
 		p.addUser() // the hub
 		tx.log.latestSnapshot, tx.log.latestSnapshotAt = p, tx.now
 	}
 	p.addUser()
 	return p
+}
+
+func (tx *tx) newSnapshot() *sharedSnapshot {
+	return &sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot(), people: tx.log.events.People()}
 }
 
 func (lg *eventLog) forgetSnapshot() {
@@ -253,16 +273,16 @@ func (tx *tx) pendingSnapshot() *sharedSnapshot {
 	if p := tx.log.latestSnapshot; p != nil && p.at == tx.head() && len(tx.clients.conns) > presenceAtOnce {
 		return p
 	}
-	return &sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
+	return tx.newSnapshot()
 }
 
 // encodeSnapshot encodes a snapshot once its entries are visible: with group
 // commit, an answer must not show a change that is not synced yet (D4).
-func (h *Hub) encodeSnapshot(p *sharedSnapshot) ([]byte, error) {
+func (h *Hub) encodeSnapshot(p *sharedSnapshot, people bool) ([]byte, error) {
 	if err := h.awaitVisible(p.at); err != nil {
 		return nil, err
 	}
-	return p.body()
+	return p.body(people)
 }
 
 // SnapshotBytes returns the size of the last encoded snapshot in bytes, or zero.
@@ -270,5 +290,5 @@ func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
 
 // State returns the current snapshot, encoded.
 func (h *Hub) State() ([]byte, error) {
-	return h.requestState(opRequest, func(*tx) error { return nil })
+	return h.requestState(opRequest, func(*tx) (people bool, err error) { return false, nil })
 }

@@ -31,6 +31,7 @@ type tx struct {
 	unansweredIndex int             // index of unansweredSend in out
 	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
 	startedRun      *run            // the run that began; nil if none
+	answering       *sender         // the client whose answer is executed; nil if none
 }
 
 // update runs f as a transaction. The functions that transactions add run in commit
@@ -142,10 +143,10 @@ func (tx *tx) publishEncoded(e encoded) {
 	}
 	tx.log.lastPublished = tx.now
 	class := classOf(e.event)
-	if class != classPeople { // clients that do not know these events count the others
+	if class != classPeople { // the observer is told of these otherwise, and most clients do not get them
 		tx.log.published++
+		tx.opts.Observer.Published(e.event, tx.now)
 	}
-	tx.opts.Observer.Published(e.event, tx.now)
 	tx.append(journal.Entry{
 		Kind: journal.Message, Class: class, Transient: e.transient, Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),

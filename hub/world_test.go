@@ -173,9 +173,10 @@ func (w *world) retire(agent *puppet) error {
 func (w *world) join(who int, role contracts.Role, how contracts.Takeover, from *member, token string, cursor bool, able bool) error {
 	conn, peer := memconn.New(memconn.Options{})
 	m := &member{follower: newFollower(peer, w.ledger), seq: 1}
+	m.people = who%2 == 0
 	att := contracts.Attach{Role: role, Takeover: how, Epoch: w.Epoch()}
 	if from != nil {
-		att.ConnectionID = from.id
+		att.ConnectionID, m.people = from.id, from.people
 		if cursor && from.cursor > 0 {
 			at := int64(from.cursor)
 			att.Cursor, m.cursor, m.state, m.resumes = &at, from.cursor, from.state, true
@@ -190,9 +191,9 @@ func (w *world) join(who int, role contracts.Role, how contracts.Takeover, from 
 			return err
 		}
 	}
-	hello := `{"type":"hello"}`
+	hello := fmt.Sprintf(`{"type":"hello","capabilities":{"people":%t}}`, m.people)
 	if able {
-		hello = `{"type":"hello","capabilities":{"server_requests":["client_tool","mcp_elicitation","user_input","tool_retry"]}}`
+		hello = fmt.Sprintf(`{"type":"hello","capabilities":{"server_requests":["client_tool","mcp_elicitation","user_input","tool_retry"],"people":%t}}`, m.people)
 	}
 	if err := peer.Send(hello); err != nil {
 		return err

@@ -34,7 +34,7 @@ type meters struct {
 const other = "other"
 
 var (
-	roles        = []contracts.Role{contracts.RoleController, contracts.RoleViewer}
+	roles        = []contracts.Role{contracts.RoleController, contracts.RoleViewer, contracts.RoleApprover}
 	transports   = []string{"stdio", "ws", "sse"}
 	refusalCodes = contracts.Codes()
 	resetReasons = []contracts.ResetReason{contracts.ResetLagged, contracts.ResetGap, contracts.ResetRestored}

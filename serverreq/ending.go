@@ -150,7 +150,7 @@ func (t *Table) resolve(row contracts.KeptRequest, e contracts.Outcome, from str
 			RequestID: req.RequestID, RequestType: req.RequestType, CallID: req.CallID,
 			Resolution: e.Verdict, Reason: e.Reason, ResolvedBy: e.By,
 		},
-		Content: e.Content, From: from, At: now,
+		Content: e.Content, From: from, At: now, Digest: row.Digest,
 	}
 	if slices.Contains(contentTypes, req.RequestType) && e.By != contracts.ResolvedByClient {
 		res.Content = []contracts.ContentBlock{{Type: "text", Text: e.Reason}}

@@ -33,6 +33,7 @@ type Resolution struct {
 	Content []contracts.ContentBlock
 	From    string // connection that answered; empty if none did
 	At      time.Time
+	Digest  string // of the request; see [Table.Bind]
 }
 
 // New returns an empty table for at most limit pending requests; zero means 256. It
@@ -58,11 +59,20 @@ func (t *Table) Restore(rows []contracts.KeptRequest) error {
 		if row.Request == nil {
 			return refuse(contracts.CodeBadRequest, "", "pending request is missing")
 		}
-		if err := t.Open(row.Request, row.Opened, row.Deadline); err != nil {
+		if err := t.check(row.Request); err != nil {
 			return err
 		}
+		t.rows = append(t.rows, row)
 	}
 	return nil
+}
+
+// Bind sets the digest of a pending request and the approvals that it needs; zero
+// means that one answer decides.
+func (t *Table) Bind(id, digest string, needed int) {
+	if i := t.findRow(id); i >= 0 {
+		t.rows[i].Digest, t.rows[i].Needed = digest, needed
+	}
 }
 
 // Len returns how many requests are pending.
@@ -111,14 +121,16 @@ func (t *Table) CancelIf(match func(id string) bool, reason string, now time.Tim
 }
 
 // PolicyAll decides the pending approvals by mode, oldest first (R65). In prompt
-// mode they stay pending.
+// mode they stay pending. Mode auto does not replace the votes that a request needs.
 func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resolution {
 	out, decided := Policy(mode)
 	if !decided {
 		return nil
 	}
-	isApproval := func(r contracts.KeptRequest) bool { return r.Request.RequestType == contracts.RequestApproval }
-	return t.endAll(t.removeRows(isApproval), func(contracts.RequestType) contracts.Outcome { return out }, now)
+	decides := func(r contracts.KeptRequest) bool {
+		return r.Request.RequestType == contracts.RequestApproval && (r.Needed < 2 || out.Verdict != contracts.VerdictApproved)
+	}
+	return t.endAll(t.removeRows(decides), func(contracts.RequestType) contracts.Outcome { return out }, now)
 }
 
 // Cancel cancels one request and reports whether it was pending.
@@ -129,7 +141,7 @@ func (t *Table) Cancel(id, reason string, now time.Time) (Resolution, bool) {
 // Withdraw ends one request with the given verdict. It returns false and does
 // nothing if the request is not pending or may not end this way; see [Legal].
 func (t *Table) Withdraw(id string, verdict contracts.Verdict, reason string, by contracts.Resolver, now time.Time) (Resolution, bool) {
-	i := t.find(id)
+	i := t.findRow(id)
 	if i < 0 || !Legal(t.rows[i].Request.RequestType, verdict, by) {
 		return Resolution{}, false
 	}
@@ -143,7 +155,7 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 		return refuse(contracts.CodeBadRequest, id, "server request has no id")
 	case !slices.Contains(contracts.RequestTypes(), kind):
 		return refuse(contracts.CodeBadRequest, id, "unknown server request type: "+string(kind))
-	case t.find(id) >= 0:
+	case t.findRow(id) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending: "+id)
 	case t.findCall(req.CallID, legacyTypes(kind)...) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending for call: "+req.CallID)
@@ -153,8 +165,8 @@ func (t *Table) check(req *contracts.ServerRequest) error {
 	return nil
 }
 
-// find returns the row of a request id, or -1.
-func (t *Table) find(id string) int {
+// findRow returns the row of a request id, or -1.
+func (t *Table) findRow(id string) int {
 	return slices.IndexFunc(t.rows, func(r contracts.KeptRequest) bool { return r.Request.RequestID == id })
 }
 

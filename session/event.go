@@ -65,6 +65,16 @@ func (s *State) Apply(ev contracts.Event) {
 		s.facts.LastError, s.facts.LastErrorType = &e.Message, e.ErrorType
 	case *contracts.Status:
 		s.facts.LastStatus = &e.Message
+	case *contracts.PromptAccepted:
+		s.promptAccepted(e)
+	case *contracts.RequestAnswered:
+		s.requestAnswered(e)
+	case *contracts.RequestShown:
+		s.requestShown(e)
+	case *contracts.RequestVoted:
+		s.requestVoted(e)
+	case *contracts.ControlChanged:
+		s.knownPeople().Controller = e.To
 	}
 }
 
@@ -107,7 +117,7 @@ func changeConnection(list []contracts.ConnectionState, e *contracts.ConnectionI
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		one = list[i]
 	}
-	one.ConnectionID, one.Role = e.ConnectionID, e.Role
+	one.ConnectionID, one.Role, one.MayAnswer = e.ConnectionID, e.Role, e.MayAnswer
 	one.ClientProtocolVersion, one.ClientInfo = e.ClientProtocolVersion, e.ClientInfo
 	one.Capabilities, one.OptOutNotifications = e.Capabilities, e.OptOutNotifications
 	list = slices.DeleteFunc(slices.Clone(list), is)

@@ -49,7 +49,7 @@ func one(t *rapid.T, n int, label string) int {
 }
 
 func drawEvent(t *rapid.T) any {
-	switch one(t, 26, "event") {
+	switch one(t, 28, "event") {
 	case 0:
 		return &contracts.Ready{ProtocolVersion: "2026-04-02", Model: drawName.Draw(t, "model"), Provider: "p", SessionID: drawOptional.Draw(t, "session")}
 	case 1:
@@ -91,6 +91,13 @@ func drawEvent(t *rapid.T) any {
 			RequestID: drawRequest.Draw(t, "request"), RequestType: drawKind.Draw(t, "kind"), CallID: drawCall.Draw(t, "call"),
 			Resolution: drawVerdict.Draw(t, "verdict"), ResolvedBy: contracts.ResolvedByUser,
 		}
+	case 19:
+		return &contracts.PromptAccepted{PromptID: drawCall.Draw(t, "prompt"), Content: drawText.Draw(t, "content"), Author: ann}
+	case 20:
+		if rapid.Bool().Draw(t, "answered") {
+			return &contracts.RequestAnswered{RequestID: drawRequest.Draw(t, "request"), Resolution: drawVerdict.Draw(t, "verdict"), Author: bob}
+		}
+		return &contracts.ControlChanged{From: &ann, To: rapid.SampledFrom([]*contracts.Author{nil, &bob}).Draw(t, "to"), Reason: contracts.LeaseExpired}
 	}
 	return drawUtilityEvent(t)
 }

@@ -35,6 +35,9 @@ func (s *State) Snapshot(cursor uint64) *contracts.Snapshot {
 		state.ActiveUtilityCommands[i] = s.commands[i].facts
 		state.ActiveUtilityCommands[i].Output = s.commands[i].output.text(outputBound)
 	}
+	if s.people != nil {
+		state.People = s.People()
+	}
 	return &contracts.Snapshot{
 		ProtocolVersion: contracts.ProtocolVersion,
 		SessionID:       s.sessionID,
@@ -47,10 +50,15 @@ func (s *State) Snapshot(cursor uint64) *contracts.Snapshot {
 // Restore replaces the state by that of a snapshot, which must not change
 // afterwards. The snapshot may come from another program: Restore cuts it to this
 // package's limits, removes repeated keys, and makes the unified list from the five
-// others.
+// others. A snapshot without people leaves the people as they are: those that are
+// published for all clients have none.
 func (s *State) Restore(snap *contracts.Snapshot) {
 	from := &snap.State
-	*s = State{facts: *from, sessionID: snap.SessionID}
+	*s = State{facts: *from, sessionID: snap.SessionID, people: s.people}
+	s.facts.People = nil
+	if from.People != nil {
+		s.restorePeople(from.People)
+	}
 	if !bytes.Equal(bytes.TrimSpace(snap.LastInit), []byte("null")) {
 		s.lastInit = snap.LastInit
 	}

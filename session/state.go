@@ -31,6 +31,8 @@ type State struct {
 	tools    []tool
 	commands []command
 
+	people *contracts.People // nil until an event or a snapshot tells of people
+
 	lastInit  json.RawMessage // nil until an init is applied
 	sessionID string          // latest known id; a message with null does not change it
 }

@@ -22,8 +22,12 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
+// attachName is the name of a client whose user gave no name.
+const attachName = "maestro-attach"
+
 type attachFlags struct {
 	view      bool
+	approve   bool
 	take      bool
 	session   string
 	create    bool
@@ -95,13 +99,16 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 	}
 	f := cmd.Flags()
 	f.BoolVar(&flags.view, "view", false, "watch only")
+	f.BoolVar(&flags.approve, "approve", false, "watch, and answer approvals and user input, also while another client is in control")
 	f.BoolVar(&flags.take, "take", false, "take control, also from another client")
 	f.StringVar(&flags.session, "session", "", "session `ID`; default: the server's first session")
 	f.BoolVar(&flags.create, "create", false, "create the session if it does not exist")
 	f.StringVar(&flags.tokenFile, "token-file", tokenFile(defaultStateRoot()), "`FILE` with the server's token")
 	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and hide earlier events")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
-	f.StringVar(&flags.name, "name", "maestro-attach", "name that other clients see")
+	f.StringVar(&flags.name, "name", attachName, "name that others see")
+	cmd.MarkFlagsMutuallyExclusive("approve", "view")
+	cmd.MarkFlagsMutuallyExclusive("approve", "take")
 	return cmd
 }
 
@@ -163,12 +170,18 @@ func (f *attachFlags) options(tokenFile string) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
 		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: version()},
-		Capabilities: &contracts.Capabilities{RawAgentEvents: true, ServerRequests: contracts.RequestTypes()},
+		Capabilities: &contracts.Capabilities{RawAgentEvents: true, People: true, ServerRequests: contracts.RequestTypes()},
 	}
 	takeover := contracts.TakeoverLater
+	if f.name != attachName {
+		hello.DisplayName = f.name
+	}
 	switch {
 	case f.view:
 		hello.Role, hello.Capabilities.ServerRequests, takeover = contracts.RoleViewer, nil, contracts.TakeoverRefuse
+	case f.approve:
+		hello.Role, takeover = contracts.RoleApprover, contracts.TakeoverRefuse
+		hello.Capabilities.ServerRequests = []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput}
 	case f.take:
 		takeover = contracts.TakeoverForce
 	}

@@ -74,6 +74,12 @@ func (a *attachment) refusal(act action) error {
 	if a.viewer {
 		return errors.New("you only watch: attach without --view to act")
 	}
+	if a.view.approver {
+		if act.verb == verbSay && a.inbox.first() != nil {
+			return nil
+		}
+		return errors.New("you only answer questions: attach without --approve to do more")
+	}
 	switch act.verb {
 	case "ask", "take":
 		return nil

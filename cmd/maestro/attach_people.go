@@ -24,8 +24,12 @@ func (v *view) connected(a *contracts.Attached) {
 	}
 	v.me = a.ConnectionID
 	how := ""
-	if v.viewer = a.Role == contracts.RoleViewer; v.viewer {
+	v.viewer, v.approver = a.Role == contracts.RoleViewer, a.Role == contracts.RoleApprover
+	switch {
+	case v.viewer:
 		how = " to watch"
+	case v.approver:
+		how = " to watch and answer questions"
 	}
 	v.notice(console.Bold, "%s session %s%s", again, show.OneLine(a.SessionID, 60), how)
 	v.lost = ""
@@ -132,8 +136,11 @@ func (v *view) howTo(q *question) string {
 	return v.name(v.controller) + " can answer"
 }
 
-// mayAnswer reports whether we may answer questions. An answer takes a free lease.
-func (v *view) mayAnswer() bool { return !v.viewer && (v.controller == "" || v.driving()) }
+// mayAnswer reports whether we may answer questions. An answer takes a free lease,
+// which an approver does not need.
+func (v *view) mayAnswer() bool {
+	return v.approver || !v.viewer && (v.controller == "" || v.driving())
+}
 
 // connections handles a change of the connections.
 func (v *view) connections(e *contracts.ConnectionInfo) {

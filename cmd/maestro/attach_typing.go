@@ -30,6 +30,7 @@ func (a *attachment) aim() {
 func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	p.Mark = "> "
 	q, drives := a.inbox.first(), !a.viewer && a.view.mayAnswer()
+	drives = drives && (q != nil || !a.view.approver)
 	if q != nil && drives {
 		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
 	}

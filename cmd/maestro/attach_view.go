@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type view struct {
 
 	me         string            // our connection id
 	viewer     bool              // we may never act
+	approver   bool              // we may only answer approvals and user input
 	controller string            // the lease holder; empty if nobody
 	known      bool              // controller has been printed
 	where      string            // the workspace, as printed last
@@ -35,6 +37,7 @@ type view struct {
 	tools    map[string]string // tool names by call id, of the calls that have not ended
 	response string            // the response whose text was printed last
 	own      []string          // prompts typed here whose event has not arrived, in order
+	prompted bool              // prompt_accepted came, and the message_start of the same prompt comes next
 	present  bool              // the events before this attachment have been printed
 	past     bool              // only the history is printed
 
@@ -174,6 +177,24 @@ func (v *view) event(event contracts.Event) {
 		v.connections(e)
 	case *contracts.RawAgentEvent:
 		v.raw(e)
+	case *contracts.PromptAccepted:
+		v.prompt(e)
+	case *contracts.RequestAnswered:
+		if name := authorName(&e.Author); name != "" && e.Author.ConnectionID != v.me {
+			v.notice(console.Dim, "%s answered", name)
+		}
+	case *contracts.RequestShown:
+		if e.Escaped {
+			v.notice(console.Red, "the request has hidden characters: %s", show.InLine(e.Display, show.MaxArgs))
+		}
+		if e.VotesNeeded > 0 {
+			v.notice(console.Dim, "%d principals must approve", e.VotesNeeded)
+		}
+	case *contracts.RequestVoted:
+		if e.Approved {
+			name := cmp.Or(authorName(&e.Author), show.OneLine(e.Author.Name, 40))
+			v.notice(console.Dim, "%s approved, %d of %d", name, e.Votes, e.VotesNeeded)
+		}
 	case *contracts.ResponseChunk:
 		v.chunk(e)
 	case *contracts.ResponseEnd:
@@ -365,8 +386,53 @@ func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	v.notice(console.Dim, "%s %s by %s%s", kind, show.OneLine(verdict, 20), show.OneLine(string(e.ResolvedBy), 20), more)
 }
 
-// raw prints the prompt of a user.
+// prompt prints the prompt of a user, with the author's name if it is another one.
+func (v *view) prompt(e *contracts.PromptAccepted) {
+	v.prompted = true
+	mine := e.Author.ConnectionID == v.me
+	typed := func(own string) bool { return own == e.Content || e.Truncated && strings.HasPrefix(own, e.Content) }
+	if i := slices.IndexFunc(v.own, typed); mine && i >= 0 { // the typed line stands there already
+		v.own = v.own[i+1:] // the events of earlier ones do not come any more
+		return
+	}
+	name := ""
+	if !mine {
+		name = authorName(&e.Author)
+	}
+	cut := ""
+	if e.Truncated {
+		cut = "…"
+	}
+	v.flow = ""
+	v.screen.Block(console.Bold, name+"> "+hanging(e.Content+cut))
+	if len(e.Attachments) > 0 {
+		v.notice(console.Dim, "with %s", show.OneLine(strings.Join(e.Attachments, ", "), show.MaxArgs))
+	}
+}
+
+// authorName returns the proven name of an author with the name that the client gives,
+// or "" for a user of this server whose client has no name of its own.
+func authorName(a *contracts.Author) string {
+	said := a.ClaimedName
+	if said == "" && a.ClientInfo != nil && a.ClientInfo.Name != attachName {
+		said = a.ClientInfo.Name
+	}
+	name := show.OneLine(a.Name, 40)
+	switch {
+	case said != "" && said != a.Name:
+		return name + " (" + show.OneLine(said, 40) + ")"
+	case slices.Contains([]string{"owner", "anonymous", "local"}, a.Name):
+		return ""
+	}
+	return name
+}
+
+// raw prints the prompt of a user if no prompt_accepted did, as with an older server.
 func (v *view) raw(e *contracts.RawAgentEvent) {
+	if v.prompted && e.EventKind == "message_start" {
+		v.prompted = false
+		return
+	}
 	prompt, ok := e.UserMessage()
 	if !ok {
 		return

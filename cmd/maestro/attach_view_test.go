@@ -304,6 +304,8 @@ func TestNoAgentTextReachesTheTerminalRaw(t *testing.T) {
 	updates := told(
 		&contracts.Ready{Model: evil, Provider: evil}, &contracts.SessionInfo{Cwd: evil, GitBranch: &text},
 		&contracts.RawAgentEvent{EventKind: "message_start", Event: user},
+		&contracts.PromptAccepted{Content: evil, Attachments: []string{evil}, Author: contracts.Author{Name: evil, ClaimedName: evil}},
+		&contracts.RequestAnswered{Author: contracts.Author{Name: evil, ClientInfo: &contracts.ClientInfo{Name: evil}}},
 		&contracts.ResponseChunk{Content: evil}, &contracts.ResponseChunk{Content: evil, IsThinking: true},
 		&contracts.ToolCall{CallID: evil, Tool: evil, Args: quoted}, &contracts.ToolOutput{CallID: evil, Content: evil},
 		&contracts.ToolEnd{CallID: evil, ErrorCode: evil}, &contracts.Status{Message: evil}, &contracts.Compaction{Summary: evil},
@@ -349,6 +351,73 @@ func TestOwnPromptIsNotRepeated(t *testing.T) {
 	v.screen.Hide()
 	if want := "> hi\r\n"; out.String() != want {
 		t.Errorf("said by another: got %q, want %q", out.String(), want)
+	}
+}
+
+func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
+	by := func(conn, name, claimed, program string) contracts.Author {
+		a := contracts.Author{Principal: "p", Name: name, ClaimedName: claimed, ConnectionID: conn}
+		if program != "" {
+			a.ClientInfo = &contracts.ClientInfo{Name: program}
+		}
+		return a
+	}
+	message := &contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"message":{"role":"user","content":"hi"}}`)}
+	updates := []client.Update{connectedAs("conn_me", "")}
+	for _, a := range []contracts.Author{
+		by("conn_me", "Ann Lee", "", "lantern"), by("conn_b", "Bob", "", ""), by("conn_c", "owner", "cleo", "lantern"), by("conn_d", "for Dan", "", "lantern"),
+		by("conn_e", "owner", "", attachName), by("", "Eve", "Eve", ""),
+	} {
+		resolved := &contracts.ServerRequestResolved{RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}
+		updates = append(updates, told(&contracts.PromptAccepted{Content: "hi", Author: a}, message, resolved, &contracts.RequestAnswered{Author: a})...)
+	}
+	updates = append(updates, told(&contracts.PromptAccepted{Content: "long", Truncated: true, Attachments: []string{"a.md", "b.png"}, Author: by("conn_b", "Bob", "", "")})...)
+	updates = append(updates, told(
+		&contracts.RequestShown{Escaped: true, Display: `bash {"command":"rm \u202e"}`, VotesNeeded: 2},
+		&contracts.RequestVoted{Approved: true, Author: by("conn_b", "Bob", "", ""), Votes: 1, VotesNeeded: 2},
+	)...)
+	compareText(t, rendered(updates...), `-- attached to session sess_a
+-- nobody is in control
+> hi
+-- approval approved by user
+Bob> hi
+-- approval approved by user
+-- Bob answered
+owner (cleo)> hi
+-- approval approved by user
+-- owner (cleo) answered
+for Dan (lantern)> hi
+-- approval approved by user
+-- for Dan (lantern) answered
+> hi
+-- approval approved by user
+Eve> hi
+-- approval approved by user
+-- Eve answered
+Bob> long…
+-- with a.md, b.png
+-- the request has hidden characters: bash {"command":"rm \u202e"}
+-- 2 principals must approve
+-- Bob approved, 1 of 2
+`)
+}
+
+func TestOwnPromptIsKnownByItsAuthor(t *testing.T) {
+	said := func(conn, text string, cut bool) client.Update {
+		return told(&contracts.PromptAccepted{Content: text, Truncated: cut, Author: contracts.Author{Name: "Ann", ConnectionID: conn}})[0]
+	}
+	var out strings.Builder
+	v := newView(liveScreen(&out))
+	v.me = "conn_me"
+	v.expect("hi")
+	v.expect("hi there")
+	v.show(said("conn_b", "hi", false)) // the same text of another person
+	v.show(said("conn_me", "hi", false))
+	v.show(said("conn_me", "hi ", true))
+	v.show(said("conn_me", "hi", false))
+	v.screen.Hide()
+	if want := "Ann> hi\r\n> hi\r\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 

@@ -55,7 +55,7 @@ type shot struct {
 func attacks() []attack {
 	return slices.Concat(
 		credentialAttacks(), jwtAttacks(), ticketAttacks(), shareAttacks(), browserAttacks(), openAttacks(),
-		wireAttacks(), bodyAttacks(), connectionAttacks(), scopeAttacks(), viewerAttacks(), boundAttacks(),
+		wireAttacks(), bodyAttacks(), connectionAttacks(), scopeAttacks(), viewerAttacks(), roleAttacks(), boundAttacks(),
 		hostedAttacks(), restoreAttacks(), floodAttacks(),
 	)
 }
@@ -63,7 +63,7 @@ func attacks() []attack {
 const leastAttacks = 50
 
 func TestAttacksFail(t *testing.T) {
-	forts := map[string]*fort{"token": tokenFort(t), "off": openFort(t), "jwt": jwtFort(t), "hosted": hostedFort(t)}
+	forts := map[string]*fort{"token": tokenFort(t), "off": openFort(t), "jwt": jwtFort(t), "roles": roleFort(t), "hosted": hostedFort(t)}
 	all := attacks()
 	if len(all) < leastAttacks {
 		t.Errorf("got %d attacks, want at least %d", len(all), leastAttacks)

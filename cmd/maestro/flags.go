@@ -148,6 +148,12 @@ func (s *settings) registerLimits(f *pflag.FlagSet) {
 	f.IntVar(&s.tools.MaxWatches, "max-watches", 64, "file watches of a session at a time, at most 256")
 	f.IntVar(&s.tools.MaxWatchedDirs, "max-watched-dirs", 50_000, "directories in the file watches of all sessions")
 	f.Int64Var(&s.tools.MaxReadBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
+	f.Func("approvals", "approvals by `N[:TOOL]` distinct principals for calls of the tool, in whose name * stands for any text; without a tool for all calls", func(text string) error {
+		rule, err := voteRule(text)
+		s.session.Votes = append(s.session.Votes, rule)
+		return err
+	})
+	f.BoolVar(&s.session.RequireDigest, "require-digest", false, "refuse answers to approvals without the digest of the request")
 	f.StringToStringVar(&s.requests, "request-timeout", nil, "time for an answer to a type of question, such as approval=10m or user_input=never")
 }
 
@@ -299,12 +305,24 @@ func (s *settings) sensible(flags *pflag.FlagSet) error {
 		return errors.New("--tls-cert and --tls-key need each other")
 	case s.auth == "off" && s.jwtKey != "":
 		return errors.New("--jwt-key has no effect with --auth off")
+	case s.auth == "off" && slices.ContainsFunc(s.session.Votes, func(r hub.VoteRule) bool { return r.Votes > 1 }):
+		return errors.New("--approvals of several principals need --auth token: without it all clients are one principal")
 	case c.PrincipalUnfinished < 2*s.session.MaxFrameBytes || c.Unfinished < c.PrincipalUnfinished: // a message that grows is in memory twice
 		return errors.New("--max-principal-unfinished-bytes must be at least twice --max-frame-bytes, and at most --max-unfinished-bytes")
 	case s.tools.MaxCommands > session.MaxCommands || s.tools.MaxWatches > session.MaxWatches: // snapshots would not show them all
 		return fmt.Errorf("--max-commands and --max-watches must not be more than %d and %d", session.MaxCommands, session.MaxWatches)
 	}
 	return err
+}
+
+// voteRule parses N or N:TOOL.
+func voteRule(text string) (hub.VoteRule, error) {
+	number, name, named := strings.Cut(text, ":")
+	votes, err := strconv.Atoi(number)
+	if err != nil || votes < 1 || votes > hub.MaxVotes || named && name == "" {
+		return hub.VoteRule{}, fmt.Errorf("want N or N:TOOL, with N from 1 to %d", hub.MaxVotes)
+	}
+	return hub.VoteRule{Votes: votes, Tool: name}, nil
 }
 
 // requestTimeouts returns how long the given types of requests wait. Negative

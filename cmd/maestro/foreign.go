@@ -250,9 +250,6 @@ func (s *socket) close(context.Context) error {
 	return err
 }
 
-// errOnlyViews refuses viewers, because clients of other protocols drive.
-var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
-
 // A foreignVisit is one client of another protocol on a WebSocket.
 type foreignVisit struct {
 	protocol protocol

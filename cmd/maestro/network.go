@@ -267,8 +267,8 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	options.Foreign = true
 	for _, p := range protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
-			if att.Principal.Role == contracts.RoleViewer {
-				return nil, errOnlyViews
+			if err := att.Principal.CheckRole(contracts.RoleController); err != nil {
+				return nil, err
 			}
 			att.Role, att.Takeover = contracts.RoleController, contracts.TakeoverLater
 			session, err := find(ctx, att)

@@ -44,16 +44,12 @@ func repairCommand() *cobra.Command {
 
 // repair repairs the named sessions below root, or all.
 func repair(root string, ids []string, out io.Writer) error {
-	checked, failed := 0, 0
-	err := filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
-		name, isSession := strings.CutPrefix(filepath.Base(dir), sessionPrefix)
-		if err != nil || !entry.IsDir() || !isSession || dir == root {
-			return err
-		}
-		if id, err := url.PathUnescape(name); err != nil || len(ids) > 0 && !slices.Contains(ids, id) {
-			return fs.SkipDir
-		}
-		checked++
+	dirs, err := sessionDirs(root, ids)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, dir := range dirs {
 		said, ok := repairJournal(dir)
 		if !ok {
 			failed++
@@ -63,18 +59,30 @@ func repair(root string, ids []string, out io.Writer) error {
 				return err
 			}
 		}
-		return fs.SkipDir
-	})
+	}
 	switch {
-	case err != nil:
-		return err
-	case checked == 0 && len(ids) > 0:
+	case len(dirs) == 0 && len(ids) > 0:
 		return fmt.Errorf("no session %s in %s", strings.Join(ids, " or "), root)
 	case failed > 0:
-		return fmt.Errorf("%d of %d sessions were not checked or could not be repaired", failed, checked)
+		return fmt.Errorf("%d of %d sessions were not checked or could not be repaired", failed, len(dirs))
 	}
-	_, err = fmt.Fprintf(out, "sessions in %s: %d, all of them sound now\n", root, checked)
+	_, err = fmt.Fprintf(out, "sessions in %s: %d, all of them sound now\n", root, len(dirs))
 	return err
+}
+
+// sessionDirs returns the directories below root of the named sessions, or of all.
+func sessionDirs(root string, ids []string) (dirs []string, err error) {
+	err = filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
+		name, isSession := strings.CutPrefix(filepath.Base(dir), sessionPrefix)
+		if err != nil || !entry.IsDir() || !isSession || dir == root {
+			return err
+		}
+		if id, err := url.PathUnescape(name); err == nil && (len(ids) == 0 || slices.Contains(ids, id)) {
+			dirs = append(dirs, dir)
+		}
+		return fs.SkipDir
+	})
+	return dirs, err
 }
 
 // repairJournal checks a journal and repairs it if it is damaged. It returns lines for

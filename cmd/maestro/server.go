@@ -94,8 +94,8 @@ func (v *server) close(ctx context.Context) error {
 // find opens the session that a client wants.
 func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
-	viewer := want.Principal.Role == contracts.RoleViewer
-	options := hub.OpenOptions{Create: want.Create && !viewer}
+	confined := want.Principal.Role != ""
+	options := hub.OpenOptions{Create: want.Create && !confined}
 	if req := want.Runtime; req != nil {
 		if req.ApprovalMode != "" || req.ThinkingLevel != "" {
 			options.Init = &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
@@ -106,12 +106,12 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 	}
 	switch {
 	case key.ID != "":
-	case want.Create && viewer:
+	case want.Create && confined:
 		return nil, false, errMayNotCreate
 	case want.Create:
 		key.ID = newSessionID(want)
 	case want.Socket:
-		key.ID, options.Create = firstSession, !viewer
+		key.ID, options.Create = firstSession, !confined
 	default:
 		return nil, false, hub.ErrUnknownSession
 	}
@@ -119,7 +119,7 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal has no cause for the log
 		v.sessions.log.Error("session not opened", "session", key.ID, "err", err)
 	}
-	if want.Create && viewer && errors.Is(err, hub.ErrUnknownSession) {
+	if want.Create && confined && errors.Is(err, hub.ErrUnknownSession) {
 		err = errMayNotCreate
 	}
 	return h, opened, err

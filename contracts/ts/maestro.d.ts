@@ -31,6 +31,9 @@ export type Code =
   | "role_conflict"
   | "request_not_found"
   | "request_type_mismatch"
+  | "digest_mismatch"
+  | "digest_required"
+  | "already_voted"
   | "unauthenticated"
   | "payload_too_large"
   | "rate_limited"
@@ -146,6 +149,7 @@ export type RetryAction =
  */
 export type Role =
   | "viewer"
+  | "approver"
   | "controller";
 
 /**
@@ -310,6 +314,8 @@ export interface ServerRequestResponse {
   content?: ContentBlock[];
   /** client tools, elicitations and user input: the request ends as failed */
   is_error?: boolean;
+  /** of the request that the client showed; another one is refused */
+  digest?: string;
 }
 
 /**
@@ -875,6 +881,8 @@ export interface ConnectionInfo {
   capabilities?: Capabilities;
   opt_out_notifications?: Notification[];
   role?: Role;
+  /** an approver, whose role is shown as viewer */
+  may_answer?: boolean;
   connection_count?: number;
   /** null when the lease is free */
   controller_connection_id?: string | null;
@@ -925,6 +933,43 @@ export interface ControlChanged {
   from: Author | null;
   to: Author | null;
   reason: LeaseReason;
+  /** ISO-8601 UTC */
+  timestamp: string;
+}
+
+/**
+ * RequestShown follows the server_request of a question. It names the digest
+ * that an answer may echo, and shows the question in a form without hidden
+ * characters.
+ */
+export interface RequestShown {
+  type: "request_shown";
+  request_id: string;
+  /** of the whole request: sha256: and 64 hex digits */
+  digest: string;
+  /** the tool, and the args as JSON, with escapes for hidden characters */
+  display: string;
+  /** display has escapes of characters that do not show what they are */
+  escaped?: boolean;
+  /** display, or args in the server_request, is only the beginning */
+  truncated?: boolean;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+}
+
+/**
+ * RequestVoted says who approved or denied a question that needs several votes.
+ * A denial ends the question, and so does the last vote that it needs.
+ */
+export interface RequestVoted {
+  type: "request_voted";
+  request_id: string;
+  approved: boolean;
+  author: Author;
+  /** principals that have approved */
+  votes: number;
+  /** principals that must approve */
+  votes_needed: number;
   /** ISO-8601 UTC */
   timestamp: string;
 }
@@ -1231,6 +1276,8 @@ export interface ConnectionAnswer {
 export interface ConnectionState {
   connection_id: string;
   role: Role;
+  /** an approver, whose role is listed as viewer */
+  may_answer?: boolean;
   client_protocol_version?: string;
   client_info?: ClientInfo;
   capabilities?: Capabilities;
@@ -1450,6 +1497,12 @@ export interface OpenRequest {
   opened_at: string;
   /** ISO-8601 UTC; absent if it never expires */
   deadline?: string;
+  /** of the whole request */
+  digest?: string;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+  /** ids of the principals that have approved */
+  votes?: string[];
 }
 
 /**
@@ -1519,6 +1572,8 @@ export interface People {
   prompts: PromptRecord[];
   /** the last MaxPeople, the oldest first */
   answers: AnswerRecord[];
+  /** the pending ones, the oldest first */
+  requests: ShownRecord[];
   /** holder of the lease, or null */
   controller: Author | null;
 }
@@ -1716,6 +1771,21 @@ export interface ShareRequest {
 }
 
 /**
+ * ShownRecord is a request_shown in the state, with the votes since. Its
+ * display is cut to MaxPromptRecord.
+ */
+export interface ShownRecord {
+  request_id: string;
+  digest: string;
+  display: string;
+  escaped?: boolean;
+  truncated?: boolean;
+  votes_needed?: number;
+  /** who has approved, the first first */
+  votes?: Author[];
+}
+
+/**
  * A Snapshot is the runtime's state at Cursor: it includes the effects of every
  * entry up to and including Cursor, and of no other.
  */
@@ -1819,7 +1889,7 @@ export interface TicketAnswer {
 export interface TicketRequest {
   /** the only session that the ticket is for */
   sessionId?: string;
-  /** viewer limits the ticket to viewing */
+  /** viewer or approver limits the ticket to that role */
   role?: Role;
 }
 
@@ -1948,7 +2018,9 @@ export type Event =
   | ConnectionInfo
   | PromptAccepted
   | RequestAnswered
-  | ControlChanged;
+  | ControlChanged
+  | RequestShown
+  | RequestVoted;
 
 /**
  * What a client sends on a networked transport.

@@ -144,7 +144,7 @@ func New(opts Options) (*Authenticator, error) {
 // setCredentials sets the token, the keys and the control token.
 func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.Off {
-		g.owner.ID = Anonymous
+		g.owner.ID, g.owner.Name = Anonymous, "anonymous"
 		if opts.Token != "" || opts.Keys != nil || opts.ControlToken != "" {
 			return errors.New("a credential is of no use when authentication is off")
 		}
@@ -158,7 +158,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 			return err
 		}
 		g.token = new(sha256.Sum256([]byte(opts.Token)))
-		g.owner.ID = "key_" + hex.EncodeToString(g.token[:8])
+		g.owner.ID, g.owner.Name = "key_"+hex.EncodeToString(g.token[:8]), "owner"
 	}
 	if opts.ControlToken == "" {
 		return nil

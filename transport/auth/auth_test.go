@@ -193,7 +193,7 @@ func TestPrincipalIsTheHashOfTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := g.Authorize(request("GET", "/", "Authorization: Bearer maestro-maestro-maestro"))
-	if want := (contracts.Principal{ID: "key_6250c477cd8cd938"}); err != nil || p != want {
+	if want := (contracts.Principal{ID: "key_6250c477cd8cd938", Name: "owner"}); err != nil || p != want {
 		t.Fatalf("got %+v, %v, want %+v", p, err, want)
 	}
 }
@@ -201,7 +201,7 @@ func TestPrincipalIsTheHashOfTheKey(t *testing.T) {
 func TestOffLetsInWithoutCredentialButNotFromAnywhere(t *testing.T) {
 	g := newAuthenticator(t, Options{Off: true})
 	for _, headers := range [][]string{nil, {sameOne}, {upgrade}, {bearer}} {
-		if p, err := g.Authorize(request("GET", socket, headers...)); err != nil || p != (contracts.Principal{ID: Anonymous}) {
+		if p, err := g.Authorize(request("GET", socket, headers...)); err != nil || p != (contracts.Principal{ID: Anonymous, Name: "anonymous"}) {
 			t.Errorf("%v: got %+v, %v, want %s", headers, p, err, Anonymous)
 		}
 	}

@@ -65,7 +65,7 @@ func TestTicketBecomesACookie(t *testing.T) {
 	}
 	for range 2 {
 		p, err := g.Authorize(request("GET", "/", "Cookie: theme=dark; maestro_session="+value))
-		if want := (contracts.Principal{ID: g.owner.ID, Role: contracts.RoleViewer, SessionID: "sess_a"}); err != nil || p != want {
+		if want := (contracts.Principal{ID: g.owner.ID, Name: "owner", Role: contracts.RoleViewer, SessionID: "sess_a"}); err != nil || p != want {
 			t.Fatalf("got %+v, %v, want %+v", p, err, want)
 		}
 	}

@@ -20,10 +20,10 @@ const (
 
 // A jwtReader turns JWTs into principals. It is safe for concurrent use.
 //
-// The claim role limits the principal to viewer or controller; without it the
-// principal may be both. session_id confines it to one session. Its id consists
+// The claim role limits the principal to viewing, or to viewing and answering
+// questions; with controller or without the claim it is not limited. session_id confines it to one session. Its id consists
 // of sub and, where present, workspace_id, org_id and team_id. Its scope is its
-// id unless the scope claim sets one.
+// id unless the scope claim sets one. Its name is the claim name, else sub.
 type jwtReader struct {
 	keys       []verifyKey
 	parser     *jwt.Parser
@@ -60,11 +60,14 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	}
 	c := claimReader{claims: claims}
 	p := contracts.Principal{SessionID: c.text("session_id"), Expires: c.time("exp")}
+	p.Credential = "jwt_" + hashOfToken(text)[:16]
 	p.ID = scopeKey(c.text("workspace_id"), c.text("org_id"), c.text("team_id"), c.text("sub"))
 	claimed := c.text(j.scopeClaim)
 	if p.Scope = p.ID; claimed != "" {
 		p.Scope = scopeOfClaim(claimed)
 	}
+	name, _ := claims["name"].(string) // for people only, so an odd one refuses nobody
+	p.Name = cmp.Or(contracts.CleanLabel(name, contracts.MaxLabelBytes), contracts.CleanLabel(c.text("sub"), contracts.MaxLabelBytes))
 	role := contracts.Role(c.text("role"))
 	audiences, err := claims.GetAudience()
 	switch {
@@ -74,11 +77,11 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 		return contracts.Principal{}, errExpired
 	case j.audience != "" && !slices.Contains(audiences, j.audience):
 		return contracts.Principal{}, denied("this credential is for another audience")
-	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController,
+	case !slices.Contains([]contracts.Role{"", contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController}, role),
 		p.SessionID != "" && !contracts.ValidID(p.SessionID), claimed != "" && !validScope(claimed):
 		return contracts.Principal{}, denied("this credential has a claim that is not understood")
 	}
-	if role == contracts.RoleViewer {
+	if role != contracts.RoleController {
 		p.Role = role
 	}
 	return p, nil

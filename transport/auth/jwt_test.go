@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -234,19 +235,25 @@ func TestClaimsSayWhoItIs(t *testing.T) {
 		{"all", changes{"workspace_id": "w", "org_id": "o", "team_id": "t"},
 			contracts.Principal{ID: "workspace_w__org_o__team_t__user_alice", Scope: "workspace_w__org_o__team_t__user_alice"}},
 		{"some", changes{"org_id": "o", "team_id": ""}, contracts.Principal{ID: "org_o__user_alice", Scope: "org_o__user_alice"}},
-		{"odd characters", changes{"sub": "../ä|b\n@x.y"}, contracts.Principal{ID: odd, Scope: odd}},
+		{"odd characters", changes{"sub": "../ä|b\n@x.y"}, contracts.Principal{ID: odd, Scope: odd, Name: "../ä|b@x.y"}},
 		{"64 characters", changes{"sub": strings.Repeat("x", 59)},
-			contracts.Principal{ID: "user_" + strings.Repeat("x", 59), Scope: "user_" + strings.Repeat("x", 59)}},
+			contracts.Principal{ID: "user_" + strings.Repeat("x", 59), Scope: "user_" + strings.Repeat("x", 59), Name: strings.Repeat("x", 59)}},
 		{"more", changes{"workspace_id": strings.Repeat("w", 40), "org_id": "o", "team_id": "t"}, contracts.Principal{ID: long, Scope: long}},
 		{"scope", changes{"scope": "project-7"}, contracts.Principal{ID: "user_alice", Scope: "project-7"}},
 		{"viewer", changes{"role": "viewer"}, contracts.Principal{ID: "user_alice", Scope: "user_alice", Role: contracts.RoleViewer}},
 		{"controller", changes{"role": "controller"}, contracts.Principal{ID: "user_alice", Scope: "user_alice"}},
+		{"approver", changes{"role": "approver"}, contracts.Principal{ID: "user_alice", Scope: "user_alice", Role: contracts.RoleApprover}},
 		{"session", changes{"session_id": "sess_a"}, contracts.Principal{ID: "user_alice", Scope: "user_alice", SessionID: "sess_a"}},
+		{"name", changes{"name": "Alice\u202e Doe\n" + strings.Repeat("x", 300)},
+			contracts.Principal{ID: "user_alice", Scope: "user_alice", Name: "Alice Doe" + strings.Repeat("x", contracts.MaxLabelBytes-9)}},
+		{"name of another type", changes{"name": 7}, contracts.Principal{ID: "user_alice", Scope: "user_alice"}},
 		{"nulls", changes{"role": jwtNull{}, "session_id": jwtNull{}, "scope": jwtNull{}}, contracts.Principal{ID: "user_alice", Scope: "user_alice"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.Expires = end
-			p, err := present(jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{}), withClaims(tt.claims))
+			tt.want.Expires, tt.want.Name = end, cmp.Or(tt.want.Name, "alice")
+			token := withClaims(tt.claims)
+			tt.want.Credential = "jwt_" + hashOfToken(token)[:16]
+			p, err := present(jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{}), token)
 			if err != nil || p != tt.want {
 				t.Errorf("got %+v, %v, want %+v", p, err, tt.want)
 			}

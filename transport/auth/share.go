@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -38,7 +39,7 @@ type share struct {
 	SHA256    string         `json:"sha256"`          // of the token, in hex
 	Scope     string         `json:"scope,omitempty"` // of the principal that made it
 	SessionID string         `json:"session_id"`
-	Role      contracts.Role `json:"role"` // viewer or controller
+	Role      contracts.Role `json:"role"` // viewer, approver or controller
 	Label     string         `json:"label,omitempty"`
 	CreatedAt time.Time      `json:"created_at"` // in UTC
 	ExpiresAt time.Time      `json:"expires_at"` // in UTC
@@ -46,8 +47,11 @@ type share struct {
 
 // bearer returns the principal of the bearer.
 func (s *share) bearer() contracts.Principal {
-	p := contracts.Principal{ID: shareOwner + s.ID, Scope: s.Scope, SessionID: s.SessionID, Expires: s.ExpiresAt}
-	if s.Role == contracts.RoleViewer {
+	p := contracts.Principal{
+		ID: shareOwner + s.ID, Name: cmp.Or(contracts.CleanLabel(s.Label, contracts.MaxLabelBytes), "guest"),
+		Scope: s.Scope, SessionID: s.SessionID, Expires: s.ExpiresAt,
+	}
+	if s.Role != contracts.RoleController {
 		p.Role = s.Role
 	}
 	return p
@@ -226,7 +230,7 @@ func (s *share) valid() bool {
 	hash, err := hex.DecodeString(s.SHA256)
 	return err == nil && len(hash) == sha256.Size && contracts.ValidID(s.ID) && contracts.ValidID(s.SessionID) &&
 		(s.Scope == "" || validScope(s.Scope)) && validLabel(s.Label) && !s.ExpiresAt.IsZero() &&
-		(s.Role == contracts.RoleViewer || s.Role == contracts.RoleController)
+		slices.Contains([]contracts.Role{contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController}, s.Role)
 }
 
 // writeShares replaces the file. A reader sees all of the old file or all of

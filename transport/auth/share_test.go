@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,13 +118,14 @@ func TestShareLetsIntoOneSession(t *testing.T) {
 		{"", bearer, contracts.Principal{Role: contracts.RoleViewer, Expires: epoch.Add(24 * time.Hour)}},
 		{"{}", bearer, contracts.Principal{Role: contracts.RoleViewer, Expires: epoch.Add(24 * time.Hour)}},
 		{`{"role":null,"label":null,"expiresInSeconds":null,"more":1}`, bearer, contracts.Principal{Role: contracts.RoleViewer, Expires: epoch.Add(24 * time.Hour)}},
-		{`{"role":"controller","expiresInSeconds":60,"label":"for Bob"}`, bearer, contracts.Principal{Expires: epoch.Add(time.Minute)}},
+		{`{"role":"controller","expiresInSeconds":60,"label":"for Bob"}`, bearer, contracts.Principal{Name: "for Bob", Expires: epoch.Add(time.Minute)}},
 		{`{"role":"viewer","expiresInSeconds":2592000}`, bearer, contracts.Principal{Role: contracts.RoleViewer, Expires: epoch.Add(30 * 24 * time.Hour)}},
 		// It is of its minter's scope and ends with its minter's credential.
 		{`{"expiresInSeconds":60}`, jwtOf(nil), contracts.Principal{Scope: "user_alice", Role: contracts.RoleViewer, Expires: epoch.Add(time.Minute)}},
 		{"", jwtOf(changes{"scope": "project-7"}), contracts.Principal{Scope: "project-7", Role: contracts.RoleViewer, Expires: epoch.Add(time.Hour)}},
 	} {
 		m := s.mint(t, tt.body, tt.by)
+		tt.want.Name = cmp.Or(tt.want.Name, "guest")
 		tt.want.ID, tt.want.SessionID, tt.want.Expires = "share_"+m.ShareID, "sess_a", tt.want.Expires.UTC()
 		if p, err := present(s.Authenticator, m.Token); err != nil || p != tt.want {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.body, p, err, tt.want)

@@ -44,8 +44,8 @@ func (g *Authenticator) sharing(serve func(http.ResponseWriter, *http.Request, c
 			err = denied("with authentication off, everybody may attach")
 		case isShare(p):
 			err = denied("a share cannot be shared")
-		case p.Role == contracts.RoleViewer:
-			err = denied("this credential only allows viewing")
+		case p.Role != "":
+			err = p.CheckRole(contracts.RoleController)
 		case !contracts.ValidID(session):
 			err = badRequest("malformed session id")
 		case p.SessionID != "" && p.SessionID != session:

@@ -23,17 +23,19 @@ var errTicket = unauthenticated("the ticket is unknown, used or expired")
 
 // Mint makes a ticket for one request on behalf of p, valid for 30 seconds and
 // for pages of origin; an empty origin allows all. The request then has the
-// rights of p, confined to session unless session is empty, and to viewing if
-// role is viewer. Mint refuses rights that p does not have.
+// rights of p, confined to session unless session is empty, and to role unless it is
+// empty or controller. Mint refuses rights that p does not have.
 func (g *Authenticator) Mint(p contracts.Principal, session string, role contracts.Role, origin string) (text string, expires time.Time, err error) {
-	if p.Role == contracts.RoleViewer && role == contracts.RoleController {
-		return "", time.Time{}, denied("this credential only allows viewing")
+	if role != "" {
+		if err := p.CheckRole(role); err != nil {
+			return "", time.Time{}, err
+		}
 	}
 	if p.SessionID != "" && session != "" && session != p.SessionID {
 		return "", time.Time{}, denied("this credential is for another session")
 	}
 	p.SessionID = cmp.Or(session, p.SessionID)
-	if role == contracts.RoleViewer {
+	if role == contracts.RoleViewer || role == contracts.RoleApprover {
 		p.Role = role
 	}
 	if origin != "" {

@@ -162,6 +162,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	var body struct {
 		Decision string `json:"decision"`
 		Note     string `json:"note"`
+		Digest   string `json:"digest"`
 	}
 	if err := c.body(&body, false); err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := src.Decide(a.ID, approved, body.Note, c.by.ID)
+	cursor, ended, err := src.Decide(a.ID, approved, body.Note, body.Digest, c.by)
 	if errors.Is(err, errDecided) {
 		return nil, errDecided
 	}
@@ -191,7 +192,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	shown := *a
-	if shown.Status == pending { // a run that goes on with the answer will tell it
+	if ended && shown.Status == pending { // a run that goes on with the answer will tell it
 		shown.Status = map[bool]string{true: "approved", false: "rejected"}[approved]
 	}
 	return list{"task_approval", shown}, nil

@@ -23,8 +23,9 @@ type Source interface {
 	Follow(epoch string, cursor uint64) Follower
 
 	// Decide answers an approval, and returns where the answer is in the history. It
-	// refuses with request_not_found if the approval is not pending.
-	Decide(requestID string, approved bool, note, by string) (cursor uint64, err error)
+	// refuses with request_not_found if the approval is not pending. digest is that of
+	// the request, or empty. ended is false if the approval needs more votes.
+	Decide(requestID string, approved bool, note, digest string, by contracts.Principal) (cursor uint64, ended bool, err error)
 
 	// Stop interrupts the run that was active at the cursor seen, and reports whether
 	// there was one.

@@ -23,10 +23,9 @@ func caller(h http.Header) (by contracts.Caller, err error) {
 		}
 		return value
 	}
-	switch pick("Headless-Role") {
-	case "":
-	case string(contracts.RoleViewer):
-		by.Role = contracts.RoleViewer
+	switch role := contracts.Role(pick("Headless-Role")); role {
+	case "", contracts.RoleViewer, contracts.RoleApprover:
+		by.Role = role
 	default:
 		by.Role = contracts.RoleController
 	}

@@ -150,10 +150,12 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 // confine applies the principal's limits to the attachment.
 func confine(att *contracts.Attach) error {
 	p := att.Principal
-	if p.Role == contracts.RoleViewer && att.Role == contracts.RoleController {
-		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+	if att.Role != "" {
+		if err := p.CheckRole(att.Role); err != nil {
+			return err
+		}
 	}
-	if p.Role == contracts.RoleViewer && att.Create {
+	if p.Role != "" && att.Create {
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
 	}
 	if p.SessionID == "" {

@@ -88,7 +88,7 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 	att.SessionID = get("sessionId", contracts.ValidID)
 	att.ConnectionID = get("connectionId", contracts.ValidID)
 	att.Epoch = get("epoch", contracts.ValidID)
-	att.Role = contracts.Role(oneOf("role", string(contracts.RoleViewer), string(contracts.RoleController)))
+	att.Role = contracts.Role(oneOf("role", string(contracts.RoleViewer), string(contracts.RoleApprover), string(contracts.RoleController)))
 	if take := oneOf("takeControl", "0", string(contracts.TakeoverForce), string(contracts.TakeoverLater)); take != "0" {
 		att.Takeover = contracts.Takeover(take)
 	}

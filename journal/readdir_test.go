@@ -1,0 +1,90 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestReadDirReadsWhatAnotherProcessWrites(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, FileOptions{SegmentBytes: 1 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	read := func() (cursors []uint64, err error) {
+		err = ReadDir(dir, func(e Entry) error {
+			if want := fmt.Sprint("body ", e.Cursor); string(e.Body) != want {
+				t.Errorf("entry %d: got %q, want %q", e.Cursor, e.Body, want)
+			}
+			cursors = append(cursors, e.Cursor)
+			return nil
+		})
+		return cursors, err
+	}
+	if got, err := read(); len(got) > 0 || err != nil {
+		t.Errorf("an empty journal: got %v, %v", got, err)
+	}
+	for first := uint64(1); first < 200; first += 2 {
+		batch := []Entry{{Cursor: first, Body: fmt.Append(nil, "body ", first)}, {Cursor: first + 1, Body: fmt.Append(nil, "body ", first+1)}}
+		if err := s.Append(batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := read(); len(got) != 200 || got[0] != 1 || got[199] != 200 || err != nil {
+		t.Errorf("got %d entries, %v, want 200 in order", len(got), err)
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	if err != nil || len(segments) < 3 {
+		t.Fatalf("got %d segments, %v, want several", len(segments), err)
+	}
+	stop := errors.New("stop")
+	if err := ReadDir(dir, func(Entry) error { return stop }); err != stop {
+		t.Errorf("got %v, want the error of the function", err)
+	}
+
+	// The newest segment ends within a batch.
+	newest := segments[len(segments)-1]
+	whole, err := os.ReadFile(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut")
+	if err := os.CopyFS(cut, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cut, filepath.Base(newest)), whole[:len(whole)-3], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir = cut
+	if got, err := read(); len(got) != 198 || err != nil {
+		t.Errorf("with an unfinished batch: got %d entries, %v, want 198", len(got), err)
+	}
+
+	// An older segment is damaged, and a middle one is missing a byte.
+	oldest, err := os.ReadFile(filepath.Join(cut, filepath.Base(segments[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	oldest[len(oldest)-2] ^= 1
+	if err := os.WriteFile(filepath.Join(cut, filepath.Base(segments[0])), oldest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("with a damaged segment: got %v, want ErrCorrupt", err)
+	}
+	damaged := append([]byte(nil), whole...)
+	damaged[headSize+recordHead+1] ^= 1 // intact records follow
+	if err := os.WriteFile(filepath.Join(cut, filepath.Base(newest)), damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(cut, filepath.Base(segments[0]))); err != nil { // as retention does
+		t.Fatal(err)
+	}
+	if _, err := read(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("with damage before intact entries: got %v, want ErrCorrupt", err)
+	}
+}
