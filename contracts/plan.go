@@ -293,7 +293,8 @@ var (
 	bodies = []any{
 		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
 		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
-		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
+		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil),
+		(*Inbox)(nil), (*InboxEvent)(nil), (*InboxAnswer)(nil), (*InboxReceipt)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
 		(*ShareList)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 

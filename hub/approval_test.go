@@ -493,7 +493,9 @@ func TestAuditFindsWhatWasChanged(t *testing.T) {
 		if _, why, _ := verify(forged); !strings.Contains(why, "hash is not that of its content") {
 			t.Errorf("entry %d changed: got %q", i, why)
 		}
-		if i == len(entries)-1 || !slices.ContainsFunc(entries[i+1:], func(e journal.Entry) bool { return e.Kind == journal.Checkpoint || strings.Contains(string(e.Body), `"audit"`) }) {
+		if i == len(entries)-1 || !slices.ContainsFunc(entries[i+1:], func(e journal.Entry) bool {
+			return e.Kind == journal.Checkpoint || strings.Contains(string(e.Body), `"audit"`)
+		}) {
 			continue // nothing follows it
 		}
 		if _, why, _ := verify(slices.Delete(slices.Clone(entries), i, i+1)); why == "" {

@@ -131,6 +131,10 @@ func (o overviewOverHTTP) Follow(ctx context.Context, conn *sse.Conn, p contract
 	return o.Overview.Follow(ctx, conn, p, limit)
 }
 
+func (o overviewOverHTTP) FollowInbox(ctx context.Context, conn *sse.Conn, by contracts.Caller) error {
+	return o.Overview.FollowInbox(ctx, conn, by)
+}
+
 func (o overviewOverHTTP) Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error) {
 	return o.Overview.Update(keyOf(id, by.Principal), by, u)
 }

@@ -1424,6 +1424,100 @@ export interface HeartbeatAnswer {
 }
 
 /**
+ * An Inbox lists the open questions of all sessions that the caller may answer,
+ * the oldest first.
+ */
+export interface Inbox {
+  questions: InboxQuestion[];
+  truncated?: boolean;
+}
+
+/**
+ * An InboxAnswer is the body of an answer to a question of an inbox.
+ */
+export interface InboxAnswer {
+  /** approvals; required for them */
+  approved?: boolean;
+  /** the reason of an approval or a retry */
+  note?: string;
+  /** of the request that the client showed */
+  digest?: string;
+  /** tool retries */
+  decisionAction?: RetryAction;
+  /** user input and elicitations */
+  content?: ContentBlock[];
+  /** user input and elicitations: the request ends as failed */
+  isError?: boolean;
+}
+
+/**
+ * An InboxEnding says how a question ended. Resolution is absent if the session
+ * was deleted. Author is absent if nobody answered.
+ */
+export interface InboxEnding {
+  session_id: string;
+  request_id: string;
+  resolution?: Verdict;
+  resolved_by?: Resolver;
+  author?: Author;
+}
+
+/**
+ * An InboxEvent is one event of the stream of an inbox.
+ */
+export interface InboxEvent {
+  type: "questions" | "question" | "ended";
+  inbox?: Inbox;
+  question?: InboxQuestion;
+  ended?: InboxEnding;
+}
+
+/**
+ * An InboxQuestion is an open question in an inbox, with what a person needs to
+ * answer it.
+ */
+export interface InboxQuestion {
+  session_id: string;
+  session_title: string;
+  request_id: string;
+  request_type: RequestType;
+  call_id: string;
+  tool: string;
+  /** what the agent wants to do; may be empty */
+  description: string;
+  /** why the agent asks */
+  reason: string;
+  /** the tool and its args; see RequestShown */
+  display: string;
+  /** display has escapes of characters that do not show what they are */
+  escaped?: boolean;
+  /** the texts are only the beginning of the request */
+  truncated?: boolean;
+  /** of the whole request; an answer may echo it */
+  digest?: string;
+  /** principals that have approved */
+  votes?: number;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+  /** ISO-8601 UTC */
+  asked_at: string;
+  /** ISO-8601 UTC; absent: never */
+  expires_at?: string;
+}
+
+/**
+ * An InboxReceipt answers an answer that counts.
+ */
+export interface InboxReceipt {
+  session_id: string;
+  request_id: string;
+  /** false: the question needs more votes */
+  ended: boolean;
+  /** of the answer in the history of the session */
+  cursor: number;
+}
+
+/**
  * A Manifest describes a drained session: its state, what was flushed,
  * and which files of the workspace belong to it. It has no credentials.
  */

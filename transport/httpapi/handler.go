@@ -250,6 +250,10 @@ type Session interface {
 	// Calls with the same key admit the command once.
 	Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error
 
+	// Answer answers a pending question without a connection. ended is false if the
+	// question needs more votes.
+	Answer(answer *contracts.ServerRequestResponse, by contracts.Caller) (cursor uint64, ended bool, err error)
+
 	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)
 	Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error)
 }

@@ -24,6 +24,12 @@ type Overview interface {
 	// most limit sessions; zero means the default. ctx ends when the limiter is closed.
 	Follow(ctx context.Context, conn *sse.Conn, p contracts.Principal, limit int) error
 
+	// Inbox lists the open questions that a client may answer.
+	Inbox(by contracts.Caller) (*contracts.Inbox, error)
+
+	// FollowInbox sends this list and then its changes, as Follow does.
+	FollowInbox(ctx context.Context, conn *sse.Conn, by contracts.Caller) error
+
 	Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error)
 
 	// Delete ends a session, and removes it later unless Restore comes before.
@@ -39,6 +45,9 @@ func (h *Handler) overviewRoutes(mux *http.ServeMux, session string, can httperr
 		can["PATCH"], can["DELETE"] = asks(h.updateSession), asks(h.deleteSession)
 		mount(mux, "/api/headless/overview", reads(asks(h.overview)))
 		mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": attaches(h.followOverview)})
+		mount(mux, "/api/headless/inbox", reads(asks(h.inbox)))
+		mount(mux, "/api/headless/inbox/events", httperr.Methods{"GET": attaches(h.followInbox)})
+		mount(mux, "/api/headless/inbox/{id}/{request}", httperr.Methods{"POST": asks(h.answerQuestion)})
 		mount(mux, session+"/restore", httperr.Methods{"POST": asks(h.restoreSession)})
 	}
 	mount(mux, session, can)
@@ -53,15 +62,19 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request, by contracts.
 	if err != nil {
 		return nil, err
 	}
-	text, err := contracts.EncodeBody(page)
+	return nil, answerLong(w, r, page)
+}
+
+// answerLong sends an answer that may be long.
+func answerLong(w http.ResponseWriter, r *http.Request, body any) error {
+	text, err := contracts.EncodeBody(body)
 	if err == nil {
 		err = connlimit.ReserveAnswer(r, len(text))
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		httperr.WriteJSON(w, http.StatusOK, text)
 	}
-	httperr.WriteJSON(w, http.StatusOK, text)
-	return nil, nil
+	return err
 }
 
 // maxQuery is the most bytes of a parameter of an overview.
@@ -108,24 +121,24 @@ func (h *Handler) followOverview(w http.ResponseWriter, r *http.Request, by cont
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.opts.Streams.Serve(w, r, overviewStream{h.opts.Overview, q.Limit}, contracts.StreamRequest{}, by)
+	follow := func(ctx context.Context, conn *sse.Conn, by contracts.Caller) error {
+		return h.opts.Overview.Follow(ctx, conn, by.Principal, q.Limit)
+	}
+	return nil, h.opts.Streams.Serve(w, r, listStream(follow), contracts.StreamRequest{}, by)
 }
 
-// An overviewStream is an overview as one stream shows it.
-type overviewStream struct {
-	overview Overview
-	limit    int
-}
+// A listStream sends a list and its changes on one stream.
+type listStream func(ctx context.Context, conn *sse.Conn, by contracts.Caller) error
 
-// Epoch implements [sse.Session]. An overview has no cursors.
-func (overviewStream) Epoch() string { return "" }
+// Epoch implements [sse.Session]. A list has no cursors.
+func (listStream) Epoch() string { return "" }
 
 // MayStream implements [sse.Session].
-func (overviewStream) MayStream(contracts.StreamRequest, contracts.Caller) error { return nil }
+func (listStream) MayStream(contracts.StreamRequest, contracts.Caller) error { return nil }
 
 // Stream implements [sse.Session].
-func (o overviewStream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamRequest, by contracts.Caller) error {
-	return o.overview.Follow(ctx, conn, by.Principal, o.limit)
+func (follow listStream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamRequest, by contracts.Caller) error {
+	return follow(ctx, conn, by)
 }
 
 func (h *Handler) updateSession(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
