@@ -212,6 +212,18 @@ func (o *Overview) FollowInbox(ctx context.Context, conn Conn, by contracts.Call
 	return o.follow(ctx, &follower{by: by, conn: conn, inbox: true})
 }
 
+// Looking reports whether a principal follows the inbox.
+func (o *Overview) Looking(principalID string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for f := range o.followers {
+		if f.inbox && f.by.Principal.ID == principalID {
+			return true
+		}
+	}
+	return false
+}
+
 // Answer answers a pending question for a principal that has no connection, whoever holds
 // the lease. The first answer that fits the question decides: Answer refuses with
 // request_not_found if the question is not pending any more. cursor is where the answer

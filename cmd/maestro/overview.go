@@ -21,9 +21,10 @@ import (
 const removedPrefix = "removed-"
 
 // openOverview makes the overview of the stored sessions.
-func (m *sessions) openOverview() (*hub.Overview, error) {
+func (m *sessions) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*hub.Overview, error) {
 	return hub.NewOverview(hub.OverviewOptions{
-		Store: summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval, Alive: m.counts, Log: m.log,
+		Notify: tell,
+		Store:  summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval, Alive: m.counts, Log: m.log,
 	})
 }
 

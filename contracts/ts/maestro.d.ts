@@ -1300,6 +1300,25 @@ export interface CurrentResponse {
 }
 
 /**
+ * A DeadLetter is a notification that was given up.
+ */
+export interface DeadLetter {
+  session_id: string;
+  request_id: string;
+  attempts: number;
+  reason: string;
+  /** ISO-8601 UTC */
+  at: string;
+}
+
+/**
+ * A DeliveryList says what was sent to the receivers of notifications.
+ */
+export interface DeliveryList {
+  receivers: ReceiverState[];
+}
+
+/**
  * A DisconnectAnswer answers disconnect.
  */
 export interface DisconnectAnswer {
@@ -1705,6 +1724,59 @@ export interface PromptRecord {
   attachments?: string[];
   author: Author;
   timestamp: string;
+}
+
+/**
+ * A PushAnswer has what a browser needs to subscribe.
+ */
+export interface PushAnswer {
+  /** applicationServerKey, in base64url */
+  public_key: string;
+  /** of the principal */
+  subscriptions: number;
+}
+
+/**
+ * PushKeys are the keys of the PushSubscription, in base64url.
+ */
+export interface PushKeys {
+  p256dh: string;
+  auth: string;
+}
+
+/**
+ * A PushRequest is the body of a registration for Web Push. To end the
+ * registration, only the endpoint is needed.
+ */
+export interface PushRequest {
+  /** of the PushSubscription of the browser */
+  endpoint: string;
+  keys?: PushKeys;
+  /** such as 22:00-07:00; notifications wait until the end */
+  quietHours?: string;
+  /** of the quiet hours, such as Europe/Berlin */
+  timeZone?: string;
+  /** send nothing while the principal follows the inbox */
+  unlessLooking?: boolean;
+}
+
+/**
+ * A ReceiverState describes one receiver of notifications since the server
+ * started.
+ */
+export interface ReceiverState {
+  name: string;
+  kind: "webhook" | "ntfy" | "web_push";
+  /** notifications that are not sent yet */
+  waiting: number;
+  /** accepted by the receiver */
+  delivered: number;
+  /** not needed: the question ended first, or somebody was looking */
+  skipped: number;
+  /** given up */
+  failed: number;
+  /** the last of those given up, the oldest first */
+  dead: DeadLetter[];
 }
 
 /**

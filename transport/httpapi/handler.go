@@ -282,8 +282,11 @@ type Options struct {
 	// List lists the sessions that a principal may reach. Nil answers 404.
 	List func(contracts.Principal) *contracts.SessionList
 
-	// Overview serves the routes of the overview. Nil answers 404.
+	// Overview serves the routes of the overview and of the inbox. Nil answers 404.
 	Overview Overview
+
+	// Notifier serves the routes of notifications. Nil answers 404.
+	Notifier Notifier
 
 	// Fence refuses requests that a hosted runner may not serve. It may be nil.
 	Fence Fence

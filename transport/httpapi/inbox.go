@@ -4,7 +4,72 @@ import (
 	"net/http"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
+
+// A Notifier tells people outside of open pages that a question waits.
+type Notifier interface {
+	// States returns what was sent to the receivers.
+	States() *contracts.DeliveryList
+
+	// PushKey returns what a browser needs to subscribe.
+	PushKey(p contracts.Principal) (*contracts.PushAnswer, error)
+
+	// Subscribe registers a browser, and Unsubscribe ends the registration.
+	Subscribe(p contracts.Principal, req *contracts.PushRequest) error
+	Unsubscribe(p contracts.Principal, endpoint string) error
+}
+
+// inboxRoutes adds the routes of the inbox to mux.
+func (h *Handler) inboxRoutes(mux *http.ServeMux) {
+	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
+	mount(mux, "/api/headless/inbox", reads(asks(h.inbox)))
+	mount(mux, "/api/headless/inbox/events", httperr.Methods{"GET": attaches(h.followInbox)})
+	mount(mux, "/api/headless/inbox/{id}/{request}", httperr.Methods{"POST": asks(h.answerQuestion)})
+	if h.opts.Notifier != nil {
+		mount(mux, "/api/headless/inbox/deliveries", reads(asks(h.deliveries)))
+		mount(mux, "/api/headless/inbox/push", httperr.Methods{
+			"GET": asks(h.pushKey), "POST": asks(h.push(Notifier.Subscribe)), "DELETE": asks(h.push(endPush)),
+		})
+	}
+}
+
+// deliveries shows what was sent to the receivers. They are the owner's.
+func (h *Handler) deliveries(_ http.ResponseWriter, _ *http.Request, by contracts.Caller) (any, error) {
+	if !by.Principal.Owner() {
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "the deliveries are for the server's owner"}
+	}
+	return h.opts.Notifier.States(), nil
+}
+
+func (h *Handler) pushKey(_ http.ResponseWriter, _ *http.Request, by contracts.Caller) (any, error) {
+	if _, err := h.opts.Overview.Inbox(by); err != nil {
+		return nil, err
+	}
+	return bodyOf(h.opts.Notifier.PushKey(by.Principal))
+}
+
+// push registers a browser of a client that answers questions, or ends the registration.
+func (h *Handler) push(do func(Notifier, contracts.Principal, *contracts.PushRequest) error) endpoint {
+	return func(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+		var body contracts.PushRequest
+		err := h.body(w, r, &body, false)
+		if err == nil {
+			_, err = h.opts.Overview.Inbox(by)
+		}
+		if err == nil {
+			err = do(h.opts.Notifier, by.Principal, &body)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &contracts.SuccessAnswer{Success: true}, nil
+	}
+}
+
+func endPush(n Notifier, p contracts.Principal, req *contracts.PushRequest) error {
+	return n.Unsubscribe(p, req.Endpoint)
+}
 
 func (h *Handler) inbox(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	list, err := h.opts.Overview.Inbox(by)

@@ -45,9 +45,7 @@ func (h *Handler) overviewRoutes(mux *http.ServeMux, session string, can httperr
 		can["PATCH"], can["DELETE"] = asks(h.updateSession), asks(h.deleteSession)
 		mount(mux, "/api/headless/overview", reads(asks(h.overview)))
 		mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": attaches(h.followOverview)})
-		mount(mux, "/api/headless/inbox", reads(asks(h.inbox)))
-		mount(mux, "/api/headless/inbox/events", httperr.Methods{"GET": attaches(h.followInbox)})
-		mount(mux, "/api/headless/inbox/{id}/{request}", httperr.Methods{"POST": asks(h.answerQuestion)})
+		h.inboxRoutes(mux)
 		mount(mux, session+"/restore", httperr.Methods{"POST": asks(h.restoreSession)})
 	}
 	mount(mux, session, can)
@@ -146,21 +144,21 @@ func (h *Handler) updateSession(w http.ResponseWriter, r *http.Request, by contr
 	if err := h.body(w, r, &update, false); err != nil {
 		return nil, err
 	}
-	return ready(h.opts.Overview.Update(r.PathValue("id"), by, &update))
+	return bodyOf(h.opts.Overview.Update(r.PathValue("id"), by, &update))
 }
 
 func (h *Handler) deleteSession(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
-	return ready(h.opts.Overview.Delete(r.Context(), r.PathValue("id"), by))
+	return bodyOf(h.opts.Overview.Delete(r.Context(), r.PathValue("id"), by))
 }
 
 func (h *Handler) restoreSession(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
-	return ready(h.opts.Overview.Restore(r.PathValue("id"), by))
+	return bodyOf(h.opts.Overview.Restore(r.PathValue("id"), by))
 }
 
-// ready makes an answer of a summary.
-func ready(sum *contracts.SessionSummary, err error) (any, error) {
+// bodyOf makes an answer of a body and an error.
+func bodyOf[T any](body *T, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sum, nil
+	return body, nil
 }
