@@ -34,7 +34,9 @@ others: ## programs of others that tests run, from npm
 	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
-# The two packages that take longest begin first.
+# The two packages that take longest begin first. Without GORACE each program with the race
+# detector, tests included, sleeps for a second when it exits.
+test: export GORACE += atexit_sleep_ms=0
 test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 

@@ -221,6 +221,7 @@ func (s *Session) onSocket(name string) *Peer {
 const (
 	textUnknownType = "Failed to parse command: Unknown headless command type"
 	textViewer      = "Viewer headless connections cannot send messages"
+	textApprover    = "Approver headless connections can only answer approvals and user input"
 	textBusy        = "Headless runtime is already processing a prompt"
 	textNotHolder   = "Controller lease is currently held by another connection"
 	textHeld        = "Controller lease is already held by another connection"

@@ -148,6 +148,7 @@ type follow struct {
 	silent       bool // optOuts are known already: they are not in the query
 	header       http.Header
 	raw          bool // raw events were negotiated
+	people       bool // people was negotiated
 }
 
 func (o *follow) request(s *Session, name string) request {
@@ -220,7 +221,7 @@ func (s *Session) tryFollowOnce(r request, o follow) (*Peer, *Answer) {
 func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
 	p := s.newPeer(name, link)
 	p.stream = link
-	p.watch.optOuts, p.watch.raw = slices.Clone(o.optOuts), o.raw
+	p.watch.optOuts, p.watch.raw, p.watch.people = slices.Clone(o.optOuts), o.raw, o.people
 	if o.cursor != nil {
 		p.watch.cursor, p.watch.asked = *o.cursor, *o.cursor
 	}

@@ -43,6 +43,7 @@ type watch struct {
 	optOuts  []string        // in force since the last hello_ok
 	late     bool            // optOuts came after the stream was opened
 	raw      bool            // raw events were negotiated
+	people   bool            // people was negotiated
 	farewell int64           // close code announced by ws.goodbye
 }
 
@@ -221,6 +222,8 @@ func (w *watch) message(p *Peer, f *Frame) {
 			"%s: %s was opted out of, got %s", p.name, f.Type, f.said())
 	case "raw_agent_event":
 		p.s.failIf(!w.raw, "A54", "%s: raw events were not negotiated, got %s", p.name, f.said())
+	case "prompt_accepted", "request_answered", "control_changed", "request_shown", "request_voted":
+		p.s.failIf(!w.people, "R32:people", "%s: people was not negotiated, got %s", p.name, f.said())
 	case "error":
 		p.s.failIf(f.at("fatal") == true, "R104",
 			"%s: nothing here ends the runtime, got a fatal error: %s", p.name, f.str("message"))
@@ -245,7 +248,7 @@ func (w *watch) acknowledged(p *Peer, f *Frame) {
 	p.s.failIf(got != "" && got != p.name, "A60", "%s: got the hello_ok of %s", p.name, got)
 	w.hellos--
 	w.optOuts, w.late = texts(f.at("opt_out_notifications")), p.stream != nil
-	w.raw = f.at("capabilities.raw_agent_events") == true
+	w.raw, w.people = f.at("capabilities.raw_agent_events") == true, f.at("capabilities.people") == true
 }
 
 func (w *watch) responseEvent(p *Peer, f *Frame) {

@@ -266,7 +266,7 @@ type process struct {
 	stdin  io.WriteCloser
 	out    *bufio.Reader
 	pipe   *io.PipeReader // what out reads
-	stderr *tail
+	stderr *Tail
 
 	exited chan struct{} // closed once status and waitErr are set
 	status int
@@ -291,7 +291,7 @@ func StartProcess(words, environ []string, dir string) (Link, error) {
 
 func runCommand(words, environ []string, dir string) (*process, error) {
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
-	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &tail{}, exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(words[0], words[1:]...), out: bufio.NewReaderSize(pr, maxReadyLine), pipe: pr, stderr: &Tail{}, exited: make(chan struct{})}
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = environ, dir, pw, p.stderr
 	p.cmd.WaitDelay = 5 * time.Second // pipes that a grandchild holds open; a busy machine needs seconds to empty one
 	var err error
@@ -376,13 +376,14 @@ func (p *process) Close() error {
 // graceTime is how long a process may take to end when a scenario is over.
 const graceTime = 2 * time.Second
 
-// tail keeps the end of what is written to it.
-type tail struct {
+// A Tail keeps the last 8 KiB of what is written to it. It is safe for concurrent use.
+type Tail struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+// Write implements [io.Writer]. It never fails.
+func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, p...)
@@ -392,7 +393,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.buf)

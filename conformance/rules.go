@@ -32,30 +32,50 @@ func (u *Suite) checkedBy(r Rule) string {
 	return r.Checked
 }
 
-// Explain writes what each rule demands and the scenarios that check it, as WriteList
-// does. For an unknown code it returns an [*UnknownRuleError] and writes nothing.
-func (u *Suite) Explain(w io.Writer, codes []string) error {
-	var b strings.Builder
-	for i, code := range codes {
-		at, ok := findRule(u.Rules, code)
-		if !ok {
-			return &UnknownRuleError{Code: code, Nearest: u.Rules[max(at-1, 0):min(at+1, len(u.Rules))]}
+// Explain writes what each rule demands and the scenarios that check it, as WriteList does.
+// It looks for the rules in all of the suites, and names the protocol unless it is Maestro's.
+// For an unknown code it returns an [*UnknownRuleError] and writes nothing.
+func Explain(w io.Writer, codes []string, suites ...*Suite) error {
+	var parts []string
+	for _, code := range codes {
+		before := len(parts)
+		for _, u := range suites {
+			if at, ok := findRule(u.Rules, code); ok {
+				parts = append(parts, u.explain(u.Rules[at]))
+			}
 		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		r := u.Rules[at]
-		fmt.Fprintf(&b, "%s: %s\n", r.Code, r.Text)
-		list := u.citing(r)
-		if len(list) == 0 {
-			fmt.Fprintf(&b, "checked by %s\n", u.checkedBy(r))
-		}
-		if err := WriteList(&b, list); err != nil {
-			return err
+		if len(parts) == before {
+			return unknownRule(code, suites)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Join(parts, "\n"))
 	return err
+}
+
+// explain returns what a rule demands and the scenarios that check it.
+func (u *Suite) explain(r Rule) string {
+	var b strings.Builder
+	b.WriteString(r.Code)
+	if u.Protocol != maestro {
+		fmt.Fprintf(&b, " (%s)", u.Protocol)
+	}
+	fmt.Fprintf(&b, ": %s\n", r.Text)
+	list := u.citing(r)
+	if len(list) == 0 {
+		fmt.Fprintf(&b, "checked by %s\n", u.checkedBy(r))
+	}
+	_ = WriteList(&b, list) // a Builder never fails
+	return b.String()
+}
+
+func unknownRule(code string, suites []*Suite) error {
+	var all []Rule
+	for _, u := range suites {
+		all = append(all, u.Rules...)
+	}
+	slices.SortFunc(all, func(a, b Rule) int { return compareCodes(a.Code, b.Code) })
+	at, _ := findRule(all, code)
+	return &UnknownRuleError{Code: code, Nearest: all[max(at-1, 0):min(at+1, len(all))]}
 }
 
 // An UnknownRuleError says that there is no rule with a code.

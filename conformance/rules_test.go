@@ -110,7 +110,7 @@ func TestEveryCitedRuleIsListed(t *testing.T) {
 
 func TestExplainPrintsTheRuleAndItsScenarios(t *testing.T) {
 	var out strings.Builder
-	if err := Maestro().Explain(&out, []string{"R3", "R46:gated", "A47"}); err != nil {
+	if err := Explain(&out, []string{"R3", "R46:gated", "A47"}, Maestro()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -134,8 +134,28 @@ func TestExplainNamesTheNearestOfAnUnknownRule(t *testing.T) {
 		"x":        `no rule "x"; the nearest: D16, 0.2`,
 	} {
 		var out strings.Builder
-		if err := Maestro().Explain(&out, []string{"R3", code}); err == nil || err.Error() != want || out.Len() > 0 {
+		if err := Explain(&out, []string{"R3", code}, Maestro()); err == nil || err.Error() != want || out.Len() > 0 {
 			t.Errorf("got %v and %q, want %s and no text", err, out.String(), want)
 		}
+	}
+}
+
+func TestExplainFindsTheRulesOfAllProtocols(t *testing.T) {
+	other := func(protocol, rule string) *Suite {
+		return &Suite{Protocol: protocol, Rules: ParseRules(rule + "\n"), Scenarios: []Scenario{{Name: protocol + "/one", Rules: []string{"H1"}}}}
+	}
+	heddle, copied := other("heddle", "H1 Be silent."), other("copied", "H1 Be quiet.")
+	var out strings.Builder
+	if err := Explain(&out, []string{"H1", "A47"}, Maestro(), heddle, copied); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"H1 (heddle): Be silent.\nheddle/one  ", "\n\nH1 (copied): Be quiet.\ncopied/one  ", "\n\nA47: Send "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got no %q in:\n%s", want, out.String())
+		}
+	}
+	const want = `no rule "H7"; the nearest: H1, 0.2`
+	if err := Explain(&out, []string{"H7"}, Maestro(), heddle); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

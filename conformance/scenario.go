@@ -161,7 +161,7 @@ func Scenarios() []Scenario {
 		routes(), overviews(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
 		posts(), tokens(), parity(), offers(),
 		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
-		hosting(), drains(), restarts(), agents(), questions(), sightings())
+		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), approvers())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.

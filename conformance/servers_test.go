@@ -165,7 +165,7 @@ var scratch string
 // build compiles the program once.
 var build = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "maestro")
-	out, err := exec.Command("go", "build", "-o", binary, "../cmd/maestro").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "../cmd/maestro").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build cmd/maestro: %w\n%s", err, out)
 	}

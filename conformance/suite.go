@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -28,10 +29,12 @@ type Suite struct {
 // ErrTarget is what [Suite.Run] returns if the target is none for the protocol.
 var ErrTarget = errors.New("wrong target")
 
+const maestro = "maestro" // the protocol of the main suite
+
 // Maestro returns the suite about the Maestro headless protocol.
 func Maestro() *Suite {
 	return &Suite{
-		Protocol: "maestro", Title: "Rules", Scenarios: Scenarios(), Rules: rules(),
+		Protocol: maestro, Title: "Rules", Scenarios: Scenarios(), Rules: rules(),
 		About: "Comments, scenarios and reports cite rules by these codes. Each sentence says what a server must do.\n" +
 			"`maestro conformance --explain R36` prints a rule and the scenarios that check it.\n" +
 			"Text after a colon, as in R46:gated, names a part of a rule; the scenarios of the whole rule check it.\n" +
@@ -47,7 +50,7 @@ func Maestro() *Suite {
 
 // command is the command line that judges a server with the suite.
 func (u *Suite) command() string {
-	if u.Protocol == "maestro" {
+	if u.Protocol == maestro {
 		return "maestro conformance"
 	}
 	return "maestro conformance --protocol " + u.Protocol
@@ -114,3 +117,33 @@ func (s *Session) Scratch() string { return s.scratch() }
 
 // AtEnd has f called when the scenario's goroutine ends, in the reverse order of calls.
 func (s *Session) AtEnd(f func()) { s.atEnd = append(s.atEnd, f) }
+
+// Abridge shows at most limit bytes of a text, on one line.
+func Abridge(text []byte, limit int) string { return abridge(text, limit) }
+
+// A Wire is the way to a server over HTTP. It is safe for concurrent use.
+type Wire struct{ wire *wire }
+
+// NewWire returns the way to a server. It keeps connections until it is closed, and follows
+// no redirect.
+func NewWire(base, token string) Wire { return Wire{newWire(base, token)} }
+
+// Open sends a request and leaves the body to be read and closed. It repeats a request that
+// was refused with 429, when the server says it may.
+func (w Wire) Open(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := w.wire.open(ctx, request{method: method, path: path, header: header, body: body})
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests || try == maxTries {
+			return resp, err
+		}
+		_ = resp.Body.Close() // its status says all
+		select {
+		case <-time.After((&Answer{Header: resp.Header}).comeBack()):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close ends the connections that are not in use.
+func (w Wire) Close() { w.wire.close() }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestDiagnosticsKeepTheirEnd(t *testing.T) {
-	var d tail
+	var d Tail
 	for range 10 {
 		if _, err := d.Write([]byte(strings.Repeat("x", maxDiagnostics/4))); err != nil {
 			t.Fatal(err)

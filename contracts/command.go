@@ -21,7 +21,7 @@ type Capabilities struct {
 	ServerRequests    []RequestType      `json:"server_requests,omitempty" wire:"unique"`
 	UtilityOperations []UtilityOperation `json:"utility_operations,omitempty" wire:"unique"`
 	RawAgentEvents    bool               `json:"raw_agent_events,omitempty"` // asks for raw_agent_event messages
-	People            bool               `json:"people,omitempty"`           // asks for the events and the state that say who did what; others do not see it
+	People            bool               `json:"people,omitempty"`           // asks who did what; others do not see it
 }
 
 // ToolResult carries the explanatory text of an approval answer. It never

@@ -16,12 +16,13 @@ import (
 // the args as JSON without white space between tokens. Each text is written as its
 // length in bytes, a colon, the text and a comma.
 func RequestDigest(sessionID string, req *ServerRequest) string {
-	hash := sha256.New()
+	var all []byte
 	args := string(appendCompact(nil, req.Args))
 	for _, text := range []string{"maestro-request-1", sessionID, string(req.RequestType), req.CallID, req.Tool, args} {
-		fmt.Fprintf(hash, "%d:%s,", len(text), text)
+		all = fmt.Appendf(all, "%d:%s,", len(text), text)
 	}
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil))
+	sum := sha256.Sum256(all)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // A Display is a request in one line for people. Every character that is visible stands for

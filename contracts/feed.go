@@ -18,5 +18,5 @@ type Feed struct {
 type FedEvent struct {
 	Cursor uint64
 	Time   time.Time // in milliseconds, by the clock of the server
-	Event  Event
+	Event  Event     // nil if what is stored cannot be decoded
 }

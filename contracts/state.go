@@ -49,7 +49,7 @@ type State struct {
 	LastTTFTMS               *int64            `json:"last_ttft_ms,omitempty"`
 	IsReady                  bool              `json:"is_ready"`
 	IsResponding             bool              `json:"is_responding"`
-	People                   *People           `json:"people,omitempty"` // only for clients with the capability people; the last key, see [AddPeople]
+	People                   *People           `json:"people,omitempty"` // only for clients that asked; the last key, see [AddPeople]
 }
 
 // CurrentResponse is the open response so far.

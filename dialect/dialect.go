@@ -51,7 +51,6 @@ type Start struct {
 	Tools         []string // the only tools that the agent may use, if Limited
 	Limited       bool     // Tools is meant; it may be empty
 	MaxIterations int      // model calls for one prompt; 0 for the server's choice
-	New           bool     // a session that no client had before
 }
 
 // An Out collects what a [Translator] decides: lines for the client, frames for the

@@ -73,7 +73,7 @@ func (tx *tx) checkCommand(call *call) error {
 	switch {
 	case tx.clients.conns[c.id] != c:
 		return errGone
-	case op == opHello:
+	case op == opHello && (c.role != contracts.RoleController || !call.fromApprover()):
 		return nil
 	case c.role == contracts.RoleViewer:
 		return errViewerSends

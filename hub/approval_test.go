@@ -93,8 +93,7 @@ func TestApproverAnswersWithoutTheLeaseAndDoesNothingElse(t *testing.T) {
 	})
 }
 
-// A guarded question of another kind than an approver may answer needs a controller that
-// can be asked it, so the test puts it before there is one.
+// Without a controller every question is asked, also those that an approver may not answer.
 func TestApproverAnswersNoQuestionOfAProgram(t *testing.T) {
 	withPuppet(t, hub.Options{}, func(t *testing.T, h *hub.Hub, agent *puppet) {
 		approver := joinAs(t, h, "rhea", contracts.RoleApprover, false)
@@ -149,8 +148,10 @@ func TestApproverCredentialDoesNotDriveThroughAControllerConnection(t *testing.T
 			{Principal: contracts.Principal{ID: "alice", Role: contracts.RoleApprover}, ConnectionID: answer.ConnectionID, Token: token},
 			{Principal: contracts.Principal{ID: "alice"}, Role: contracts.RoleApprover, ConnectionID: answer.ConnectionID, Token: token},
 		} {
-			err := h.Post([]byte(`{"type":"prompt","content":"x"}`), "", by, func([]byte) {})
-			refusedWith(t, "prompt", err, contracts.CodeAccessDenied)
+			for _, text := range []string{`{"type":"prompt","content":"x"}`, `{"type":"hello","client_info":{"name":"x"}}`} {
+				err := h.Post([]byte(text), "", by, func([]byte) {})
+				refusedWith(t, text, err, contracts.CodeAccessDenied)
+			}
 		}
 	})
 }
@@ -312,7 +313,7 @@ func eventsIn(t *testing.T, store journal.Store) (events []contracts.Event) {
 	return events
 }
 
-var schedules = flag.Int("schedules", 300, "random schedules of questions, votes and failures")
+var schedules = flag.Int("schedules", 200, "random schedules of questions, votes and failures")
 
 // Whatever happens in which order, each question ends once, and an approval that needs
 // votes is approved by so many principals.
@@ -508,4 +509,28 @@ func TestAuditFindsWhatWasChanged(t *testing.T) {
 	if checked != 24 {
 		t.Errorf("changed %d records, want 24", checked)
 	}
+}
+
+// A drained session keeps the votes, and the rules of the next runner may demand more.
+func TestVotesMoveWithADrainedSession(t *testing.T) {
+	var from contracts.Restored
+	withPuppet(t, hub.Options{}, func(t *testing.T, h *hub.Hub, agent *puppet) {
+		req := question(contracts.RequestApproval, "q")
+		digest, _ := asks(t, h, agent, "q", req.Tool)
+		from = contracts.Restored{SessionID: "s", Snapshot: h.Snapshot(), Cursor: h.Cursor(), Ready: true}
+		from.Requests = []contracts.KeptRequest{{Request: req, Digest: digest, Needed: 2, Votes: []string{"rhea"}}}
+	})
+	withPuppet(t, hub.Options{Restored: &from, Votes: []hub.VoteRule{{Votes: 3}}}, func(t *testing.T, h *hub.Hub, _ *puppet) {
+		refusedWith(t, "second by one", joinAs(t, h, "rhea", contracts.RoleApprover, false)(decision("q", true, "")), contracts.CodeAlreadyVoted)
+		for i, who := range []string{"otto", "vera"} {
+			people := h.Snapshot().State.People
+			if people == nil || len(people.Requests) != 1 || len(people.Requests[0].Votes) != 1+i || people.Requests[0].VotesNeeded != 3 {
+				t.Errorf("before %s: got %+v, want the digest and the votes in the state", who, people)
+			}
+			refusedWith(t, who, joinAs(t, h, who, contracts.RoleApprover, false)(decision("q", true, from.Requests[0].Digest)), "")
+		}
+		if n := h.Summary().Pending; n != 0 {
+			t.Errorf("%d questions are open after three votes", n)
+		}
+	})
 }

@@ -23,7 +23,7 @@ import (
 // What an [AuditRecord] is about.
 const (
 	AuditAsked = "asked" // a question was shown
-	AuditVoted = "voted" // an approval was counted, and more are needed or this was the last
+	AuditVoted = "voted" // an approval was counted, and more are needed
 	AuditEnded = "ended" // a question ended
 	AuditLease = "lease" // the lease moved
 	AuditDrain = "drain" // a drain began
@@ -114,8 +114,7 @@ func aboutRequest(what string, req *contracts.ServerRequest, digest string) Audi
 // An AuditReader reads the audit from the entries of a journal and verifies the chain.
 // Its zero value is ready to use.
 type AuditReader struct {
-	// Cut says that retention has removed the records before the first one. Its value
-	// is the number of removed records.
+	// Cut is the number of records that retention has removed before the first one.
 	Cut uint64
 
 	head  auditHead

@@ -431,8 +431,8 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		b.private = nil
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(b.counted, b.transport)
-		if sub.box != b || tx.clients.conns[c.id] != c {
-			return // a newer socket took over, or the connection was destroyed
+		if sub.box != b || tx.clients.subs[sub.id] != sub {
+			return // a newer socket took over, or the subscription ended, perhaps with its connection
 		}
 		sub.state, sub.box, sub.from = subDetached, nil, b.cursor.Load()
 		if b.needsSnapshot.Load() {

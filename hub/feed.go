@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -92,7 +91,7 @@ func (f *Follower) read() (contracts.Feed, error) {
 	if f.cursor == visible {
 		return feed, nil
 	}
-	size, failed := 0, error(nil)
+	size := 0
 	err := f.hub.opts.Store.Read(f.cursor, func(e journal.Entry) bool {
 		if e.Cursor > visible || size >= maxFed {
 			return false
@@ -102,20 +101,21 @@ func (f *Follower) read() (contracts.Feed, error) {
 		if e.Kind != journal.Message {
 			return true
 		}
-		var ev contracts.Event
-		if ev, failed = (&contracts.Decoder{}).Event(e.Body); failed != nil {
-			return false
+		ev, err := (&contracts.Decoder{}).Event(e.Body)
+		if err != nil {
+			f.hub.logger.Error("an event of the history cannot be decoded", "cursor", e.Cursor, "err", err)
 		}
 		feed.Events = append(feed.Events, contracts.FedEvent{Cursor: e.Cursor, Time: time.UnixMilli(e.Time), Event: ev})
 		return true
 	})
-	if errors.Is(err, journal.ErrGap) && feed.Cursor == f.cursor {
+	missing := errors.Is(err, journal.ErrGap) || errors.Is(err, journal.ErrCorrupt)
+	switch {
+	case missing && feed.Cursor == f.cursor:
 		return f.reset(), nil
+	case missing: // the next call returns the reset
+		return feed, nil
 	}
-	if errors.Is(err, journal.ErrGap) { // the next call returns the reset
-		err = nil
-	}
-	return feed, cmp.Or(err, failed)
+	return feed, err
 }
 
 // reset returns the state in place of events that cannot be read.

@@ -1,6 +1,8 @@
 package hub_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -122,6 +124,53 @@ func TestFollowerContinuesInTheNextProcess(t *testing.T) {
 		next, err := h.Follow(feed.Epoch, feed.Cursor).Next(t.Context())
 		if err != nil || next.Reset != nil || len(next.Events) == 0 || next.Events[0].Cursor <= feed.Cursor {
 			t.Errorf("got %+v, %v after %d, want what follows", next, err, feed.Cursor)
+		}
+	})
+}
+
+// A faultyStore reads some entries as a text that is no event, and then fails.
+type faultyStore struct {
+	journal.Store
+	garbled, lost string
+}
+
+func (s *faultyStore) Read(after uint64, do func(journal.Entry) bool) error {
+	var failed error
+	err := s.Store.Read(after, func(e journal.Entry) bool {
+		if s.lost != "" && bytes.Contains(e.Body, []byte(s.lost)) {
+			failed = journal.ErrCorrupt
+			return false
+		}
+		if s.garbled != "" && bytes.Contains(e.Body, []byte(s.garbled)) {
+			e.Body = []byte(`{"type":`)
+		}
+		return do(e)
+	})
+	return cmp.Or(err, failed)
+}
+
+func TestFollowerGoesOnAfterDamage(t *testing.T) {
+	store := &faultyStore{Store: journal.NewMemory(journal.MemoryOptions{})}
+	withPuppet(t, hub.Options{Store: store}, func(t *testing.T, h *hub.Hub, agent *puppet) {
+		fed(t, h.Follow("", 0), "session_info")
+		store.garbled = `"session_info"`
+		f := h.Follow("", 0)
+		feed, err := f.Next(t.Context())
+		missing := 0
+		for _, ev := range feed.Events {
+			if ev.Event == nil {
+				missing++
+			}
+		}
+		if err != nil || missing == 0 || missing == len(feed.Events) || feed.Cursor != h.Cursor() {
+			t.Errorf("got %d of %d events missing up to %d, %v; want one and the others", missing, len(feed.Events), feed.Cursor, err)
+		}
+		store.lost = store.garbled
+		f = h.Follow("", 0)
+		for feed, err = f.Next(t.Context()); err == nil && feed.Reset == nil; feed, err = f.Next(t.Context()) {
+		}
+		if err != nil || feed.Cursor != h.Cursor() {
+			t.Errorf("got %+v, %v; want the state after entries that cannot be read", feed, err)
 		}
 	})
 }

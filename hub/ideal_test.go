@@ -24,6 +24,9 @@ type model struct {
 	answered []string                     // requests of an earlier process whose answers wait for a run
 	resolved map[string]contracts.Verdict // of requests that clients saw, by id
 	answers  map[string]contracts.Verdict // that the agent learned, by request id
+
+	prompters []string          // connections that began runs, in order
+	authors   map[string]string // connections whose answers ended requests, by request id
 }
 
 // A modelConn is a connection. One of a socket has exactly one subscription.
@@ -85,6 +88,7 @@ func newModel(resumes bool) model {
 	return model{
 		resumes: resumes, mode: contracts.ApprovalPrompt, now: time.Now(), conns: map[string]*modelConn{}, former: map[string]time.Time{},
 		resolved: map[string]contracts.Verdict{}, answers: map[string]contracts.Verdict{},
+		authors: map[string]string{},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,43 @@ func TestHubDoesWhatItsModelSays(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { err = live(resumes, cancels, deeds) })
 		if err != nil {
 			rt.Fatal(err)
+		}
+	})
+}
+
+// TestEachQuestionEndsOnceWithItsAuthor plays a thousand short schedules of prompts,
+// questions, answers, take-overs, disconnects and restarts.
+func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
+	does := []string{
+		"join", "join", "prompt", "ask", "ask", "ask", "answer", "answer", "answer", "take", "leave", "resume", "restart", "drain",
+		"connect", "post", "post", "release", "ask control", "grant", "end", "wait",
+	}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 38))
+		deeds := []deed{{Do: "join", How: 2}, {Do: "prompt"}, {Do: "ask", Kind: contracts.RequestApproval}}
+		for range 7 {
+			kinds := contracts.RequestTypes()
+			deeds = append(deeds, deed{Do: does[r.IntN(len(does))], Who: r.IntN(8), Whom: r.IntN(4), Kind: kinds[r.IntN(len(kinds))], How: r.IntN(6)})
+		}
+		synctest.Test(t, func(t *testing.T) {
+			if err := live(seed%4 > 0, seed%3 == 0, deeds); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		})
+	}
+}
+
+// TestDroppedSubscriptionDoesNotBringItsConnectionBack plays the schedule of a defect: the
+// stream of a subscription that its client had ended, ended later. When its expiry came, the
+// destroyed connection was stored again, and existed after a crash.
+func TestDroppedSubscriptionDoesNotBringItsConnectionBack(t *testing.T) {
+	deeds := []deed{
+		{Do: "subscribe", How: 2}, {Do: "subscribe", How: 1}, {Do: "stream", Who: 3, Whom: 1, How: 1},
+		{Do: "unsubscribe", Whom: 1}, {Do: "disconnect", Who: 3}, {Do: "wait", How: 2}, {Do: "restart"},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := live(false, false, deeds); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -57,12 +57,12 @@ func (tx *tx) showControl(from, to *connection, why contracts.LeaseReason) {
 // earlier process say. A holder such as the local client cannot return.
 func (tx *tx) correctController() {
 	holder, shown := tx.clients.holder(), tx.log.events.People().Controller
-	switch {
-	case shown == nil && holder == nil, shown != nil && holder != nil && shown.ConnectionID == holder.id:
-	case holder == nil:
-		tx.publish(&contracts.ControlChanged{From: shown, Reason: contracts.LeaseExpired, Timestamp: timestamp(tx.now)})
-	default:
-		tx.publish(&contracts.ControlChanged{From: shown, To: holder.author(), Reason: contracts.LeaseGranted, Timestamp: timestamp(tx.now)})
+	ev := &contracts.ControlChanged{From: shown, Reason: contracts.LeaseExpired, Timestamp: timestamp(tx.now)}
+	if holder != nil {
+		ev.To, ev.Reason = holder.author(), contracts.LeaseGranted
+	}
+	if (shown == nil) != (holder == nil) || shown != nil && shown.ConnectionID != holder.id {
+		tx.publish(ev)
 	}
 }
 

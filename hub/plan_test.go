@@ -16,18 +16,21 @@ func (w *world) plan(d deed, id string) (text string, want contracts.Code, effec
 		if want == "" && w.running {
 			want = contracts.CodeRuntimeBusy
 		}
-		return `{"type":"prompt","content":"go"}`, want, func() { w.running = true }
+		return `{"type":"prompt","content":"go"}`, want, func() {
+			w.running = true
+			w.prompters = append(w.prompters, id)
+		}
 	case "interrupt":
 		return `{"type":"` + []string{"interrupt", "cancel"}[d.How%2] + `"}`, want, w.interrupt
 	case "init":
 		mode := []contracts.ApprovalMode{contracts.ApprovalPrompt, contracts.ApprovalAuto, contracts.ApprovalFail}[d.How%3]
 		return fmt.Sprintf(`{"type":"init","approval_mode":%q}`, mode), want, func() { w.setMode(mode) }
 	}
-	return w.planAnswer(d, want)
+	return w.planAnswer(d, id, want)
 }
 
 // planAnswer answers a question rightly, with a wrong type or id, or too late.
-func (w *world) planAnswer(d deed, want contracts.Code) (string, contracts.Code, func()) {
+func (w *world) planAnswer(d deed, by string, want contracts.Code) (string, contracts.Code, func()) {
 	if len(w.pending) == 0 || d.How == 0 {
 		id := "none"
 		for past := range w.resolved { // one that was answered before, if there is
@@ -74,7 +77,10 @@ func (w *world) planAnswer(d deed, want contracts.Code) (string, contracts.Code,
 			text = fmt.Sprintf(`{"type":"client_tool_result","call_id":%q,"content":[],"is_error":%t}`, q.req.CallID, !yes)
 		}
 	}
-	return text, want, func() { w.resolve(q, verdict) }
+	return text, want, func() {
+		w.authors[id] = by
+		w.resolve(q, verdict)
+	}
 }
 
 // steer sends a frame about the lease.

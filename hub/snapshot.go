@@ -11,13 +11,13 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// snapshot returns the state as of the head, without people. The fold over events does
-// not know who is connected; that part comes from the connections.
+// snapshot returns the state as of the head. The fold over events does not know who
+// is connected; that part comes from the connections.
 func (tx *tx) snapshot() *contracts.Snapshot {
 	snap := tx.log.events.Snapshot(tx.head())
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
-	st.People = nil
+	st.People = cmp.Or(st.People, &contracts.People{})
 	st.Connections = tx.connectionStates()
 	st.ConnectionCount = int64(len(tx.clients.conns))
 	st.SubscriberCount = int64(len(tx.clients.subs))
@@ -80,6 +80,7 @@ func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
 func (tx *tx) appendSnapshot(transient bool) {
 	snap := tx.snapshot()
 	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
+	snap.State.People = nil     // not for all clients; those who know the people keep them
 	body, err := contracts.EncodeSnapshot(snap, 0)
 	if err != nil || len(body) > journal.MaxBody {
 		tx.logger.Error("snapshot skipped", "bytes", len(body), "err", err) // clients have the entries
@@ -88,13 +89,10 @@ func (tx *tx) appendSnapshot(transient bool) {
 	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
 }
 
-// Snapshot returns the state as of the newest entry, with people.
+// Snapshot returns the state as of the newest entry.
 func (h *Hub) Snapshot() *contracts.Snapshot {
 	var snap *contracts.Snapshot
-	h.update(func(tx *tx) {
-		snap = tx.snapshot()
-		snap.State.People = tx.log.events.People()
-	})
+	h.update(func(tx *tx) { snap = tx.snapshot() })
 	return snap
 }
 
@@ -258,7 +256,9 @@ func (tx *tx) latestSnapshot() *sharedSnapshot {
 }
 
 func (tx *tx) newSnapshot() *sharedSnapshot {
-	return &sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot(), people: tx.log.events.People()}
+	p := &sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
+	p.people, p.state.State.People = p.state.State.People, nil
+	return p
 }
 
 func (lg *eventLog) forgetSnapshot() {

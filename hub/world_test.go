@@ -406,6 +406,9 @@ func (w *world) checkState(live *contracts.Snapshot) error {
 	if got := live.State.ControllerConnectionID.Get(); got != w.holder {
 		return fmt.Errorf("controller: got %q, want %q", got, w.holder)
 	}
+	if got := authored(live.State.People.Controller); got != w.holder {
+		return fmt.Errorf("controller among the people: got %q, want %q", got, w.holder)
+	}
 	holders := 0
 	for _, c := range live.State.Connections {
 		if c.ControllerLeaseGranted {
@@ -454,6 +457,9 @@ func (w *world) checkRequests() error {
 	}) {
 		return fmt.Errorf("resolutions: got %v, want %v", told, w.resolved)
 	}
+	if err := w.checkAuthors(events); err != nil {
+		return err
+	}
 	learned := w.agent.learned()
 	for id, outs := range w.learned {
 		learned[id] = append(slices.Clone(outs), learned[id]...)
@@ -471,6 +477,46 @@ func (w *world) checkRequests() error {
 		return fmt.Errorf("open calls with no run: got %q, want those of %d waiting requests", open, len(w.pending))
 	}
 	return nil
+}
+
+// checkAuthors holds who did what against the model: each prompt and each answer is shown
+// once, with its author, and each move of control begins where the last one ended.
+func (w *world) checkAuthors(events []contracts.Event) error {
+	var prompters []string
+	answered := map[string][]string{}
+	for _, ev := range events {
+		switch e := ev.(type) {
+		case *contracts.PromptAccepted:
+			prompters = append(prompters, authored(&e.Author))
+		case *contracts.RequestAnswered:
+			answered[e.RequestID] = append(answered[e.RequestID], authored(&e.Author))
+		}
+	}
+	if !slices.Equal(prompters, w.prompters) {
+		return fmt.Errorf("authors of prompts: got %q, want %q", prompters, w.prompters)
+	}
+	if !maps.EqualFunc(answered, w.authors, func(got []string, want string) bool { return len(got) == 1 && got[0] == want }) {
+		return fmt.Errorf("authors of answers: got %q, want %q", answered, w.authors)
+	}
+	here, err := w.ledger.events()
+	holder := ""
+	for _, ev := range here {
+		if e, ok := ev.(*contracts.ControlChanged); ok {
+			if got := authored(e.From); got != holder || e.To == nil && e.From == nil {
+				return fmt.Errorf("control moved from %q to %q, want from %q", got, authored(e.To), holder)
+			}
+			holder = authored(e.To)
+		}
+	}
+	return err
+}
+
+// authored returns the connection of an author, or "" for nobody.
+func authored(a *contracts.Author) string {
+	if a == nil {
+		return ""
+	}
+	return a.ConnectionID
 }
 
 // events returns the public events so far, in this runner and those before it.

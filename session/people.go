@@ -14,7 +14,9 @@ func (s *State) People() *contracts.People {
 	if s.people != nil {
 		known = *s.people
 	}
-	return &contracts.People{Prompts: copyList(known.Prompts), Answers: copyList(known.Answers), Requests: s.shownRequests(), Controller: known.Controller}
+	known.Prompts, known.Answers = copyList(known.Prompts), copyList(known.Answers)
+	known.Requests = s.shownRequests()
+	return &known
 }
 
 func (s *State) knownPeople() *contracts.People {

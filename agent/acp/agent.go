@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/mcp"
+	"github.com/seed-028515a8/maestro/agent/memory"
+	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 	"github.com/seed-028515a8/maestro/workspace"
@@ -61,11 +63,11 @@ type Agent struct {
 
 	peer atomic.Pointer[peer] // the newest process; nil before the first
 
+	notes turn.Notes
+
 	mu       sync.Mutex
-	memory   memory
+	memory   memory.Memory
 	commands string                  // a digest of the program's commands as last published
-	notes    []string                // texts to publish in the next run; at most maxNotes
-	said     map[string]bool         // texts given to noteOnce
 	broken   string                  // the end of an answer during which the program died, to be sent to it
 	thinking contracts.ThinkingLevel // the requested level; "" if none was requested
 }
@@ -82,11 +84,6 @@ type waits struct {
 	shutdown  time.Duration // until the program has ended after its input
 }
 
-const (
-	maxNotes = 16  // notes that wait for the next run; more are dropped
-	maxSaid  = 128 // remembered texts of noteOnce; beyond it they may be repeated
-)
-
 var errClosed = errors.New("agent is closed")
 
 // New returns an agent that runs argv, which is not empty.
@@ -95,7 +92,7 @@ func New(argv []string, o Options) *Agent {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Agent{
-		argv: argv, opts: o, said: map[string]bool{},
+		argv: argv, opts: o,
 		wait: waits{
 			ready: time.Minute, foreign: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
@@ -206,7 +203,7 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 // approvals.
 func (a *Agent) Configure(init *contracts.Init) {
 	if init.SystemPrompt != nil || init.AppendSystemPrompt != nil {
-		a.noteOnce("The agent keeps its own system prompt: the Agent Client Protocol has no way to set it")
+		a.notes.AddOnce("The agent keeps its own system prompt: the Agent Client Protocol has no way to set it")
 	}
 	if init.ThinkingLevel == "" {
 		return
@@ -216,35 +213,8 @@ func (a *Agent) Configure(init *contracts.Init) {
 	a.thinking = init.ThinkingLevel
 }
 
-// note stores a text to be published in the next run.
-func (a *Agent) note(text string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.notes) < maxNotes {
-		a.notes = append(a.notes, text)
-	}
-}
-
-// noteOnce is note for a text that need not be repeated.
-func (a *Agent) noteOnce(text string) {
-	a.mu.Lock()
-	said := a.said[text]
-	if len(a.said) == maxSaid {
-		clear(a.said)
-	}
-	a.said[text] = true
-	a.mu.Unlock()
-	if !said {
-		a.note(text)
-	}
-}
-
 func (a *Agent) publishNotes() {
-	a.mu.Lock()
-	notes := a.notes
-	a.notes = nil
-	a.mu.Unlock()
-	for _, text := range notes {
+	for _, text := range a.notes.Take() {
 		a.publish(&contracts.Status{Message: visible(text)})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/agent/memory"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
@@ -164,7 +165,7 @@ func key(id string) string {
 	if len(id) <= maxKey {
 		return id
 	}
-	return digest([]string{id})
+	return memory.Digest(id)
 }
 
 func (c *call) merge(u *callUpdate) {

@@ -169,7 +169,7 @@ func (p *peer) publish(events ...contracts.Event) { p.logPublish(p.a.host.Publis
 // status publishes a text now or in the next run. The caller holds p.mu.
 func (p *peer) status(text string) {
 	if p.run == nil || p.run.over {
-		p.a.noteOnce(text)
+		p.a.notes.AddOnce(text)
 		return
 	}
 	p.publish(&contracts.Status{Message: visible(text)})

@@ -274,7 +274,7 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 			}))
 		default:
 			if a.Data != nil {
-				p.a.noteOnce("The agent takes no images: it is told where they are")
+				p.a.notes.AddOnce("The agent takes no images: it is told where they are")
 				p.a.publishNotes()
 			}
 			block := acp.ResourceLinkBlock(filepath.Base(a.Path), uri)

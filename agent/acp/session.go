@@ -276,7 +276,7 @@ func (p *peer) setThinking(ctx context.Context) {
 		return
 	}
 	if p.level = level; err != nil {
-		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
+		p.a.notes.AddOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
 		p.a.publishNotes()
 	}
 }
@@ -292,7 +292,7 @@ func (p *peer) servers() []acp.McpServer {
 			switch { // the protocol has no field for a working directory
 			case s.Dir == "":
 			case runtime.GOOS == "windows":
-				p.a.noteOnce(fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))
+				p.a.notes.AddOnce(fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))
 			default:
 				command, args = "/bin/sh", append([]string{"-c", `cd "$1" && shift && exec "$@"`, "sh", s.Dir, s.Command}, s.Args...)
 			}
@@ -301,14 +301,14 @@ func (p *peer) servers() []acp.McpServer {
 				Env: sorted(s.Env, func(name, value string) acp.EnvVariable { return acp.EnvVariable{Name: name, Value: value} }),
 			}})
 		case s.URL == "":
-			p.a.noteOnce(fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
+			p.a.notes.AddOnce(fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
 		case p.can.McpCapabilities.Http:
 			taken = append(taken, acp.McpServer{Http: &acp.McpServerHttpInline{
 				Type: "http", Name: s.Name, Url: s.URL,
 				Headers: sorted(s.Headers, func(name, value string) acp.HttpHeader { return acp.HttpHeader{Name: name, Value: value} }),
 			}})
 		default:
-			p.a.noteOnce(fmt.Sprintf("MCP server %s is left out: the agent reaches no servers over HTTP", s.Name))
+			p.a.notes.AddOnce(fmt.Sprintf("MCP server %s is left out: the agent reaches no servers over HTTP", s.Name))
 		}
 	}
 	return taken

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/agent/memory"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
@@ -92,7 +93,7 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		return
 	}
 	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
-	sum := digest([]string{text})
+	sum := memory.Digest(text)
 	p.a.mu.Lock()
 	again := p.a.commands == sum
 	p.a.commands = sum

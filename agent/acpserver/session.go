@@ -127,7 +127,7 @@ func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
 		ClientInfo:   &contracts.ClientInfo{Name: p.name, Version: p.Version},
-		Capabilities: &contracts.Capabilities{RawAgentEvents: true, ServerRequests: p.kinds},
+		Capabilities: &contracts.Capabilities{RawAgentEvents: true, People: true, ServerRequests: p.kinds},
 	}
 	takeover := contracts.TakeoverLater
 	switch {

@@ -33,22 +33,27 @@ type Config struct {
 
 // Parse splits the words after "heddle:" into the configuration and the command. Words
 // of the forms model=NAME, tools=NAME,NAME and max_iterations=N may come before the
-// command, which is not empty.
+// command, which is not empty. Other words of the form NAME=VALUE before the command are
+// errors, because they are likely to be misspelled.
 func Parse(words []string) (c Config, argv []string, err error) {
 	c = Config{Model: "default", Tools: []string{}}
 	for i, word := range words {
-		name, value, _ := strings.Cut(word, "=")
+		name, value, ok := strings.Cut(word, "=")
 		switch {
-		case name == "model" && value != "":
+		case !ok || strings.ContainsAny(name, `/\`): // a path may contain =
+			return c, words[i:], nil
+		case value == "":
+			return c, nil, fmt.Errorf("%s has no value", word)
+		case name == "model":
 			c.Model = value
-		case name == "tools" && value != "":
+		case name == "tools":
 			c.Tools = strings.Split(value, ",")
-		case name == "max_iterations" && value != "":
+		case name == "max_iterations":
 			if c.MaxIterations, err = strconv.Atoi(value); err != nil || c.MaxIterations < 1 {
 				return c, nil, fmt.Errorf("%s: want a number above 0", word)
 			}
 		default:
-			return c, words[i:], nil
+			return c, nil, fmt.Errorf("unknown option %s: the options are model=, tools= and max_iterations=", name)
 		}
 	}
 	return c, nil, errors.New("there is no command after the configuration")

@@ -283,6 +283,15 @@ func TestGoldenTranscriptsAreUnderstood(t *testing.T) {
 	})
 }
 
+func TestToolsWithoutANameGetOne(t *testing.T) {
+	s := start(t, served(say("tool_start", ""), say("tool_end", `,"result_preview":"done"`), say("permission_denied", `,"reason":"no"`), ok))
+	hosttest.Must(t, s.run(t))
+	calls := hosttest.As[*contracts.ToolCall](s.host)
+	if len(calls) != 2 || calls[0].Tool != "tool" || calls[1].Tool != "tool" || !strings.Contains(s.statuses(), "use of tool (no)") {
+		t.Errorf("got %+v and %q, want calls of the tool named tool", calls, s.statuses())
+	}
+}
+
 // No message of a known kind, with whatever in it, harms the run.
 func TestOddMessagesAreHarmless(t *testing.T) {
 	var lines []string
@@ -312,7 +321,10 @@ func TestParse(t *testing.T) {
 	if c, _, err = Parse([]string{"prog"}); err != nil || c.Model == "" || c.Tools == nil || len(c.Tools) > 0 {
 		t.Errorf("got %+v, %v; want a model and no tools", c, err)
 	}
-	for _, words := range [][]string{{"model=m"}, {"max_iterations=0", "prog"}, {"max_iterations=x", "prog"}} {
+	if _, argv, err = Parse([]string{"./a=b/prog"}); err != nil || !slices.Equal(argv, []string{"./a=b/prog"}) {
+		t.Errorf("got %q, %v; want a path", argv, err)
+	}
+	for _, words := range [][]string{{"model=m"}, {"max_iterations=0", "prog"}, {"max_iterations=x", "prog"}, {"model=", "prog"}, {"Model=m", "prog"}, {"foo=a", "prog"}} {
 		if _, _, err := Parse(words); err == nil {
 			t.Errorf("%q: got no error, want one", words)
 		}

@@ -2,6 +2,7 @@ package heddle
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,8 +35,8 @@ type run struct {
 	model, provider string // of the service, as far as the program says; "" for the process's
 }
 
-// A call is a tool call. Programs give calls no ids unless
-// they know our extension, so calls get ours.
+// A call is a tool call. Programs give calls no ids unless they know our extension, so
+// calls get ours.
 type call struct{ id, theirs, name string }
 
 // take removes the call that an event means and returns its id, "" if there is none. An
@@ -89,7 +90,7 @@ func (s *speaker) event(e *event) {
 func (s *speaker) remark(e *event) {
 	switch e.Kind {
 	case wire.EventPermissionRequest:
-		s.p.Status("The agent needs permission to use " + named(e) + ". Its protocol has no answer: the program decides itself")
+		s.p.Status("The agent needs permission to use " + e.toolAndReason() + ". Its protocol has no answer: the program decides itself")
 	case wire.EventPlanComplete:
 		plan := string(e.Plan)
 		_ = json.Unmarshal(e.Plan, &plan) // otherwise it is shown as JSON
@@ -101,12 +102,15 @@ func (s *speaker) remark(e *event) {
 	}
 }
 
-// named returns the tool of an event with the reason.
-func named(e *event) string {
+// tool returns the name of the event's tool for clients.
+func (e *event) tool() string { return cmp.Or(abridge.Bytes(e.Name, maxName), "tool") }
+
+// toolAndReason returns the name of the event's tool with the reason.
+func (e *event) toolAndReason() string {
 	if e.Reason == "" {
-		return abridge.Bytes(e.Name, maxName)
+		return e.tool()
 	}
-	return abridge.Bytes(e.Name, maxName) + " (" + abridge.Bytes(e.Reason, maxText/2) + ")"
+	return e.tool() + " (" + abridge.Bytes(e.Reason, maxText/2) + ")"
 }
 
 func (s *speaker) compacted(summary string, before int64) {
@@ -154,7 +158,7 @@ func (s *speaker) announce(e *event) call {
 		args = fmt.Appendf(nil, `{"input":%s}`, args)
 	}
 	args, _ = program.Args(args)
-	s.p.Publish(&contracts.ToolCall{CallID: c.id, Tool: abridge.Bytes(e.Name, maxName), Args: args})
+	s.p.Publish(&contracts.ToolCall{CallID: c.id, Tool: e.tool(), Args: args})
 	return c
 }
 
@@ -169,7 +173,7 @@ func (s *speaker) done(e *event) {
 		s.p.Publish(&contracts.ToolOutput{CallID: id, Content: abridge.Bytes(e.Preview, maxText)})
 	}
 	s.p.Publish(&contracts.ToolEnd{CallID: id, Success: ok})
-	s.p.Run().Finished(abridge.Bytes(e.Name, maxName), ok, "")
+	s.p.Run().Finished(e.tool(), ok, "")
 	s.run.said = false
 }
 
@@ -180,6 +184,6 @@ func (s *speaker) denied(e *event) {
 		s.p.EndResponse(contracts.Usage{ModelID: s.run.model, Provider: s.run.provider})
 		id = s.announce(e).id
 	}
-	s.p.Publish(turn.After(id, contracts.VerdictDenied), &contracts.Status{Message: "The agent was denied the use of " + named(e)})
-	s.p.Run().Finished(abridge.Bytes(e.Name, maxName), false, "")
+	s.p.Publish(turn.After(id, contracts.VerdictDenied), &contracts.Status{Message: "The agent was denied the use of " + e.toolAndReason()})
+	s.p.Run().Finished(e.tool(), false, "")
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/agent/memory"
+	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -96,12 +98,12 @@ type Agent struct {
 	launching sync.Mutex
 	process   *Process // the newest; nil before the first. launching guards it
 
+	notes turn.Notes
+
 	mu       sync.Mutex
-	system   string          // the system prompt that clients have set
-	session  string          // the conversation to continue; "" if there is none
-	prompted bool            // the program of this conversation was sent a prompt
-	notes    []string        // texts to publish in the next run; at most maxNotes
-	told     map[string]bool // texts given to noteOnce, which are ours
+	system   string // the system prompt that clients have set
+	session  string // the conversation to continue; "" if there is none
+	prompted bool   // the program of this conversation was sent a prompt
 }
 
 const (
@@ -110,9 +112,6 @@ const (
 	watchPause   = time.Second     // between two calls of Speaker.Watch
 )
 
-// maxNotes bounds the notes that wait for the next run. Further ones are dropped.
-const maxNotes = 16
-
 var errClosed = errors.New("agent is closed")
 
 // New returns an agent that runs the program of o, which speaks d.
@@ -120,7 +119,7 @@ func New(o Options, d Dialect) *Agent {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Agent{opts: o, dialect: d, told: map[string]bool{}}
+	return &Agent{opts: o, dialect: d}
 }
 
 // Start makes the agent ready for prompts. It fails if the program is not ready within
@@ -156,7 +155,7 @@ func (a *Agent) launch(ctx context.Context) (*Process, error) {
 		a.mu.Lock()
 		a.session = ""
 		a.mu.Unlock()
-		a.note("The agent starts a new conversation, because it could not continue the earlier one")
+		a.notes.Add("The agent starts a new conversation, because it could not continue the earlier one")
 		p, err = a.attempt(ctx, "")
 	}
 	if err != nil {
@@ -230,20 +229,18 @@ func (a *Agent) noteNewConversation() {
 	a.prompted = false
 	a.mu.Unlock()
 	if prompted {
-		a.note(textNewConversation)
+		a.notes.Add(memory.TextForgotten)
 	}
 }
-
-const textNewConversation = "The agent starts a new conversation: it does not know what was said before"
 
 // Configure applies an accepted init with the next run, as far as the protocol supports
 // it. Clients are told once of the unsupported parts. The host handles approvals.
 func (a *Agent) Configure(init *contracts.Init) {
 	if (init.SystemPrompt != nil || init.AppendSystemPrompt != nil) && !a.dialect.Prompted {
-		a.noteOnce("The agent keeps its own system prompt: " + a.dialect.Name + " has no way to set it")
+		a.notes.AddOnce("The agent keeps its own system prompt: " + a.dialect.Name + " has no way to set it")
 	}
 	if init.ThinkingLevel != "" {
-		a.noteOnce("The agent keeps its own thinking level: " + a.dialect.Name + " has no way to set it")
+		a.notes.AddOnce("The agent keeps its own thinking level: " + a.dialect.Name + " has no way to set it")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -258,26 +255,6 @@ func (a *Agent) Configure(init *contracts.Init) {
 // maxSystem bounds a system prompt with appended parts, in bytes; beyond it the oldest
 // text is dropped.
 const maxSystem = 1 << 20
-
-// note stores a text to be published in the next run.
-func (a *Agent) note(text string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.notes) < maxNotes {
-		a.notes = append(a.notes, text)
-	}
-}
-
-// noteOnce is note for a text that need not be repeated. The texts are constants.
-func (a *Agent) noteOnce(text string) {
-	a.mu.Lock()
-	told := a.told[text]
-	a.told[text] = true
-	a.mu.Unlock()
-	if !told {
-		a.note(text)
-	}
-}
 
 // Publish publishes events that belong to no run.
 func (a *Agent) Publish(events ...contracts.Event) {
@@ -296,11 +273,7 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	case err != nil:
 		return failed(err)
 	}
-	a.mu.Lock()
-	notes := a.notes
-	a.notes = nil
-	a.mu.Unlock()
-	for _, text := range notes {
+	for _, text := range a.notes.Take() {
 		a.Publish(&contracts.Status{Message: text})
 	}
 	r, cancel, err := p.begin(text(work))

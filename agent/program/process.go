@@ -184,7 +184,7 @@ func (p *Process) hear(text []byte) {
 	p.garbled = true
 	message := fmt.Sprintf("agent process wrote a line that is no message of %s: %v", p.a.dialect.Name, err)
 	if p.Run() == nil { // the hub may not be ready
-		p.a.note(message)
+		p.a.notes.Add(message)
 		return
 	}
 	p.Publish(&contracts.ErrorEvent{Message: message, ErrorType: contracts.ErrorProtocol})
@@ -305,7 +305,7 @@ func (p *Process) check(err error) {
 func (p *Process) Status(text string) {
 	text = abridge.Bytes(text, maxStatus)
 	if p.Run() == nil {
-		p.a.note(text)
+		p.a.notes.Add(text)
 		return
 	}
 	p.Publish(&contracts.Status{Message: text})

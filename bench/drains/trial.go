@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A trial moves one session once.
@@ -94,7 +95,7 @@ func (t *trial) load(ctx context.Context) error {
 	}
 	for i, kind := range questions {
 		ask := `__maestro_conformance_server_request__:{"request_id":"q%d","request_type":%q,"tool":"ask","args":{"prompt":"?"},"reason":"why"}`
-		if _, err := t.control.Prompt(ctx, fmt.Sprintf(ask, i, kind)); err != nil {
+		if err := t.prompt(ctx, fmt.Sprintf(ask, i, kind)); err != nil {
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func (t *trial) load(ctx context.Context) error {
 	for _, c := range witness.last.State.ActiveUtilityCommands {
 		t.pids = append(t.pids, c.PID)
 	}
-	if _, err := t.control.Prompt(ctx, `__maestro_conformance_stream__:{"chunks":100000,"delay_ms":10}`); err != nil {
+	if err := t.prompt(ctx, `__maestro_conformance_stream__:{"chunks":100000,"delay_ms":10}`); err != nil {
 		return err
 	}
 	t.watch(ctx, t.first, t.plan.viewers-1)
@@ -124,6 +125,20 @@ func (t *trial) load(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// prompt sends a prompt. A question outlives the run that asked it, and prompts are refused
+// until that run has ended: prompt then tries again.
+func (t *trial) prompt(ctx context.Context, text string) error {
+	for {
+		_, err := t.control.Prompt(ctx, text)
+		if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeBusy}) {
+			return err
+		}
+		if err := sleep.For(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 func (v *viewer) position() uint64 {
@@ -323,8 +338,7 @@ func (t *trial) goOn(ctx context.Context) error {
 	}
 	// The run of the prompt ends with entries that viewers are not shown; init ends with
 	// a status.
-	_, err := t.control.Prompt(ctx, "after the move")
-	if err != nil {
+	if err := t.prompt(ctx, "after the move"); err != nil {
 		return err
 	}
 	said, err := t.control.Send(ctx, &contracts.Init{})

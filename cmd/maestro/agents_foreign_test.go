@@ -103,7 +103,8 @@ func TestTwoClientsShareAnAgentOfChord(t *testing.T) {
 	second.prompts("are you back?")
 	second.says("Yes.")
 	first.says("Yes.")
-	if told := second.told(); strings.Contains(told, "new conversation") || !strings.Contains(told, "Agent process restarted") {
+	told := second.told()
+	if strings.Contains(told, "new conversation") || strings.Contains(told, "taken control") || !strings.Contains(told, "Agent process restarted") {
 		t.Errorf("got %s, want a restart that resumes", told)
 	}
 	for _, f := range []*attendee{first, second} {

@@ -248,6 +248,7 @@ func TestHistoryShowsAllOfTheSession(t *testing.T) {
 	y := r.attachHere(t)
 	y.types("say hello there\r")
 	y.shows("> say hello there")
+	y.shows("-- Prompt: ") // the history has the prompt
 	y.types("/history\r")
 	for _, want := range []string{"-- from the beginning", "> say hello there", "-- now"} {
 		y.shows(want)

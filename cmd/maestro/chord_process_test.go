@@ -4,7 +4,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -127,6 +129,54 @@ func TestChordC45Resumes(t *testing.T) {
 	p.idle("completed")
 	if body := lastBody(t, w.model); !strings.Contains(body, "say b") {
 		t.Errorf("the model does not know what was said before: %s", body)
+	}
+}
+
+func TestChordWorksInAWorktree(t *testing.T) {
+	t.Parallel()
+	repo, state := t.TempDir(), t.TempDir()
+	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = repo
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v: %s", args, err, out)
+		}
+	}
+	enter := func(args ...string) map[string]any {
+		p := chordProcess(t, append([]string{"-d", repo, "--state-dir", state, "--agent", "shell"}, args...)...)
+		tree, _ := p.next().Payload["worktree"].(map[string]any)
+		_ = p.in.Close()
+		p.ends(0)
+		return tree
+	}
+	first := enter("--worktree=mine")
+	path, _ := first["path"].(string)
+	if first["name"] != "mine" || first["branch"] != "mine" || first["repo_root"] == "" || !exists(filepath.Join(path, ".git")) || !strings.HasPrefix(path, state) {
+		t.Errorf("got %v, want a worktree below %s", first, state)
+	}
+	if again := enter("-w=mine"); !maps.Equal(first, again) {
+		t.Errorf("got %v, want the same worktree %v", again, first)
+	}
+	if other := enter("-w"); other["name"] == "mine" || !exists(fmt.Sprint(other["path"])) {
+		t.Errorf("got %v, want a worktree of its own", other)
+	}
+	p := chordProcess(t, "-d", t.TempDir(), "--state-dir", state, "--agent", "shell", "-w")
+	if err := p.cmd.Wait(); exitCode(t, err) == 0 || !strings.Contains(p.log.String(), "not a git repository") {
+		t.Errorf("got %v and %s, want that there is no repository", err, p.log)
+	}
+}
+
+func TestChordSocketThatIsFullSaysSo(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(shortDir(t), "s")
+	serving(t, "--agent", "shell", "--listen-chord", "unix:"+path)
+	for range maxSocketClients {
+		if l := chordSocket(t, path).next(); l.Type != "ready" {
+			t.Fatalf("got %s, want ready", l.raw)
+		}
+	}
+	if l := chordSocket(t, path).next(); l.Type != "error" || l.text("code") != "too_many_clients" {
+		t.Errorf("got %s, want that there are too many clients", l.raw)
 	}
 }
 

@@ -323,6 +323,13 @@ var chordCommandRules = []chordRule{
 		if l, _ := w2.until("confirm_request"); l.text("needs_approval") != "[echo other]" {
 			t.Errorf("got %s, want only the last call to ask", l.raw)
 		}
+		w.says("/rules undo")
+		if l, _ := w.until("info"); !strings.Contains(l.raw, "removed: bash allow") {
+			t.Errorf("got %s, want that the rule of the user was removed", l.raw)
+		}
+		if text, err := os.ReadFile(filepath.Join(stateOf(w), "maestro", chordRulesFile)); err != nil || string(text) != "[]" {
+			t.Errorf("got %s, %v in the file of the user, want no rule", text, err)
+		}
 	}},
 	{"C27 changed arguments", 0, func(t *testing.T, w *chordWorld) {
 		w.says(runs("touch one", "touch two", "touch three"))

@@ -36,17 +36,24 @@ func isTarget(text string) bool {
 // suites are the protocols that servers can be judged by.
 var suites = []func() *conformance.Suite{conformance.Maestro, heddle.Suite, chord.Suite, hecate.Suite}
 
-func suiteNames() (names []string) {
+func allSuites() (all []*conformance.Suite) {
 	for _, suite := range suites {
-		names = append(names, suite().Protocol)
+		all = append(all, suite())
+	}
+	return all
+}
+
+func suiteNames() (names []string) {
+	for _, u := range allSuites() {
+		names = append(names, u.Protocol)
 	}
 	return names
 }
 
 // suiteNamed returns the suite about a protocol.
 func suiteNamed(protocol string) (*conformance.Suite, error) {
-	for _, suite := range suites {
-		if u := suite(); u.Protocol == protocol {
+	for _, u := range allSuites() {
+		if u.Protocol == protocol {
 			return u, nil
 		}
 	}
@@ -97,7 +104,11 @@ func conformanceCommand() *cobra.Command {
 			}
 			switch {
 			case len(explain) > 0:
-				err := suite.Explain(out, slices.Concat(explain, args))
+				searched := []*conformance.Suite{suite}
+				if !cmd.Flags().Changed("protocol") {
+					searched = allSuites()
+				}
+				err := conformance.Explain(out, slices.Concat(explain, args), searched...)
 				if errors.As(err, new(*conformance.UnknownRuleError)) {
 					err = usage{fmt.Errorf("--explain: %w", err)}
 				}
@@ -172,7 +183,7 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&c.Earlier, "earlier", "", "for hecate: a file that --save wrote earlier; what it has must not have changed")
 	f.BoolVar(&c.Thinking, "thinking", false, "for hecate: the server was told to show thinking")
 	f.BoolVar(&list, "list", false, "print the scenarios, or those of --run")
-	f.StringSliceVar(&explain, "explain", nil, "print what rules such as R36 demand, and the scenarios that check them")
+	f.StringSliceVar(&explain, "explain", nil, "print what rules such as R36 demand, and the scenarios that check them; without --protocol, of any protocol")
 	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")
 	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "time for one scenario")
 	return cmd

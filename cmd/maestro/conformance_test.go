@@ -109,6 +109,13 @@ func TestConformanceKnowsItsProtocols(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "\ncancel/running ") {
 		t.Errorf("got %q, %v, want the scenario about the rule", out, err)
 	}
+	out, err = program(t, "conformance", "--explain", "H12", "R5").Output()
+	if err != nil || !strings.HasPrefix(string(out), "H12 (heddle): Give") || !strings.Contains(string(out), "\n\nR5: Answer") {
+		t.Errorf("got %q, %v, want a rule of Heddle and one of Maestro", out, err)
+	}
+	if code := exitCode(t, program(t, "conformance", "--protocol", "chord", "--explain", "H12").Run()); code != exitUsage {
+		t.Errorf("got exit code %d for a rule of another protocol, want %d", code, exitUsage)
+	}
 	out, err = program(t, "conformance", "--protocol", "chord", "--list", "--run", "^turn/text$").Output()
 	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "turn/text ") {
 		t.Errorf("got %q, %v, want one line", out, err)

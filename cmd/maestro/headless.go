@@ -126,7 +126,7 @@ func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logge
 	}
 	steps = append(steps, h.Close)
 	s.chord = chordFlags{} // clients on sockets have the same session, and no rules that last
-	others, err := listenSockets(&s, theOnly(h), log)
+	others, err := listenSockets(&s, onlySession(h), log)
 	if err == nil {
 		others.accept()
 		steps = append(steps, others.close)

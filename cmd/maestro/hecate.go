@@ -17,6 +17,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/auth"
 	"github.com/seed-028515a8/maestro/transport/hecate"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/transport/sse"
 )
@@ -45,7 +46,7 @@ func (v *server) serveHecate(mux *http.ServeMux, g *auth.Authenticator, token st
 	translate.Vocabulary, translate.LeaseTTL = wire.Vocabulary(m.hecateVocabulary), m.session.LeaseTTL
 	translate.Redact = redactor(os.Environ(), token)
 	v.hecate, err = hecate.New(hecate.Options{
-		Translate: translate, Dir: m.scopeDir, RetainBytes: m.retainBytes, RetainAge: m.retainAge,
+		Translate: translate, Dir: m.scopeDir, Stored: m.kept.stored, RetainBytes: m.retainBytes, RetainAge: m.retainAge,
 		Authorize: g.Authorize, Alive: g.Alive, Attach: limiter.Attach, Request: limiter.Request, Streams: streams, Heartbeat: m.session.HeartbeatInterval, Log: m.log,
 		Find: func(ctx context.Context, p contracts.Principal, session string) (hecate.Source, error) {
 			h, _, err := v.find(ctx, httpapi.Wanted{ID: session, Principal: p})
@@ -56,6 +57,15 @@ func (v *server) serveHecate(mux *http.ServeMux, g *auth.Authenticator, token st
 		v.hecate.Routes(mux)
 	}
 	return err
+}
+
+// refuse answers a request with the error body of the protocol that its path belongs to.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if hecate.Serves(r.URL.Path) {
+		hecate.WriteError(w, err)
+		return
+	}
+	httperr.Write(w, err)
 }
 
 // minSecret is the length from which the value of a variable is hidden. Shorter ones are

@@ -83,6 +83,64 @@ func TestHecateNeedsACredential(t *testing.T) {
 	}
 }
 
+// TestHecateRefusesInItsOwnWords asks in ways that are refused before the route is known.
+func TestHecateRefusesInItsOwnWords(t *testing.T) {
+	r := serving(t, "--auth", "off")
+	for _, tt := range []struct {
+		method, path, header, value string
+		status                      int
+	}{
+		{"GET", "/hecate/v1/tasks", "Host", "evil.example", http.StatusForbidden},
+		{"POST", "/hecate/v1/tasks/t/runs/r/cancel", "Origin", "https://evil.example", http.StatusForbidden},
+		{"GET", "/hecate/v1//tasks", "", "", http.StatusBadRequest},
+		{"GET", "/hecate/v1/../v1/tasks", "", "", http.StatusBadRequest},
+		{"DELETE", "/hecate/v1/tasks", "", "", http.StatusMethodNotAllowed},
+		{"GET", "/hecate/v1", "", "", http.StatusNotFound},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, r.ready.BaseURL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.URL.Path = tt.path
+		if tt.header == "Host" {
+			req.Host = tt.value
+		} else if tt.header != "" {
+			req.Header.Set(tt.header, tt.value)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body struct {
+			Error struct{ Type, Message string }
+		}
+		err = json.NewDecoder(res.Body).Decode(&body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != tt.status || body.Error.Type == "" || body.Error.Message == "" {
+			t.Errorf("%s %s with %s %q: got %d %+v, %v; want %d with the error of the protocol",
+				tt.method, tt.path, tt.header, tt.value, res.StatusCode, body, err, tt.status)
+		}
+	}
+}
+
+// TestHecateListsSessionsThatAreNotOpen lists a session of an earlier process.
+func TestHecateListsSessionsThatAreNotOpen(t *testing.T) {
+	args := []string{"--state-dir", t.TempDir(), "--workspace", t.TempDir()}
+	r := serving(t, args...)
+	r.attach(client.WithSession("other", true), client.WithRole(contracts.RoleController))
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.cmd.Wait()
+	r = serving(t, args...)
+	if tasks := r.until("/hecate/v1/tasks", http.StatusOK); !strings.Contains(tasks, `"maestro_session_id":"other"`) || !strings.Contains(tasks, `"unread":true`) {
+		t.Errorf("got %s, want the stored session", tasks)
+	}
+	if _, list := r.get("/api/headless/sessions"); !strings.Contains(list, `"session_id":"other","open":false`) {
+		t.Errorf("got %s, want the session closed", list)
+	}
+}
+
 // TestKilledRunGetsItsEnd kills the server in a run. The next one ends the run although no
 // client attaches.
 func TestKilledRunGetsItsEnd(t *testing.T) { // E20

@@ -303,15 +303,16 @@ func awaitTrue(t *testing.T, what string, ok func() bool) {
 
 func TestHeddleApprovals(t *testing.T) { // H40
 	t.Parallel()
-	for name, test := range map[string]struct{ extensions, kinds string }{
-		"nobody answers":    {`[]`, "permission_request permission_denied content_delta usage"},
-		"the client denies": {`["deny_all"]`, "permission_request permission_denied content_delta usage"},
-		"the client allows": {`["approve_all"]`, "permission_request tool_start tool_end content_delta usage"},
+	for name, test := range map[string]struct{ wait, extensions, kinds string }{
+		"nobody answers":    {"50", `[]`, "permission_request permission_denied content_delta usage"},
+		"nobody can answer": {"", `[]`, "permission_request permission_denied content_delta usage"},
+		"the client denies": {"50", `["deny_all"]`, "permission_request permission_denied content_delta usage"},
+		"the client allows": {"50", `["approve_all"]`, "permission_request tool_start tool_end content_delta usage"},
 	} {
 		t.Run("H40 "+name, func(t *testing.T) {
 			t.Parallel()
 			m := newChatModel(t, callsTool("bash", `{"command":"touch ran"}`), saysText("so be it"))
-			c := heddleServer(t, m, []string{"HEDDLE_APPROVAL_WAIT=50"})
+			c := heddleServer(t, m, []string{"HEDDLE_APPROVAL_WAIT=" + test.wait})
 			c.init("", `["bash"]`, `,"extensions":`+test.extensions)
 			result, events := c.sends("a", "run")
 			_, err := os.Stat(filepath.Join(c.cmd.Dir, "ran"))

@@ -355,7 +355,14 @@ func TestHeddleClientOfTheDocuments(t *testing.T) {
 // A client that goes away while a tool runs takes its server with it.
 func TestHeddleServerEndsWithItsClient(t *testing.T) { // HB10
 	t.Parallel()
-	c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"sleep 30; echo"}`)), []string{"HEDDLE_HEARTBEAT_INTERVAL=20"}, "--allow", "bash")
+	for _, interval := range []string{"0", "20"} {
+		t.Run(interval, func(t *testing.T) { heddleServerEndsWithItsClient(t, interval) })
+	}
+}
+
+func heddleServerEndsWithItsClient(t *testing.T, interval string) {
+	t.Parallel()
+	c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"sleep 30; echo"}`)), []string{"HEDDLE_HEARTBEAT_INTERVAL=" + interval}, "--allow", "bash")
 	c.init("", `["bash"]`, "")
 	c.write(heddleSend("a", "sleep"))
 	for line := c.next(); eventKinds([]map[string]any{line}) != "tool_start"; line = c.next() {
@@ -363,7 +370,17 @@ func TestHeddleServerEndsWithItsClient(t *testing.T) { // HB10
 	if err := c.out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := exitCode(t, c.cmd.Wait()); got == 0 {
-		t.Errorf("got exit code 0, want another one")
+	began := time.Now()
+	if got := exitCode(t, c.cmd.Wait()); got == 0 || time.Since(began) > 20*time.Second {
+		t.Errorf("got exit code %d after %v, want another one than 0 soon", got, time.Since(began))
+	}
+}
+
+func TestHeddleClientWithoutAProviderIsToldTheVariables(t *testing.T) {
+	t.Parallel()
+	c := heddleServer(t, &chatModel{}, []string{"OPENAI_API_KEY="})
+	c.write(heddleInit("i", "", "[]", ""))
+	if r, _ := c.result("i"); !strings.Contains(fmt.Sprint(r["error"]), "set HEDDLE_BASE_URL") {
+		t.Errorf("got %v, want the names of the variables", r)
 	}
 }

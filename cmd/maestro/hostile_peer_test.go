@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,12 +25,20 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// buildBinary compiles the program as its users run it.
+// build compiles the program once, without symbols for debuggers, as its users run it.
+var build = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "maestro")
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
 func buildBinary(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "maestro")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -82,6 +82,14 @@ func (c *catalog) list(scope string, most int, wanted func(id string) bool) ([]c
 	return found, nil
 }
 
+// stored returns the sessions of a scope, the one used last first.
+func (c *catalog) stored(scope string) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids, err := c.scope(scope)
+	return slices.Clone(ids), err
+}
+
 // scope returns the sessions of a scope. It reads the folder if they are not in
 // memory.
 func (c *catalog) scope(scope string) ([]string, error) {

@@ -13,6 +13,9 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 )
 
+// scratch is a directory that all tests share.
+var scratch string
+
 // TestMain lets the test binary be the program as well, so that tests start
 // real processes and the race detector watches those too.
 func TestMain(m *testing.M) {
@@ -27,7 +30,13 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	os.Exit(m.Run())
+	var err error
+	if scratch, err = os.MkdirTemp("", "maestro-test-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch) // it is a temporary directory
+	os.Exit(code)
 }
 
 // program is maestro with the arguments, in a workspace and with state of its

@@ -205,6 +205,7 @@ func (n *network) profile(addr string) error {
 func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter) (*auth.Authenticator, error) {
 	opts := s.access
 	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, n.log
+	opts.Refuse = refuse
 	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
 		_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
 		return err
@@ -274,7 +275,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			}
 			att.Role, att.Takeover = contracts.RoleController, contracts.TakeoverLater
 			session, err := find(ctx, att)
-			return &foreignVisit{p, &s, theOnly(session).as(att.Principal, n.log)}, err
+			return &foreignVisit{p, &s, onlySession(session).as(att.Principal, n.log)}, err
 		}
 		others, err := ws.New(options)
 		if err != nil {

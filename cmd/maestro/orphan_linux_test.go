@@ -26,7 +26,7 @@ sleep 1000 & echo $! >>$ids
 set -m; sleep 1000 & echo $! >>$ids; set +m
 setsid sh -c 'echo $$ >>$ids; setsid sh -c "echo \$\$ >>$ids; $deaf; while :; do sleep 1; done" & exec sleep 1000' </dev/null >/dev/null 2>&1 &
 echo $$ >>$ids
-until [ $(wc -l <$ids) = 5 ]; do sleep 0.01; done
+until [ $(wc -l <$ids) = 5 ]; do sleep 0.1; done
 echo ready; wait; wait; wait`
 
 const membersOfFamily = 5

@@ -110,7 +110,7 @@ func (v *server) start(ctx context.Context, key hub.Key, options hub.OpenOptions
 }
 
 // openFirst opens the session that a client on a Unix socket names, else the first one.
-func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dialect.Start) (foreign.Attach, error) {
 	h, _, err := v.find(ctx, httpapi.Wanted{ID: start.SessionID, Socket: true, Principal: p})
 	if err != nil {
 		return nil, err

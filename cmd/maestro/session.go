@@ -70,8 +70,13 @@ func (m *sessions) close(ctx context.Context) error {
 
 // workspaceDir returns the folder of the workspace's sessions below root.
 func (m *sessions) workspaceDir(root string) string {
-	sum := sha256.Sum256([]byte(m.work.Root()))
-	return filepath.Join(root, "workspaces", filepath.Base(m.work.Root())+"-"+hex.EncodeToString(sum[:6]))
+	return filepath.Join(root, "workspaces", folderOf(m.work.Root()))
+}
+
+// folderOf returns the name of the folder that belongs to a path.
+func folderOf(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Base(path) + "-" + hex.EncodeToString(sum[:6])
 }
 
 // open opens and starts a session from its journal. It creates a session only with

@@ -14,9 +14,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/testkit/suitetest"
 )
 
-type object = map[string]any
+type object = suitetest.Object
 
 // A fake is a small correct server of the dialect, with at most one fault.
 type fake struct {

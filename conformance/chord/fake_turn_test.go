@@ -7,12 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os/exec"
+	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/testkit/suitetest"
 )
 
 // turn serves messages until there are no more.
@@ -58,12 +59,15 @@ func (f *fake) take() bool {
 // round asks the model once and runs its calls. It reports whether the turn goes on.
 func (f *fake) round(ctx context.Context) bool {
 	f.activity("connecting")
-	body, _ := json.Marshal(object{"model": "fake", "stream": true, "messages": f.history, "tools": offered})
+	request, began := object{"model": "fake", "messages": slices.Clone(f.history), "tools": offered}, false
 	f.mu.Unlock()
-	text, calls, err := ask(ctx, body, func() {
-		f.mu.Lock()
-		f.activity("streaming")
-		f.mu.Unlock()
+	text, calls, err := suitetest.Ask(ctx, os.Getenv("OPENAI_BASE_URL"), request, func(chunk suitetest.Chunk) {
+		if chunk.Choices[0].Delta.Content != "" && !began {
+			began = true
+			f.mu.Lock()
+			f.activity("streaming")
+			f.mu.Unlock()
+		}
 	})
 	f.mu.Lock()
 	if err != nil {
@@ -173,11 +177,19 @@ func (f *fake) call(ctx context.Context, function object) string {
 			return "bad arguments"
 		}
 	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", args.Command)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if !f.has("orphans") {
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	}
-	out, _ := cmd.CombinedOutput()
-	return string(out)
+	return suitetest.Shell(ctx, args.Command, f.has("orphans"))
+}
+
+// offered are the tools of the fake.
+var offered = []object{
+	tool("shell", object{"command": object{"type": "string"}, "description": object{"type": "string"}}, "command", "description"),
+	tool("question", object{"questions": object{"type": "array", "items": object{"type": "object", "properties": object{
+		"question": object{"type": "string"}, "multiple": object{"type": "boolean"}, "header": object{"type": "string"},
+		"options": object{"type": "array", "items": object{"type": "object", "properties": object{"id": object{"type": "string"}}, "required": []any{"id"}}},
+	}, "required": []any{"header"}}}}, "questions"),
+	tool("todo_write", object{"todos": object{"type": "array"}}, "todos"),
+}
+
+func tool(name string, properties object, required ...string) object {
+	return object{"type": "function", "function": object{"name": name, "parameters": object{"type": "object", "properties": properties, "required": required}}}
 }

@@ -5,7 +5,7 @@ package chord
 
 import (
 	_ "embed"
-	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +24,7 @@ func Suite() *conformance.Suite {
 		Protocol: "chord", Title: "Rules of the Chord dialect",
 		About: "`maestro conformance --protocol chord` judges servers of the Chord headless dialect by these rules.\n" +
 			"[conformance.md](conformance.md#heddle-and-chord) says how to run it.",
-		Scenarios: slices.Concat(commands(), turns(), confirms(), pendings(), interruptions(), processes()),
+		Scenarios: slices.Concat(commands(), turns(), confirms(), pendingRequests(), cancels(), processes()),
 		Rules:     conformance.ParseRules(rulesText),
 		Check:     lines.CheckTarget,
 	}
@@ -33,14 +33,16 @@ func Suite() *conformance.Suite {
 type object = lines.Object
 
 // A play is one scenario being played against the server.
-type play struct {
-	*lines.Play
-	began int // clients
+type play struct{ *lines.Play }
+
+// scenario returns a scenario about one rule, with a server that is ready.
+func scenario(name, rule, title string, story func(*play, *client)) conformance.Scenario {
+	return unstarted(name, rule, title, func(p *play) { story(p, p.begin()) })
 }
 
-// scenario returns a scenario about one rule.
-func scenario(name, rule, title string, story func(*play)) conformance.Scenario {
-	return lines.Scenario(name, rule, title, func(p *lines.Play) { story(&play{Play: p}) })
+// unstarted returns a scenario that starts its servers by itself.
+func unstarted(name, rule, title string, story func(*play)) conformance.Scenario {
+	return lines.Scenario(name, rule, title, func(p *lines.Play) { story(&play{p}) })
 }
 
 // maxOutput is the length in bytes that no line of output reaches.
@@ -48,10 +50,8 @@ const maxOutput = 1 << 20
 
 // start starts a server in the session directory, with more flags.
 func (p *play) start(flags ...string) *client {
-	p.began++
-	return &client{p: p, Client: lines.Start(p.S, fmt.Sprint("client", p.began), lines.Setup{
-		Dir: p.Dir, Env: lines.Environment(p.S, p.Model, "OPENAI_BASE_URL", "/v1", p.Home),
-		Flags: append([]string{"-d", p.Dir}, flags...), Framed: "C2", Check: p.check,
+	return &client{p: p, Client: p.Start(lines.Setup{
+		Env: p.Environ("OPENAI_BASE_URL", "/v1"), Flags: append([]string{"-d", p.Dir}, flags...), Framed: "C2", Check: p.check,
 	})}
 }
 
@@ -85,7 +85,7 @@ type client struct {
 const startTime = 20 * time.Second
 
 func (c *client) ready() lines.Line {
-	first := c.UntilWithin(c.p.Rule, startTime, "ready", func(lines.Line) bool { return true })[0]
+	_, first := c.UntilWithin(startTime, "ready", func(lines.Line) bool { return true })
 	c.p.FailIf(first.Str("type") != "ready" || first.Str("payload.session_id") == "", "expected ready with a session_id as the first line, got %s", first)
 	return first
 }
@@ -98,8 +98,7 @@ func isType(kinds ...string) func(lines.Line) bool {
 // that, too.
 func (c *client) command(cmd object, reply string) ([]lines.Line, lines.Line) {
 	c.Send(cmd)
-	all := c.Until(c.p.Rule, reply, isType(reply))
-	return all[:len(all)-1], all[len(all)-1]
+	return c.Until(reply, isType(reply))
 }
 
 // status asks for the status.
@@ -116,7 +115,7 @@ func (c *client) subscribe(events any) lines.Line {
 // refused sends a text as it is and expects a command error as the only answer.
 func (c *client) refused(text, message string) lines.Line {
 	c.Text(text + "\n")
-	got := c.Until(c.p.Rule, "an error for "+text, func(lines.Line) bool { return true })[0]
+	got := c.Next("an error for " + text)
 	c.p.FailIf(!isRefusal(got) || got.Str("payload.message") != message, "expected an error with the message %q, got %s", message, got)
 	return got
 }
@@ -138,30 +137,31 @@ func (c *client) say(text string) { c.Send(object{"type": "send", "content": tex
 
 // untilIdle waits for idle. It returns all lines with that one.
 func (c *client) untilIdle() []lines.Line {
-	return c.UntilWithin(c.p.Rule, c.p.Long(), "idle", isType("idle"))
+	before, idle := c.UntilWithin(c.p.Long(), "idle", isType("idle"))
+	return append(before, idle)
 }
 
 // turn sends a message and waits for idle, which must be of an outcome.
 func (c *client) turn(text, outcome string) []lines.Line {
 	c.say(text)
 	all := c.untilIdle()
-	c.ended(all, outcome)
+	c.checkOutcome(all, outcome)
 	return all
 }
 
-// ended expects the last line to be idle of an outcome.
-func (c *client) ended(all []lines.Line, outcome string) {
+// checkOutcome expects the last line to be idle of an outcome.
+func (c *client) checkOutcome(all []lines.Line, outcome string) {
 	last := all[len(all)-1]
 	c.p.FailIf(last.Str("payload.last_outcome") != outcome, "expected idle with the last_outcome %s, got %s", outcome, last)
 }
 
-// unseen waits for the end of the first turn in the status, for a client that does not get
+// awaitTurnEnd waits for the end of the first turn in the status, for a client that does not get
 // idle. It returns what came but for the answers.
-func (c *client) unseen() (rest []lines.Line) {
+func (c *client) awaitTurnEnd() (rest []lines.Line) {
 	for until := time.Now().Add(c.p.Long()); ; time.Sleep(50 * time.Millisecond) {
 		before, status := c.status()
 		rest = append(rest, before...)
-		if lines.At(status.Body, "payload.busy") == false && status.Str("payload.last_outcome") != "" {
+		if isBusy(status) == false && status.Str("payload.last_outcome") != "" {
 			return append(rest, c.During(lines.Quiet)...)
 		}
 		c.p.FailIf(time.Now().After(until), "expected the turn to end within %s, got %s", c.p.Long(), status)
@@ -178,13 +178,12 @@ func (c *client) asked(prompt string) ([]lines.Line, lines.Line) {
 // awaits sends a message on which the model calls a tool, and waits for a request.
 func (c *client) awaits(prompt, kind, request string) ([]lines.Line, lines.Line) {
 	c.say(prompt)
-	all := c.UntilWithin(c.p.Rule, c.p.Long(), request, isType(request, "idle"))
+	before, l := c.UntilWithin(c.p.Long(), request, isType(request, "idle"))
 	c.p.Offered(prompt, kind)
-	last := all[len(all)-1]
-	if last.Str("type") != request {
+	if !isType(request)(l) {
 		c.p.S.Skip("not applicable: the server sends no %s for its %s tool", request, kind)
 	}
-	return all[:len(all)-1], last
+	return before, l
 }
 
 // runs makes the model call the shell tool on a prompt and then say "Done.". The command
@@ -195,26 +194,73 @@ func (p *play) runs(prompt string) string {
 	return file
 }
 
+// asksToRun sends a message on which the model runs a command, and waits for the
+// confirmation. The command writes a file, whose path is returned.
+func (c *client) asksToRun(prompt string) (file string, request lines.Line) {
+	file = c.p.runs(prompt)
+	_, request = c.asked(prompt)
+	return file, request
+}
+
 // writes is a command that writes a file.
 func writes(file string) string { return "echo ran > '" + file + "'" }
 
 // answer answers a confirm_request, with more members.
 func (c *client) answer(request lines.Line, action string, more object) {
 	cmd := object{"type": "confirm", "request_id": request.Str("payload.request_id"), "action": action}
-	for name, value := range more {
-		cmd[name] = value
-	}
+	maps.Copy(cmd, more)
 	c.Send(cmd)
 }
 
 // finish waits for idle and allows every call until then. It returns all lines.
 func (c *client) finish() (all []lines.Line) {
 	for {
-		all = append(all, c.UntilWithin(c.p.Rule, c.p.Long(), "idle", isType("idle", "confirm_request"))...)
-		last := all[len(all)-1]
-		if last.Str("type") == "idle" {
+		before, l := c.UntilWithin(c.p.Long(), "idle", isType("idle", "confirm_request"))
+		if all = append(append(all, before...), l); isType("idle")(l) {
 			return all
 		}
-		c.answer(last, "allow", nil)
+		c.answer(l, "allow", nil)
 	}
 }
+
+// allows allows a pending call and expects it to run.
+func (c *client) allows(request lines.Line, file string) {
+	c.answer(request, "allow", nil)
+	c.finish()
+	c.p.FailIf(!ran(file), "expected the tool to run after it was allowed, but it did not")
+}
+
+// streams runs a turn and waits until its answer begins. The answer stops after its first piece, and
+// goes on when the returned function is called.
+func (c *client) streams() (goOn func()) {
+	hold := make(chan struct{})
+	c.p.Model.On("talk long", lines.Reply{Pieces: []string{"early", "late"}, Hold: hold})
+	c.say("talk long")
+	c.p.awaitModelCall("talk long")
+	c.Try(c.p.S.Config().Patience, func(l lines.Line) bool { return l.Str("payload.type") == "streaming" })
+	return func() { close(hold) }
+}
+
+// awaitsConfirm expects a confirmation to be pending. when is for the text of a failure.
+func (c *client) awaitsConfirm(request lines.Line, when string) {
+	before, status := c.status()
+	same := status.Str("payload.pending_confirm.request_id") == request.Str("payload.request_id")
+	c.p.FailIf(!same, "expected %s to be pending %s, got %s after %s", request, when, status, lines.First(before))
+}
+
+// messages returns the texts of the assistant_message lines.
+func messages(all []lines.Line) (texts []string) {
+	for _, l := range lines.Only(all, isType("assistant_message")) {
+		texts = append(texts, l.Str("payload.text"))
+	}
+	return texts
+}
+
+// says expects one assistant_message with a text.
+func (p *play) says(all []lines.Line, text string) {
+	n := len(slices.DeleteFunc(messages(all), func(other string) bool { return other != text }))
+	p.FailIf(n != 1, "expected one assistant_message %q, got %q", text, messages(all))
+}
+
+// isBusy is the busy of a status.
+func isBusy(status lines.Line) any { return lines.At(status.Body, "payload.busy") }

@@ -1,7 +1,6 @@
 package hecate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -50,7 +49,7 @@ type driver struct {
 	wg      sync.WaitGroup
 }
 
-// newDriver returns the driver there is, or nil.
+// newDriver returns nil if there is no command and the server does not speak the Maestro protocol.
 func newDriver(ctx context.Context, c *conformance.Config, w *wire) *driver {
 	if c.Driver == "" {
 		a, err := w.do(ctx, http.MethodGet, "/api/headless/sessions", acceptList, nil)
@@ -93,7 +92,7 @@ func (s *play) drive(kind string) ref {
 	if d.lost {
 		s.skip("needs a new run, and one that was started before did not appear on the cross-run stream")
 	}
-	s.suite.feed.settle(s.ctx)
+	s.mustSettle()
 	before, _ := s.suite.feed.list()
 	shown := prompt
 	if kind == secret {
@@ -112,22 +111,17 @@ func (s *play) drive(kind string) ref {
 		s.skip("the driver starts no run: %v", err)
 	}
 	r, ok := s.suite.feed.newRun(ctx, before, newTask)
+	if cause := context.Cause(ctx); !ok && errors.Is(cause, errDriver) {
+		s.skip("%v", cause)
+	}
 	if !ok {
-		s.lost(context.Cause(ctx))
+		d.lost = true
+		_, err := s.suite.feed.list()
+		s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
+		s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
 	}
 	s.note("<", "the new run is "+r.path())
 	return r
-}
-
-// lost ends a scenario whose run did not appear.
-func (s *play) lost(cause error) {
-	if errors.Is(cause, errDriver) {
-		s.skip("%v", cause)
-	}
-	s.suite.driver.lost = true
-	_, err := s.suite.feed.list()
-	s.failIf(err != nil, "E17", "GET %s: %v", feedStream, err)
-	s.fail("E17", "GET %s: expected the events of a run that was started, got none", feedStream)
 }
 
 // errDriver is why a run did not begin.
@@ -140,8 +134,8 @@ func (d *driver) command(_ *play, kind, prompt string, fail context.CancelCauseF
 		return err
 	}
 	cmd := exec.Command(words[0], append(words[1:], prompt)...)
-	cmd.Env = append(os.Environ(), "HECATE_URL="+d.wire.base, "HECATE_PROMPT="+kind)
-	said := &said{}
+	cmd.Env = append(os.Environ(), "HECATE_URL="+strings.TrimRight(d.config.Target, "/"), "HECATE_PROMPT="+kind)
+	said := &conformance.Tail{}
 	cmd.Stdout, cmd.Stderr = said, said
 	g, err := proc.Start(cmd)
 	if err != nil {
@@ -151,37 +145,17 @@ func (d *driver) command(_ *play, kind, prompt string, fail context.CancelCauseF
 	d.wg.Go(func() { // ends with the command
 		<-g.Exited()
 		if code, signal := g.Status(); code != 0 || signal != "" {
-			fail(fmt.Errorf("%w: exit status %d%s: %s", errDriver, code, signal, short(said.bytes())))
+			fail(fmt.Errorf("%w: exit status %d%s: %s", errDriver, code, signal, short([]byte(strings.TrimSpace(said.String())))))
 		}
 	})
 	return nil
-}
-
-// A said keeps the first maxShown bytes that a command writes, and drops the others.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer. It never fails.
-func (t *said) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text.Write(p[:min(len(p), maxShown-t.text.Len())])
-	return len(p), nil
-}
-
-func (t *said) bytes() []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return bytes.TrimSpace(bytes.Clone(t.text.Bytes()))
 }
 
 // prompt sends a prompt over the Maestro protocol, in a session of its own.
 func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc) error {
 	hello := contracts.Hello{Role: contracts.RoleController,
 		Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}}
-	c, err := client.Dial(s.ctx, d.wire.base, client.WithHello(hello), client.WithToken(d.config.Token),
+	c, err := client.Dial(s.ctx, strings.TrimRight(d.config.Target, "/"), client.WithHello(hello), client.WithToken(d.config.Token),
 		client.WithSession("conf-"+uuid.NewString(), true))
 	if err != nil {
 		return err
@@ -209,15 +183,14 @@ func (d *driver) prompt(s *play, kind, prompt string, _ context.CancelCauseFunc)
 func (s *play) sample() *run {
 	return s.suite.samples.get(s, func() *run {
 		if s.suite.driver != nil && s.config.Prompts.Say != "" {
-			s.suite.feed.settle(s.ctx)
+			s.mustSettle()
 			since := s.suite.feed.position()
 			f := s.follow(s.drive(say))
 			f.end("E20")
 			f.since = since
 			return &f.run
 		}
-		s.suite.feed.settle(s.ctx)
-		runs, err := s.suite.feed.list()
+		runs, err := s.runs()
 		for i := len(runs) - 1; i >= 0; i-- {
 			if runs[i].ended {
 				return &run{ref: runs[i].ref, events: s.whole("E7", runs[i].ref, -1)}
@@ -226,6 +199,26 @@ func (s *play) sample() *run {
 		s.skip("there is no driver that starts a run, and %s", cmp.Or(map[bool]string{true: "the server shows no run that has ended"}[err == nil], fmt.Sprint(err)))
 		return nil
 	})
+}
+
+// settle waits until the runs that exist are known.
+func (s *play) settle() error {
+	ctx, cancel := context.WithTimeout(s.ctx, 4*s.config.Patience)
+	defer cancel()
+	return s.suite.feed.settle(ctx)
+}
+
+// mustSettle fails if the runs that exist do not become known.
+func (s *play) mustSettle() {
+	err := s.settle()
+	s.failIf(err != nil, "E17", "the runs that exist are not known: %v", err)
+}
+
+// runs returns the runs that the server has shown, oldest first, and why there may be more.
+func (s *play) runs() ([]known, error) {
+	unsettled := s.settle()
+	runs, err := s.suite.feed.list()
+	return runs, cmp.Or(unsettled, err)
 }
 
 // maxRunsJudged bounds the runs whose logs are read. They have at most maxEvents together.
@@ -251,8 +244,7 @@ func (s *play) history() *history {
 		if s.suite.driver != nil && s.config.Prompts.Say != "" {
 			s.sample()
 		}
-		s.suite.feed.settle(s.ctx)
-		runs, err := s.suite.feed.list()
+		runs, err := s.runs()
 		if len(runs) == 0 && err != nil {
 			s.skip("the runs of the server are not known: %v", err)
 		}

@@ -7,8 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/seed-028515a8/maestro/conformance"
 )
 
 // An event is one envelope. Members that are missing or have the wrong type are zero, and
@@ -133,12 +134,12 @@ func (e *event) String() string {
 
 // ends reports whether the event is the end of its run.
 func (e *event) ends() bool {
-	return e.kind == "run.finished" || e.kind == "run.failed" || e.kind == "run.cancelled"
+	return slices.Contains([]string{"run.finished", "run.failed", "run.cancelled"}, e.kind)
 }
 
 // endsTool reports whether the event is the end of a tool call.
 func (e *event) endsTool() bool {
-	return e.kind == "tool.completed" || e.kind == "tool.failed" || e.kind == "tool.cancelled" || e.kind == "tool.timed_out"
+	return slices.Contains([]string{"tool.completed", "tool.failed", "tool.cancelled", "tool.timed_out"}, e.kind)
 }
 
 // round returns the number of the model round that the event belongs to. The published text
@@ -173,11 +174,4 @@ func show(v any) string {
 const maxShown = 400
 
 // short renders a text on one line, cut to maxShown bytes.
-func short(text []byte) string {
-	rest := ""
-	if len(text) > maxShown {
-		rest = fmt.Sprintf("... (%d bytes)", len(text))
-		text = text[:maxShown]
-	}
-	return strings.ToValidUTF8(strings.ReplaceAll(string(text), "\n", `\n`), "\uFFFD") + rest
-}
+func short(text []byte) string { return conformance.Abridge(text, maxShown) }

@@ -18,6 +18,7 @@ import (
 type fake struct {
 	*httptest.Server
 	fault string
+	slow  bool // it shows its events late on the cross-run stream
 
 	mu        sync.Mutex
 	log       []*entry

@@ -232,10 +232,16 @@ func (f *fake) stream(w http.ResponseWriter, q *http.Request, r *fakeRun) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	if f.fault == "late" {
-		time.Sleep(1200 * time.Millisecond) // the fault is to be slow
+		time.Sleep(2 * time.Second) // the fault is to be slow
 	} else {
 		_, _ = fmt.Fprint(w, ": hello\n\n")
 		_ = out.Flush() // the client may be gone
+	}
+	if f.slow && r == nil {
+		select {
+		case <-time.After(700 * time.Millisecond):
+		case <-q.Context().Done():
+		}
 	}
 	for first := true; ; first = false {
 		entries, changed := f.after(q, r, cursor)

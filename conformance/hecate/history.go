@@ -29,11 +29,11 @@ const maxFile = 256 << 20
 // readHistory reads a JSON array of envelopes of any number of runs.
 func readHistory(path string) (*history, error) {
 	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxFile {
+		err = fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), maxFile)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), maxFile)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -75,33 +75,18 @@ func (h *history) save(path string) error {
 
 // of returns the events of a run that f accepts.
 func (r *run) of(f func(*event) bool) []*event {
-	var list []*event
-	for _, e := range r.events {
-		if f(e) {
-			list = append(list, e)
-		}
-	}
-	return list
+	return slices.DeleteFunc(slices.Clone(r.events), func(e *event) bool { return !f(e) })
 }
 
 // end returns the first event that ends the run, or nil.
 func (r *run) end() *event {
-	for _, e := range r.events {
-		if e.ends() {
-			return e
-		}
+	if at := slices.IndexFunc(r.events, (*event).ends); at >= 0 {
+		return r.events[at]
 	}
 	return nil
 }
 
 // kind returns a predicate for events of one of some types.
 func kind(names ...string) func(*event) bool {
-	return func(e *event) bool {
-		for _, name := range names {
-			if e.kind == name {
-				return true
-			}
-		}
-		return false
-	}
+	return func(e *event) bool { return slices.Contains(names, e.kind) }
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
@@ -16,16 +17,34 @@ const (
 )
 
 // output judges much output and secrets in it: E25 and E28.
-func output() []scenario {
-	return []scenario{
-		burstScenario("output/coalesced", "E25", "10 MB, written byte by byte, make fewer than 2000 chunks", func(s *play, b *burst) {
+func (u *suite) output() []conformance.Scenario {
+	return []conformance.Scenario{
+		u.burstScenario("output/coalesced", "E25", "10 MB, written byte by byte, make fewer than 2000 chunks", func(s *play, b *burst) {
 			chunks := b.of(kind("tool.shell.output_chunk"))
 			if len(chunks) == 0 {
 				s.skip("the run has no chunks of output; name a prompt that writes 10 MB with a shell tool")
 			}
 			s.failIf(len(chunks) >= mostChunks, "E25", "expected fewer than %d chunks, got %d", mostChunks, len(chunks))
 		}),
-		online("secret/hidden", "E28", "A secret is in no event, list, stream or approval, and the event names its place", hidesSecret),
+		needs(u.scenario("secret/hidden", "E28", "A secret is in no event, list, stream or approval, and the event names its place", func(s *play) {
+			hidden := s.config.Secret
+			f := s.follow(s.drive(secret))
+			f.end("E28")
+			named := false
+			for _, e := range f.events {
+				s.failIf(strings.Contains(string(e.raw), hidden), "E28", "%s has the secret in it", e)
+				named = named || e.data["redacted_keys"] != nil || e.data["redacted_paths"] != nil
+			}
+			for _, path := range []string{f.url() + "?limit=500", feedList + "?limit=500&task_id=" + f.task, f.approvals()} {
+				a := s.call("E28", "GET", path, nil)
+				s.failIf(bytes.Contains(a.body, []byte(hidden)), "E28", "%s: the answer has the secret in it", a.what)
+			}
+			_, events := s.wholeStream("E28", &f.run, "", "")
+			for _, e := range events {
+				s.failIf(strings.Contains(string(e.raw), hidden), "E28", "the stream: %s has the secret in it", e)
+			}
+			s.failIf(!named, "E28", "expected redacted_keys or redacted_paths in an event of %s, got none", f.path())
+		}), hasSecret, noSecret),
 	}
 }
 
@@ -36,10 +55,8 @@ type burst struct {
 }
 
 // burstScenario returns a scenario about the burst, which is made once.
-func burstScenario(name, rules, title string, judge func(*play, *burst)) scenario {
-	sc := online(name, rules, title, func(s *play) { judge(s, s.suite.bursts.get(s, s.makeBurst)) })
-	sc.limit = burstLimit
-	return sc
+func (u *suite) burstScenario(name, rules, title string, judge func(*play, *burst)) conformance.Scenario {
+	return slow(u.scenario(name, rules, title, func(s *play) { judge(s, u.bursts.get(s, s.makeBurst)) }), burstLimit)
 }
 
 // makeBurst makes the run, with a stream that is not read until the run has ended.
@@ -63,33 +80,4 @@ func (s *play) makeBurst() *burst {
 		st = s.stream("E44", f.url(), cursor)
 	}
 	return b
-}
-
-// slowReader judges what the client saw that did not read.
-func slowReader(s *play, b *burst) {
-	s.sameEvents("E44", "what a client saw that read only after the run", b.stalled, "the log", b.upToEnd())
-}
-
-// hidesSecret has the agent say the secret, and looks for it everywhere.
-func hidesSecret(s *play) {
-	hidden := s.config.Secret
-	if hidden == "" {
-		s.skip("needs a secret that the server knows")
-	}
-	f := s.follow(s.drive(secret))
-	f.end("E28")
-	named := false
-	for _, e := range f.events {
-		s.failIf(strings.Contains(string(e.raw), hidden), "E28", "%s has the secret in it", e)
-		named = named || e.data["redacted_keys"] != nil || e.data["redacted_paths"] != nil
-	}
-	for _, path := range []string{f.url() + "?limit=500", feedList + "?limit=500&task_id=" + f.task, f.approvals()} {
-		a := s.call("E28", "GET", path, nil)
-		s.failIf(bytes.Contains(a.body, []byte(hidden)), "E28", "%s: the answer has the secret in it", a.what)
-	}
-	_, events := s.wholeStream("E28", &f.run, "", "")
-	for _, e := range events {
-		s.failIf(strings.Contains(string(e.raw), hidden), "E28", "the stream: %s has the secret in it", e)
-	}
-	s.failIf(!named, "E28", "expected redacted_keys or redacted_paths in an event of %s, got none", f.path())
 }

@@ -22,50 +22,55 @@ func Suite() *conformance.Suite { return newSuite(heartbeat) }
 // newSuite returns a suite for servers whose streams are silent for at most this long.
 func newSuite(silence time.Duration) *conformance.Suite {
 	s := &suite{silence: silence}
+	all := slices.Concat(s.lists(), s.streams(), s.feeds(), s.output(), s.approvals(), s.logRules())
+	for i, sc := range all {
+		if !sc.Last { // the others judge a file, too
+			all[i] = needs(sc, func(*conformance.Config) bool { return s.file == nil }, "needs a server")
+		}
+	}
 	return &conformance.Suite{
 		Protocol: "hecate", Title: "Rules of the Hecate event protocol",
 		About: "`maestro conformance --protocol hecate` judges servers and logs of the Hecate agent event protocol by these rules.\n" +
 			"[conformance.md](conformance.md#hecate) says how to run it.",
-		Scenarios: slices.Concat(s.all(lists()), s.all(streams()), s.all(feeds()), s.all(output()), s.all(approvals()), s.all(logRules())),
+		Scenarios: all,
 		Rules:     conformance.ParseRules(rulesText),
 		Check:     s.open,
 		End:       s.close,
 	}
 }
 
-// A scenario is one promise of the protocol and the way to judge it. Its story returns if
+// scenario returns a scenario. Its rules are separated by spaces. The story returns if
 // everything was as it should be.
-type scenario struct {
-	name, rules, title string
-	story              func(*play)
-	offline            bool          // it judges histories, also that of a file
-	limit              time.Duration // a limit of its own; zero means the one of the run
-}
-
-// all returns the scenarios in the form of package conformance.
-func (s *suite) all(list []scenario) []conformance.Scenario {
-	all := make([]conformance.Scenario, len(list))
-	for i, sc := range list {
-		all[i] = conformance.Scenario{Name: sc.name, Title: sc.title, Rules: strings.Fields(sc.rules),
-			Needs: conformance.Needs{Transport: conformance.Anywhere}, Slow: sc.limit > 0, Last: sc.offline, Limit: sc.limit,
-			Run: func(t *conformance.Session) {
-				if s.file != nil && !sc.offline {
-					t.Skip("needs a server")
-				}
-				sc.story(&play{t: t, suite: s, config: t.Config(), ctx: t.Context()})
-			}}
-	}
-	return all
-}
-
-// online returns a scenario that needs a server. Its rules are separated by spaces.
-func online(name, rules, title string, story func(*play)) scenario {
-	return scenario{name: name, rules: rules, title: title, story: story}
+func (u *suite) scenario(name, rules, title string, story func(*play)) conformance.Scenario {
+	return conformance.Scenario{Name: name, Title: title, Rules: strings.Fields(rules), Needs: conformance.Needs{Transport: conformance.Anywhere},
+		Run: func(s *conformance.Session) { story(&play{t: s, suite: u, config: s.Config(), ctx: s.Context()}) }}
 }
 
 // onSample returns a scenario about a run that has ended.
-func onSample(name, rules, title string, story func(*play, *run)) scenario {
-	return online(name, rules, title, func(p *play) { story(p, p.sample()) })
+func (u *suite) onSample(name, rules, title string, story func(*play, *run)) conformance.Scenario {
+	return u.scenario(name, rules, title, func(p *play) { story(p, p.sample()) })
+}
+
+// needs returns a scenario that is skipped unless a condition holds.
+func needs(sc conformance.Scenario, holds func(*conformance.Config) bool, missing string) conformance.Scenario {
+	run := sc.Run
+	sc.Run = func(s *conformance.Session) {
+		if !holds(s.Config()) {
+			s.Skip("%s", missing)
+		}
+		run(s)
+	}
+	return sc
+}
+
+func hasSecret(c *conformance.Config) bool { return c.Secret != "" }
+
+const noSecret = "needs a secret that the server knows"
+
+// slow returns a scenario with a limit of its own.
+func slow(sc conformance.Scenario, limit time.Duration) conformance.Scenario {
+	sc.Slow, sc.Limit = true, limit
+	return sc
 }
 
 // A suite is what the scenarios of a run share.
@@ -101,8 +106,8 @@ func (s *suite) open(ctx context.Context, c *conformance.Config, _ []conformance
 	if !strings.HasPrefix(c.Target, "http://") && !strings.HasPrefix(c.Target, "https://") {
 		return errors.New("--target: want http://HOST:PORT, https://HOST:PORT or file:LOG.json")
 	}
-	s.wire = newWire(c.Target, c.Token)
-	if err := s.wire.knock(ctx, c.Timeout); err != nil {
+	s.wire = &wire{conformance.NewWire(c.Target, c.Token)}
+	if err := s.wire.reach(ctx, c.Timeout); err != nil {
 		s.close()
 		return err
 	}
@@ -121,7 +126,7 @@ func (s *suite) close() {
 		<-s.feed.done
 	}
 	if s.wire != nil {
-		s.wire.close()
+		s.wire.Close()
 	}
 }
 
@@ -133,7 +138,7 @@ type play struct {
 	config *conformance.Config
 	ctx    context.Context // the scenario's life
 	failed bool
-	silent bool // it looks for something again and again, which is not worth a report
+	silent bool // the exchange is not recorded
 }
 
 // note adds a text to the exchange in the report.

@@ -2,82 +2,25 @@ package hecate
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/seed-028515a8/maestro/internal/sleep"
+	"github.com/seed-028515a8/maestro/conformance"
 )
 
 // Bounds of what a client reads.
 const (
-	maxAnswer     = 64 << 20 // bytes of a body
-	maxLine       = 16 << 20 // bytes of a line of a stream
-	receiveBuffer = 64 << 10 // bytes that the system reads ahead, so that a client that stops reading is noticed
-	maxTries      = 10       // of a request that is refused with 429
+	maxAnswer = 64 << 20 // bytes of a body
+	maxLine   = 16 << 20 // bytes of a line of a stream
 )
 
 // A wire is the way to a server. It is safe for concurrent use.
-type wire struct {
-	base   string
-	token  string
-	client *http.Client
-}
-
-// newWire returns a wire that keeps connections until it is closed, and follows no redirect.
-func newWire(base, token string) *wire {
-	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, network, address)
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetReadBuffer(receiveBuffer) // a system that will not is read from more slowly
-		}
-		return conn, err
-	}}
-	return &wire{base: strings.TrimRight(base, "/"), token: token, client: &http.Client{Transport: t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-}
-
-func (w *wire) close() { w.client.CloseIdleConnections() }
-
-// open sends a request and leaves the body to be read and closed. It repeats a request that
-// was refused with 429, when the server says it may.
-func (w *wire) open(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
-	for try := 1; ; try++ {
-		req, err := http.NewRequestWithContext(ctx, method, w.base+path, bytes.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		for name, values := range header {
-			req.Header[name] = values
-		}
-		if body != nil {
-			req.Header.Set("Content-Type", "application/json")
-		}
-		if w.token != "" {
-			req.Header.Set("Authorization", "Bearer "+w.token)
-		}
-		resp, err := w.client.Do(req)
-		if err != nil || resp.StatusCode != http.StatusTooManyRequests || try == maxTries {
-			return resp, err
-		}
-		_ = resp.Body.Close() // its status says all
-		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if err != nil || seconds < 0 || seconds > 5 {
-			seconds = 1
-		}
-		if err := sleep.For(ctx, time.Duration(seconds)*time.Second); err != nil {
-			return nil, err
-		}
-	}
-}
+type wire struct{ conformance.Wire }
 
 // An answer is a response with its body.
 type answer struct {
@@ -88,7 +31,7 @@ type answer struct {
 }
 
 func (w *wire) do(ctx context.Context, method, path string, header http.Header, body []byte) (*answer, error) {
-	resp, err := w.open(ctx, method, path, header, body)
+	resp, err := w.Open(ctx, method, path, header, body)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +43,8 @@ func (w *wire) do(ctx context.Context, method, path string, header http.Header, 
 	return &answer{method + " " + path, resp.StatusCode, resp.Header, text}, nil
 }
 
-// knock reports why no scenario could begin: nobody answers, or the credential is refused.
-func (w *wire) knock(ctx context.Context, limit time.Duration) error {
+// reach returns an error if the server does not answer or refuses the credential.
+func (w *wire) reach(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	a, err := w.do(ctx, http.MethodGet, feedList+"?limit=1", acceptList, nil)
@@ -213,7 +156,7 @@ func (w *wire) stream(ctx context.Context, path, lastEventID string) (*stream, e
 	if lastEventID != "" {
 		header = http.Header{"Accept": acceptStream["Accept"], "Last-Event-Id": {lastEventID}}
 	}
-	resp, err := w.open(ctx, http.MethodGet, path, header, nil)
+	resp, err := w.Open(ctx, http.MethodGet, path, header, nil)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -250,34 +193,24 @@ func (st *stream) read(ctx context.Context, body io.Reader) error {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
-		case lines.Text() == "" && f.data == "" && f.id == "": // nothing to look at
-			f = frame{}
-			continue
 		case lines.Text() == "":
+			if (f.data != "" || f.id != "") && !st.send(ctx, f) {
+				return ctx.Err()
+			}
+			f = frame{}
 		case name == "":
 			if !st.send(ctx, frame{comment: true, id: f.id, data: value}) {
 				return ctx.Err()
 			}
-			continue
 		case name == "id":
 			f.id = value
-			continue
 		case name == "event":
 			f.name = value
-			continue
 		case name == "data" && f.data != "":
 			f.data += "\n" + value
-			continue
 		case name == "data":
 			f.data = value
-			continue
-		default:
-			continue
 		}
-		if !st.send(ctx, f) {
-			return ctx.Err()
-		}
-		f = frame{}
 	}
 	return lines.Err()
 }

@@ -3,20 +3,18 @@
 package heddle_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/testkit/suitetest"
 )
 
 // A send is one that runs.
@@ -34,15 +32,6 @@ type send struct {
 }
 
 var errLoop, errMost = errors.New("loop_detected"), errors.New("max_iterations")
-
-// A modelError is a refusal of the model.
-type modelError struct {
-	message string
-	details object
-	retry   bool
-}
-
-func (e *modelError) Error() string { return e.message }
 
 func (f *fake) send(id, message string) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,13 +82,13 @@ func (s *send) finish(text string, err error, total time.Duration) {
 	f := s.f
 	code, retryable, details := "provider_error", false, any(nil)
 	message := ""
-	var refused *modelError
+	var refused *suitetest.ModelError
 	switch {
 	case err == nil:
 	case s.ctx.Err() != nil:
 		code, message = "cancelled", "cancelled"
 	case errors.As(err, &refused):
-		message, retryable, details = refused.message, refused.retry, refused.details
+		message, retryable, details = refused.Error(), refused.Status >= 500, refused.Details
 		word := message
 		if f.has("other-message") {
 			word = "other"
@@ -191,60 +180,21 @@ func (s *send) ask() (string, []any, error) {
 			offered = append(offered, object{"type": "function", "function": object{"name": name, "parameters": object{"type": "object"}}})
 		}
 	}
-	body, _ := json.Marshal(object{"model": f.model, "stream": true, "messages": f.history, "tools": offered})
-	r, _ := http.NewRequestWithContext(s.ctx, "POST", os.Getenv("HEDDLE_BASE_URL")+"/chat/completions", bytes.NewReader(body))
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != 200 {
-		var details object
-		_ = json.NewDecoder(resp.Body).Decode(&details)
-		message, _ := details["error"].(object)["message"].(string)
-		return "", nil, &modelError{message, details, resp.StatusCode >= 500}
-	}
-	var text strings.Builder
-	var calls []any
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data: {")
-		if !ok {
-			continue
-		}
-		var chunk struct {
-			ID      string
-			Choices []struct {
-				Delta struct {
-					Content   string
-					ToolCalls []any `json:"tool_calls"`
-				}
-			}
-			Usage object
-		}
-		if err := json.Unmarshal([]byte("{"+data), &chunk); err != nil {
-			return "", nil, err
-		}
-		if d := chunk.Choices[0].Delta; d.Content != "" {
-			text.WriteString(d.Content)
-			f.event(s.id, object{"event": "content_delta", "text": d.Content})
-		} else {
-			calls = append(calls, d.ToolCalls...)
+	request := object{"model": f.model, "messages": f.history, "tools": offered}
+	return suitetest.Ask(s.ctx, os.Getenv("HEDDLE_BASE_URL"), request, func(chunk suitetest.Chunk) {
+		if text := chunk.Choices[0].Delta.Content; text != "" {
+			f.event(s.id, object{"event": "content_delta", "text": text})
 		}
 		if chunk.Usage != nil {
 			s.usage = chunk.Usage
 			if f.minor >= 3 {
 				s.usage["generation_id"] = chunk.ID
 			}
-			e := object{"event": "usage"}
-			for k, v := range s.usage {
-				e[k] = v
-			}
+			e := maps.Clone(s.usage)
+			e["event"] = "usage"
 			f.event(s.id, e)
 		}
-	}
-	return text.String(), calls, lines.Err()
+	})
 }
 
 // call runs one call of a tool.
@@ -307,11 +257,5 @@ func run(ctx context.Context, name string, args object, orphans bool) string {
 		text, _ := os.ReadFile(args["path"].(string))
 		return string(text)
 	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", args["command"].(string))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if !orphans {
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	}
-	text, _ := cmd.Output()
-	return string(text)
+	return suitetest.Shell(ctx, args["command"].(string), orphans)
 }

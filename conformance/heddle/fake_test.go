@@ -14,9 +14,11 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/testkit/suitetest"
 )
 
-type object = map[string]any
+type object = suitetest.Object
 
 // A fake is a small correct server of the dialect, with at most one fault.
 type fake struct {
@@ -68,7 +70,7 @@ func (f *fake) refuse(id, code, message string) {
 }
 
 // serve reads requests until the input ends.
-func serve(fault string) {
+func serve(fault string, _ []string) int {
 	f := &fake{fault: fault, early: map[string]bool{}, interval: 5 * time.Second}
 	if ms, err := strconv.Atoi(os.Getenv("HEDDLE_HEARTBEAT_INTERVAL")); err == nil {
 		f.interval = time.Duration(ms) * time.Millisecond
@@ -91,7 +93,7 @@ func serve(fault string) {
 		}
 	}
 	if f.has("eof-aborts") {
-		return
+		return 0
 	}
 	close(work)
 	select {}

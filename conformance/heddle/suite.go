@@ -4,11 +4,13 @@
 package heddle
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/lines"
@@ -23,7 +25,7 @@ func Suite() *conformance.Suite {
 		Protocol: "heddle", Title: "Rules of the Heddle dialect",
 		About: "`maestro conformance --protocol heddle` judges servers of the Heddle headless dialect by these rules.\n" +
 			"[conformance.md](conformance.md#heddle-and-chord) says how to run it.",
-		Scenarios: slices.Concat(requests(), events(), tools(), cancels(), lives(), configs(), transcripts()),
+		Scenarios: slices.Concat(requests(), events(), tools(), cancels(), outcomes(), configs(), transcripts()),
 		Rules:     conformance.ParseRules(rulesText),
 		Check:     lines.CheckTarget,
 	}
@@ -32,14 +34,16 @@ func Suite() *conformance.Suite {
 type object = lines.Object
 
 // A play is one scenario being played against the server.
-type play struct {
-	*lines.Play
-	began int // clients
+type play struct{ *lines.Play }
+
+// scenario returns a scenario about one rule, with a server that was sent an init.
+func scenario(name, rule, title string, config object, story func(*play, *client)) conformance.Scenario {
+	return unstarted(name, rule, title, func(p *play) { story(p, p.begin(config)) })
 }
 
-// scenario returns a scenario about one rule.
-func scenario(name, rule, title string, story func(*play)) conformance.Scenario {
-	return lines.Scenario(name, rule, title, func(p *lines.Play) { story(&play{Play: p}) })
+// unstarted returns a scenario that starts its servers by itself.
+func unstarted(name, rule, title string, story func(*play)) conformance.Scenario {
+	return lines.Scenario(name, rule, title, func(p *lines.Play) { story(&play{p}) })
 }
 
 // slow marks a scenario that mostly waits.
@@ -54,13 +58,12 @@ const heartbeats = "HEDDLE_HEARTBEAT_INTERVAL"
 // start starts a server with variables as pairs of name and value. Without another
 // value it sends no heartbeats in the time of a scenario.
 func (p *play) start(env ...string) *client {
-	all := lines.Environment(p.S, p.Model, "HEDDLE_BASE_URL", "", p.Home)
+	all := p.Environ("HEDDLE_BASE_URL", "")
 	all[heartbeats], all["HEDDLE_PROTOCOL_VERSION"] = "3600000", ""
 	for pair := range slices.Chunk(env, 2) {
 		all[pair[0]] = pair[1]
 	}
-	p.began++
-	return &client{p: p, Client: lines.Start(p.S, fmt.Sprint("client", p.began), lines.Setup{Dir: p.Dir, Env: all, Framed: "H2"})}
+	return &client{p: p, Client: p.Start(lines.Setup{Env: all, Framed: "H2"})}
 }
 
 // begin starts a server and sends init.
@@ -75,6 +78,7 @@ type client struct {
 	*lines.Client
 	p     *play
 	inits int
+	minor int // of the version in the newest init_ok
 }
 
 // newest is the version that clients ask for, so that the server shows all it has.
@@ -94,12 +98,13 @@ func (c *client) init(config object) lines.Line { return c.initAs(c.request(conf
 // initAs sends an init and returns init_ok.
 func (c *client) initAs(request object) lines.Line {
 	c.Send(request)
-	all := c.Until(c.p.Rule, "init_ok", func(l lines.Line) bool {
+	_, ok := c.Until("init_ok", func(l lines.Line) bool {
 		return isAnswer(l, "init_ok", request["id"].(string)) || l.Str("type") == "result"
 	})
-	last := all[len(all)-1]
-	c.p.FailIf(last.Str("type") != "init_ok", "expected init_ok, got %s", last)
-	return last
+	c.p.FailIf(ok.Str("type") != "init_ok", "expected init_ok, got %s", ok)
+	var major int
+	_, _ = fmt.Sscanf(ok.Str("protocol_version"), "%d.%d", &major, &c.minor) // 0 if there is none
+	return ok
 }
 
 func isAnswer(l lines.Line, kind, id string) bool { return l.Str("type") == kind && l.Str("id") == id }
@@ -116,8 +121,7 @@ func (c *client) cancel(id, target string) {
 
 // result waits for the result of a send. It returns the lines before it, too.
 func (c *client) result(id string) ([]lines.Line, lines.Line) {
-	all := c.UntilWithin(c.p.Rule, c.p.Long(), "the result of "+id, func(l lines.Line) bool { return isAnswer(l, "result", id) })
-	return all[:len(all)-1], all[len(all)-1]
+	return c.UntilWithin(c.p.Long(), "the result of "+id, func(l lines.Line) bool { return isAnswer(l, "result", id) })
 }
 
 // run sends a message and waits for its result.
@@ -136,28 +140,26 @@ func (c *client) runsWell(id, message string) ([]lines.Line, lines.Line) {
 // status asks for the status. It returns the lines before the answer, too.
 func (c *client) status(id string) ([]lines.Line, lines.Line) {
 	c.Send(object{"type": "status", "id": id})
-	all := c.Until(c.p.Rule, "status_ok with the id "+id, func(l lines.Line) bool { return isAnswer(l, "status_ok", id) })
-	return all[:len(all)-1], all[len(all)-1]
+	return c.Until("status_ok with the id "+id, func(l lines.Line) bool { return isAnswer(l, "status_ok", id) })
 }
 
-// refusal expects the result of an error outside of a send.
-func (p *play) refusal(l lines.Line, code, message string, ids ...string) {
+// shutdown ends the server. It returns its last lines and its exit status.
+func (c *client) shutdown(within time.Duration) ([]lines.Line, int) {
+	c.Send(object{"type": "shutdown", "id": "bye"})
+	return c.Exit(within)
+}
+
+// checkRefusal expects the result of an error outside of a send.
+func (p *play) checkRefusal(l lines.Line, code, message string, ids ...string) {
 	p.FailIf(l.Str("type") != "result" || l.Str("status") != "error" || l.Str("error.code") != code || !slices.Contains(ids, l.Str("id")) ||
 		message != "" && l.Str("error.message") != message,
-		"expected a result with the id %s, the status error and the code %s%s, got %s", strings.Join(ids, " or "), code, quoted(message), l)
+		"expected a result with the id %s, the status error, the code %s and the message %q, got %s",
+		strings.Join(ids, " or "), code, cmp.Or(message, "(any)"), l)
 }
 
-// quoted adds a message to a sentence.
-func quoted(message string) string {
-	if message == "" {
-		return ""
-	}
-	return fmt.Sprintf(" and the message %q", message)
-}
-
-// eventsOf returns the events of a send.
-func eventsOf(all []lines.Line, send string) []lines.Line {
-	return lines.Only(all, func(l lines.Line) bool { return l.Str("type") == "event" && l.Str("send_id") == send })
+// resultsOf returns the results of a send.
+func resultsOf(all []lines.Line, send string) []lines.Line {
+	return lines.Only(all, func(l lines.Line) bool { return isAnswer(l, "result", send) })
 }
 
 // ofKind returns the events of some kinds.

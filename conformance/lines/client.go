@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +27,6 @@ type Object = map[string]any
 
 // A Line is one line of a server.
 type Line struct {
-	At   time.Duration // since the client's start
 	Raw  []byte
 	Body Object
 }
@@ -61,20 +59,11 @@ func At(body Object, path string) any {
 	return at
 }
 
-const maxShown = 300 // bytes of a line in the text of a failure
-
 // shown returns the beginning of a text on one line.
-func shown(text []byte) string {
-	line := strings.ReplaceAll(string(text[:min(len(text), maxShown)]), "\n", `\n`)
-	if len(text) > maxShown {
-		return strings.ToValidUTF8(line, "") + fmt.Sprintf("... (%d bytes)", len(text))
-	}
-	return line
-}
+func shown(text []byte) string { return conformance.Abridge(text, 300) }
 
 // A Setup is how a server is started.
 type Setup struct {
-	Dir    string            // working directory
 	Env    map[string]string // beside the environment of the suite; an empty value takes a variable away
 	Flags  []string          // after the words of the command
 	Framed string            // the rule that each line is one JSON object
@@ -82,13 +71,13 @@ type Setup struct {
 }
 
 // A Client is the one client of a server on standard input and output. Its methods must
-// be called in the scenario's goroutine.
+// be called in the scenario's goroutine. A server that does not do what they expect broke
+// the rule of the scenario.
 type Client struct {
-	s     *conformance.Session
+	p     *Play
 	name  string
 	setup Setup
 	link  conformance.Link
-	begun time.Time
 
 	in     chan arrival       // filled by the reader, which ends with the link
 	end    context.CancelFunc // of the reader
@@ -98,33 +87,33 @@ type Client struct {
 
 // An arrival is one line, or the end of the output.
 type arrival struct {
-	at   time.Duration
 	text []byte
 	err  error
 }
 
 const maxWaiting = 8192 // lines that a scenario may leave unread; then the server waits
 
-// Start starts the target's command. It ends the scenario if that is not possible. The
-// process ends with the scenario.
-func Start(s *conformance.Session, name string, setup Setup) *Client {
-	words, err := proc.SplitWords(strings.TrimPrefix(s.Config().Target, "stdio:"))
+// Start starts the target's command in p.Dir. It ends the scenario if that is not possible.
+// The process ends with the scenario.
+func (p *Play) Start(setup Setup) *Client {
+	p.clients++
+	c := &Client{p: p, name: fmt.Sprint("client", p.clients), setup: setup, in: make(chan arrival, maxWaiting), reader: make(chan struct{})}
+	words, err := proc.SplitWords(strings.TrimPrefix(p.S.Config().Target, "stdio:"))
 	if err == nil {
 		words[0], err = program(words[0])
 	}
-	c := &Client{s: s, name: name, setup: setup, begun: time.Now(), in: make(chan arrival, maxWaiting), reader: make(chan struct{})}
 	if err == nil {
 		words = append(words, setup.Flags...)
-		s.Record(name, ">", fmt.Appendf(nil, "(start %s %s)", words[0], strings.Join(words[1:], " ")))
-		c.link, err = conformance.StartProcess(words, environ(setup.Env), setup.Dir)
+		p.S.Record(c.name, ">", fmt.Appendf(nil, "(start %s)", strings.Join(words, " ")))
+		c.link, err = conformance.StartProcess(words, environ(setup.Env), p.Dir)
 	}
 	if err != nil {
-		s.Fail(setup.Framed, "expected a server, got: %v", err)
+		p.S.Fail(setup.Framed, "expected a server, got: %v", err)
 	}
-	ctx, cancel := context.WithCancel(s.Context())
+	ctx, cancel := context.WithCancel(p.S.Context())
 	c.end = cancel
 	go c.read(ctx) // close waits for it
-	s.AtEnd(c.close)
+	p.S.AtEnd(c.close)
 	return c
 }
 
@@ -139,14 +128,11 @@ func program(name string) (string, error) {
 
 // environ returns our environment with changes.
 func environ(changes map[string]string) []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		_, changed := changes[name]
-		return changed
-	})
-	for _, name := range slices.Sorted(maps.Keys(changes)) {
-		if changes[name] != "" {
-			env = append(env, name+"="+changes[name])
+	env := os.Environ()
+	for name, value := range changes {
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		if value != "" {
+			env = append(env, name+"="+value)
 		}
 	}
 	return env
@@ -156,11 +142,11 @@ func (c *Client) read(ctx context.Context) {
 	defer close(c.reader)
 	for {
 		text, err := c.link.Recv(ctx)
-		a := arrival{time.Since(c.begun), text, err}
+		a := arrival{text, err}
 		if err != nil {
 			text = []byte("(" + err.Error() + ")")
 		}
-		c.s.Record(c.name, "<", text)
+		c.p.S.Record(c.name, "<", text)
 		select {
 		case c.in <- a:
 		case <-ctx.Done():
@@ -177,7 +163,7 @@ func (c *Client) close() {
 	_ = c.link.Close() // it may have ended
 	<-c.reader
 	if text := strings.TrimSpace(c.link.Diagnostics()); text != "" {
-		c.s.Record(c.name, "stderr", []byte(text))
+		c.p.S.Record(c.name, "stderr", []byte(text))
 	}
 }
 
@@ -195,44 +181,41 @@ func (c *Client) Send(values ...any) {
 	}
 }
 
-// Text sends text as it is. A server that has ended is found out when its lines are
-// awaited.
+// Text sends text as it is. If the server has ended, the next wait for a line fails.
 func (c *Client) Text(text string) {
-	c.s.Record(c.name, ">", []byte(strings.TrimSuffix(text, "\n")))
-	_ = c.link.SendRaw(c.s.Context(), []byte(text))
+	c.p.S.Record(c.name, ">", []byte(strings.TrimSuffix(text, "\n")))
+	_ = c.link.SendRaw(c.p.S.Context(), []byte(text))
 }
 
 // EndInput ends the server's standard input.
 func (c *Client) EndInput() {
-	c.s.Record(c.name, ">", []byte("(end of input)"))
+	c.p.S.Record(c.name, ">", []byte("(end of input)"))
 	_ = c.link.CloseInput() // the server may have ended
 }
 
 // next waits for a line. It reports false if none comes within d, or the output ended.
-func (c *Client) next(d time.Duration) (Line, bool) {
+func (c *Client) next(d time.Duration) (l Line, ok bool) {
 	if c.ended != nil {
-		return Line{}, false
+		return l, false
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case a := <-c.in:
-		if a.err != nil {
-			c.ended = a.err
-			return Line{}, false
+		if c.ended = a.err; a.err == nil {
+			return c.parse(a.text), true
 		}
-		return c.parse(a), true
 	case <-timer.C:
-	case <-c.s.Context().Done():
+	case <-c.p.S.Context().Done():
 	}
-	return Line{}, false
+	return l, false
 }
 
 // parse judges what every line must be.
-func (c *Client) parse(a arrival) Line {
-	l := Line{At: a.at, Raw: a.text}
-	if err := json.Unmarshal(a.text, &l.Body); err != nil || l.Body == nil || !utf8.Valid(a.text) {
-		c.s.Fail(c.setup.Framed, "expected one JSON object on each line of standard output, got %q", shown(a.text))
+func (c *Client) parse(text []byte) Line {
+	l := Line{Raw: text}
+	if err := json.Unmarshal(text, &l.Body); err != nil || l.Body == nil || !utf8.Valid(text) {
+		c.p.S.Fail(c.setup.Framed, "expected one JSON object on each line of standard output, got %q", shown(text))
 	}
 	if c.setup.Check != nil {
 		c.setup.Check(l)
@@ -240,28 +223,33 @@ func (c *Client) parse(a arrival) Line {
 	return l
 }
 
-// Until waits for the line that ok accepts. It returns all lines up to that one. If the
-// line does not come in time, the server broke the rule.
-func (c *Client) Until(rule, what string, ok func(Line) bool) []Line {
-	return c.UntilWithin(rule, c.s.Config().Patience, what, ok)
+// Next waits for the next line, whatever it is.
+func (c *Client) Next(what string) Line {
+	_, l := c.Until(what, func(Line) bool { return true })
+	return l
+}
+
+// Until waits for the line that ok accepts. It returns the lines before it, too.
+func (c *Client) Until(what string, ok func(Line) bool) (before []Line, l Line) {
+	return c.UntilWithin(c.p.S.Config().Patience, what, ok)
 }
 
 // UntilWithin is Until with another time than the usual one.
-func (c *Client) UntilWithin(rule string, d time.Duration, what string, ok func(Line) bool) []Line {
-	lines, found := c.Try(d, ok)
-	if found {
-		return lines
-	}
+func (c *Client) UntilWithin(d time.Duration, what string, ok func(Line) bool) (before []Line, l Line) {
+	all, found := c.Try(d, ok)
 	last := "nothing"
-	if len(lines) > 0 {
-		last = lines[len(lines)-1].String()
+	if n := len(all); n > 0 {
+		if before, l = all[:n-1], all[n-1]; found {
+			return before, l
+		}
+		last = l.String()
 	}
 	if c.ended != nil {
-		c.s.Fail(rule, "expected %s, but the output ended (%v); the last line before was: %s; standard error: %s",
+		c.p.Fail("expected %s, but the output ended (%v); the last line before was: %s; standard error: %s",
 			what, c.ended, last, cmp.Or(shown([]byte(strings.TrimSpace(c.link.Diagnostics()))), "nothing"))
 	}
-	c.s.Fail(rule, "expected %s within %s; the last line was: %s", what, d, last)
-	return nil
+	c.p.Fail("expected %s within %s; the last line was: %s", what, d, last)
+	return nil, l
 }
 
 // Try is Until that reports whether the line came.
@@ -285,16 +273,16 @@ func (c *Client) During(d time.Duration) []Line {
 
 // Exit waits for the process to end. It returns the lines that came before the end and
 // the exit status.
-func (c *Client) Exit(rule string, d time.Duration) ([]Line, int) {
+func (c *Client) Exit(d time.Duration) ([]Line, int) {
 	began := time.Now()
 	lines := c.During(d)
-	ctx, cancel := context.WithTimeout(c.s.Context(), max(d-time.Since(began), time.Millisecond))
+	ctx, cancel := context.WithTimeout(c.p.S.Context(), max(d-time.Since(began), time.Millisecond))
 	defer cancel()
 	status, err := c.link.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		c.s.Fail(rule, "expected the process to end within %s", d)
+		c.p.Fail("expected the process to end within %s", d)
 	}
-	c.s.Record(c.name, "<", fmt.Appendf(nil, "(exit status %d)", status))
+	c.p.S.Record(c.name, "<", fmt.Appendf(nil, "(exit status %d)", status))
 	return lines, status
 }
 
@@ -327,8 +315,8 @@ func running(pid int) bool {
 	return err != nil || !strings.HasPrefix(rest, "Z")
 }
 
-// Ended returns why the output ended: io.EOF after a whole line. It is nil if that was
-// not seen.
+// Ended returns why the output ended: io.EOF after a whole line. It is nil if the client
+// has not read the end.
 func (c *Client) Ended() error { return c.ended }
 
 // CheckTarget is the check of suites whose servers speak on standard input and output.
@@ -347,23 +335,21 @@ func CheckTarget(_ context.Context, c *conformance.Config, _ []conformance.Scena
 	return nil
 }
 
-// Environment returns what a server is started with: the address of the model, with a
-// path, in the variable of the run or in one by default, keys for the model, and a home
-// below home. So a server finds no settings of the user and changes none.
-func Environment(s *conformance.Session, m *Model, variable, path, home string) map[string]string {
-	variable = cmp.Or(s.Config().ModelEnv, variable)
-	env := map[string]string{variable: m.URL + path, "HOME": home}
+// Environ returns what a server is started with: the address of the model, with a path, in
+// the variable that the run names or else in variable, keys for the model, and folders in
+// p.Home. So a server finds no settings of the user and changes none.
+func (p *Play) Environ(variable, path string) map[string]string {
+	variable = cmp.Or(p.S.Config().ModelEnv, variable)
+	env := map[string]string{variable: p.Model.URL + path, "HOME": p.Home}
 	for _, name := range []string{strings.TrimSuffix(variable, "_BASE_URL"), "OPENAI", "OPENROUTER"} {
 		env[name+"_API_KEY"] = "conformance"
 	}
-	for name, folder := range map[string]string{"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache", "CHORD_CONFIG_HOME": "chord"} {
-		env[name] = filepath.Join(home, folder)
-	}
-	for _, folder := range env {
-		if strings.HasPrefix(folder, home) {
-			if err := os.MkdirAll(folder, 0o700); err != nil {
-				s.Skip("the suite cannot make a home for the server: %v", err)
-			}
+	folders := map[string]string{"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "data",
+		"XDG_CACHE_HOME": "cache", "CHORD_CONFIG_HOME": "chord"}
+	for name, folder := range folders {
+		env[name] = filepath.Join(p.Home, folder)
+		if err := os.MkdirAll(env[name], 0o700); err != nil {
+			p.S.Skip("the suite cannot make a home for the server: %v", err)
 		}
 	}
 	return env

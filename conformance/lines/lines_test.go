@@ -80,8 +80,8 @@ func TestServerGetsTheModelAndAHomeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const script = `sh -c 'printf "{\"model\":\"%s\",\"key\":\"%s\",\"home\":\"%s\",\"dir\":\"%s\",\"flag\":\"%s\"}\n" "$X_BASE_URL" "$X_API_KEY" "$HOME" "$PWD" "$0"'`
 	passes(t, play(t, script, func(p *lines.Play) {
-		c := lines.Start(p.S, "alice", lines.Setup{Dir: p.Dir, Env: lines.Environment(p.S, p.Model, "X_BASE_URL", "/v1", p.Home), Flags: []string{"flag"}, Framed: "X1"})
-		all, status := c.Exit("X1", 10*time.Second)
+		c := p.Start(lines.Setup{Env: p.Environ("X_BASE_URL", "/v1"), Flags: []string{"flag"}, Framed: "X1"})
+		all, status := c.Exit(10 * time.Second)
 		p.FailIf(status != 0 || len(all) != 1, "got %d lines and status %d", len(all), status)
 		l := all[0]
 		p.FailIf(l.Str("model") != p.Model.URL+"/v1" || l.Str("key") != "conformance" || l.Str("home") != p.Home || l.Str("dir") != p.Dir || l.Str("flag") != "flag", "got %s", l)
@@ -97,8 +97,8 @@ func TestBadLinesAndSilenceAreFailures(t *testing.T) {
 		"sh -c 'printf {}'":    "output ends without a line feed",
 	} {
 		r := play(t, command, func(p *lines.Play) {
-			c := lines.Start(p.S, "alice", lines.Setup{Dir: p.Dir, Framed: "X2"})
-			c.UntilWithin("X1", lines.Quiet, "a line", func(lines.Line) bool { return false })
+			c := p.Start(lines.Setup{Framed: "X2"})
+			c.UntilWithin(lines.Quiet, "a line", func(lines.Line) bool { return false })
 		})
 		if r.Failure == nil || !strings.Contains(r.Failure.Message, want) {
 			t.Errorf("%s: got %+v, want %s", command, r.Failure, want)

@@ -20,10 +20,10 @@ import (
 const signalZero = syscall.Signal(0)
 
 // A Model is an endpoint in the form of OpenAI's Chat Completions, at any path that ends
-// with /chat/completions. What it answers depends on the last prompt of a request that it
-// has replies for, and on how often the model has spoken since that prompt: so requests
-// that a server repeats or makes for purposes of its own change nothing. Other requests
-// are answered with a short text. Its methods may be called from any goroutine.
+// with /chat/completions. It chooses the reply by the last prompt of a request that it has
+// replies for, and by the number of the model's answers since that prompt. A server may
+// therefore repeat requests and make requests of its own. The model says "Done." if it has
+// no reply. Its methods may be called from any goroutine.
 type Model struct {
 	URL string // http://HOST:PORT
 
@@ -50,14 +50,12 @@ type Request struct {
 	Step     int    // how often the model has spoken since the prompt
 	Messages []Message
 	Tools    []Tool
-	Stream   bool
 }
 
 // A Message is one of the conversation.
 type Message struct {
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	ToolCalls []any           `json:"tool_calls"`
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
 }
 
 // A Tool is one that the model may call.
@@ -72,11 +70,15 @@ type Reply struct {
 	Pieces []string // the text in pieces, with Pause before each but the first; in place of Text
 	Pause  time.Duration
 	Calls  []Call
-	Delay  time.Duration // before the answer begins
-	Status int           // of a refusal, with Text as its body; 0 answers
-	Usage  []int         // input, output and total tokens; nil reports none
-	ID     string        // of the answer; empty for one made up
+	Delay  time.Duration   // before the answer begins
+	Hold   <-chan struct{} // until it is closed, only the first of the Pieces is sent, or nothing if there are none
+	Status int             // of a refusal, with Text as its body; 0 answers
+	Usage  []int           // input, output and total tokens; nil reports none
+	ID     string          // of the answer; empty for one made up
 }
+
+// BadRequest is a refusal that a server does not repeat.
+var BadRequest = Reply{Status: 400, Text: `{"error":{"message":"Bad request","type":"invalid_request_error"}}`}
 
 // A Call is a call of a tool.
 type Call struct {
@@ -178,12 +180,12 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	request := Request{Messages: body.Messages, Stream: body.Stream}
+	request := Request{Messages: body.Messages}
 	for _, t := range body.Tools {
 		request.Tools = append(request.Tools, t.Function)
 	}
 	reply := m.choose(&request)
-	if !wait(r, reply.Delay) {
+	if !wait(r, reply.Delay) || len(reply.Pieces) == 0 && !held(r, reply.Hold) {
 		return
 	}
 	if reply.Status != 0 {
@@ -199,7 +201,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(a.called) > 0 {
 		a.stop = "tool_calls"
 	}
-	if request.Stream {
+	if body.Stream {
 		a.stream(w, r)
 	} else {
 		a.whole(w, r)
@@ -210,6 +212,19 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// held waits until hold is closed, unless it is nil. It reports false if the client leaves before.
+func held(r *http.Request, hold <-chan struct{}) bool {
+	if hold == nil {
+		return true
+	}
+	select {
+	case <-hold:
 		return true
 	case <-r.Context().Done():
 		return false
@@ -280,7 +295,7 @@ func (a *answer) form(kind string, choice Object) Object {
 
 // whole writes the answer as one object.
 func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
-	if !wait(r, a.Pause*time.Duration(max(len(a.Pieces)-1, 0))) {
+	if !wait(r, a.Pause*time.Duration(max(len(a.Pieces)-1, 0))) || len(a.Pieces) > 1 && !held(r, a.Hold) {
 		return
 	}
 	message := Object{"role": "assistant", "content": strings.Join(a.Pieces, "")}
@@ -300,7 +315,7 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	send(Object{"role": "assistant"}, nil)
 	for i, piece := range a.Pieces {
-		if i > 0 && !wait(r, a.Pause) {
+		if i > 0 && (!wait(r, a.Pause) || !held(r, a.Hold)) {
 			return
 		}
 		send(Object{"content": piece}, nil)

@@ -1,6 +1,8 @@
 package lines
 
 import (
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,8 @@ type Play struct {
 	Model *Model
 	Dir   string // where the server runs
 	Home  string // of the server
+
+	clients int // that were started
 }
 
 // Scenario returns a scenario about one rule.
@@ -25,10 +29,20 @@ func Scenario(name, rule, title string, story func(*Play)) conformance.Scenario 
 	}}
 }
 
+// Fail ends the scenario, because the server broke its rule.
+func (p *Play) Fail(format string, args ...any) { p.S.Fail(p.Rule, format, args...) }
+
 // FailIf ends the scenario if the server broke its rule.
 func (p *Play) FailIf(broken bool, format string, args ...any) {
 	if broken {
-		p.S.Fail(p.Rule, format, args...)
+		p.Fail(format, args...)
+	}
+}
+
+// None ends the scenario if there is a line. what says which lines were expected.
+func (p *Play) None(all []Line, what string, args ...any) {
+	if len(all) > 0 {
+		p.Fail("expected %s, got %s", fmt.Sprintf(what, args...), all[0])
 	}
 }
 
@@ -63,4 +77,31 @@ func First(all []Line) string {
 		return "nothing"
 	}
 	return all[0].String()
+}
+
+// Sleep makes the model call the shell tool on a prompt, with a command that takes 30 s. It
+// returns the path of a file that gets the id of a process.
+func (p *Play) Sleep(prompt string) (pid string) {
+	pid = filepath.Join(p.Dir, "pid")
+	p.Model.On(prompt, Reply{Calls: []Call{Shell("sleep 30 & echo $! > '" + pid + "'; wait")}})
+	return pid
+}
+
+// Sleeping waits for the process with the id in a file. If there is none, the scenario does
+// not apply.
+func (p *Play) Sleeping(pid string) {
+	if _, known := Alive(pid, p.S.Config().Patience); !known {
+		p.S.Skip("not applicable: the command of the shell tool wrote no file")
+	}
+}
+
+// Gone expects the process with the id in a file to end in time.
+func (p *Play) Gone(pid string, until time.Time, what string) {
+	for {
+		if alive, _ := Alive(pid, 0); !alive {
+			return
+		}
+		p.FailIf(time.Now().After(until), "expected %s", what)
+		time.Sleep(50 * time.Millisecond)
+	}
 }

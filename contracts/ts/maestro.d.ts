@@ -1231,7 +1231,7 @@ export interface Capabilities {
   utility_operations?: UtilityOperation[];
   /** asks for raw_agent_event messages */
   raw_agent_events?: boolean;
-  /** asks for the events and the state that say who did what; others do not see it */
+  /** asks who did what; others do not see it */
   people?: boolean;
 }
 
@@ -2003,7 +2003,7 @@ export interface State {
   last_ttft_ms?: number;
   is_ready: boolean;
   is_responding: boolean;
-  /** only for clients with the capability people; the last key, see AddPeople */
+  /** only for clients that asked; the last key, see AddPeople */
   people?: People;
 }
 

@@ -14,7 +14,9 @@ import (
 type Options struct {
 	SessionID   string    // session to open; empty for the server's choice
 	NewSessions bool      // the server opens a new session when the client asks for one
+	Shared      bool      // the client did not start the process: if its session cannot be opened, it gets an error
 	Version     string    // the server's version
+	Worktree    *Worktree // in which the agent works; nil if the server made none
 	Rules       RuleStore // keeps the rules of the scopes project and user_global; nil refuses such rules
 }
 
@@ -144,16 +146,19 @@ func (t *Translator) serveWaiting(out *dialect.Out) {
 
 // Detached ends the connection: the session cannot be opened or has ended.
 func (t *Translator) Detached(out *dialect.Out, err error) {
-	if !t.greeted { // the reason is in the server's log
+	message := "the session has ended"
+	if !t.greeted {
+		message = "the session cannot be opened"
+	}
+	if shown, ok := errors.AsType[*contracts.Error](err); ok {
+		message += ": " + shown.Message
+	}
+	if !t.greeted {
+		if t.options.Shared { // the client of a process reads standard error
+			t.fail(out, "session_not_opened", message)
+		}
 		out.End(1)
 		return
-	}
-	if err == nil {
-		err = errors.New("the session has ended")
-	}
-	message := "the session cannot be continued"
-	if shown, ok := errors.AsType[*contracts.Error](err); ok {
-		message = shown.Message
 	}
 	t.runtimeError(out, message, "session_ended")
 	t.running, t.prompt, t.queue = false, nil, nil
@@ -223,6 +228,7 @@ const (
 	codeNotInControl = "not_in_control"
 	notInControl     = "another client is in control of the session; send /take to take control"
 	codeNoPending    = "no_pending_request"
+	codeRuleNotKept  = "rule_not_kept"
 )
 
 // mayControl reports whether the client holds the lease or can have it, and tells it if

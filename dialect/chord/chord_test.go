@@ -346,16 +346,22 @@ func TestSessionEnds(t *testing.T) {
 	if got := s.taken(); got != "" || s.code != 1 { // C43
 		t.Errorf("got %s and %d, want nothing and 1", got, s.code)
 	}
+	s = &stage{t: t, tr: chord.New(chord.Options{Shared: true})}
+	s.step(func(out *dialect.Out) { s.tr.Detached(out, &contracts.Error{Message: "it is full"}) })
+	if contains(t, s.taken(), `"code":"session_not_opened"`, "it is full"); s.code != 1 {
+		t.Errorf("got the code %d, want 1", s.code)
+	}
 }
 
 func TestNewSessionForgetsTheOldOne(t *testing.T) {
 	s := newStage(t, "", chord.Options{NewSessions: true})
 	s.event(start)
 	s.event(approval)
+	s.start = nil
 	s.line(`{"type":"send","content":"/new"}`)
 	s.line(`{"type":"status"}`)
 	contains(t, s.taken(), `"last_outcome":"cancelled"`)
-	if s.start == nil || !s.start.New {
+	if s.start == nil || s.start.SessionID != "" {
 		t.Fatalf("got %+v, want a new session", s.start)
 	}
 	s.event(`{"type":"hello_ok","protocol_version":"1"}`)
@@ -375,6 +381,14 @@ func (s *shelf) Add(r chord.Rule) error {
 		return errors.New("full")
 	}
 	s.rules = append(s.rules, r)
+	return nil
+}
+
+func (s *shelf) Remove(r chord.Rule) error {
+	if s.full {
+		return errors.New("not writable")
+	}
+	s.rules = slices.DeleteFunc(s.rules, func(kept chord.Rule) bool { return kept == r })
 	return nil
 }
 
@@ -427,6 +441,36 @@ func TestRulesThatCannotBeKept(t *testing.T) { // C24, C26
 	}
 	if want := []chord.Rule{{Tool: "bash", Pattern: "ls", Scope: chord.ScopeProject}}; !slices.Equal(kept.rules, want) {
 		t.Errorf("got %v, want %v", kept.rules, want)
+	}
+}
+
+func TestUndoRemovesTheLastRule(t *testing.T) {
+	kept := &shelf{rules: []chord.Rule{{Tool: "bash", Pattern: "old", Scope: chord.ScopeProject}}}
+	s := newStage(t, "", chord.Options{Rules: kept})
+	s.event(start)
+	s.event(approval)
+	s.line(`{"type":"confirm","request_id":"a1","action":"allow","rule_pattern":"ls","rule_scope":"project"}`)
+	kept.full = true
+	s.line(`{"type":"send","content":"/rules undo"}`)
+	contains(t, s.taken(), `"code":"rule_not_kept"`)
+	kept.full = false
+	s.line(`{"type":"send","content":"/rules undo"}`)
+	contains(t, s.taken(), "removed: bash allow")
+	if len(kept.rules) != 1 || kept.rules[0].Pattern != "old" {
+		t.Errorf("got %v, want the old rule only", kept.rules)
+	}
+	s.line(`{"type":"send","content":"/rules undo"}`)
+	contains(t, s.taken(), "has made no rule")
+}
+
+// A client that returns gets the lease from its earlier connection. It has lost nothing.
+func TestOnlyTheLoserIsToldOfATakeover(t *testing.T) {
+	for holder, told := range map[string]bool{"me": false, "other": true} {
+		s := newStage(t, "me", chord.Options{})
+		s.frame(fmt.Sprintf(`{"type":"ws.lease","granted":%v,"controller_connection_id":%q,"generation":2,"reason":"taken_over"}`, !told, holder))
+		if got := strings.Contains(s.taken(), "has taken control"); got != told {
+			t.Errorf("%s has control: got told %v, want %v", holder, got, told)
+		}
 	}
 }
 

@@ -41,9 +41,9 @@ func (t *Translator) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Eve
 		t.settle(out)
 		t.reveal(out)
 	case *contracts.LeaseChange:
-		had := t.holder == t.self
+		before := t.holder
 		t.holder = contracts.NullableString(f.ControllerConnectionID).Get()
-		if had && f.Reason == contracts.LeaseTakenOver {
+		if before == t.self && t.holder != t.self && f.Reason == contracts.LeaseTakenOver {
 			t.info(out, "another client has taken control of the session; send /take to take it back")
 		}
 	case *contracts.ControlRequest:
@@ -119,7 +119,7 @@ func (t *Translator) greet(out *dialect.Out) {
 		t.info(out, "new session: "+t.session)
 	} else {
 		t.greeted = true
-		reply(out, TypeReady, Ready{SessionID: t.session})
+		reply(out, TypeReady, Ready{SessionID: t.session, Worktree: t.options.Worktree})
 	}
 	t.updated = out.Now
 	t.reveal(out)

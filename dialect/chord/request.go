@@ -209,7 +209,7 @@ func (t *Translator) confirm(out *dialect.Out, cmd *Command) {
 func (t *Translator) install(out *dialect.Out, rule Rule) bool {
 	if rule.Scope != ScopeSession {
 		if err := t.options.Rules.Add(rule); err != nil {
-			t.fail(out, "rule_not_kept", "the rule could not be kept")
+			t.fail(out, codeRuleNotKept, "the rule could not be kept")
 			return false
 		}
 	}

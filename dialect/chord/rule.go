@@ -31,11 +31,12 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%s allow %q · %s", r.Tool, r.Pattern, r.Scope)
 }
 
-// A RuleStore keeps rules for other connections. It is called by one goroutine at a time
-// and must not block for long.
+// A RuleStore keeps the rules of the scopes project and user_global for other
+// connections. It is called by one goroutine at a time and must not block for long.
 type RuleStore interface {
-	Load() []Rule        // what was added before; nothing if it cannot be read
-	Add(rule Rule) error // keeps a rule of the scopes project and user_global
+	Load() []Rule           // what was added before; nothing if it cannot be read
+	Add(rule Rule) error    // keeps a rule
+	Remove(rule Rule) error // removes a rule; it is no error if the rule is not there
 }
 
 const (

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
-	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // stats is what /stats shows, since the client came.
@@ -21,7 +20,7 @@ const help = `/help            this text
 /models          the model
 /stats           what the session has used since you came
 /new             a new session
-/rules           the rules that answer confirm requests; /rules undo removes the last one of the session
+/rules           the rules that answer confirm requests; /rules undo removes the last one that you made
 /take, /release  take or give back control of a session that others use too
 Any other text goes to the agent.`
 
@@ -105,7 +104,7 @@ func (t *Translator) fresh(out *dialect.Out) {
 	t.round, t.pending, t.rules = round{}, nil, nil
 	clear(t.sent)
 	clear(t.calls)
-	t.open(out, dialect.Start{New: true})
+	t.open(out, dialect.Start{})
 }
 
 // lease asks for a change of the lease, and tells the client once it has happened.
@@ -136,28 +135,35 @@ func (t *Translator) await(done func(*dialect.Out, *contracts.Refusal)) (id stri
 	return id
 }
 
-// showRules lists the rules, or removes the last one of the session.
+// showRules lists the rules, or removes the last one that the connection made.
 func (t *Translator) showRules(out *dialect.Out, rest string) {
 	switch {
-	case rest == "" && len(t.stored)+len(t.rules) == 0:
+	case rest == "undo":
+		t.undoRule(out)
+	case rest != "":
+		t.fail(out, "", "want /rules or /rules undo")
+	case len(t.stored)+len(t.rules) == 0:
 		t.info(out, "there are no rules")
-	case rest == "":
+	default:
 		var lines []string
-		for _, r := range append(append([]Rule{}, t.stored...), t.rules...) {
+		for _, r := range slices.Concat(t.stored, t.rules) {
 			lines = append(lines, r.String())
 		}
-		t.info(out, abridge.Bytes(strings.Join(lines, "\n"), maxMessage))
-	case rest != "undo":
-		t.fail(out, "", "want /rules or /rules undo")
-	case len(t.rules) == 0:
-		t.fail(out, "", "the session has no rule")
-	default:
-		last := t.rules[len(t.rules)-1]
-		t.rules = t.rules[:len(t.rules)-1]
-		said := "removed: "
-		if last.Scope != ScopeSession {
-			said = "removed from this connection, but not from its file: "
-		}
-		t.info(out, said+last.String())
+		t.info(out, strings.Join(lines, "\n"))
 	}
+}
+
+func (t *Translator) undoRule(out *dialect.Out) {
+	n := len(t.rules) - 1
+	if n < 0 {
+		t.fail(out, "", "this connection has made no rule")
+		return
+	}
+	last := t.rules[n]
+	if last.Scope != ScopeSession && t.options.Rules.Remove(last) != nil {
+		t.fail(out, codeRuleNotKept, "the rule could not be removed from its file")
+		return
+	}
+	t.rules = t.rules[:n]
+	t.info(out, "removed: "+last.String())
 }

@@ -79,7 +79,16 @@ type Command struct {
 
 // Ready is the first envelope.
 type Ready struct {
-	SessionID string `json:"session_id"`
+	SessionID string    `json:"session_id"`
+	Worktree  *Worktree `json:"worktree,omitempty"`
+}
+
+// A Worktree is a second working directory of a git repository, with a branch of its own.
+type Worktree struct {
+	Name     string `json:"name"`
+	Branch   string `json:"branch"`
+	Path     string `json:"path"`
+	RepoRoot string `json:"repo_root"`
 }
 
 // SubscribeResponse answers subscribe.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
@@ -36,6 +37,9 @@ func (t *translator) Frame(out *dialect.Out, f contracts.Frame, ev contracts.Eve
 		t.refused(out, f)
 	case *contracts.LeaseChange:
 		t.leaseChanged(out, f)
+	case *contracts.ControlRequest:
+		t.asker = strings.Clone(f.ConnectionID)
+		t.handOver(out)
 	case *contracts.MessageEnvelope:
 		t.event(out, ev)
 	}
@@ -184,9 +188,7 @@ func (t *translator) content(out *dialect.Out, s *send, e *contracts.ResponseChu
 	case s.stopping != nil || e.Content == "":
 	case !e.IsThinking:
 		text := strings.Clone(e.Content)
-		if len(s.text)+len(text) <= maxText {
-			s.text = append(s.text, text...)
-		}
+		s.text = append(s.text, abridge.Head(text, maxText+utf8.UTFMax-len(s.text))...)
 		t.emit(out, Body{Event: EventContentDelta, Text: &text})
 	case t.extension(ExtensionThinking):
 		t.emit(out, Body{Event: EventContentDelta, Text: &e.Content, Thinking: true})
@@ -200,7 +202,8 @@ func (t *translator) used(out *dialect.Out, s *send, u *contracts.Usage) {
 	if u.TotalTokens == 0 {
 		return
 	}
-	now := &Usage{PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.TotalTokens}
+	prompt := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens
+	now := &Usage{PromptTokens: prompt, CompletionTokens: u.OutputTokens, TotalTokens: u.TotalTokens}
 	if t.client.since(3) {
 		now.CachedTokens, now.CacheWriteTokens, now.GenerationID = u.CacheReadTokens, u.CacheWriteTokens, id
 		if now.CostMicros = int64(math.Round(u.TotalCostUSD * 1e6)); now.CostMicros > 0 {
@@ -302,7 +305,7 @@ func (t *translator) denied(out *dialect.Out, c *toolCall, why string) {
 func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequest) {
 	id := strings.Clone(e.RequestID)
 	if e.RequestType != contracts.RequestApproval {
-		t.tell(out, &contracts.ServerRequestResponse{
+		t.respond(out, &contracts.ServerRequestResponse{
 			RequestID: id, RequestType: e.RequestType, IsError: e.RequestType != contracts.RequestToolRetry,
 			Reason: "The client cannot answer questions",
 		})
@@ -325,6 +328,8 @@ func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequ
 		t.answer(out, id, true, "")
 	case t.extension(ExtensionDenyAll):
 		t.answer(out, id, false, "The client denies all approvals")
+	case t.opts.ApprovalWait < 0:
+		t.answer(out, id, false, "No other client can approve the call")
 	default:
 		s.approvals[id] = out.Now.Add(t.opts.ApprovalWait)
 	}
@@ -333,12 +338,12 @@ func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequ
 // answer answers an approval.
 func (t *translator) answer(out *dialect.Out, id string, approved bool, why string) {
 	delete(t.send.approvals, id)
-	t.tell(out, &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: &approved, Reason: why})
+	t.respond(out, &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: &approved, Reason: why})
 }
 
-// tell answers a question. If another client controls the session by now, or has
+// respond answers a question. If another client controls the session by now, or has
 // answered, the session refuses the answer, which changes nothing.
-func (t *translator) tell(out *dialect.Out, cmd *contracts.ServerRequestResponse) {
+func (t *translator) respond(out *dialect.Out, cmd *contracts.ServerRequestResponse) {
 	if _, err := t.do(out, cmd); err != nil {
 		t.stop(out, &Error{Code: CodeToolError, Message: "A question of the agent cannot be answered"})
 	}

@@ -1,10 +1,12 @@
 package heddle
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -435,6 +437,55 @@ func TestLostSessionsEndSends(t *testing.T) {
 	}
 }
 
+// A client has control until its send ends, and then gives it to the client that asks.
+func TestControlIsHandedOverBetweenSends(t *testing.T) {
+	r := ready(t, Options{}, "0.4.0", "")
+	granted := func() (to []string) {
+		for _, f := range r.frames {
+			if g, ok := f.(*contracts.GrantControl); ok {
+				to = append(to, g.ConnectionID)
+			}
+		}
+		return to
+	}
+	r.frame(&contracts.ControlRequest{ConnectionID: "first"})
+	if got := granted(); !slices.Equal(got, []string{"first"}) {
+		t.Errorf("got control for %q, want for the first", got)
+	}
+	r.line(`{"type":"send","id":"a","message":"x"}`)
+	r.line(`{"type":"send","id":"b","message":"x"}`)
+	r.begins()
+	r.frame(&contracts.ControlRequest{ConnectionID: "second"})
+	if got := granted(); len(got) != 1 {
+		t.Errorf("got control for %q while a send runs", got)
+	}
+	r.ends()
+	if got := granted(); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("got control for %q, want for the second before the next send", got)
+	}
+	id := r.lastID()
+	r.frame(&contracts.Refusal{ID: &id, Code: contracts.CodeControllerLeaseHeld, Message: "held"})
+	if f := r.frames[len(r.frames)-1]; f.FrameType() != "ws.ask_control" {
+		t.Errorf("got %v, want that the next send asks for control", f)
+	}
+}
+
+func TestLongAnswersAreCutWithAMark(t *testing.T) {
+	for more, want := range map[int]string{5: "x", 6: "x…", 99: "x…"} {
+		r := ready(t, Options{}, "0.4.0", "")
+		r.line(`{"type":"send","id":"a","message":"x"}`)
+		r.begins()
+		s := r.tr.(*translator).send
+		s.text = bytes.Repeat([]byte("x"), maxText-5)
+		for range more {
+			r.event(&contracts.ResponseChunk{ResponseID: "r", Content: "x"})
+		}
+		if got := s.response(); !strings.HasSuffix(got, want) || len(got) != maxText+len(want)-1 {
+			t.Errorf("%d bytes more: got %d bytes that end with %q, want %q", more, len(got), got[len(got)-5:], want)
+		}
+	}
+}
+
 func TestOtherQuestionsAreAnsweredAtOnce(t *testing.T) {
 	r := ready(t, Options{}, "0.4.0", `,"extensions":["thinking","call_ids"]`)
 	r.line(`{"type":"send","id":"a","message":"x"}`)
@@ -471,7 +522,7 @@ func TestUsageIsSummed(t *testing.T) { // HB3
 	lines := r.read()
 	result := lines[len(lines)-1]
 	want := map[string]any{
-		"prompt_tokens": 2.0, "completion_tokens": 4.0, "total_tokens": 20.0, "cached_tokens": 6.0, "cache_write_tokens": 8.0,
+		"prompt_tokens": 16.0, "completion_tokens": 4.0, "total_tokens": 20.0, "cached_tokens": 6.0, "cache_write_tokens": 8.0,
 		"cost_micros": 500000.0, "cost_currency": "USD", "generation_id": "g1",
 	}
 	if !reflect.DeepEqual(result["usage"], want) || result["iterations"] != 3.0 || len(lines) != 6 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // A send is the one in progress. It becomes a run of the session.
@@ -27,7 +28,7 @@ type send struct {
 	cause    *Error    // what the agent said about the error that comes next
 	failure  Failure   // what is known about the error beside the numbers
 	limited  bool      // the agent has reached its limit of model calls
-	text     []byte    // since the last tool ended
+	text     []byte    // since the last tool ended; of more than maxText bytes, some more than maxText
 	usage    *Usage    // of the send
 	reply    string    // the provider's id of the model call in progress
 	rounds   int       // finished model calls
@@ -63,7 +64,7 @@ type toolCall struct {
 const (
 	maxCalls     = 256     // announced calls at a time; others are not shown
 	maxMadeSize  = 4 << 20 // bytes of arguments in a result; later calls have none
-	maxText      = 8 << 20 // bytes of the text in a result
+	maxText      = 8 << 20 // bytes of the text in a result, which then ends with …
 	loopLimit    = 3       // equal calls in a row that end a send
 	previewBytes = 4 * MaxPreview
 )
@@ -176,6 +177,18 @@ func (t *translator) leaseChanged(out *dialect.Out, f *contracts.LeaseChange) {
 	}
 }
 
+// handOver gives control of the session to the client that asks for it, unless a send
+// runs. The next send asks for control again.
+func (t *translator) handOver(out *dialect.Out) {
+	if t.asker == "" || t.send != nil && t.send.stage != stageWaiting {
+		return
+	}
+	// If the session refuses it, the other client has gone or has control.
+	if out.Send(&contracts.GrantControl{ConnectionID: t.asker}) == nil {
+		t.asker = ""
+	}
+}
+
 // stop ends the send with an error as soon as its run has stopped.
 func (t *translator) stop(out *dialect.Out, why *Error) {
 	s := t.send
@@ -254,7 +267,7 @@ func (t *translator) finish(out *dialect.Out, why *Error) {
 	t.state(out, StateCompleted)
 	r := &Result{ID: s.id, Error: why, ToolCallsMade: s.made, Usage: s.usage, Iterations: s.rounds}
 	if why == nil {
-		text := string(s.text)
+		text := s.response()
 		r.Response = &text
 	}
 	if s.running > 0 {
@@ -273,7 +286,11 @@ func (t *translator) finish(out *dialect.Out, why *Error) {
 	t.reply(out, r)
 	t.forget(s.id)
 	t.send = nil
+	t.handOver(out)
 }
+
+// response returns the text of the result.
+func (s *send) response() string { return abridge.Bytes(string(s.text), maxText) }
 
 // limitCode returns the code for a limit of model calls that the client knows.
 func (t *translator) limitCode() string {

@@ -28,7 +28,7 @@ type Options struct {
 	Heartbeat time.Duration
 
 	// ApprovalWait is how long other controllers of the session may answer an approval
-	// before it is denied. Zero means 60 s.
+	// before it is denied. Zero means 60 s; negative denies it at once.
 	ApprovalWait time.Duration
 
 	// ControlWait is how long a send waits for control of the session, and for the run
@@ -85,6 +85,7 @@ type session struct {
 	messages   int    // of users and the assistant
 	routed     string // the model that answered last
 	asked      bool   // for control
+	asker      string // connection that asks for control while the client has it; "" if none
 	configured bool   // the session has the client's system prompt
 	configID   string // of the init that is not answered yet
 }
@@ -354,7 +355,7 @@ func (t *translator) open(out *dialect.Out, req *Request) bool {
 	}
 	c := req.Config
 	t.session = session{phase: phaseOpening, initID: req.ID, config: c, client: effective, tools: newToolbox(*c.Tools)}
-	start := dialect.Start{New: true, Model: *c.Model, SystemPrompt: c.SystemPrompt, Limited: true, MaxIterations: c.maxIterations()}
+	start := dialect.Start{Model: *c.Model, SystemPrompt: c.SystemPrompt, Limited: true, MaxIterations: c.maxIterations()}
 	for _, name := range *c.Tools {
 		start.Tools = append(start.Tools, agentTool(name))
 	}

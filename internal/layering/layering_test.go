@@ -65,6 +65,7 @@ var rooms = map[string]room{
 	"dialect/hecate": {ours: []string{"contracts", "dialect", "internal/abridge"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
+	"internal/testkit/suitetest": {ours: []string{"conformance"}},
 	"internal/testkit/storetest": {ours: []string{"journal"}},
 
 	"hub": {
@@ -74,10 +75,11 @@ var rooms = map[string]room{
 
 	// Edges: none of them knows the hub.
 	"agent":                             {ours: []string{"agent/acp", "agent/chord", "agent/command", "agent/heddle", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/program", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge", "internal/sleep"}},
-	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge", "internal/sleep"}, others: []string{acp}},
+	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/memory", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge", "internal/sleep"}, others: []string{acp}},
 	"agent/chord":                       {ours: []string{"agent/mask", "agent/program", "agent/turn", "contracts", "dialect/chord", "internal/abridge"}},
 	"agent/heddle":                      {ours: []string{"agent/program", "agent/turn", "contracts", "dialect/heddle", "internal/abridge"}},
-	"agent/program":                     {ours: []string{"agent/mask", "agent/turn", "contracts", "dialect", "internal/abridge", "internal/line", "internal/proc"}},
+	"agent/memory":                      {},
+	"agent/program":                     {ours: []string{"agent/mask", "agent/memory", "agent/turn", "contracts", "dialect", "internal/abridge", "internal/line", "internal/proc"}},
 	"agent/command":                     {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                        {},
 	"agent/elicit":                      {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
@@ -108,13 +110,13 @@ var rooms = map[string]room{
 	"transport/connlimit":               {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
 	"transport/auth":                    {ours: []string{"contracts", "internal/lazyregexp", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{jwt}},
 	"transport/foreign":                 {ours: []string{"contracts", "dialect"}},
-	"transport/hecate":                  {ours: []string{"contracts", "dialect/hecate", "journal", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
+	"transport/hecate":                  {ours: []string{"contracts", "dialect/hecate", "internal/sleep", "journal", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httpapi":                 {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httperr":                 {ours: []string{"contracts"}},
 	"transport/notify":                  {ours: []string{"contracts", "internal/abridge"}},
 	"transport/ratelimit":               {ours: []string{"contracts"}, others: []string{rate}},
 	"transport/sse":                     {ours: []string{"contracts", "transport/connlimit", "transport/httperr"}},
-	"transport/stdio":                   {ours: []string{"contracts", "internal/line"}},
+	"transport/stdio":                   {ours: []string{"contracts", "internal/line"}, others: []string{system}},
 	"transport/ws":                      {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{websocket}},
 	"utility":                           {ours: []string{"contracts", "internal/proc", "pty", "workspace", "internal/abridge"}, others: []string{fsnotify, system}},
 	"pty":                               {ours: []string{"internal/proc"}, others: []string{creack, system}},
@@ -134,7 +136,7 @@ var rooms = map[string]room{
 	"bench":           {ours: []string{"bench/control", "contracts", "journal"}, others: []string{system}},
 	"bench/peers":     {ours: []string{"bench/control", "contracts"}, others: []string{websocket, "github.com/gorilla/websocket", "github.com/lxzan/gws", "github.com/nats-io", "github.com/olahol/melody"}},
 	"bench/control":   {},
-	"bench/drains":    {ours: []string{"client", "contracts"}, others: []string{websocket}},
+	"bench/drains":    {ours: []string{"client", "contracts", "internal/sleep"}, others: []string{websocket}},
 	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
 	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
@@ -75,6 +76,9 @@ type Options struct {
 	// nil refuses none.
 	Identified func(*http.Request, contracts.Principal) error
 
+	// Refuse answers a request that Wrap refuses; nil means httperr.Write.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+
 	// RateLimit limits requests and wrong credentials; nil means a limiter with
 	// defaults.
 	RateLimit *ratelimit.Limiter
@@ -115,6 +119,9 @@ func New(opts Options) (*Authenticator, error) {
 	opts.RateLimit = cmp.Or(opts.RateLimit, ratelimit.New(ratelimit.Options{Now: opts.Now}))
 	if opts.Identified == nil {
 		opts.Identified = func(*http.Request, contracts.Principal) error { return nil }
+	}
+	if opts.Refuse == nil {
+		opts.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) { httperr.Write(w, err) }
 	}
 	if opts.Revoked == nil {
 		opts.Revoked = func(string) {}

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"path"
 	"strings"
-
-	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // Methods and headers for pages of allowed origins, besides those for all
@@ -41,11 +39,11 @@ var allowHeaders = func() string {
 func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.checkHost(r); err != nil {
-			httperr.Write(w, err)
+			g.opts.Refuse(w, r, err)
 			return
 		}
 		if !cleanPath(r.URL.Path) {
-			httperr.Write(w, badRequest("malformed path"))
+			g.opts.Refuse(w, r, badRequest("malformed path"))
 			return
 		}
 		origin, err := g.checkOrigin(r)
@@ -58,7 +56,7 @@ func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 		}
 		switch {
 		case err != nil && (!safe(r.Method) || preflight(r)):
-			httperr.Write(w, err)
+			g.opts.Refuse(w, r, err)
 		case preflight(r):
 			answerPreflight(w)
 		default:

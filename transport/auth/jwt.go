@@ -67,7 +67,8 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 		p.Scope = scopeOfClaim(claimed)
 	}
 	name, _ := claims["name"].(string) // for people only, so an odd one refuses nobody
-	p.Name = cmp.Or(contracts.CleanLabel(name, contracts.MaxLabelBytes), contracts.CleanLabel(c.text("sub"), contracts.MaxLabelBytes))
+	p.Name = contracts.CleanLabel(name, contracts.MaxLabelBytes)
+	p.Name = cmp.Or(p.Name, contracts.CleanLabel(c.text("sub"), contracts.MaxLabelBytes))
 	role := contracts.Role(c.text("role"))
 	audiences, err := claims.GetAudience()
 	switch {

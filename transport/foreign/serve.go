@@ -32,9 +32,8 @@ type Conn interface {
 type Options struct {
 	Translator dialect.Translator
 
-	// Open opens a session for the client. serve attaches conn to it and returns when
-	// the attachment has ended; it ends if conn or ctx ends.
-	Open func(ctx context.Context, start dialect.Start) (serve func(ctx context.Context, conn *Port) error, err error)
+	// Open opens a session for the client.
+	Open func(ctx context.Context, start dialect.Start) (Attach, error)
 
 	// Pings says that the client answers the pings that conn's form appends as
 	// heartbeats. A client that is silent for three heartbeat intervals is then closed.
@@ -47,12 +46,21 @@ type Options struct {
 	Log *slog.Logger // of panics; nil discards it
 }
 
+// An Attach attaches a client to an open session. It returns when the attachment has
+// ended, at the latest soon after conn or ctx has ended.
+type Attach func(ctx context.Context, conn *Port) error
+
+// Limits of the lines in bytes that the client has not read.
 const (
-	maxUnread = 256 << 10       // bytes of lines that the client has not read, above which it gets no more events
-	maxOwed   = 2 * maxUnread   // bytes above which no more of its lines are read
-	maxHeld   = 128 * maxUnread // bytes above which the connection ends: the translator goes on by itself, and the client does not read
-	maxQueued = 64              // frames that the session has not read, above which no more lines are read
-	patience  = 5 * time.Second // for the last lines to be read
+	pauseEvents = 256 << 10         // at more, the session's events wait
+	pauseInput  = 2 * pauseEvents   // at more, the client's lines are not read
+	maxUnread   = 128 * pauseEvents // at more, the connection ends: the translator writes more by itself
+)
+
+const (
+	maxQueued   = 64              // frames that the session has not read; at more, the client's lines are not read
+	readTime    = time.Minute     // for one write, after the client's input has ended
+	goodbyeTime = 5 * time.Second // for the last lines
 )
 
 // Serve serves the client on conn until the translator ends the connection, conn fails
@@ -67,21 +75,22 @@ func Serve(ctx context.Context, conn Conn, o Options) (code int, err error) {
 	c.changed.L = &c.mu
 	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
 	if o.Handshake > 0 {
-		c.late = time.AfterFunc(o.Handshake, func() { c.fail(errNoSession) })
-		defer c.late.Stop()
+		c.handshake = time.AfterFunc(o.Handshake, func() { c.fail(errNoSession) })
+		defer c.handshake.Stop()
 	}
 	c.step(dialect.Translator.Begin)
 	c.work.Go(c.read)  // ends with the input, at the latest when conn is closed
 	c.work.Go(c.write) // ends with the connection
 	<-c.done
-	left := patience
+	closeIn := goodbyeTime
 	if c.err != nil || ctx.Err() != nil {
-		left = 0
+		closeIn = 0
 	}
-	defer time.AfterFunc(left, func() { conn.Close(nil) }).Stop() // a write may wait for a client that does not read
+	defer time.AfterFunc(closeIn, func() { conn.Close(nil) }).Stop() // a write may wait for a client that does not read
 	cancel()
 	c.work.Wait()
 	c.timer.stop()
+	c.slow.stop()
 	return c.code, c.err
 }
 
@@ -99,10 +108,15 @@ type client struct {
 	unread  []byte      // lines for the client, encoded by conn's form
 	port    *Port       // of the session that was opened last, or nil
 	timer   alarm
-	late    *time.Timer // ends a client without a session; nil if it may stay
+	eof     bool  // the client sends no more
+	writing bool  // lines are being written
+	slow    alarm // ends a write that takes readTime after eof
 	ended   bool
 	code    int
 	err     error
+
+	reason    *contracts.Error // why the session has ended; nil if that is unknown
+	handshake *time.Timer      // ends a client without a session; nil if it may stay
 }
 
 // step calls the translator once and does what it decided.
@@ -139,7 +153,7 @@ func (c *client) stepLocked(call func(t dialect.Translator, out *dialect.Out)) {
 	switch {
 	case d.Ended:
 		c.end(d.Code, nil)
-	case len(c.unread) > maxHeld:
+	case len(c.unread) > maxUnread:
 		c.unread = nil
 		c.end(1, errUnread)
 	}
@@ -152,31 +166,53 @@ var (
 
 func (c *client) wake() { c.step(dialect.Translator.Wake) }
 
+// limitWrite limits the write in progress, if the client sends no more: such a client may
+// have gone although the other end of its output is open.
+func (c *client) limitWrite() {
+	var end time.Time
+	if c.writing && c.eof {
+		end = time.Now().Add(readTime)
+	}
+	c.slow.set(end, func() {
+		c.mu.Lock()
+		late := !c.slow.at.IsZero() && !time.Now().Before(c.slow.at)
+		c.mu.Unlock()
+		if late {
+			c.fail(errUnread)
+		}
+	})
+}
+
 // open leaves the present session and opens another one.
 func (c *client) open(start dialect.Start) {
 	if c.port != nil {
 		c.port.close()
 	}
-	if c.late != nil {
-		c.late.Stop()
+	if c.handshake != nil {
+		c.handshake.Stop()
 	}
-	before, port := c.port, &Port{client: c, over: make(chan struct{})}
+	c.reason = nil
+	before, port := c.port, &Port{client: c, detached: make(chan struct{})}
 	c.port = port
 	c.work.Go(func() { // ends with the attachment, which ends with the port
-		defer close(port.over)
+		defer close(port.detached)
 		if before != nil {
-			<-before.over // the client has left it before it gets another
+			<-before.detached // the client has left it before it gets another
 		}
-		serve, err := c.options.Open(c.ctx, start)
+		attach, err := c.options.Open(c.ctx, start)
 		if err == nil {
-			err = serve(c.ctx, port)
+			err = attach(c.ctx, port)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if port.reason != nil {
+			err = port.reason
+		}
 		port.close()
 		if c.port == port && !c.ended {
-			if c.late != nil {
-				c.late.Reset(c.options.Handshake)
+			c.reason, _ = errors.AsType[*contracts.Error](err)
+			if c.handshake != nil {
+				c.handshake.Reset(c.options.Handshake)
 			}
 			c.stepLocked(func(t dialect.Translator, out *dialect.Out) { t.Detached(out, err) })
 		}
@@ -217,7 +253,11 @@ func (c *client) read() {
 		case long:
 			c.step(dialect.Translator.LongLine)
 		case errors.Is(err, io.EOF):
-			c.step(dialect.Translator.EOF)
+			c.step(func(t dialect.Translator, out *dialect.Out) {
+				c.eof = true
+				c.limitWrite()
+				t.EOF(out)
+			})
 			return
 		default:
 			c.fail(err)
@@ -234,7 +274,7 @@ func (c *client) read() {
 func (c *client) awaitRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.ended && (len(c.unread) > maxOwed || c.port != nil && len(c.port.queue) > maxQueued) {
+	for !c.ended && (len(c.unread) > pauseInput || c.port != nil && len(c.port.queue) > maxQueued) {
 		c.changed.Wait()
 	}
 	return !c.ended
@@ -242,16 +282,25 @@ func (c *client) awaitRoom() bool {
 
 // write writes the client's lines, and closes conn in the end.
 func (c *client) write() {
-	defer c.conn.Close(nil)
+	defer func() {
+		c.mu.Lock()
+		reason := c.reason
+		c.mu.Unlock()
+		c.conn.Close(reason)
+	}()
 	var unwritten []byte
 	for {
 		c.mu.Lock()
+		c.writing = false
+		c.limitWrite()
 		for len(c.unread) == 0 && !c.ended {
 			c.changed.Wait()
 		}
 		last := c.ended
 		unwritten, c.unread = c.unread, unwritten[:0]
 		c.changed.Broadcast()
+		c.writing = len(unwritten) > 0
+		c.limitWrite()
 		c.mu.Unlock()
 		if len(unwritten) > 0 {
 			if err := c.conn.Write(unwritten); err != nil {
@@ -262,7 +311,7 @@ func (c *client) write() {
 		if last {
 			return
 		}
-		if cap(unwritten) > maxUnread {
+		if cap(unwritten) > pauseEvents {
 			unwritten = nil
 		}
 	}
@@ -272,19 +321,20 @@ func (c *client) write() {
 // is translated, and what the translator decides is read. It implements the Conn of
 // package hub.
 type Port struct {
-	client *client
-	over   chan struct{} // closed when the session has let go of it
+	client   *client
+	detached chan struct{} // closed when the session no longer uses the port
 
 	// Guarded by client.mu.
-	queue  [][]byte
-	closed bool
-	left   bool // the session has read that the client leaves
+	queue   [][]byte
+	closed  bool
+	saidBye bool             // the session has read ws.bye
+	reason  *contracts.Error // given to Close
 }
 
 // Form returns the form of all ports.
 func (p *Port) Form() contracts.Form { return form{} }
 
-var leave = []byte(`{"type":"ws.bye"}`)
+var bye = []byte(`{"type":"ws.bye"}`)
 
 // ReadFrame returns the next frame for the session.
 func (p *Port) ReadFrame() ([]byte, error) {
@@ -300,9 +350,9 @@ func (p *Port) ReadFrame() ([]byte, error) {
 		p.queue = p.queue[1:]
 		c.changed.Broadcast()
 		return next, nil
-	case !p.left:
-		p.left = true
-		return leave, nil
+	case !p.saidBye:
+		p.saidBye = true
+		return bye, nil
 	}
 	return nil, io.EOF
 }
@@ -333,7 +383,7 @@ func (p *Port) translate(frame contracts.Frame, ev contracts.Event) bool {
 	c := p.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.unread) > maxUnread && !p.closed {
+	for len(c.unread) > pauseEvents && !p.closed {
 		c.changed.Wait()
 	}
 	if p.closed {
@@ -357,10 +407,13 @@ func (p *Port) LastSeen() time.Time {
 	return time.Now()
 }
 
-// Close ends the attachment.
-func (p *Port) Close(*contracts.Error) {
+// Close ends the attachment. Only the reason of the first call counts.
+func (p *Port) Close(reason *contracts.Error) {
 	p.client.mu.Lock()
 	defer p.client.mu.Unlock()
+	if !p.closed {
+		p.reason = reason
+	}
 	p.close()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,13 +24,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A parrot is a translator: it sends each line of the client to the session as a
 // prompt, and tells the client what it is called with. Some lines are orders.
-type parrot struct{ floods bool } // each second, with a long line
+type parrot struct {
+	floods bool // each second, with a long line
+	stays  bool // after the end of the input
+}
 
 func say(out *dialect.Out, format string, args ...any) { out.Reply(fmt.Sprintf(format, args...)) }
 
-func (*parrot) Begin(out *dialect.Out)             { out.Open(dialect.Start{SessionID: "first"}) }
-func (*parrot) LongLine(out *dialect.Out)          { say(out, "long line") }
-func (*parrot) EOF(out *dialect.Out)               { out.End(7) }
+func (*parrot) Begin(out *dialect.Out)    { out.Open(dialect.Start{SessionID: "first"}) }
+func (*parrot) LongLine(out *dialect.Out) { say(out, "long line") }
+
+func (p *parrot) EOF(out *dialect.Out) {
+	if !p.stays {
+		out.End(7)
+	}
+}
+
 func (*parrot) Detached(out *dialect.Out, e error) { say(out, "detached: %v", e) }
 
 func (p *parrot) Wake(out *dialect.Out) {
@@ -50,6 +60,8 @@ func (p *parrot) Line(out *dialect.Out, text []byte) {
 	case "flood":
 		p.floods = true
 		p.Wake(out)
+	case "stay":
+		p.stays = true
 	case "panic":
 		panic(rest)
 	default:
@@ -77,17 +89,31 @@ type stage struct {
 	code    int
 	err     error
 	ended   chan struct{}
+	closed  *closeReason
+}
+
+// A closeReason keeps the reason of the first Close.
+type closeReason struct {
+	*stdio.Conn
+	once   sync.Once
+	reason *contracts.Error
+}
+
+func (c *closeReason) Close(why *contracts.Error) {
+	c.once.Do(func() { c.reason = why })
+	c.Conn.Close(why)
 }
 
 func play(t *testing.T, ctx context.Context) *stage {
 	in, clientOut := io.Pipe()
 	clientIn, out := io.Pipe()
 	s := &stage{in: clientOut, out: bufio.NewReader(clientIn), hangUp: clientIn, ports: make(chan *foreign.Port, 8), release: make(chan error), ended: make(chan struct{})}
+	s.closed = &closeReason{Conn: stdio.NewText(in, out, 100)}
 	go func() { // ends with the connection
 		defer close(s.ended)
-		s.code, s.err = foreign.Serve(ctx, stdio.NewText(in, out, 100), foreign.Options{
+		s.code, s.err = foreign.Serve(ctx, s.closed, foreign.Options{
 			Translator: &parrot{}, Handshake: 10 * time.Second,
-			Open: func(_ context.Context, start dialect.Start) (func(context.Context, *foreign.Port) error, error) {
+			Open: func(_ context.Context, start dialect.Start) (foreign.Attach, error) {
 				if start.SessionID == "missing" {
 					return nil, errors.New("no such session")
 				}
@@ -100,6 +126,10 @@ func play(t *testing.T, ctx context.Context) *stage {
 						}
 						if strings.Contains(string(frame), "leave") {
 							return errors.New("the session has ended")
+						}
+						if strings.Contains(string(frame), "throw me out") {
+							port.Close(&contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer one came"})
+							continue
 						}
 						if err := port.Write(port.Form().AppendMessage(nil, 1, []byte(`{"type":"response_start","response_id":"`+start.SessionID+`"}`))); err != nil {
 							return err
@@ -163,6 +193,15 @@ func TestClientLeavesASessionBeforeItGetsAnother(t *testing.T) {
 		s.wants(t, `"event response_start"`)
 		s.write(t, "leave")
 		s.wants(t, `"detached: the session has ended"`)
+		s.write(t, "open third")
+		s.write(t, "throw me out")
+		s.wants(t, `"detached: a newer one came"`)
+		if err := s.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if <-s.ended; s.closed.reason == nil || s.closed.reason.Code != contracts.CodeSuperseded {
+			t.Errorf("got the connection closed with %v, want the reason of the session", s.closed.reason)
+		}
 	})
 }
 
@@ -218,6 +257,34 @@ func TestFloodOfATranslatorEndsTheConnection(t *testing.T) {
 		}
 		if s.err == nil || s.err.Error() != "the client does not read" {
 			t.Errorf("got %v, want that the client does not read", s.err)
+		}
+	})
+}
+
+// A client that sends no more has a minute to read.
+func TestClientThatOnlyKeepsItsEndOpenIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, t.Context())
+		for _, line := range []string{"stay", "first", "second"} {
+			s.write(t, line)
+		}
+		time.Sleep(time.Hour) // it may send more
+		if err := s.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(59 * time.Second)
+			s.wants(t, `"event response_start"`)
+		}
+		time.Sleep(time.Hour) // there is nothing to read
+		port := <-s.ports
+		if err := port.Write(port.Form().AppendMessage(nil, 1, []byte(`{"type":"response_start","response_id":"r"}`))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(61 * time.Second)
+		<-s.ended
+		if s.code != 1 || s.err == nil || s.err.Error() != "the client does not read" {
+			t.Errorf("got %d and %v, want that the client does not read", s.code, s.err)
 		}
 	})
 }

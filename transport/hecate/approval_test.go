@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	wire "github.com/seed-028515a8/maestro/dialect/hecate"
+	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/transport/hecate"
 )
 
@@ -84,6 +85,25 @@ func TestReject(t *testing.T) { // E30
 	}
 }
 
+func TestApprovalStaysPendingUntilItHasItsVotes(t *testing.T) {
+	w := newWorld(t, nil)
+	w.votes = []hub.VoteRule{{Votes: 2}}
+	w.prompt("a", "gated")
+	path, approval, _ := w.pending("a", 1)
+	as := func(id string) []string { return []string{"X-Principal", `{"ID":"` + id + `","Role":"approver"}`} }
+	if a := w.request("POST", approval+"/resolve", `{"decision":"approve"}`, as("rhea")...); a.status != http.StatusOK || !bytes.Contains(a.body, []byte(`"pending"`)) {
+		t.Errorf("got %d %s for the first vote, want the pending approval", a.status, a.body)
+	}
+	w.refuses("POST", approval+"/resolve", `{"decision":"approve"}`, http.StatusConflict, "conflict", as("rhea")...)
+	w.refuses("POST", approval+"/resolve", `{"decision":"approve","digest":"sha256:0"}`, http.StatusConflict, "conflict", as("otto")...)
+	if a := w.request("POST", approval+"/resolve", `{"decision":"approve"}`, as("otto")...); a.status != http.StatusOK || !bytes.Contains(a.body, []byte(`"approved"`)) {
+		t.Errorf("got %d %s for the second vote, want the approved approval", a.status, a.body)
+	}
+	if all := w.until(path, "run.finished"); at(all, "tool.invoked", "") < 0 {
+		t.Errorf("got %v, want the tool invoked", kinds(all))
+	}
+}
+
 func TestTwoDecisionsAtOnce(t *testing.T) { // E31
 	w := newWorld(t, nil)
 	for i := range 5 {
@@ -128,6 +148,7 @@ func TestBadDecisions(t *testing.T) { // E32
 	w.refuses("POST", "/tasks/"+w.task("b")+"/approvals/"+a.ID+"/resolve", `{"decision":"approve"}`, http.StatusNotFound, "not_found")
 	w.refuses("POST", approval+"/resolve", `{"decision":"approve"}`, http.StatusForbidden, "forbidden", "X-Principal", `{"ID":"v","Role":"viewer"}`)
 	w.refuses("POST", path+"/cancel", "", http.StatusForbidden, "forbidden", "X-Principal", `{"ID":"v","Role":"viewer"}`)
+	w.refuses("POST", path+"/cancel", "", http.StatusForbidden, "forbidden", "X-Principal", `{"ID":"a","Role":"approver"}`)
 	if after := w.get(path+"/events?limit=500", nil); !bytes.Equal(before, after) {
 		t.Errorf("got other events after refusals:\n%s\n%s", before, after)
 	}

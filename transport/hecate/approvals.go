@@ -115,7 +115,7 @@ func (v *Server) listApprovals(c *call) (any, error) {
 	for _, a := range s.Approvals {
 		all = append(all, *a)
 	}
-	return list{"task_approvals", all}, nil
+	return list{Object: "task_approvals", Data: all}, nil
 }
 
 func (v *Server) showApproval(c *call) (any, error) {
@@ -125,7 +125,7 @@ func (v *Server) showApproval(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return list{"task_approval", *a}, nil
+	return list{Object: "task_approval", Data: *a}, nil
 }
 
 // approval returns the approval in the path and its session. The caller holds
@@ -175,7 +175,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := v.source(c, s)
+	src, err := v.source(c, s, contracts.RoleApprover)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (v *Server) resolve(c *call) (any, error) {
 	if ended && shown.Status == pending { // a run that goes on with the answer will tell it
 		shown.Status = map[bool]string{true: "approved", false: "rejected"}[approved]
 	}
-	return list{"task_approval", shown}, nil
+	return list{Object: "task_approval", Data: shown}, nil
 }
 
 // decisionPatience bounds how long a request waits until what it did is in the log.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	wire "github.com/seed-028515a8/maestro/dialect/hecate"
 )
 
 // An entry of the log is one batch of events of one session. Its body has lines: the
@@ -27,13 +29,13 @@ type part struct {
 	N    uint64 `json:"n"`   // how many events
 }
 
-func encodeEntry(h header, lines [][]byte, state []byte) ([]byte, error) {
+func encodeEntry(h header, events []wire.Event, state []byte) ([]byte, error) {
 	body, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range lines {
-		body = append(append(body, '\n'), line...)
+	for i := range events {
+		body = append(append(body, '\n'), events[i].Raw...)
 	}
 	return append(append(body, '\n'), state...), nil
 }

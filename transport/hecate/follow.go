@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	wire "github.com/seed-028515a8/maestro/dialect/hecate"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A Source is an open session.
@@ -51,6 +52,7 @@ type session struct {
 	Epoch      string
 	Cursor     uint64 // up to which the log has the session
 	State      json.RawMessage
+	Moved      uint64   // entry of the log in which State was stored
 	Runs       []string // in order of their begin
 	Approvals  []*approval
 
@@ -76,17 +78,22 @@ const (
 	keepEvery = 4096
 )
 
-// follow translates an open session until it ends.
-func (l *scopeLog) follow(src Source) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.index.session(src.SessionID())
-	if s.source == src || l.failed != nil {
+// follow translates an open session until it ends, unless it is followed already. done is
+// called at the end, or at once.
+func (l *scopeLog) follow(src Source, done func()) {
+	var before chan struct{}
+	start, ended := false, make(chan struct{})
+	s := l.session(src.SessionID(), func(s *session) {
+		if start = s.source != src && l.failed == nil; start {
+			before, s.source, s.ended = s.ended, src, ended
+		}
+	})
+	if !start {
+		done()
 		return
 	}
-	before, ended := s.ended, make(chan struct{})
-	s.source, s.ended = src, ended
 	l.wg.Go(func() { // ends with the session, or with the log
+		defer done()
 		defer close(ended)
 		if before != nil {
 			<-before
@@ -97,7 +104,10 @@ func (l *scopeLog) follow(src Source) {
 				break
 			}
 			l.opts.Log.Error("follow a session", "session", s.ID, "err", err)
-			rest(l.ctx, retryRest)
+			if hasEnded(src) { // the rest is read when it is opened again
+				break
+			}
+			_ = sleep.For(l.ctx, retryRest) // the loop sees the end of ctx
 		}
 		l.unfollow(s, src)
 	})
@@ -115,10 +125,22 @@ func (l *scopeLog) unfollow(s *session, src Source) {
 	}
 }
 
+func hasEnded(src Source) bool {
+	select {
+	case <-src.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // followOnce follows a session from where the log has it. It returns nil at the end of the
 // session or of the log.
 func (l *scopeLog) followOnce(s *session, src Source) error {
-	if err := l.start(s); err != nil {
+	s.mu.Lock()
+	err := s.revive(l)
+	s.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -140,7 +162,7 @@ func (l *scopeLog) followOnce(s *session, src Source) error {
 			return err
 		}
 		if len(feed.Events) < fullBatch { // else there is more
-			rest(l.ctx, batchRest)
+			_ = sleep.For(l.ctx, batchRest) // next sees the end of ctx
 		}
 	}
 }
@@ -148,7 +170,7 @@ func (l *scopeLog) followOnce(s *session, src Source) error {
 // next waits for events. If output is held, it waits at most flushRest.
 func (l *scopeLog) next(s *session, f Follower) (contracts.Feed, error) {
 	s.mu.Lock()
-	held := s.live.Held()
+	held := s.live != nil && s.live.Held()
 	s.mu.Unlock()
 	ctx := l.ctx
 	if held {
@@ -159,34 +181,42 @@ func (l *scopeLog) next(s *session, f Follower) (contracts.Feed, error) {
 	return f.Next(ctx)
 }
 
-// start makes the translation of a session that the log does not know.
-func (l *scopeLog) start(s *session) error {
+// revived calls do while the translation of a session is in memory.
+func (l *scopeLog) revived(s *session, do func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live != nil || len(s.State) > 0 {
-		return s.revive(l.opts)
+	if err := s.revive(l); err != nil {
+		return err
 	}
-	var seed [10]byte
-	rand.Read(seed[:]) // never fails
-	o := l.opts.Translate
-	o.SessionID = s.ID
-	s.live = wire.NewSession(o, time.Now(), seed)
-	s.live.At = time.Time{} // the history may have older events
-	return s.keep(l, "", 0, nil)
+	err := do()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.source == nil { // no follower needs it
+		s.live = nil
+	}
+	return err
 }
 
-// revive decodes the translation as it was stored, unless there is one. The caller holds
-// s.mu.
-func (s *session) revive(opts *Options) error {
+// revive decodes the translation as it was stored, or makes that of a session that the log
+// does not know. The caller holds s.mu.
+func (s *session) revive(l *scopeLog) error {
 	if s.live != nil {
 		return nil
+	}
+	o := l.opts.Translate
+	o.SessionID = s.ID
+	if len(s.State) == 0 {
+		var seed [10]byte
+		rand.Read(seed[:]) // never fails
+		s.live = wire.NewSession(o, time.Now(), seed)
+		s.live.At = time.Time{} // the history may have older events
+		return s.keep(l, "", 0, nil)
 	}
 	live := new(wire.Session)
 	if err := json.Unmarshal(s.State, live); err != nil {
 		return err
 	}
-	live.Options = opts.Translate
-	live.Options.SessionID = s.ID
+	live.Options = o
 	s.live, s.kept = live, s.Cursor
 	s.seen.Store(s.Cursor)
 	return nil
@@ -238,6 +268,10 @@ func (s *session) translate(feed contracts.Feed) (drafts []wire.Draft) {
 		return s.live.Reset(time.Now(), feed.Reset)
 	}
 	for _, ev := range joined(feed.Events) {
+		if ev.Event == nil {
+			drafts = append(drafts, s.live.Disconnected(ev.Time, "event_unreadable")...)
+			continue
+		}
 		drafts = append(drafts, s.live.Event(ev.Time, ev.Cursor, ev.Event)...)
 	}
 	return drafts

@@ -24,9 +24,12 @@ const (
 
 // Routes adds the routes of the protocol to mux.
 func (v *Server) Routes(mux *http.ServeMux) {
-	const root, task = "/hecate/v1", "/hecate/v1/tasks/{task}"
-	gets := func(path string, do endpoint) { mux.Handle(path, httperr.Methods{"GET": v.endpoint(do)}) }
-	posts := func(path string, do endpoint) { mux.Handle(path, httperr.Methods{"POST": v.endpoint(do)}) }
+	const task = root + "/tasks/{task}"
+	handle := func(path string, methods httperr.Methods) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { methods.Serve(w, r, WriteError) })
+	}
+	gets := func(path string, do endpoint) { handle(path, httperr.Methods{"GET": v.endpoint(do)}) }
+	posts := func(path string, do endpoint) { handle(path, httperr.Methods{"POST": v.endpoint(do)}) }
 	gets(root+"/events", v.listAll)
 	gets(root+"/events/stream", v.streamAll)
 	gets(root+"/tasks", v.listTasks)
@@ -36,8 +39,16 @@ func (v *Server) Routes(mux *http.ServeMux) {
 	gets(task+"/approvals", v.listApprovals)
 	gets(task+"/approvals/{approval}", v.showApproval)
 	posts(task+"/approvals/{approval}/resolve", v.resolve)
-	mux.HandleFunc(root+"/", func(w http.ResponseWriter, _ *http.Request) { writeError(w, notFound("route not found")) })
+	other := func(w http.ResponseWriter, _ *http.Request) { WriteError(w, notFound("route not found")) }
+	mux.HandleFunc(root, other)
+	mux.HandleFunc(root+"/", other)
 }
+
+// root begins the paths of the protocol.
+const root = "/hecate/v1"
+
+// Serves reports whether a path is one of the protocol's, whose refusals [WriteError] writes.
+func Serves(path string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
 // A call is one request with what it may see.
 type call struct {
@@ -45,6 +56,7 @@ type call struct {
 	r   *http.Request
 	by  contracts.Principal
 	log *scopeLog
+	in  *scope // of the log
 }
 
 // An endpoint serves one request. It returns the body to be sent, or nil if it has
@@ -55,6 +67,9 @@ func (v *Server) endpoint(do endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body any
 		c, err := v.begin(w, r)
+		if c != nil {
+			defer v.release(c.in)
+		}
 		if err == nil {
 			body, err = do(c)
 		}
@@ -63,13 +78,15 @@ func (v *Server) endpoint(do endpoint) http.HandlerFunc {
 			if _, refused := errors.AsType[*contracts.Error](err); !refused {
 				v.opts.Log.Error("request failed", "route", r.Pattern, "err", err)
 			}
-			writeError(w, err)
+			WriteError(w, err)
 		case body != nil:
 			writeBody(r, w, body)
 		}
 	}
 }
 
+// begin authorizes a request. Unless the call is nil, it uses the log, and the caller
+// releases that.
 func (v *Server) begin(w http.ResponseWriter, r *http.Request) (*call, error) {
 	p, err := v.opts.Authorize(r)
 	if err != nil {
@@ -80,13 +97,13 @@ func (v *Server) begin(w http.ResponseWriter, r *http.Request) (*call, error) {
 			return nil, err
 		}
 	}
-	l, err := v.logOf(r.Context(), p.Scope)
+	sc, l, err := v.use(p.Scope, true)
 	if err != nil {
 		return nil, err
 	}
 	written := l.journal.Head()
 	err = l.await(r.Context(), func() bool { return l.journal.Visible() >= written }) // the index has more than what is durable
-	return &call{w: w, r: r, by: p, log: l}, err
+	return &call{w: w, r: r, by: p, log: l, in: sc}, err
 }
 
 func writeBody(r *http.Request, w http.ResponseWriter, body any) {
@@ -96,13 +113,13 @@ func writeBody(r *http.Request, w http.ResponseWriter, body any) {
 		enc := json.NewEncoder(&out)
 		enc.SetEscapeHTML(false)
 		if err := enc.Encode(body); err != nil {
-			writeError(w, err)
+			WriteError(w, err)
 			return
 		}
 		text = out.Bytes()
 	}
 	if err := connlimit.ReserveAnswer(r, len(text)); err != nil {
-		writeError(w, err)
+		WriteError(w, err)
 		return
 	}
 	httperr.WriteJSON(w, http.StatusOK, text)
@@ -114,15 +131,12 @@ var errorTypes = map[int]string{
 	http.StatusConflict: "conflict", http.StatusTooManyRequests: "rate_limited",
 }
 
-// writeError answers with the error body of the protocol.
-func writeError(w http.ResponseWriter, err error) {
-	status, _ := httperr.Encode(w.Header(), err)
-	message := "internal server error"
-	if refusal, ok := errors.AsType[*contracts.Error](err); ok {
-		message = refusal.Message
-		if refusal.Code == codeConflict {
-			status = http.StatusConflict
-		}
+// WriteError answers with the error body of the protocol.
+func WriteError(w http.ResponseWriter, err error) { httperr.WriteAs(w, err, errorBody) }
+
+func errorBody(refusal *contracts.Error, status int) (int, []byte) {
+	if refusal.Code == codeConflict {
+		status = http.StatusConflict
 	}
 	kind := errorTypes[status]
 	switch {
@@ -132,8 +146,8 @@ func writeError(w http.ResponseWriter, err error) {
 	default:
 		kind = "gateway_error"
 	}
-	text, _ := json.Marshal(map[string]any{"error": map[string]string{"type": kind, "message": message}}) // strings only
-	httperr.WriteJSON(w, status, text)
+	text, _ := json.Marshal(map[string]any{"error": map[string]string{"type": kind, "message": refusal.Message}}) // strings only
+	return status, text
 }
 
 // codeConflict marks refusals that are answered with 409.
@@ -305,10 +319,12 @@ func (c *call) page(r *reader, otherwise int) (any, error) {
 	return append(out, '}'), nil
 }
 
-// A list is the body of a list of resources.
+// A list is the body of a list of resources, or of one.
 type list struct {
 	Object string `json:"object"`
 	Data   any    `json:"data"`
+	Next   string `json:"next_after,omitempty"` // last id of a list in pages
+	More   bool   `json:"has_more,omitempty"`
 }
 
 // body decodes the body of a request, which is an object.

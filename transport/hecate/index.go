@@ -27,7 +27,7 @@ type index struct {
 	Next     uint64 // number of the next event
 	Sessions map[string]*session
 	Runs     map[string]*run
-	Ended    []string // ids of runs in the order of their end; some may have left Runs
+	Ended    []string // ids of runs in the order of their end
 	Marks    []mark   // ascending
 
 	tasks map[string]*session // by task
@@ -133,6 +133,7 @@ func (x *index) restore(text []byte) error {
 			x.tasks[s.Task] = s
 		}
 	}
+	x.Ended = slices.DeleteFunc(x.Ended, func(id string) bool { return x.Runs[id] == nil }) // earlier versions kept some
 	return nil
 }
 
@@ -145,11 +146,10 @@ func (x *index) session(id string) *session {
 	return s
 }
 
-// apply adds an entry of the log.
-func (x *index) apply(cursor uint64, h header, lines [][]byte, state []byte) error {
+// apply adds an entry of the log and keeps its state.
+func (x *index) apply(cursor uint64, h header, events []wire.Event, state []byte) error {
 	s := x.session(h.Session)
-	s.Epoch, s.Cursor, s.State = h.Epoch, h.Cursor, bytes.Clone(state)
-	if s.Task == "" {
+	if s.Task == "" || h.Epoch == "" {
 		var ids struct {
 			Task string `json:"task_id"`
 			Chat string `json:"chat_id"`
@@ -157,13 +157,18 @@ func (x *index) apply(cursor uint64, h header, lines [][]byte, state []byte) err
 		if err := json.Unmarshal(state, &ids); err != nil {
 			return err
 		}
+		if s.Task != "" && s.Task != ids.Task { // it had left the log, and came back as another task
+			x.forget(s)
+			s = x.session(h.Session)
+		}
 		s.Task, s.Chat = ids.Task, ids.Chat
 		x.tasks[s.Task] = s
 	}
-	if len(lines) > 0 && (len(x.Marks) == 0 || h.First >= x.Marks[len(x.Marks)-1].Number+markEvery) {
+	s.Epoch, s.Cursor, s.State, s.Moved = h.Epoch, h.Cursor, state, cursor
+	if len(events) > 0 && (len(x.Marks) == 0 || h.First >= x.Marks[len(x.Marks)-1].Number+markEvery) {
 		x.Marks = append(x.Marks, mark{h.First, cursor})
 	}
-	number, i := h.First, 0
+	number := h.First
 	for _, p := range h.Parts {
 		r := x.Runs[p.Run]
 		if r == nil {
@@ -172,21 +177,20 @@ func (x *index) apply(cursor uint64, h header, lines [][]byte, state []byte) err
 			s.Runs = append(s.Runs, p.Run)
 		}
 		r.Extents = append(r.Extents, extent{cursor, p.Seq})
-		for range p.N {
-			ev, err := wire.Parse(lines[i])
-			if err != nil {
-				return err
-			}
-			x.applyEvent(s, r, &ev, marker{Seq: ev.Sequence, Cursor: cursor, Number: number, Line: lines[i]})
-			number, i = number+1, i+1
+		for i := range events[:p.N] {
+			x.applyEvent(s, r, &events[i], cursor, number)
+			number++
 		}
+		events = events[p.N:]
 	}
 	x.Next = max(x.Next, number)
-	x.evictRuns()
+	if len(x.Runs) > maxRuns {
+		x.evictRuns(maxRuns / 16)
+	}
 	return nil
 }
 
-func (x *index) applyEvent(s *session, r *run, ev *wire.Event, m marker) {
+func (x *index) applyEvent(s *session, r *run, ev *wire.Event, cursor, number uint64) {
 	if r.Began.IsZero() {
 		r.Began = ev.OccurredAt
 	}
@@ -202,8 +206,7 @@ func (x *index) applyEvent(s *session, r *run, ev *wire.Event, m marker) {
 		if json.Unmarshal(ev.Data, &data) == nil {
 			r.Unpruned = data.Last + 1
 		}
-		m.Line = bytes.Clone(m.Line)
-		r.Markers = append(r.Markers, m)
+		r.Markers = append(r.Markers, marker{Seq: ev.Sequence, Cursor: cursor, Number: number, Line: ev.Raw})
 		r.Markers = r.Markers[max(len(r.Markers)-maxMarkers, 0):]
 	default:
 		if strings.HasPrefix(ev.Type, "approval.") {
@@ -212,22 +215,67 @@ func (x *index) applyEvent(s *session, r *run, ev *wire.Event, m marker) {
 	}
 }
 
-// evictRuns removes the runs that ended first while there are too many.
-func (x *index) evictRuns() {
-	for len(x.Ended) > 0 && (len(x.Runs) > maxRuns || x.Runs[x.Ended[0]] == nil) {
-		if r := x.Runs[x.Ended[0]]; r != nil {
-			x.remove(r)
-		}
-		x.Ended = x.Ended[1:]
+// evictRuns removes up to n runs, those that ended first. It returns how many it has removed.
+func (x *index) evictRuns(n int) int {
+	n = min(n, len(x.Ended))
+	runs := make([]*run, n)
+	for i, id := range x.Ended[:n] {
+		runs[i] = x.Runs[id]
 	}
+	x.remove(runs...)
+	return n
 }
 
-func (x *index) remove(r *run) {
-	r.Abandoned = true
-	delete(x.Runs, r.ID)
-	s := x.Sessions[r.Session]
-	s.Runs = slices.DeleteFunc(s.Runs, func(id string) bool { return id == r.ID })
-	s.Approvals = slices.DeleteFunc(s.Approvals, func(a *approval) bool { return a.RunID == r.ID && a.Status != pending })
+// evictSessions removes up to n sessions: those without an open run that nobody follows,
+// and of these the ones that moved longest ago. It returns how many it has removed.
+func (x *index) evictSessions(n int) int {
+	var closed []*session
+	for _, s := range x.Sessions {
+		if s.source == nil && !x.hasOpenRun(s) {
+			closed = append(closed, s)
+		}
+	}
+	slices.SortFunc(closed, func(a, b *session) int { return cmp.Compare(a.Moved, b.Moved) })
+	closed = closed[:min(n, len(closed))]
+	for _, s := range closed {
+		x.forget(s)
+	}
+	return len(closed)
+}
+
+func (x *index) hasOpenRun(s *session) bool {
+	n := len(s.Runs)
+	return n > 0 && x.Runs[s.Runs[n-1]].Terminal == ""
+}
+
+// forget removes a session and its runs.
+func (x *index) forget(s *session) {
+	runs := make([]*run, len(s.Runs))
+	for i, id := range s.Runs {
+		runs[i] = x.Runs[id]
+	}
+	x.remove(runs...)
+	delete(x.Sessions, s.ID)
+	delete(x.tasks, s.Task)
+}
+
+// remove removes runs, and their approvals that were decided.
+func (x *index) remove(runs ...*run) {
+	if len(runs) == 0 {
+		return
+	}
+	of := map[*session]bool{}
+	for _, r := range runs {
+		r.Abandoned = true
+		delete(x.Runs, r.ID)
+		of[x.Sessions[r.Session]] = true
+	}
+	gone := func(id string) bool { return x.Runs[id] == nil }
+	for s := range of {
+		s.Runs = slices.DeleteFunc(s.Runs, gone)
+		s.Approvals = slices.DeleteFunc(s.Approvals, func(a *approval) bool { return gone(a.RunID) && a.Status != pending })
+	}
+	x.Ended = slices.DeleteFunc(x.Ended, gone)
 }
 
 // prune drops the entries before first, which the log has removed. It returns the runs
@@ -235,6 +283,7 @@ func (x *index) remove(r *run) {
 func (x *index) prune(first uint64) (lost []*run) {
 	i := sort.Search(len(x.Marks), func(i int) bool { return x.Marks[i].Cursor >= first })
 	x.Marks = slices.Clone(x.Marks[i:])
+	var empty []*run
 	for _, r := range x.Runs {
 		i := sort.Search(len(r.Extents), func(i int) bool { return r.Extents[i].cursor >= first })
 		r.Extents = slices.Clip(r.Extents[i:])
@@ -242,9 +291,10 @@ func (x *index) prune(first uint64) (lost []*run) {
 		case r.lost() > 0:
 			lost = append(lost, r)
 		case len(r.Extents) == 0 && r.Terminal != "": // nothing is left but markers
-			x.remove(r)
+			empty = append(empty, r)
 		}
 	}
+	x.remove(empty...)
 	slices.SortFunc(lost, func(a, b *run) int { return cmp.Compare(a.ID, b.ID) })
 	return lost
 }

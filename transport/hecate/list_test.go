@@ -134,6 +134,9 @@ func TestUnknownThingsAreNotFound(t *testing.T) { // E16
 	}
 	w.refuses("GET", "/tasks/task_x/approvals", "", http.StatusNotFound, "not_found")
 	w.refuses("GET", "/nothing", "", http.StatusNotFound, "not_found")
+	w.refuses("GET", "", "", http.StatusNotFound, "not_found")
+	w.refuses("DELETE", "/tasks", "", http.StatusMethodNotAllowed, "invalid_request")
+	w.refuses("PUT", path+"/cancel", "", http.StatusMethodNotAllowed, "invalid_request")
 	w.refuses("POST", "/tasks/"+other+"/runs/"+info.ID+"/cancel", "", http.StatusNotFound, "not_found")
 	w.refuses("POST", path+"/cancel", "", http.StatusConflict, "conflict")
 }

@@ -1,6 +1,7 @@
 package hecate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	wire "github.com/seed-028515a8/maestro/dialect/hecate"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -30,15 +32,19 @@ type scopeLog struct {
 	wg       sync.WaitGroup
 	chunks   chunks
 
-	mu         sync.Mutex
-	index      *index
-	oldest     uint64        // first entry at the last pruning
-	unmarked   []*run        // that have lost events since their last marker
-	unchecked  int           // bytes since the last checkpoint
-	checkpoint int           // bytes of the last checkpoint
-	checkedAt  time.Time     // when it was made, or the log opened
-	moved      chan struct{} // closed and replaced when readers should look again
-	failed     error         // why nothing more is appended
+	// Guarded by writing, which is held while the log is written to. Take it after
+	// session.mu and before mu.
+	writing    sync.Mutex
+	unchecked  int       // bytes since the last checkpoint
+	checkpoint int       // bytes of the last checkpoint
+	checkedAt  time.Time // when it was made, or the log opened
+	oldest     uint64    // first entry at the last pruning
+	unmarked   []*run    // that have lost events since their last marker
+
+	mu     sync.Mutex
+	index  *index        // changes only under writing and mu, so that either is enough to read it
+	moved  chan struct{} // closed and replaced when readers should look again
+	failed error         // why nothing more is appended
 }
 
 const (
@@ -47,42 +53,44 @@ const (
 	readersRest = 10 * time.Millisecond
 
 	windowBytes = 4 << 20 // of the newest entries in memory
+
+	// maxCheckpoint bounds a checkpoint, in bytes. Beyond it, the oldest runs and sessions
+	// leave the index.
+	maxCheckpoint = journal.MaxBody / 2
 )
 
 // logDir is the folder of a scope's log, beside the folders of its sessions.
 const logDir = "hecate"
 
-// openLog opens the log of a scope. It makes the log if it does not exist and make is set,
-// and otherwise returns nil.
-func openLog(opts *Options, scope string, make bool) (*scopeLog, error) {
-	store := journal.Store(journal.NewMemory(journal.MemoryOptions{RetainBytes: int(opts.RetainBytes)}))
-	damage := ""
-	if opts.Dir != nil {
-		dir := filepath.Join(opts.Dir(scope), logDir)
-		if _, err := os.Stat(dir); !make && errors.Is(err, os.ErrNotExist) {
+// openLog opens the log of a scope. If the log does not exist, openLog creates it, or
+// returns nil unless create is set.
+func openLog(opts *Options, scope string, create bool) (*scopeLog, error) {
+	if opts.Dir == nil {
+		if !create {
 			return nil, nil
 		}
-		file, err := journal.Open(dir, journal.FileOptions{RetainBytes: opts.RetainBytes, RetainAge: opts.RetainAge, Durable: true})
-		if err != nil {
-			return nil, fmt.Errorf("open the log: %w", err)
-		}
-		store, damage = file, file.Changed()
-	} else if !make {
+		return newLog(opts, journal.NewMemory(journal.MemoryOptions{RetainBytes: int(opts.RetainBytes)}))
+	}
+	dir := filepath.Join(opts.Dir(scope), logDir)
+	if _, err := os.Stat(dir); !create && errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
+	limits := journal.FileOptions{RetainBytes: opts.RetainBytes, RetainAge: opts.RetainAge, Durable: true}
+	store, err := journal.Open(dir, limits)
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
 	l, err := newLog(opts, store)
-	if err == nil && damage != "" {
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the log: %w", err), store.Close())
+	}
+	if damage := store.Changed(); damage != "" {
 		l.opts.Log.Warn("events of the log may be missing", "scope", scope, "why", damage)
-		err = l.disconnectAll()
+		if err := l.disconnectAll(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the log: %w", err), l.close(context.Background()))
+		}
 	}
-	if err == nil {
-		return l, nil
-	}
-	err = fmt.Errorf("open the log: %w", err)
-	if l != nil {
-		return nil, errors.Join(err, l.close(context.Background()))
-	}
-	return nil, errors.Join(err, store.Close())
+	return l, nil
 }
 
 func newLog(opts *Options, store journal.Store) (*scopeLog, error) {
@@ -115,14 +123,26 @@ func (l *scopeLog) restore() error {
 			failed = l.index.restore(e.Body)
 		case journal.Message:
 			l.unchecked += len(e.Body)
-			h, lines, state, err := decodeEntry(e.Body)
-			if failed = err; err == nil {
-				failed = l.index.apply(e.Cursor, h, lines, state)
-			}
+			failed = l.replay(e)
 		}
 		return failed == nil
 	})
 	return cmp.Or(err, failed)
+}
+
+// replay adds a stored entry to the index.
+func (l *scopeLog) replay(e journal.Entry) error {
+	h, lines, state, err := decodeEntry(e.Body)
+	if err != nil {
+		return err
+	}
+	events := make([]wire.Event, len(lines))
+	for i, line := range lines {
+		if events[i], err = wire.Parse(line); err != nil {
+			return err
+		}
+	}
+	return l.index.apply(e.Cursor, h, events, bytes.Clone(state))
 }
 
 // openRuns returns the sessions with a run that has not ended.
@@ -130,7 +150,7 @@ func (l *scopeLog) openRuns() (sessions []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.index.Sessions {
-		if n := len(s.Runs); n > 0 && l.index.Runs[s.Runs[n-1]].Terminal == "" {
+		if l.index.hasOpenRun(s) {
 			sessions = append(sessions, s.ID)
 		}
 	}
@@ -168,70 +188,109 @@ func (l *scopeLog) append(s *session, epoch string, cursor uint64, drafts []wire
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.failed != nil {
-		return l.failed
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.failure(); err != nil {
+		return err
+	}
+	if err := l.writeCheckpoint(time.Now()); err != nil {
+		return err
 	}
 	h := header{Session: s.ID, Epoch: epoch, Cursor: cursor, First: l.index.Next}
-	lines := l.number(s, &h, drafts)
-	body, err := encodeEntry(h, lines, state)
+	events := l.number(s, &h, drafts)
+	body, err := encodeEntry(h, events, state)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	batch := []journal.Entry{{Kind: journal.Message, Time: now.UnixMilli(), Body: body}}
-	due := l.checkpointDue(now)
-	if due {
-		text, err := json.Marshal(l.index)
-		if err != nil {
-			return err
-		}
-		batch = append([]journal.Entry{{Kind: journal.Checkpoint, Time: batch[0].Time, Body: text}}, batch...)
-	}
-	at, err := l.journal.Append(batch...)
+	at, err := l.write(journal.Message, body)
 	if err != nil {
-		if errors.Is(err, journal.ErrBroken) {
-			l.failed = err
-			l.signal() // reveal tells those who wait
-		}
 		return err
-	}
-	if due {
-		l.unchecked, l.checkpoint, l.checkedAt = 0, len(batch[0].Body), now
 	}
 	l.unchecked += len(body)
+	l.mu.Lock()
+	err = l.index.apply(at, h, events, state)
+	l.mu.Unlock()
 	l.signal()
-	return l.index.apply(at, h, lines, state)
+	return err
 }
 
-// checkpointDue reports whether the next batch includes a checkpoint, so that retention can
-// remove older entries.
-func (l *scopeLog) checkpointDue(now time.Time) bool {
-	return l.unchecked >= max(int(l.opts.RetainBytes/8), 2*l.checkpoint) ||
+// write appends an entry. The caller holds writing.
+func (l *scopeLog) write(kind journal.Kind, body []byte) (cursor uint64, err error) {
+	cursor, err = l.journal.Append(journal.Entry{Kind: kind, Time: time.Now().UnixMilli(), Body: body})
+	if errors.Is(err, journal.ErrBroken) {
+		l.mu.Lock()
+		l.failed = err
+		l.mu.Unlock()
+		l.signal() // reveal tells those who wait
+	}
+	return cursor, err
+}
+
+// writeCheckpoint writes the index if that is due, so that retention can remove older
+// entries. The caller holds writing.
+func (l *scopeLog) writeCheckpoint(now time.Time) error {
+	due := l.unchecked >= max(int(l.opts.RetainBytes/8), 2*l.checkpoint) ||
 		l.opts.RetainAge > 0 && now.Sub(l.checkedAt) >= l.opts.RetainAge/4
+	if !due {
+		return nil
+	}
+	text, err := json.Marshal(l.index)
+	for err == nil && len(text) > maxCheckpoint && l.halve() {
+		text, err = json.Marshal(l.index)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(text) > journal.MaxBody: // open sessions alone take that much
+		l.opts.Log.Error("old events cannot be removed from a log: its index is too long", "bytes", len(text))
+	default:
+		if _, err := l.write(journal.Checkpoint, text); err != nil {
+			return err
+		}
+	}
+	l.unchecked, l.checkpoint, l.checkedAt = 0, len(text), now
+	return nil
 }
 
-// number makes the events of drafts and notes their runs in the header.
-func (l *scopeLog) number(s *session, h *header, drafts []wire.Draft) (lines [][]byte) {
+// halve removes the older half of the runs and sessions that can leave the index. It
+// reports whether there were any.
+func (l *scopeLog) halve() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	runs := l.index.evictRuns((len(l.index.Ended) + 1) / 2)
+	sessions := l.index.evictSessions(len(l.index.Sessions) / 2)
+	return runs+sessions > 0
+}
+
+// number makes the events of drafts and notes their runs in the header. It leaves out what
+// belongs to runs that have left the index: nobody can read them, and their sequences are
+// not known any more.
+func (l *scopeLog) number(s *session, h *header, drafts []wire.Draft) (events []wire.Event) {
 	next, at := map[string]uint64{}, map[string]time.Time{}
 	for _, d := range drafts {
 		seq, seen := next[d.RunID]
-		if r := l.index.Runs[d.RunID]; !seen && r != nil {
+		r := l.index.Runs[d.RunID]
+		switch {
+		case seen:
+		case r != nil:
 			seq, at[d.RunID] = r.Next, r.At
+		case d.Type != "run.queued" && d.Type != "run.resumed_from_event":
+			continue
 		}
 		if d.At.Before(at[d.RunID]) { // ids must not go back: the log adds events of its own, with the time of now
 			d.At = at[d.RunID]
 		}
 		next[d.RunID], at[d.RunID] = seq+1, d.At
-		lines = append(lines, s.live.Envelope(d, seq).Append(nil))
+		ev := s.live.Envelope(d, seq)
+		ev.Raw = ev.Append(nil)
+		events = append(events, ev)
 		if n := len(h.Parts); n > 0 && h.Parts[n-1].Run == d.RunID {
 			h.Parts[n-1].N++
 			continue
 		}
 		h.Parts = append(h.Parts, part{Run: d.RunID, Task: s.live.TaskID, Seq: seq, N: 1})
 	}
-	return lines
+	return events
 }
 
 func (l *scopeLog) signal() {
@@ -264,7 +323,7 @@ func (l *scopeLog) reveal() {
 		if err := l.markPruned(); err != nil {
 			l.opts.Log.Error("mark pruned events", "err", err)
 		}
-		rest(l.ctx, readersRest)
+		_ = sleep.For(l.ctx, readersRest) // the loop sees the end of ctx
 	}
 }
 
@@ -276,82 +335,6 @@ func (l *scopeLog) tell() {
 	l.moved = make(chan struct{})
 }
 
-// rest waits for a time, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// markPruned appends gap.events_pruned to each run whose oldest events retention has
-// removed.
-func (l *scopeLog) markPruned() error {
-	l.mu.Lock()
-	l.prune()
-	lost := l.unmarked
-	l.unmarked = nil
-	l.mu.Unlock()
-	for _, r := range lost {
-		l.mu.Lock()
-		s := l.index.session(r.Session)
-		l.mu.Unlock()
-		if err := l.markRun(s, r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// prune removes from the index what retention has removed from the store. It reports
-// whether there was anything. The caller holds l.mu.
-func (l *scopeLog) prune() (moved bool) {
-	first := l.journal.First()
-	if first == l.oldest {
-		return false
-	}
-	l.oldest = first
-	l.unmarked = l.index.prune(first) // those of before are among them
-	return true
-}
-
-// markRun appends the marker of one run. Its session must know that the run has one more
-// event.
-func (l *scopeLog) markRun(s *session, r *run) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.revive(l.opts); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	lost, from, upTo, epoch := r.lost(), r.Unpruned, r.first()-1, s.Epoch
-	l.mu.Unlock()
-	if lost == 0 { // it has its marker
-		return nil
-	}
-	now := time.Now().UTC()
-	data := fmt.Sprintf(`{"first_pruned_sequence":%d,"last_pruned_sequence":%d,"pruned_at":%q,"reason":"retention_window"}`, from, upTo, now.Format(time.RFC3339Nano))
-	s.live.Inserted(r.ID)
-	return s.keep(l, epoch, s.seen.Load(), []wire.Draft{{RunID: r.ID, Type: "gap.events_pruned", At: now, Data: json.RawMessage(data)}})
-}
-
-// disconnectAll says in every session that its log may have a hole.
-func (l *scopeLog) disconnectAll() error {
-	for _, s := range l.index.Sessions {
-		s.mu.Lock()
-		err := s.revive(l.opts)
-		if err == nil {
-			err = s.keep(l, s.Epoch, s.Cursor, s.live.Disconnected(time.Now(), "log_damaged"))
-		}
-		s.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// await waits until done returns true. done is called with the log locked.
 // failure returns why nothing more is appended, or nil.
 func (l *scopeLog) failure() error {
 	l.mu.Lock()
@@ -366,6 +349,7 @@ func (l *scopeLog) change() <-chan struct{} {
 	return l.moved
 }
 
+// await waits until done returns true. done is called with the log locked.
 func (l *scopeLog) await(ctx context.Context, done func() bool) error {
 	for {
 		l.mu.Lock()

@@ -98,8 +98,6 @@ func (r *reader) readRun(do func(record) bool) (more bool, err error) {
 	}
 	text, _, err := l.view.Read(nil, from-1, until, 0, maxRead)
 	if errors.Is(err, journal.ErrGap) { // retention was faster
-		l.mu.Lock()
-		defer l.mu.Unlock()
 		defer l.signal() // for the markers
 		return l.prune(), nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	wire "github.com/seed-028515a8/maestro/dialect/hecate"
+	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/transport/hecate"
 )
 
@@ -164,4 +165,31 @@ func TestSessionWhoseHistoryWasLost(t *testing.T) { // a reset
 	w.until(path, "run.failed")
 	w.prompt("a", "hello")
 	w.run("a", 2, "completed")
+}
+
+// A garbled store returns one event as a text that is no event.
+type garbled struct {
+	journal.Store
+	what string
+}
+
+func (g garbled) Read(after uint64, do func(journal.Entry) bool) error {
+	return g.Store.Read(after, func(e journal.Entry) bool {
+		if bytes.Contains(e.Body, []byte(g.what)) {
+			e.Body = []byte(`{"type":"of a later version"}`)
+		}
+		return do(e)
+	})
+}
+
+func TestEventThatCannotBeReadLeavesAGap(t *testing.T) {
+	w := newWorld(t, nil)
+	w.store = func(s journal.Store) journal.Store { return garbled{s, "tool_start"} }
+	w.task0()
+	w.prompt("a", "many")
+	path, _ := w.run("a", 1, "completed")
+	all, _ := w.all(path)
+	if i := at(all, "gap.run_disconnected", "event_unreadable"); i < 0 || at(all, "run.finished", "") < i {
+		t.Errorf("got %v, want a gap before the end", kinds(all))
+	}
 }

@@ -2,30 +2,47 @@ package hecate
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	wire "github.com/seed-028515a8/maestro/dialect/hecate"
 )
 
-// listTasks lists the sessions, so that a consumer can find their ids.
+// listTasks lists the sessions in the order of their ids, so that a consumer can find them.
 func (v *Server) listTasks(c *call) (any, error) {
 	type task struct {
 		ID      string `json:"id"`
 		Chat    string `json:"session_id"`
 		Session string `json:"maestro_session_id"`
 		Runs    int    `json:"run_count"`
+		Unread  bool   `json:"unread,omitempty"` // its history is read when it is opened
+	}
+	limit, err := c.limit(maxPage)
+	if err != nil {
+		return nil, err
+	}
+	after := c.r.URL.Query().Get("after")
+	if after != "" && !wire.ValidID("task", after) {
+		return nil, badRequest("after is the id of a task")
 	}
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	all := []task{}
-	for _, s := range c.log.index.Sessions {
-		if s.Task != "" && (c.by.SessionID == "" || c.by.SessionID == s.ID) {
-			all = append(all, task{s.Task, s.Chat, s.ID, len(s.Runs)})
+	var ids []string
+	for id, s := range c.log.index.tasks {
+		if id > after && (c.by.SessionID == "" || c.by.SessionID == s.ID) {
+			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(all, func(a, b task) int { return strings.Compare(a.ID, b.ID) })
-	return list{"tasks", all}, nil
+	slices.Sort(ids)
+	page := list{Object: "tasks", More: len(ids) > limit}
+	all := []task{}
+	for _, id := range ids[:min(len(ids), limit)] {
+		s := c.log.index.tasks[id]
+		all = append(all, task{id, s.Chat, s.ID, len(s.Runs), s.Epoch == ""})
+		page.Next = id
+	}
+	page.Data = all
+	return page, nil
 }
 
 // A runResource describes a run.
@@ -60,7 +77,7 @@ func (v *Server) listRuns(c *call) (any, error) {
 	for _, id := range newest(s.Runs, limit) {
 		runs = append(runs, c.log.index.Runs[id].resource())
 	}
-	return list{"task_runs", runs}, nil
+	return list{Object: "task_runs", Data: runs, More: len(s.Runs) > limit}, nil
 }
 
 // cancel interrupts a run and waits for its end.
@@ -81,7 +98,7 @@ func (v *Server) cancel(c *call) (any, error) {
 	if over {
 		return nil, conflict("the run has ended")
 	}
-	src, err := v.source(c, s)
+	src, err := v.source(c, s, contracts.RoleController)
 	if err != nil {
 		return nil, err
 	}
@@ -93,33 +110,30 @@ func (v *Server) cancel(c *call) (any, error) {
 	}
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	return list{"task_run", r.resource()}, nil
+	return list{Object: "task_run", Data: r.resource()}, nil
 }
 
 // stopRun interrupts a run of the session if it is the open one.
 func (l *scopeLog) stopRun(s *session, src Source, runID, reason string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.revive(l.opts); err != nil {
+	return l.revived(s, func() error {
+		if s.live.RunID() != runID {
+			return conflict("the run has ended")
+		}
+		stopped, err := src.Stop(s.seen.Load())
+		if err == nil && !stopped {
+			err = conflict("the run has ended")
+		}
+		if err == nil {
+			s.live.Stopping("operator", reason)
+		}
 		return err
-	}
-	if s.live.RunID() != runID {
-		return conflict("the run has ended")
-	}
-	stopped, err := src.Stop(s.seen.Load())
-	if err == nil && !stopped {
-		err = conflict("the run has ended")
-	}
-	if err == nil {
-		s.live.Stopping("operator", reason)
-	}
-	return err
+	})
 }
 
-// source opens a session for a client that may control it.
-func (v *Server) source(c *call, s *session) (Source, error) {
-	if c.by.Role == contracts.RoleViewer {
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential allows viewing only"}
+// source opens a session for a client whose credential allows the role.
+func (v *Server) source(c *call, s *session, role contracts.Role) (Source, error) {
+	if err := c.by.CheckRole(role); err != nil {
+		return nil, err
 	}
 	return v.opts.Find(c.r.Context(), c.by, s.ID)
 }

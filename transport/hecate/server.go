@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ type Options struct {
 
 	// Dir returns the folder of a scope. Nil keeps the logs in memory.
 	Dir         func(scope string) string
+	MaxSessions int           // that one log knows; zero means 20,000. Beyond it, the oldest leave the log
 	RetainBytes int64         // size of the log of one scope; zero means 256 MiB
 	RetainAge   time.Duration // age of its events; zero means no limit
 
@@ -32,6 +34,10 @@ type Options struct {
 
 	// Find opens a session, for a decision or to stop its run.
 	Find func(ctx context.Context, p contracts.Principal, session string) (Source, error)
+
+	// Stored returns the ids of the sessions of a scope that are stored, the one used last
+	// first. A new log lists them before they are opened. Nil means none.
+	Stored func(scope string) ([]string, error)
 
 	// Attach and Request count the streams and the other requests of a principal, and
 	// return how long to wait if there are too many. Nil means no limit.
@@ -46,8 +52,8 @@ type Options struct {
 type Server struct {
 	opts   Options
 	mu     sync.Mutex
-	logs   map[string]*scopeLog // by scope
-	open   map[string][]Source  // open sessions, by scope
+	scopes map[string]*scope // those with an open session, a user or an open log
+	idle   []*scope          // those whose log is open and has no user; the one used last is at the end
 	closed bool
 }
 
@@ -58,100 +64,55 @@ func New(opts Options) (*Server, error) {
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.RetainBytes = cmp.Or(opts.RetainBytes, 256<<20)
+	opts.MaxSessions = cmp.Or(opts.MaxSessions, 20_000)
 	opts.Heartbeat = cmp.Or(opts.Heartbeat, contracts.DefaultHeartbeatInterval)
 	if opts.Alive == nil {
 		opts.Alive = func(contracts.Principal) bool { return true }
 	}
-	return &Server{opts: opts, logs: map[string]*scopeLog{}, open: map[string][]Source{}}, nil
-}
-
-// log returns the log of a scope. Unless make is set, it returns nil for a scope of which
-// no client has ever asked. A new log follows all sessions that are open.
-func (v *Server) log(scope string, make bool) (*scopeLog, error) {
-	if v.closed {
-		return nil, errClosed
-	}
-	if l := v.logs[scope]; l != nil {
-		return l, nil
-	}
-	l, err := openLog(&v.opts, scope, make)
-	if err != nil || l == nil {
-		return nil, err
-	}
-	v.logs[scope] = l
-	for _, src := range v.open[scope] {
-		l.follow(src)
-	}
-	if left := l.openRuns(); len(left) > 0 {
-		l.wg.Go(func() { v.reconcile(l, scope, left) }) // ends with the last session, or with the log
-	}
-	return l, nil
-}
-
-// reconcile opens the sessions in which an earlier process left a run open, so that
-// consumers learn how it ended.
-func (v *Server) reconcile(l *scopeLog, scope string, sessions []string) {
-	for _, id := range sessions {
-		if _, err := v.opts.Find(l.ctx, contracts.Principal{Scope: scope}, id); err != nil && l.ctx.Err() == nil {
-			v.opts.Log.Error("end the run of an earlier process", "session", id, "err", err)
-		}
-	}
-}
-
-// logOf returns the log of a scope for a client. The log knows all open sessions.
-func (v *Server) logOf(ctx context.Context, scope string) (*scopeLog, error) {
-	v.mu.Lock()
-	_, known := v.logs[scope]
-	l, err := v.log(scope, true)
-	v.mu.Unlock()
-	if err == nil && !known {
-		err = l.await(ctx, func() bool {
-			for _, s := range l.index.Sessions {
-				if s.Task == "" {
-					return false
-				}
-			}
-			return true
-		})
-	}
-	return l, err
+	return &Server{opts: opts, scopes: map[string]*scope{}}, nil
 }
 
 // Opened says that a session of a scope was opened. If the scope has a log, the log
 // follows the session until it ends.
-func (v *Server) Opened(scope string, src Source) {
+func (v *Server) Opened(name string, src Source) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.open[scope] = append(v.open[scope], src)
+	sc := v.scope(name)
+	sc.sources = append(sc.sources, src)
+	v.mu.Unlock()
 	go func() { // ends with the session
 		<-src.Done()
-		v.ended(scope, src)
+		v.ended(sc, src)
 	}()
-	l, err := v.log(scope, false)
+	sc, l, err := v.use(name, false)
 	if err != nil {
 		v.opts.Log.Error("follow a session", "session", src.SessionID(), "err", err)
+		return
 	}
 	if l != nil {
-		l.follow(src)
+		v.follow(sc, l, src)
 	}
+	v.release(sc)
 }
 
-func (v *Server) ended(scope string, src Source) {
+func (v *Server) ended(sc *scope, src Source) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open[scope] = slices.DeleteFunc(v.open[scope], func(other Source) bool { return other == src })
-	if len(v.open[scope]) == 0 {
-		delete(v.open, scope)
-	}
+	sc.sources = slices.DeleteFunc(sc.sources, func(other Source) bool { return other == src })
+	v.drop(sc)
 }
 
 // Close closes the logs. Call it after the sessions and the streams have ended.
 func (v *Server) Close(ctx context.Context) (err error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.closed = true
-	for _, l := range v.logs {
-		err = errors.Join(err, l.close(ctx))
+	scopes := slices.Collect(maps.Values(v.scopes))
+	v.mu.Unlock()
+	for _, sc := range scopes {
+		sc.opening.Lock()
+		if sc.log != nil {
+			err = errors.Join(err, sc.log.close(ctx))
+		}
+		sc.opening.Unlock()
 	}
 	return err
 }

@@ -21,8 +21,15 @@ func (v *Server) serveStream(c *call, r *reader) error {
 			return err
 		}
 	}
-	s := &stream{reader: r, by: c.by, opts: &v.opts}
-	return v.opts.Streams.Serve(c.w, c.r, s, contracts.StreamRequest{}, contracts.Caller{Principal: c.by})
+	v.mu.Lock()
+	v.hold(c.in) // the stream may live longer than the call
+	v.mu.Unlock()
+	s := &stream{reader: r, by: c.by, opts: &v.opts, ended: func() { v.release(c.in) }}
+	err := v.opts.Streams.Serve(c.w, c.r, s, contracts.StreamRequest{}, contracts.Caller{Principal: c.by})
+	if err != nil {
+		s.ended() // it has not begun
+	}
+	return err
 }
 
 // A stream sends events to one client. Its position is that of its reader: a slow client
@@ -32,6 +39,7 @@ type stream struct {
 	by     contracts.Principal
 	opts   *Options
 	wrote  time.Time // when something was last written
+	ended  func()    // called at the end
 }
 
 // Epoch implements [sse.Session].
@@ -42,6 +50,7 @@ func (s *stream) MayStream(contracts.StreamRequest, contracts.Caller) error { re
 
 // Stream implements [sse.Session].
 func (s *stream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamRequest, _ contracts.Caller) error {
+	defer s.ended()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { // ends with the connection, which is closed when Stream returns
@@ -51,7 +60,7 @@ func (s *stream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamR
 	if err := s.write(conn, []byte(": hecate\n\n")); err != nil {
 		return err
 	}
-	for s.opts.Alive(s.by) {
+	for ctx.Err() == nil && s.opts.Alive(s.by) {
 		moved := s.reader.log.change()
 		more, err := s.send(conn)
 		if err != nil {

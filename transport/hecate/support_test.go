@@ -48,6 +48,8 @@ type world struct {
 	web     *httptest.Server
 	limiter *connlimit.Limiter
 	options hecate.Options
+	store   func(journal.Store) journal.Store // changes the stores of sessions; nil leaves them
+	votes   []hub.VoteRule                    // of sessions that are opened from now on
 }
 
 type source struct{ *hub.Hub }
@@ -77,11 +79,15 @@ func (w *world) start() {
 		if err != nil {
 			return nil, err
 		}
+		history := journal.Store(store)
+		if w.store != nil {
+			history = w.store(history)
+		}
 		a, err := agent.Open("script:"+file, agent.Options{Dir: w.dir, SessionID: key.ID})
 		if err != nil {
 			return nil, err
 		}
-		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: a, Store: store})
+		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: a, Store: history, Votes: w.votes})
 		if err == nil {
 			err = h.Start(ctx)
 		}

@@ -28,6 +28,15 @@ type Body struct {
 // Retry-After unless the caller has set it.
 func Write(w http.ResponseWriter, err error) { WriteWith(w, err, "") }
 
+// WriteAs is Write with another status and body, for a surface that has its own.
+func WriteAs(w http.ResponseWriter, err error, body func(refusal *contracts.Error, status int) (int, []byte)) {
+	refusal := refusalOf(err)
+	tell(w, refusal)
+	status, _ := Encode(w.Header(), refusal)
+	status, text := body(refusal, status)
+	WriteJSON(w, status, text)
+}
+
 // WriteWith is Write with additional members in the body: JSON, each with a comma
 // after it.
 func WriteWith(w http.ResponseWriter, err error, members string) {
@@ -106,7 +115,10 @@ func tell(w http.ResponseWriter, refusal *contracts.Error) {
 type Methods map[string]http.HandlerFunc
 
 // ServeHTTP implements [http.Handler].
-func (m Methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m Methods) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.Serve(w, r, Write) }
+
+// Serve is ServeHTTP with another way to answer with a refusal.
+func (m Methods) Serve(w http.ResponseWriter, r *http.Request, refuse func(http.ResponseWriter, error)) {
 	if serve := m[r.Method]; serve != nil {
 		serve(w, r)
 		return
@@ -118,5 +130,5 @@ func (m Methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	Write(w, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"})
+	refuse(w, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"})
 }

@@ -57,3 +57,21 @@ func TestHeadersSayWhatToDoNext(t *testing.T) {
 		}
 	}
 }
+
+// A told writer keeps the refusals that it is told of.
+type told struct {
+	*httptest.ResponseRecorder
+	refusals []*contracts.Error
+}
+
+func (w *told) Refused(refusal *contracts.Error) { w.refusals = append(w.refusals, refusal) }
+
+func TestOtherBodiesAreToldAndHideFaults(t *testing.T) {
+	w := &told{ResponseRecorder: httptest.NewRecorder()}
+	WriteAs(w, errors.New("open /home/alice/secret"), func(refusal *contracts.Error, status int) (int, []byte) {
+		return status + 3, []byte(refusal.Message)
+	})
+	if len(w.refusals) != 1 || w.Code != 503 || w.Body.String() != "Internal server error" {
+		t.Errorf("got %d %s, told %d times; want 503 with a fixed text, told once", w.Code, w.Body, len(w.refusals))
+	}
+}
