@@ -40,7 +40,7 @@ type digest struct {
 func (d *digest) apply(ev contracts.Event, at time.Time) {
 	switch ev := ev.(type) {
 	case *contracts.PromptAccepted:
-		d.Author, d.Failed = &ev.Author, false
+		d.Author, d.Failed = new(ev.Author), false // a copy, because the digest outlives the event
 		d.setTitle(ev.Content)
 	case *contracts.RawAgentEvent: // the journals of earlier versions have no other event with the prompt
 		if d.Title != "" {
@@ -65,7 +65,7 @@ func (d *digest) apply(ev contracts.Event, at time.Time) {
 // setTitle makes a title of a prompt unless there is one.
 func (d *digest) setTitle(prompt string) {
 	if d.Title == "" {
-		d.Title = cleanTitle(abridge.Head(prompt, 4*contracts.MaxTitleBytes))
+		d.Title = strings.Clone(cleanTitle(abridge.Head(prompt, 4*contracts.MaxTitleBytes))) // the prompt may be large
 	}
 }
 

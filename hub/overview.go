@@ -340,7 +340,10 @@ func (o *Overview) Open(key Key, open func() (*Hub, error)) (*Hub, error) {
 	}
 	h, err := open()
 	if refusal := o.endOpen(key, h, err); refusal != nil {
-		err = errors.Join(refusal, h.Suspend(context.Background()))
+		if err := h.Suspend(context.Background()); err != nil {
+			o.opts.Log.Error("end a deleted session", "session", key.ID, "err", err)
+		}
+		return nil, refusal
 	}
 	return h, err
 }

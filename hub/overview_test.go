@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -478,7 +480,7 @@ func TestDeletedSessionIsRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inLibrary(t, hub.OverviewOptions{Undo: time.Minute}, func(t *testing.T, l *library) {
 				key, by := hub.Key{ID: "a"}, contracts.Caller{Principal: theOwner}
-				l.enter("a")
+				l.prompts(l.enter("a"), "old")
 				l.enter("stays")
 				if _, err := l.Delete(t.Context(), key, by); err != nil {
 					t.Fatal(err)
@@ -505,8 +507,9 @@ func TestDeletedSessionIsRemoved(t *testing.T) {
 				}
 				_, err := l.Restore(key, by)
 				wantCode(t, err, contracts.CodeStaleSession)
-				if got := l.enter("a").Cursor(); got > 5 {
-					t.Errorf("got cursor %d, want a new session", got)
+				l.enter("a")
+				if got := l.summaryOf("a"); got.Title != "" || got.Archived {
+					t.Errorf("got %+v, want a new session", got)
 				}
 				peer.Close()
 			})
@@ -639,6 +642,9 @@ func (r *reader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
 func (r *reader) events() (list []contracts.OverviewEvent) {
 	r.t.Helper()
 	for _, line := range r.lines() {
+		if line == "comment" {
+			continue // a heartbeat
+		}
 		var ev contracts.OverviewEvent
 		if err := (&contracts.Decoder{Strict: true}).Body([]byte(line), &ev); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
@@ -772,8 +778,8 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 }
 
 func TestStreamEndsWithItsCredential(t *testing.T) {
-	alive := true
-	options := hub.OverviewOptions{Alive: func(contracts.Principal) bool { return alive }}
+	var ended atomic.Bool
+	options := hub.OverviewOptions{Alive: func(contracts.Principal) bool { return !ended.Load() }}
 	inLibrary(t, options, func(t *testing.T, l *library) {
 		stays := l.follow(theOwner, 10)
 		revoked := l.follow(contracts.Principal{ID: "share:1"}, 10)
@@ -789,8 +795,107 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 		if _, ended := stays.Closed(); ended {
 			t.Error("a follower with a valid credential was ended")
 		}
-		alive = false
+		ended.Store(true)
 		time.Sleep(time.Minute)
 		(&room{t: t}).wantEnd(stays.Peer, contracts.CodeUnauthenticated)
 	})
+}
+
+// A dashboard is what a client makes of the events of a stream.
+type dashboard map[string]contracts.SessionSummary
+
+func (d dashboard) apply(events []contracts.OverviewEvent) {
+	for _, ev := range events {
+		switch {
+		case ev.Overview != nil:
+			clear(d)
+			for _, s := range ev.Overview.Sessions {
+				d[s.SessionID] = s
+			}
+		case ev.Session != nil:
+			if ev.Session.Revision > d[ev.Session.SessionID].Revision {
+				d[ev.Session.SessionID] = *ev.Session
+			}
+		default:
+			delete(d, ev.SessionID)
+		}
+	}
+}
+
+// Whatever happens, a follower knows what a new client is told, and the order holds.
+func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
+	for seed := range uint64(30) {
+		inLibrary(t, hub.OverviewOptions{Undo: 20 * time.Second}, func(t *testing.T, l *library) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			ids := []string{"a", "b", "c", "d"}
+			by := contracts.Caller{Principal: theOwner}
+			peer := l.follow(theOwner, 100)
+			board := dashboard{}
+			for range 60 {
+				id := ids[random.IntN(len(ids))]
+				key := hub.Key{ID: id}
+				switch random.IntN(8) {
+				case 0, 1, 2: // do something in the session, or open it
+					h, _, err := l.hubs.Get(t.Context(), key, hub.OpenOptions{Create: true})
+					if err != nil {
+						continue // it was deleted
+					}
+					g := &guest{&room{Hub: h, t: t}, by}
+					g.connects(byForce)
+					switch responding := h.Summary().Responding; {
+					case !responding:
+						l.prompts(g, "hello")
+					case random.IntN(3) == 0:
+						l.asks(g)
+					default:
+						l.ends(g, []error{nil, errors.New("broken")}[random.IntN(2)])
+					}
+				case 3:
+					title := fmt.Sprint("title ", random.IntN(10))
+					_, _ = l.Update(key, by, &contracts.SessionUpdate{Title: &title}) // an error: it is not there, or was deleted
+				case 4:
+					archived := random.IntN(2) == 0
+					_, _ = l.Update(key, by, &contracts.SessionUpdate{Archived: &archived})
+				case 5:
+					_, _ = l.Delete(t.Context(), key, by)
+				case 6:
+					_, _ = l.Restore(key, by)
+				case 7:
+					if random.IntN(4) == 0 {
+						peer.Close()
+						<-peer.ended
+						l.restart()
+						peer = l.follow(theOwner, 100)
+					}
+				}
+				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+			}
+			l.settled()
+			board.apply(peer.events())
+			maps.DeleteFunc(board, func(_ string, s contracts.SessionSummary) bool { // the first list has none of these
+				return s.Archived || s.Status == contracts.SessionDeleted
+			})
+			shown := dashboard{}
+			q, last := contracts.OverviewQuery{Limit: 2}, contracts.SessionSummary{}
+			for more := true; more; more = q.After != "" {
+				page, err := l.Page(theOwner, q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range page.Sessions {
+					worse := slices.Index(contracts.SessionStatuses(), s.Status) - slices.Index(contracts.SessionStatuses(), last.Status)
+					if last.Status != "" && (worse < 0 || worse == 0 && s.UpdatedAt > last.UpdatedAt) {
+						t.Errorf("seed %d: got %+v after %+v", seed, s, last)
+					}
+					last, shown[s.SessionID] = s, s
+				}
+				q.After = page.Next
+			}
+			got, _ := json.Marshal(board)
+			if want, _ := json.Marshal(shown); string(got) != string(want) {
+				t.Errorf("seed %d: the follower knows\n%s\nwant\n%s", seed, got, want)
+			}
+			peer.Close()
+		})
+	}
 }

@@ -158,7 +158,7 @@ func scopeAttacks() []attack {
 	var all []shot
 	for _, s := range surface {
 		switch {
-		case !strings.Contains(s.what, "/sessions/{main}") && !strings.Contains(s.what, "sessionId={main}") || strings.Contains(s.what, "DELETE"):
+		case !strings.Contains(s.what, "/sessions/{main}") && !strings.Contains(s.what, "sessionId={main}") || strings.Contains(s.what, "DELETE") && strings.Contains(s.what, "/shares"):
 			continue // it names no session
 		}
 		s.as, s.code = "bob", contracts.CodeStaleSession

@@ -169,7 +169,7 @@ func headAttacks() []attack {
 			"Idempotency-Key: a\nIdempotency-Key: b")},
 		{name: "another method by a header", on: "token", shots: append(withHeaders(shot{as: "owner", what: "POST /api/headless/sessions/{main}/shares/0123", code: contracts.CodeMethodNotAllowed},
 			"X-HTTP-Method-Override: DELETE", "X-Method-Override: DELETE", "X-HTTP-Method: DELETE"),
-			every(shot{as: "owner", code: contracts.CodeMethodNotAllowed}, "POST /api/headless/sessions/{main}/state?_method=DELETE", "DELETE /api/headless/sessions/{main}", "PUT /api/headless/sessions/{main}",
+			every(shot{as: "owner", code: contracts.CodeMethodNotAllowed}, "POST /api/headless/sessions/{main}/state?_method=DELETE", "DELETE /api/headless/sessions/{main}/state", "PUT /api/headless/sessions/{main}",
 				"PATCH /api/headless/sessions/{main}/messages", "GET /api/headless/sessions/{main}/messages", "GET /api/headless/sessions/{main}/disconnect", "TRACE /api/headless/sessions/{main}", "post /api/headless/connections")...)},
 		{name: "huge heads", on: "token", strike: func(t *testing.T, f *fort) {
 			big := strings.Repeat("x", 64<<10)

@@ -53,7 +53,7 @@ type backend struct {
 	find func(ctx context.Context, want httpapi.Wanted) (h *hub.Hub, opened bool, err error)
 
 	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
-	admit  func(alive func(contracts.Principal) bool)       // receives the check whether a credential is still valid
+	admit  func(*auth.Authenticator)                        // receives what admits clients
 	evict  func(principalID string)                         // ends the connections of a principal
 	ready  func() (ready, draining bool)
 	dir    string      // for the shares; empty keeps them in memory
@@ -156,7 +156,7 @@ func (n *network) open(s settings, root string, h backend) error {
 	if err != nil {
 		return err
 	}
-	h.admit(g.Alive)
+	h.admit(g)
 	mux, err := n.routes(s, g, h, limiter, refusals)
 	if err != nil {
 		return err

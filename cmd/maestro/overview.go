@@ -100,9 +100,14 @@ func (s summaries) Save(key hub.Key, text []byte, durable bool) error {
 	return journal.WriteSummary(s.sessionDir(key), text, durable)
 }
 
-// Remove implements [hub.SummaryStore]. The session is gone at once, also if its files
-// can only be removed later.
+// Remove implements [hub.SummaryStore]. It revokes the shares of the session first. The
+// session is gone at once, also if its files can only be removed later.
 func (s summaries) Remove(key hub.Key) error {
+	if g := s.credentials.Load(); g != nil {
+		if err := g.RevokeShares(key.Scope, key.ID); err != nil {
+			return err
+		}
+	}
 	dir := s.sessionDir(key)
 	removed := filepath.Join(filepath.Dir(dir), removedPrefix+filepath.Base(dir))
 	err := os.RemoveAll(removed) // of an earlier session with this id

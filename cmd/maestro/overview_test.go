@@ -100,7 +100,7 @@ func (r *running) ask(method, path, body string, headers ...string) (status int,
 // listed waits until the overview shows a session in a certain way.
 func (r *running) listed(id string, as func(contracts.SessionSummary) bool) contracts.SessionSummary {
 	r.t.Helper()
-	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(time.Minute); ; {
 		_, text := r.ask("GET", "/api/headless/overview?status=waiting,running,failed,idle,at_rest,deleted", "")
 		var page contracts.Overview
 		if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &page); err != nil {
@@ -122,7 +122,7 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"--agent", "script:" + script, "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional", "--undo-period", "1s"}
+	flags := []string{"--agent", "script:" + script, "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional", "--undo-period", "1s", "--request-rate", "-1"}
 	r := serving(t, flags...)
 	connect := func(id string) (headers string) {
 		_, body := r.ask("POST", "/api/headless/sessions", `{"sessionId":"`+id+`"}`)
@@ -160,7 +160,7 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 		}
 		return strings.Contains(string(all), `"tokens":5`) && strings.Contains(string(all), `"running":true`)
 	}; !saved(); {
-		time.Sleep(10 * time.Millisecond)
+		r.ask("GET", "/healthz", "") // takes a moment
 	}
 	r.signal(syscall.SIGKILL)
 	_ = r.cmd.Wait()
@@ -191,7 +191,7 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 	r.ends(128 + int(syscall.SIGTERM))
 
 	r = serving(t, flags...) // although its first session was deleted
-	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(time.Minute); ; {
 		left, err := filepath.Glob(filepath.Join(flags[3], "workspaces", "*", "s-*"))
 		if err == nil && len(left) == 1 && filepath.Base(left[0]) == "s-two" {
 			break

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/observe"
+	"github.com/seed-028515a8/maestro/transport/auth"
 	"github.com/seed-028515a8/maestro/utility"
 	"github.com/seed-028515a8/maestro/workspace"
 )
@@ -38,7 +39,7 @@ type sessions struct {
 	kept     catalog          // of the sessions in dir
 	changed  func(hub.Key)    // called when the summary of a session changes; may be nil
 
-	alive atomic.Pointer[func(contracts.Principal) bool] // reports whether a credential is still valid; nil means always
+	credentials atomic.Pointer[auth.Authenticator] // of clients on the network; nil: there are no such clients yet
 
 	log *slog.Logger
 }
@@ -167,13 +168,13 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	return h, h.Start(ctx)
 }
 
-// admit sets the function that reports whether a credential is still valid.
-func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&alive) }
+// admit sets what admits clients on the network.
+func (m *sessions) admit(g *auth.Authenticator) { m.credentials.Store(g) }
 
 // counts reports whether an accepted credential is still valid.
 func (m *sessions) counts(p contracts.Principal) bool {
-	alive := m.alive.Load()
-	return alive == nil || (*alive)(p)
+	g := m.credentials.Load()
+	return g == nil || g.Alive(p)
 }
 
 func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {

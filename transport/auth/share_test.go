@@ -266,6 +266,30 @@ func TestSharesAreListedWithoutTheirTokens(t *testing.T) {
 	}
 }
 
+func TestSharesEndWithTheirSession(t *testing.T) {
+	s := newSharing(t)
+	first, second := s.mint(t, ""), s.mint(t, "")
+	for _, other := range [][2]string{{"", "other"}, {"team", "sess_a"}} {
+		if err := s.RevokeShares(other[0], other[1]); err != nil || len(s.list(t, bearer)) != 2 {
+			t.Fatalf("%q: got %v and %v, want the shares of another session to stay", other, err, s.list(t, bearer))
+		}
+	}
+	if err := s.RevokeShares("", "sess_a"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, m := range []minted{first, second} {
+			if _, err := present(s.Authenticator, m.Token); err == nil {
+				t.Errorf("share %s is still of use", m.ShareID)
+			}
+		}
+		s.restart(t)
+	}
+	if got, want := fmt.Sprint(s.revoked), fmt.Sprintf("[share_%s share_%s]", first.ShareID, second.ShareID); got != want {
+		t.Errorf("got %s revoked, want %s", got, want)
+	}
+}
+
 func TestRevokedShareIsOfNoUse(t *testing.T) {
 	s := newSharing(t)
 	kept, m := s.mint(t, ""), s.mint(t, "")

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -117,4 +118,19 @@ func (g *Authenticator) revoke(_ http.ResponseWriter, r *http.Request, p contrac
 		return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "share not found"}
 	}
 	return &contracts.SuccessAnswer{Success: true}, nil
+}
+
+// RevokeShares revokes all shares of a session that was removed, so that they are not for
+// a later session of the same id.
+func (g *Authenticator) RevokeShares(scope, session string) error {
+	var failed error
+	now := g.opts.Now()
+	for _, one := range g.shares.live(now) {
+		if one.Scope == scope && one.SessionID == session {
+			_, err := g.shares.revoke(scope, session, one.ID, now)
+			g.opts.Revoked(shareOwner + one.ID)
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }

@@ -125,7 +125,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, by contracts.Ca
 
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	if h.opts.List == nil {
-		return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+		return nil, errNoRoute
 	}
 	text, err := contracts.EncodeBody(h.opts.List(by.Principal))
 	if err == nil {

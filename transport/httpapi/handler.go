@@ -185,6 +185,8 @@ ADDRESS is that of this page. What the server printed when it started is the sam
 all that is needed, such as where its token is.
 `
 
+var errNoRoute = &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+
 // noRoute serves paths without a route. A browser at / gets the welcome text,
 // every other request a refusal.
 func noRoute(w http.ResponseWriter, r *http.Request) {
@@ -193,7 +195,7 @@ func noRoute(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 	}
 	if r.URL.Path != "/" || !reads || !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"})
+		httperr.Write(w, errNoRoute)
 		return
 	}
 	h := w.Header()

@@ -20,18 +20,23 @@ type Notifier interface {
 	Unsubscribe(p contracts.Principal, endpoint string) error
 }
 
-// inboxRoutes adds the routes of the inbox to mux.
+// inboxRoutes adds the routes of the inbox to mux. Those of notifications answer 404 without
+// a notifier.
 func (h *Handler) inboxRoutes(mux *http.ServeMux) {
-	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
+	asks := func(do endpoint) http.HandlerFunc { return h.listing(RateLimiter.Request, do) }
 	mount(mux, "/api/headless/inbox", reads(asks(h.inbox)))
-	mount(mux, "/api/headless/inbox/events", httperr.Methods{"GET": attaches(h.followInbox)})
+	mount(mux, "/api/headless/inbox/events", httperr.Methods{"GET": h.listing(RateLimiter.Attach, h.followInbox)})
 	mount(mux, "/api/headless/inbox/{id}/{request}", httperr.Methods{"POST": asks(h.answerQuestion)})
-	if h.opts.Notifier != nil {
-		mount(mux, "/api/headless/inbox/deliveries", reads(asks(h.deliveries)))
-		mount(mux, "/api/headless/inbox/push", httperr.Methods{
-			"GET": asks(h.pushKey), "POST": asks(h.push(Notifier.Subscribe)), "DELETE": asks(h.push(endPush)),
-		})
+	notifies := func(do endpoint) http.HandlerFunc {
+		if h.opts.Notifier == nil {
+			do = func(http.ResponseWriter, *http.Request, contracts.Caller) (any, error) { return nil, errNoRoute }
+		}
+		return asks(do)
 	}
+	mount(mux, "/api/headless/inbox/deliveries", reads(notifies(h.deliveries)))
+	mount(mux, "/api/headless/inbox/push", httperr.Methods{
+		"GET": notifies(h.pushKey), "POST": notifies(h.push(Notifier.Subscribe)), "DELETE": notifies(h.push(endPush)),
+	})
 }
 
 // deliveries shows what was sent to the receivers. They are the owner's.

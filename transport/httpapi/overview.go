@@ -38,17 +38,23 @@ type Overview interface {
 }
 
 // overviewRoutes adds the routes of the overview to mux. can has the other methods of
-// a session.
+// a session. Without an overview they answer 404.
 func (h *Handler) overviewRoutes(mux *http.ServeMux, session string, can httperr.Methods) {
-	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
-	if h.opts.Overview != nil {
-		can["PATCH"], can["DELETE"] = asks(h.updateSession), asks(h.deleteSession)
-		mount(mux, "/api/headless/overview", reads(asks(h.overview)))
-		mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": attaches(h.followOverview)})
-		h.inboxRoutes(mux)
-		mount(mux, session+"/restore", httperr.Methods{"POST": asks(h.restoreSession)})
-	}
+	asks := func(do endpoint) http.HandlerFunc { return h.listing(RateLimiter.Request, do) }
+	can["PATCH"], can["DELETE"] = asks(h.updateSession), asks(h.deleteSession)
 	mount(mux, session, can)
+	mount(mux, session+"/restore", httperr.Methods{"POST": asks(h.restoreSession)})
+	mount(mux, "/api/headless/overview", reads(asks(h.overview)))
+	mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": h.listing(RateLimiter.Attach, h.followOverview)})
+	h.inboxRoutes(mux)
+}
+
+// listing is authenticated for a route that needs an overview. Without one it answers 404.
+func (h *Handler) listing(count limit, do endpoint) http.HandlerFunc {
+	if h.opts.Overview == nil {
+		do = func(http.ResponseWriter, *http.Request, contracts.Caller) (any, error) { return nil, errNoRoute }
+	}
+	return h.authenticated(count)(do)
 }
 
 func (h *Handler) overview(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {

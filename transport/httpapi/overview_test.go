@@ -152,12 +152,12 @@ func TestOverviewIsStreamed(t *testing.T) {
 	}
 }
 
-func TestServerWithoutAnOverviewHasNoRoutesForIt(t *testing.T) {
+func TestServerWithoutAnOverview(t *testing.T) {
 	h := newHouse(t, nil)
-	for _, path := range []string{overviewPath, overviewPath + "/events", sessionPath + "/restore"} {
-		h.ask("GET", path, "").refused(contracts.CodeNotFound)
+	for _, what := range []string{"GET " + overviewPath, "GET " + overviewPath + "/events", "POST " + sessionPath + "/restore", "PATCH " + sessionPath, "DELETE " + sessionPath} {
+		method, path, _ := strings.Cut(what, " ")
+		h.ask(method, path, "").refused(contracts.CodeNotFound)
 	}
-	for _, method := range []string{"PATCH", "DELETE"} {
-		h.ask(method, sessionPath, "").refused(contracts.CodeMethodNotAllowed)
-	}
+	h.refuse = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "who?"}
+	h.ask("GET", overviewPath, "").refused(contracts.CodeUnauthenticated)
 }

@@ -33,7 +33,7 @@ type route struct {
 var routes = []route{
 	{"/api/headless/connections", "POST", "OPTIONS, POST", `{"sessionId":"sess_a"}`, "Connect", true},
 	{"/api/headless/sessions", "POST", "GET, HEAD, OPTIONS, POST", `{"sessionId":"sess_a"}`, "State", true},
-	{sessionPath, "GET", "GET, HEAD, OPTIONS", "", "State", false},
+	{sessionPath, "GET", "DELETE, GET, HEAD, OPTIONS, PATCH", "", "State", false},
 	{sessionPath + "/state", "GET", "GET, HEAD, OPTIONS", "", "State", false},
 	{sessionPath + "/subscribe", "POST", "OPTIONS, POST", `{}`, "Subscribe", true},
 	{sessionPath + "/unsubscribe", "POST", "OPTIONS, POST", `{"subscriptionId":"sub_1"}`, "Unsubscribe", false},
