@@ -29,8 +29,8 @@ type Inbox struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// An InboxEnding says how a question ended. Resolution is absent if the session was
-// deleted. Author is absent if nobody answered.
+// An InboxEnding says how a question ended. Resolution is absent if the session is not
+// listed any more, such as after its deletion. Author is absent if nobody answered.
 type InboxEnding struct {
 	SessionID  string   `json:"session_id"`
 	RequestID  string   `json:"request_id"`

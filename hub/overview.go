@@ -219,7 +219,7 @@ func (o *Overview) add(key Key, rec record) *row {
 // limitQuestions leaves out questions of a row above maxQuestions. before is how many the
 // row has had. The caller holds mu.
 func (o *Overview) limitQuestions(rec *record, before int) {
-	if room := maxQuestions - o.questions + before; len(rec.Questions) > room {
+	if room := max(maxQuestions-o.questions+before, 0); len(rec.Questions) > room {
 		rec.Questions, o.leftOut = rec.Questions[:room], true
 	}
 }

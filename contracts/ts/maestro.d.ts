@@ -1471,7 +1471,8 @@ export interface InboxAnswer {
 
 /**
  * An InboxEnding says how a question ended. Resolution is absent if the session
- * was deleted. Author is absent if nobody answered.
+ * is not listed any more, such as after its deletion. Author is absent if
+ * nobody answered.
  */
 export interface InboxEnding {
   session_id: string;
