@@ -38,7 +38,8 @@ type figure struct {
 // growths are the parts of growth.
 var growths = []growth{
 	watchGrowth, searchGrowth, returnGrowth, presenceGrowth, responseGrowth, stateGrowth,
-	historyGrowth, questionGrowth, replayGrowth, listGrowth, postGrowth, promptGrowth, retainGrowth, hecateGrowth, overviewGrowth,
+	historyGrowth, pagesGrowth, questionGrowth, replayGrowth, listGrowth, postGrowth, promptGrowth, retainGrowth, hecateGrowth,
+	overviewGrowth,
 }
 
 // growth takes all parts, once each, and reports them as one table.

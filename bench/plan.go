@@ -86,6 +86,7 @@ type growthPlan struct {
 		hold              time.Duration // how long viewers read slowly once the last has come
 	}
 	history struct{ sessions, events int }
+	pages   struct{ events, reads int }
 	replay  struct{ events, replays, prompts int }
 	list    struct{ sessions, times int }
 	post    struct{ connections, times int }
@@ -137,6 +138,7 @@ func newPlan(reps int, quick bool) plan {
 	g.state.viewers, g.state.question = n(100, 10), n(200<<10, 20<<10)
 	g.state.every, g.state.hold = d(30*time.Millisecond, 10*time.Millisecond), d(3*time.Second, time.Second/2)
 	g.history.sessions, g.history.events = n(300, 20), 20_000
+	g.pages.events, g.pages.reads = n(1_000_000, 20_000), n(50, 5)
 	g.replay.events, g.replay.replays, g.replay.prompts = n(500_000, 20_000), n(16, 4), n(300, 30)
 	g.list.sessions, g.list.times = n(10_000, 200), n(20, 5)
 	g.post.connections, g.post.times = 64, n(2000, 100)

@@ -71,6 +71,17 @@ func (c *Client) decide(ctx context.Context, requestID string, approved bool, wh
 	})
 }
 
+// History reads a page of the history before req.Before, or up to the newest entry if
+// that is zero. The ID of req is replaced.
+func (c *Client) History(ctx context.Context, req contracts.HistoryRequest) (*contracts.HistoryPage, error) {
+	req.ID = c.newID()
+	open := &call{id: req.ID, repeat: true}
+	if _, err := c.send(ctx, &req, open); err != nil {
+		return nil, err
+	}
+	return open.page, nil
+}
+
 // TakeControl takes the lease from its holder. TakeControl, ReleaseControl,
 // AskControl, GrantControl and DenyControl are never sent twice, because the holder
 // may have changed meanwhile. Without a connection they fail with
@@ -107,9 +118,11 @@ func (c *Client) DenyControl(ctx context.Context, connectionID, reason string) (
 // result sends the frame that is made for a new id, and waits for its ws.result. No
 // other client of the session uses the id.
 func (c *Client) result(ctx context.Context, repeat bool, frame func(id string) contracts.Frame) (contracts.Result, error) {
-	id := c.idPrefix + "-" + strconv.FormatUint(c.lastID.Add(1), 36)
+	id := c.newID()
 	return c.send(ctx, frame(id), &call{id: id, repeat: repeat})
 }
+
+func (c *Client) newID() string { return c.idPrefix + "-" + strconv.FormatUint(c.lastID.Add(1), 36) }
 
 // send sends a frame and waits for its answer; without an id, until it is written.
 func (c *Client) send(ctx context.Context, frame contracts.Frame, open *call) (contracts.Result, error) {

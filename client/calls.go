@@ -26,15 +26,17 @@ type calls struct {
 type call struct {
 	id      string // empty if the server does not answer it
 	frame   []byte
-	repeat  bool        // the frame may be sent again on the same connection
-	written bool        // on the current link
-	lost    bool        // written on an earlier link
-	done    chan answer // 1-buffered; receives exactly one answer
+	repeat  bool                   // the frame may be sent again on the same connection
+	written bool                   // on the current link
+	lost    bool                   // written on an earlier link
+	done    chan answer            // 1-buffered; receives exactly one answer
+	page    *contracts.HistoryPage // of the answer; set before done receives it
 }
 
 // An answer is the result of a call.
 type answer struct {
 	result contracts.Result
+	page   *contracts.HistoryPage // instead of result
 	err    error
 }
 
@@ -114,6 +116,7 @@ func (t *calls) answer(id *string, a answer) {
 
 // finish answers a call and removes it. The caller holds mu.
 func (t *calls) finish(c *call, a answer) {
+	c.page = a.page
 	c.done <- a
 	t.remove(c)
 }

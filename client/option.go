@@ -32,6 +32,7 @@ type config struct {
 	cursor   *uint64 // nil asks for a snapshot
 	epoch    string
 	tail     uint64 // number of latest entries to start with; 0: not used
+	turns    int    // number of latest turns to start with; 0: none
 
 	reconnect Reconnect
 	dialer    func(context.Context) (net.Conn, error)
@@ -120,6 +121,12 @@ func WithHistory() Option { return WithCursor("", 0) }
 // attaching. [Client.Skipped] returns how many entries were left out.
 func WithTail(n uint64) Option {
 	return func(c *config) { c.epoch, c.cursor, c.tail = "", nil, n }
+}
+
+// WithTurns starts with the current state and the history of the last n turns, 1 to 100,
+// as one update. It is shorter if the turns are long, and then says so.
+func WithTurns(n int) Option {
+	return func(c *config) { c.turns = n }
 }
 
 // WithReconnect sets how the client reconnects.

@@ -139,6 +139,8 @@ func (p *position) query(c *config, takeover contracts.Takeover) url.Values {
 	if p.known {
 		set("epoch", p.epoch)
 		q.Set("cursor", strconv.FormatUint(p.cursor, 10))
+	} else if p.connection == "" && c.turns > 0 {
+		q.Set("turns", strconv.Itoa(c.turns))
 	}
 	return q
 }

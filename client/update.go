@@ -17,6 +17,7 @@ const (
 	KindUnknown      Kind = "unknown"      // Body: an entry of a type that this client does not know
 	KindSnapshot     Kind = "snapshot"     // Snapshot, Body: the state at Cursor
 	KindReset        Kind = "reset"        // Reason, Snapshot, Body: replace the state by Snapshot
+	KindHistory      Kind = "history"      // Page: the latest turns, after the first snapshot; see WithTurns
 	KindHeartbeat    Kind = "heartbeat"    // no field: the server is alive
 	KindControl      Kind = "control"      // Control: *contracts.LeaseChange, *contracts.ControlRequest, ...
 	KindConnected    Kind = "connected"    // Attached: a connection was made, the first one or a later one
@@ -35,6 +36,7 @@ type Update struct {
 
 	Event    contracts.Event
 	Snapshot *contracts.Snapshot
+	Page     *contracts.HistoryPage
 	Reason   contracts.ResetReason
 	Control  contracts.Frame
 	Attached *contracts.Attached
@@ -63,6 +65,11 @@ func (c *Client) handleFrame(ctx context.Context, frame contracts.Frame, size in
 			return nil // not plausible
 		}
 		return c.deliver(ctx, Update{Kind: KindHeartbeat, Cursor: f.Cursor}, size)
+	case *contracts.HistoryEnvelope:
+		if f.ID == "" {
+			return c.deliver(ctx, Update{Kind: KindHistory, Cursor: c.position.cursor, Page: &f.Page}, size)
+		}
+		c.calls.answer(&f.ID, answer{page: &f.Page})
 	case *contracts.Result:
 		c.calls.answer(f.ID, answer{result: *f})
 	case *contracts.Refusal:

@@ -25,6 +25,7 @@ type entry struct {
 	connection string           // an earlier connection to continue
 	resume     string           // its token
 	hello      *contracts.Hello // nil means what the scenario needs
+	turns      int              // of history after the snapshot
 }
 
 func (e *entry) query(s *Session) url.Values {
@@ -40,6 +41,9 @@ func (e *entry) query(s *Session) url.Values {
 	}
 	if e.cursor != nil {
 		q.Set("cursor", strconv.FormatInt(*e.cursor, 10))
+	}
+	if e.turns > 0 {
+		q.Set("turns", strconv.Itoa(e.turns))
 	}
 	return q
 }

@@ -129,7 +129,7 @@ func (p *Peer) parseStream(a arrival) *Frame {
 // one of its own.
 func (p *Peer) identified(f *Frame) {
 	want := p.epoch + "." + strconv.FormatInt(f.Cursor, 10)
-	if f.Kind == "heartbeat" {
+	if f.Kind == "heartbeat" || f.Kind == "history" {
 		want = ""
 	}
 	p.s.failIf(strings.HasPrefix(f.Kind, "ws."), "A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
@@ -148,6 +148,7 @@ type follow struct {
 	silent       bool // optOuts are known already: they are not in the query
 	header       http.Header
 	raw          bool // raw events were negotiated
+	turns        int  // of history after the snapshot
 	people       bool // people was negotiated
 }
 
@@ -160,6 +161,9 @@ func (o *follow) request(s *Session, name string) request {
 	}
 	if o.cursor != nil {
 		query.Set("cursor", strconv.FormatInt(*o.cursor, 10))
+	}
+	if o.turns > 0 {
+		query.Set("turns", strconv.Itoa(o.turns))
 	}
 	if o.optOuts != nil && !o.silent {
 		query.Set("optOutNotifications", strings.Join(o.optOuts, ","))

@@ -100,6 +100,10 @@ func (w *watch) observe(p *Peer, f *Frame) {
 		checkState(p.s, p.name, f)
 	case "heartbeat":
 		w.heartbeat(p, f)
+	case "history":
+		if f.Body["id"] != nil {
+			w.answer(p, f)
+		}
 	case "ws.result", "ws.error":
 		w.answer(p, f)
 	case "ws.goodbye":
@@ -173,7 +177,7 @@ func (w *watch) answer(p *Peer, f *Frame) {
 		"%s: expected an answer to %v next, got %s", p.name, w.waiting, f.said())
 	first := w.waiting[0]
 	w.waiting = w.waiting[1:]
-	if first.seq == 0 {
+	if first.seq == 0 || f.Kind == "history" { // a page has no number
 		return
 	}
 	w.sequence(p, f, seq)

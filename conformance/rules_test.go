@@ -130,7 +130,7 @@ func TestExplainNamesTheNearestOfAnUnknownRule(t *testing.T) {
 		"R10":      `no rule "R10"; the nearest: R9, R11`,
 		"R46:gate": `no rule "R46:gate"; the nearest: R46, R46:gated`,
 		"R0":       `no rule "R0"; the nearest: R1`,
-		"99.9":     `no rule "99.9"; the nearest: 9.5`,
+		"99.9":     `no rule "99.9"; the nearest: 10.3`,
 		"x":        `no rule "x"; the nearest: D16, 0.2`,
 	} {
 		var out strings.Builder

@@ -79,6 +79,7 @@ type Attach struct {
 	Takeover     Takeover
 	Cursor       *int64 // the last entry applied; nil asks for a snapshot
 	Epoch        string // epoch of the cursor; empty if the client does not know it
+	Turns        int    // without a valid cursor: the page of history that follows the snapshot, in turns; 0: none
 	ConnectionID string // an earlier connection to continue
 	Principal    Principal
 }
@@ -98,6 +99,7 @@ type StreamRequest struct {
 	SubscriptionID string         // subscription to continue; empty makes one for this stream
 	Cursor         *int64         // the last entry applied; nil asks for a snapshot
 	Epoch          string         // epoch of the cursor; empty if the client does not know it
+	Turns          int            // as in Attach
 	OptOuts        []Notification // used only without SubscriptionID
 }
 
@@ -121,6 +123,9 @@ type Form interface {
 	// AppendOpening appends the first bytes of a new connection; none on most
 	// wires.
 	AppendOpening(dst []byte) []byte
+	// AppendHistory appends an envelope with a page of the history, which is one JSON
+	// text. A wire without envelopes appends nothing.
+	AppendHistory(dst []byte, text []byte) []byte
 	// AppendControl appends a control frame: one JSON text.
 	AppendControl(dst []byte, text []byte) []byte
 }

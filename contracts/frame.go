@@ -98,6 +98,20 @@ type Ping struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
 
+// HistoryRequest asks for a part of the stored history before a cursor. The answer
+// is a history envelope with the same id. Over HTTP, the path says the kind and the
+// query has the other members.
+type HistoryRequest struct {
+	ID     string      `json:"id" wire:"id"`
+	Kind   HistoryKind `json:"kind,omitempty"`   // default: entries
+	Before uint64      `json:"before,omitempty"` // the part ends before this cursor; 0 or absent: with the newest entry
+	Limit  int64       `json:"limit,omitempty"`  // most entries, turns or hits of the page, 1 to 1000; default: 100
+	Bytes  int64       `json:"bytes,omitempty"`  // most bytes of messages, 1 to 524288; default: 262144. A page has at least one entry
+	Turns  int64       `json:"turns,omitempty"`  // entries: the page begins with the prompt of so many turns ago, 1 to 100, unless it is cut
+	Full   bool        `json:"full,omitempty"`   // entries: outputs are whole
+	Query  string      `json:"query,omitempty"`  // search: the text to find, 1 to 256 bytes; case does not matter
+}
+
 // Ack tells the server which entry the client has applied.
 type Ack struct {
 	Cursor uint64 `json:"cursor"` // the last entry applied
@@ -110,6 +124,13 @@ type Bye struct {
 }
 
 // Control frames from the server.
+
+// HistoryEnvelope carries a page of the history: the answer to ws.history, or without
+// an ID the page that an attaching client asked for. It does not move the cursor.
+type HistoryEnvelope struct {
+	ID   string      `json:"id,omitempty"`
+	Page HistoryPage `json:"page"`
+}
 
 // AttachLimits are the bounds a client must respect.
 type AttachLimits struct {
@@ -195,8 +216,10 @@ func (*AskControl) FrameType() string        { return "ws.ask_control" }
 func (*GrantControl) FrameType() string      { return "ws.grant_control" }
 func (*DenyControl) FrameType() string       { return "ws.deny_control" }
 func (*Ping) FrameType() string              { return "ws.ping" }
+func (*HistoryRequest) FrameType() string    { return "ws.history" }
 func (*Ack) FrameType() string               { return "ws.ack" }
 func (*Bye) FrameType() string               { return "ws.bye" }
+func (*HistoryEnvelope) FrameType() string   { return "history" }
 func (*Attached) FrameType() string          { return "ws.attached" }
 func (*Result) FrameType() string            { return "ws.result" }
 func (*Refusal) FrameType() string           { return "ws.error" }
@@ -215,10 +238,10 @@ func (m *Message) FrameType() string { return m.Command.CommandType() }
 var (
 	allClientControls = []Frame{
 		(*Resume)(nil), (*Send)(nil), (*TakeControl)(nil), (*ReleaseControl)(nil), (*AskControl)(nil), (*GrantControl)(nil),
-		(*DenyControl)(nil), (*Ping)(nil), (*Ack)(nil), (*Bye)(nil),
+		(*DenyControl)(nil), (*Ping)(nil), (*HistoryRequest)(nil), (*Ack)(nil), (*Bye)(nil),
 	}
 	allServerFrames = []Frame{
-		(*MessageEnvelope)(nil), (*SnapshotEnvelope)(nil), (*HeartbeatEnvelope)(nil), (*ResetEnvelope)(nil), (*Attached)(nil),
+		(*MessageEnvelope)(nil), (*SnapshotEnvelope)(nil), (*HeartbeatEnvelope)(nil), (*ResetEnvelope)(nil), (*HistoryEnvelope)(nil), (*Attached)(nil),
 		(*Result)(nil), (*Refusal)(nil), (*LeaseChange)(nil), (*ControlRequest)(nil), (*Pong)(nil), (*Goodbye)(nil),
 	}
 )

@@ -28,6 +28,12 @@ const (
 	MaxPromptRecord    = 4 << 10   // content of one prompt kept in the state
 	MaxPeople          = 20        // prompts, and answers, kept in the state
 	WritePart          = 256 << 10 // bytes that a client must read within the write timeout
+	HistoryFrames      = 10        // frames that one ws.history of a viewer counts as
+	MaxHistoryLimit    = 1000      // entries, turns or hits of a page of the history
+	MaxHistoryBytes    = 512 << 10 // messages of a page of the history, and one message in it
+	MaxHistoryTurns    = 100       // turns that a page of the history may begin with
+	MaxHistoryOutput   = 16 << 10  // output in an entry of the history; a longer one is cut to its first 8 KiB
+	MaxHistoryQuery    = 256       // the text of a search
 	MaxAttachments     = 20
 	MaxAttachmentBytes = 10 << 20
 	MaxAttachmentTotal = 32 << 20

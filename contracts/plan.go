@@ -294,9 +294,10 @@ var (
 		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
 		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
 		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil),
-		(*Inbox)(nil), (*InboxEvent)(nil), (*InboxAnswer)(nil), (*InboxReceipt)(nil),
-		(*DeliveryList)(nil), (*PushRequest)(nil), (*PushAnswer)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil),
-		(*ShareList)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
+		(*Inbox)(nil), (*InboxEvent)(nil), (*InboxAnswer)(nil), (*InboxReceipt)(nil), (*DeliveryList)(nil),
+		(*PushRequest)(nil), (*PushAnswer)(nil),
+		(*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil),
+		(*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 
 	// byGoType holds each type that can be encoded.
@@ -371,6 +372,8 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
 	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
 	reflect.TypeFor[SessionStatus]():    enumValues(SessionStatuses()...),
+	reflect.TypeFor[HistoryKind]():      enumValues(HistoryEntries, HistoryTurns, HistorySearch),
+	reflect.TypeFor[TurnOutcome]():      enumValues(TurnRunning, TurnCompleted, TurnFailed, TurnCancelled),
 	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),
 }
 

@@ -186,7 +186,7 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	if text, err := contracts.EncodeFrame(attached); err == nil {
 		tx.push(b, parcel{frame: b.form.AppendControl(nil, text)})
 	}
-	tx.queueStartingState(b, how, reason)
+	tx.queueStartingState(b, how, reason, att.Turns)
 	tx.sendHelloOK(c)
 	tx.showChange(c)
 	tx.reportMismatch(c)
@@ -195,14 +195,17 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	return b
 }
 
-// queueStartingState queues a snapshot or reset and returns its cursor. A replay
-// needs neither; it returns 0.
-func (tx *tx) queueStartingState(b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
+// queueStartingState queues a snapshot or reset, then a page with the history of so
+// many turns, and returns their cursor. A replay needs neither; it returns 0.
+func (tx *tx) queueStartingState(b *mailbox, how string, reason contracts.ResetReason, turns int) (at uint64) {
 	if how == resumeReplay {
 		return 0
 	}
 	snap := tx.latestSnapshot()
 	tx.push(b, parcel{at: snap.at, snapshot: snap, reset: reason})
+	if turns > 0 {
+		tx.push(b, parcel{at: snap.at, turns: turns})
+	}
 	return snap.at
 }
 
@@ -363,7 +366,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
 			tx.push(b, parcel{frame: opening}) // before everything else
 		}
-		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
+		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why, req.Turns)))
 		sub.conn.extendCredential(by.Principal)
 		tx.noteActivity(sub.conn)
 		tx.showChange(sub.conn)

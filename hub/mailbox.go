@@ -71,6 +71,8 @@ type parcel struct {
 	at    uint64
 	frame []byte // encoded bytes, or
 
+	turns int // a page of the history up to at, which is read when it is written, or
+
 	snapshot *sharedSnapshot       // the state, which moves the client to at
 	reset    contracts.ResetReason // not empty: the snapshot replaces the client's state
 
@@ -397,6 +399,17 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			}
 			jumped = true
 			continue
+		}
+		if p.turns > 0 {
+			if len(out) > 0 { // the client need not wait for the page to get the state
+				if err = b.write(out); err != nil {
+					return 0, err
+				}
+				out = out[:0]
+			}
+			if p.frame, err = h.openingPage(b, p); err != nil {
+				return 0, err
+			}
 		}
 		out = append(out, p.frame...)
 		if p.closes {

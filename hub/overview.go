@@ -391,4 +391,6 @@ func (o *Overview) endOpen(key Key, h *Hub, failed error) error {
 }
 
 // errDeleted refuses a session that was deleted and is not removed yet.
-var errDeleted = &contracts.Error{Code: contracts.CodeStaleSession, Message: "the session was deleted; it can be restored until it is removed"}
+var errDeleted = &contracts.Error{
+	Code: contracts.CodeStaleSession, Message: "the session was deleted; it can be restored until it is removed",
+}

@@ -399,6 +399,7 @@ func TestWhoMayChangeASession(t *testing.T) {
 		del := func(by contracts.Caller) error { _, err := l.Delete(t.Context(), key, by); return err }
 		undo := func(by contracts.Caller) error { _, err := l.Restore(key, by); return err }
 		viewer := contracts.Caller{Principal: contracts.Principal{ID: "v", Role: contracts.RoleViewer}}
+		approver := contracts.Caller{Principal: contracts.Principal{ID: "p", Role: contracts.RoleApprover}}
 		views := contracts.Caller{Principal: theOwner, Role: contracts.RoleViewer}
 		forged := g.by
 		forged.Token = "wrong"
@@ -409,8 +410,8 @@ func TestWhoMayChangeASession(t *testing.T) {
 		}{
 			"viewer renames": {viewer, rename, contracts.CodeAccessDenied}, "viewer archives": {viewer, archive, contracts.CodeAccessDenied},
 			"viewer deletes": {viewer, del, contracts.CodeAccessDenied}, "viewer restores": {viewer, undo, contracts.CodeAccessDenied},
-			"owner as viewer deletes": {views, del, contracts.CodeAccessDenied},
-			"share archives":          {g.by, archive, contracts.CodeAccessDenied}, "share deletes": {g.by, del, contracts.CodeAccessDenied},
+			"owner as viewer deletes": {views, del, contracts.CodeAccessDenied}, "approver renames": {approver, rename, contracts.CodeAccessDenied},
+			"share archives": {g.by, archive, contracts.CodeAccessDenied}, "share deletes": {g.by, del, contracts.CodeAccessDenied},
 			"share restores":               {g.by, undo, contracts.CodeAccessDenied},
 			"share without a connection":   {contracts.Caller{Principal: g.by.Principal}, rename, contracts.CodeStaleConnection},
 			"share without the lease":      {other.by, rename, contracts.CodeControllerLeaseHeld},
@@ -612,18 +613,18 @@ func TestSessionsBeyondTheBoundAreFoundWhenTheyAreUsed(t *testing.T) {
 	})
 }
 
-// A reader is the client's end of a stream.
-type reader struct {
+// A listReader is the client's end of a stream.
+type listReader struct {
 	*memconn.Peer
 	t     *testing.T
 	ended chan error
 }
 
 // follow opens a stream and reads its opening.
-func (l *library) follow(p contracts.Principal, limit int) *reader {
+func (l *library) follow(p contracts.Principal, limit int) *listReader {
 	l.t.Helper()
 	conn, peer := memconn.New(memconn.Options{Stream: true})
-	r := &reader{peer, l.t, make(chan error, 1)}
+	r := &listReader{peer, l.t, make(chan error, 1)}
 	go func() {
 		err := l.Follow(context.Background(), conn, p, limit)
 		conn.Close(nil)
@@ -636,10 +637,10 @@ func (l *library) follow(p contracts.Principal, limit int) *reader {
 }
 
 // lines returns what has arrived.
-func (r *reader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
+func (r *listReader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
 
 // events returns the events that have arrived.
-func (r *reader) events() (list []contracts.OverviewEvent) {
+func (r *listReader) events() (list []contracts.OverviewEvent) {
 	r.t.Helper()
 	for _, line := range r.lines() {
 		if line == "comment" {
@@ -755,7 +756,7 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 		l.settled()
 		share := contracts.Principal{ID: "share:1", SessionID: "a", Role: contracts.RoleViewer}
 		stranger := contracts.Principal{ID: "s", Scope: "elsewhere"}
-		readers := map[*reader]string{l.follow(share, 10): "a", l.follow(stranger, 10): ""}
+		readers := map[*listReader]string{l.follow(share, 10): "a", l.follow(stranger, 10): ""}
 		for _, id := range []string{"a", "b"} {
 			title := "title"
 			if _, err := l.Update(hub.Key{ID: id}, contracts.Caller{Principal: theOwner}, &contracts.SessionUpdate{Title: &title}); err != nil {

@@ -75,7 +75,9 @@ func parsePlace(key string) (p place, err error) {
 		_, err = fmt.Sscanf(string(text), "%d.%d.%s", &p.rank, &p.at, &p.id)
 	}
 	if err != nil {
-		return p, &contracts.Error{Code: contracts.CodeBadRequest, Type: contracts.ErrorProtocol, Message: "after must be the next of an earlier page"}
+		return p, &contracts.Error{
+			Code: contracts.CodeBadRequest, Type: contracts.ErrorProtocol, Message: "after must be the next of an earlier page",
+		}
 	}
 	return p, nil
 }

@@ -126,8 +126,7 @@ func (tx *tx) checkpoint() {
 	}
 	cp := checkpoint{
 		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
-		Lease: tx.clients.saveLease(), Origin: tx.life.origin, Digest: tx.log.digest,
-		Audit: tx.log.audit,
+		Lease: tx.clients.saveLease(), Origin: tx.life.origin, Audit: tx.log.audit, Digest: tx.log.digest,
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {

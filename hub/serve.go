@@ -267,6 +267,9 @@ func (r *reader) handleFrame(text []byte) {
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, nil) })
 	case *contracts.Ping:
 		r.pong(f)
+	case *contracts.HistoryRequest:
+		r.answerHistory(f)
+		r.slowDown(contracts.HistoryFrames - 1) // read counts the frame itself
 	default:
 		r.handleLeaseFrame(frame) // all other frames are about the lease
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -28,8 +29,8 @@ type Entry struct {
 // MaxBody is the longest body of an entry, in bytes.
 const MaxBody = 64 << 20
 
-// maxMergedText is the most text one merged frame carries, in bytes (D5).
-const maxMergedText = 64 << 10
+// MaxMergedText is the most text one merged frame carries, in bytes (D5).
+const MaxMergedText = 64 << 10
 
 // A Kind is the kind of an entry.
 type Kind uint8
@@ -76,6 +77,15 @@ func (e *Entry) check() error {
 		return fmt.Errorf("text span %d to %d does not lie in a body of %d bytes", e.TextStart, e.TextEnd, len(e.Body))
 	}
 	return nil
+}
+
+// Continues reports whether e may be merged with an older entry (D5): both are events
+// that differ only in their text.
+func (e *Entry) Continues(older *Entry) bool {
+	return e.TextEnd > e.TextStart && older.TextEnd > older.TextStart &&
+		e.Kind == Message && older.Kind == Message && e.Class == older.Class &&
+		bytes.Equal(e.Body[:e.TextStart], older.Body[:older.TextStart]) &&
+		bytes.Equal(e.Body[e.TextEnd:], older.Body[older.TextEnd:])
 }
 
 // checkBatch returns an error unless entries can be stored and their cursors follow

@@ -435,6 +435,24 @@ func (s *File) Read(after uint64, fn func(Entry) bool) error {
 	return nil
 }
 
+// Rewind implements [Store].
+func (s *File) Rewind(before, n uint64) (after uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range slices.Backward(s.segs) {
+		end := min(before, seg.last+1)
+		if end <= seg.head.first {
+			continue
+		}
+		count := min(n, end-seg.head.first)
+		after, ok = end-1-count, true
+		if n -= count; n == 0 {
+			break
+		}
+	}
+	return after, ok
+}
+
 // A part is a range of readable records of a segment.
 type part struct {
 	seg   *segment // nil if there is nothing to read

@@ -162,6 +162,16 @@ func (s *Memory) entriesAfter(after uint64) ([]Entry, error) {
 	return b.entries[after+1-b.entries[0].Cursor:], nil
 }
 
+// Rewind implements [Store].
+func (s *Memory) Rewind(before, n uint64) (after uint64, ok bool) {
+	first, last := s.Bounds()
+	before = min(before, last+1)
+	if last == 0 || before <= first {
+		return 0, false
+	}
+	return before - 1 - min(n, before-first), true
+}
+
 // LastCheckpoint implements [Store].
 func (s *Memory) LastCheckpoint() uint64 {
 	s.mu.RLock()

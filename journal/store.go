@@ -40,6 +40,12 @@ type Store interface {
 	// that were never used or were lost are skipped.
 	Read(after uint64, fn func(Entry) bool) error
 
+	// Rewind returns the cursor after which Read begins in order to reach before
+	// after at most n entries: fewer if fewer are stored. It returns false if no
+	// entry before the cursor before is stored. It skips cursors that were never used
+	// or were lost.
+	Rewind(before, n uint64) (after uint64, ok bool)
+
 	// LastCheckpoint returns the cursor of the newest stored checkpoint, or zero.
 	LastCheckpoint() uint64
 

@@ -265,7 +265,7 @@ func (m *merger) entry(e Entry) bool {
 // merges reports whether e continues the text of the entry held back.
 func (m *merger) merges(e *Entry) bool {
 	text := int(e.TextEnd) - int(e.TextStart)
-	return m.held && text > 0 && m.textBytes > 0 && m.textBytes+text <= maxMergedText &&
+	return m.held && text > 0 && m.textBytes > 0 && m.textBytes+text <= MaxMergedText &&
 		e.Kind == Message && m.head.Kind == Message && e.Class == m.head.Class && e.TextStart == m.head.TextStart &&
 		bytes.Equal(e.Body[:e.TextStart], m.body[:e.TextStart]) &&
 		bytes.Equal(e.Body[e.TextEnd:], m.rest)

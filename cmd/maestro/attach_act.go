@@ -54,7 +54,13 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		st := a.client.State()
 		a.view.who(a.local, &st)
 	case "history":
-		a.review(ctx, wg)
+		if err := a.review(ctx, wg, act.text); err != nil {
+			a.refuse(err)
+		}
+	case "turns":
+		a.index("turns", contracts.HistoryRequest{Kind: contracts.HistoryTurns})
+	case "find":
+		a.index("find", contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: act.text})
 	case verbSay:
 		a.say(line, act.text)
 	default:

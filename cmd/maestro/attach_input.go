@@ -18,7 +18,7 @@ const verbSay = "say"
 var verbs = map[string]struct{ text, number, watches bool }{
 	"ask": {text: true}, "grant": {number: true}, "deny": {number: true},
 	"take": {}, "release": {}, "interrupt": {},
-	"show": {watches: true}, "who": {watches: true}, "history": {watches: true}, "help": {watches: true}, "quit": {watches: true},
+	"show": {watches: true}, "who": {watches: true}, "history": {text: true, watches: true}, "turns": {watches: true}, "find": {text: true, watches: true}, "help": {watches: true}, "quit": {watches: true},
 }
 
 // An action is a parsed line.
@@ -42,7 +42,10 @@ const attachHelp = `  text              a prompt, or the answer to an open quest
   /interrupt        stop the run (so does Ctrl-C)
   /show             show the whole open question
   /who              show who is attached
-  /history          show the session from its beginning; Ctrl-C stops it
+  /history [n]      show the session from its beginning, or its last n turns; Ctrl-C
+                    stops it
+  /turns            list the latest prompts
+  /find text        list where a text is in the session
   /quit             leave; the session continues (so does Ctrl-D)`
 
 // rulesHelp is added to attachHelp where an agent of ours answers.

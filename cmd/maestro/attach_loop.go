@@ -15,7 +15,6 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
-	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 const (
@@ -42,6 +41,7 @@ type driver interface {
 	AskControl(ctx context.Context, reason string) (contracts.Result, error)
 	GrantControl(ctx context.Context, connectionID string) (contracts.Result, error)
 	DenyControl(ctx context.Context, connectionID, reason string) (contracts.Result, error)
+	History(context.Context, contracts.HistoryRequest) (*contracts.HistoryPage, error)
 }
 
 // An attachment connects a user and a session: updates go to the screen, lines to
@@ -287,52 +287,6 @@ func follow(ctx context.Context, c follower, updates chan<- news) {
 		if err != nil {
 			return
 		}
-	}
-}
-
-// A history shows the session again from its beginning, through a connection of
-// its own. Updates of the present wait meanwhile.
-type history struct {
-	view  *view
-	pages chan news // closed at the end of the history
-	stop  context.CancelFunc
-}
-
-// review starts to show the session from its beginning.
-func (a *attachment) review(ctx context.Context, wg *sync.WaitGroup) {
-	if a.past != nil {
-		a.refuse(errors.New("/history is already running"))
-		return
-	}
-	h := &history{view: newView(a.local), pages: make(chan news, maxNews)}
-	h.view.me, h.view.viewer, h.view.past = a.view.me, a.view.viewer, true
-	a.past = h
-	ctx, h.stop = context.WithCancel(ctx)
-	a.local.Line(console.Bold, "-- from the beginning")
-	wg.Go(a.restoring(func() { // ends with the history, stop or ctx
-		defer close(h.pages)
-		c, err := a.redial(ctx)
-		if err != nil {
-			h.pages <- news{err: err} // there is room
-			return
-		}
-		defer c.Close(false)
-		follow(ctx, c, h.pages)
-	}))
-}
-
-// page shows a page of the history. After the last one the present continues.
-func (a *attachment) page(n news, more bool) {
-	_, caughtUp := n.update.Event.(*contracts.HelloOK)
-	switch {
-	case !more || caughtUp:
-		a.past.stop()
-		a.past = nil
-		a.local.Line(console.Bold, "-- now")
-	case n.err != nil && !errors.Is(n.err, context.Canceled): // /history was not stopped
-		a.local.Line(console.Red, "! history: "+show.OneLine(n.err.Error(), show.MaxArgs))
-	case n.err == nil && n.update.Kind != client.KindConnected:
-		a.past.view.show(n.update)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -24,6 +25,7 @@ type fakeDriver struct {
 	refuse   error
 	accepted uint64 // the cursor in results
 	state    contracts.State
+	history  contracts.HistoryPage
 
 	mu    sync.Mutex
 	calls []string
@@ -71,6 +73,10 @@ func (d *fakeDriver) GrantControl(_ context.Context, id string) (contracts.Resul
 }
 func (d *fakeDriver) DenyControl(_ context.Context, id, reason string) (contracts.Result, error) {
 	return d.call("deny " + id + " " + reason)
+}
+func (d *fakeDriver) History(_ context.Context, req contracts.HistoryRequest) (*contracts.HistoryPage, error) {
+	_, err := d.call(fmt.Sprintf("history %s turns=%d query=%q", req.Kind, req.Turns, req.Query))
+	return &d.history, err
 }
 func (d *fakeDriver) Close(bool) error { return nil }
 func (d *fakeDriver) State() contracts.State {

@@ -23,8 +23,8 @@ const removedPrefix = "removed-"
 // openOverview makes the overview of the stored sessions.
 func (m *sessions) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*hub.Overview, error) {
 	return hub.NewOverview(hub.OverviewOptions{
-		Notify: tell,
-		Store:  summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval, Alive: m.counts, Log: m.log,
+		Store: summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval,
+		Alive: m.counts, Notify: tell, Log: m.log,
 	})
 }
 

@@ -90,6 +90,14 @@ export type FlushStatus =
   | "interrupted";
 
 /**
+ * A HistoryKind says what a part of the history is read for.
+ */
+export type HistoryKind =
+  | "entries"
+  | "turns"
+  | "search";
+
+/**
  * A LeaseReason says why the holder of the controller lease changed.
  */
 export type LeaseReason =
@@ -195,6 +203,15 @@ export type ThinkingLevel =
   | "medium"
   | "high"
   | "ultra";
+
+/**
+ * A TurnOutcome says how a run ended.
+ */
+export type TurnOutcome =
+  | "running"
+  | "completed"
+  | "failed"
+  | "cancelled";
 
 /**
  * A UtilityOperation is a service of the server that clients can use beside the
@@ -509,6 +526,30 @@ export interface DenyControl {
 export interface Ping {
   type: "ws.ping";
   id?: string;
+}
+
+/**
+ * HistoryRequest asks for a part of the stored history before a cursor.
+ * The answer is a history envelope with the same id. Over HTTP, the path says
+ * the kind and the query has the other members.
+ */
+export interface HistoryRequest {
+  type: "ws.history";
+  id: string;
+  /** default: entries */
+  kind?: HistoryKind;
+  /** the part ends before this cursor; 0 or absent: with the newest entry */
+  before?: number;
+  /** most entries, turns or hits of the page, 1 to 1000; default: 100 */
+  limit?: number;
+  /** most bytes of messages, 1 to 524288; default: 262144. A page has at least one entry */
+  bytes?: number;
+  /** entries: the page begins with the prompt of so many turns ago, 1 to 100, unless it is cut */
+  turns?: number;
+  /** entries: outputs are whole */
+  full?: boolean;
+  /** search: the text to find, 1 to 256 bytes; case does not matter */
+  query?: string;
 }
 
 /**
@@ -1009,6 +1050,17 @@ export interface ResetEnvelope {
 }
 
 /**
+ * HistoryEnvelope carries a page of the history: the answer to ws.history,
+ * or without an ID the page that an attaching client asked for. It does not
+ * move the cursor.
+ */
+export interface HistoryEnvelope {
+  type: "history";
+  id?: string;
+  page: HistoryPage;
+}
+
+/**
  * Attached answers the handshake.
  */
 export interface Attached {
@@ -1440,6 +1492,73 @@ export interface HeartbeatAnswer {
   controller_connection_id: string | null;
   lease_expires_at: string | null;
   heartbeat_interval_ms: number;
+}
+
+/**
+ * A HistoryEntry is an event of the past. Adjacent pieces of one text are
+ * joined, up to 64 KiB. The request {"before": cursor+1, "limit": 1, "full":
+ * true} returns the entry with its whole output.
+ */
+export interface HistoryEntry {
+  /** of the last piece */
+  cursor: number;
+  /** ISO-8601 UTC */
+  at: string;
+  /** absent if it is longer than 512 KiB */
+  message?: Event;
+  /** bytes that are left out of an output or of the message */
+  omitted?: number;
+}
+
+/**
+ * A HistoryHit is an entry that contains the text of a search.
+ */
+export interface HistoryHit {
+  cursor: number;
+  /** ISO-8601 UTC */
+  at: string;
+  /** cursor of the prompt before it; null if it is further back than one request reads */
+  turn: number | null;
+  /** type of the message; or message_start, for a prompt of an earlier version */
+  of: string;
+  /** the text around the first place, at most 200 bytes */
+  excerpt: string;
+}
+
+/**
+ * A HistoryPage is a part of the stored history. Its lists are in the order
+ * of their cursors. Only the list of the requested kind is present. A page may
+ * have fewer members than the limit although there is a page before it.
+ */
+export interface HistoryPage {
+  /** epoch of the newest entries */
+  epoch: string;
+  entries?: HistoryEntry[];
+  turns?: HistoryTurn[];
+  hits?: HistoryHit[];
+  /** of the page before this one; null where the history begins */
+  before: number | null;
+  /** entries before this page are missing: removed or lost */
+  gap?: boolean;
+  /** the page does not reach the prompt that turns asked for */
+  cut?: boolean;
+}
+
+/**
+ * A HistoryTurn is a prompt and its run.
+ */
+export interface HistoryTurn {
+  /** of the prompt */
+  cursor: number;
+  /** ISO-8601 UTC */
+  at: string;
+  /** absent in sessions of earlier versions */
+  author?: Author;
+  /** the first line of the prompt, at most 200 characters */
+  line: string;
+  outcome: TurnOutcome;
+  /** null while the run is active */
+  duration_ms: number | null;
 }
 
 /**
@@ -2218,6 +2337,7 @@ export type ClientFrame =
   | GrantControl
   | DenyControl
   | Ping
+  | HistoryRequest
   | Ack
   | Bye;
 
@@ -2229,6 +2349,7 @@ export type ServerFrame =
   | SnapshotEnvelope
   | HeartbeatEnvelope
   | ResetEnvelope
+  | HistoryEnvelope
   | Attached
   | Result
   | Refusal

@@ -36,4 +36,6 @@ func (form) AppendHeartbeat(dst []byte, cursor uint64, _ bool) []byte {
 	return append(dst, "}\n"...)
 }
 
+func (form) AppendHistory(dst, text []byte) []byte { return append(append(dst, text...), '\n') }
+
 func (form) AppendControl(dst, text []byte) []byte { return append(append(dst, text...), '\n') }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -261,37 +260,27 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request, by contracts.Ca
 // streamRequest reads where a stream begins. A browser that reconnects repeats
 // its first query, so Last-Event-ID overrides the cursor in the query (A59).
 func streamRequest(r *http.Request, by contracts.Caller) (req contracts.StreamRequest, err error) {
-	q, err := url.ParseQuery(r.URL.RawQuery)
+	q, err := readParams(r)
 	if err != nil {
-		return req, badRequest("malformed query")
+		return req, err
 	}
-	param := func(name string) string {
-		if len(q[name]) > 1 && err == nil {
-			err = badRequest("the parameter " + name + " is there more than once")
-		}
-		return strings.Clone(q.Get(name)) // a copy, so that the request can be freed
+	req.SubscriptionID = cmp.Or(q.text("subscriptionId"), by.SubscriptionID)
+	if q.text("cursor") != "" {
+		req.Cursor = new(q.integer("cursor"))
 	}
-	req.SubscriptionID = cmp.Or(param("subscriptionId"), by.SubscriptionID)
-	if text := param("cursor"); text != "" {
-		n, bad := strconv.ParseInt(text, 10, 64)
-		if bad != nil && err == nil {
-			err = badRequest("the cursor must be an integer")
-		}
-		req.Cursor = &n
+	if req.Epoch = q.text("epoch"); len(req.Epoch) > contracts.MaxIDBytes {
+		q.refuse("malformed epoch")
 	}
-	if req.Epoch = param("epoch"); len(req.Epoch) > contracts.MaxIDBytes && err == nil {
-		err = badRequest("malformed epoch")
-	}
+	req.Turns = int(q.turns())
 	if epoch, cursor, ok := sse.ParseID(r.Header.Get("Last-Event-ID")); ok {
 		req.Cursor, req.Epoch = &cursor, strings.Clone(epoch)
 	}
-	if req.SubscriptionID != "" {
-		return req, err
+	if req.SubscriptionID == "" && q.err == nil {
+		if text := q.text("optOutNotifications"); text != "" && q.err == nil {
+			req.OptOuts, q.err = optOuts(text)
+		}
 	}
-	if text := param("optOutNotifications"); text != "" && err == nil {
-		req.OptOuts, err = optOuts(text)
-	}
-	return req, err
+	return req, q.err
 }
 
 // optOuts reads the notifications that a stream leaves out.

@@ -52,6 +52,9 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mount(mux, session+"/subscribe", httperr.Methods{"POST": attaches(h.subscribe)})
 	mount(mux, session+"/unsubscribe", httperr.Methods{"POST": asks(h.unsubscribe)})
 	mount(mux, session+"/events", httperr.Methods{"GET": attaches(h.events)}) // a stream does not end, so there is no HEAD
+	mount(mux, session+"/history", reads(asks(h.history(contracts.HistoryEntries))))
+	mount(mux, session+"/turns", reads(asks(h.history(contracts.HistoryTurns))))
+	mount(mux, session+"/search", reads(asks(h.history(contracts.HistorySearch))))
 	mount(mux, session+"/messages", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/message", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/heartbeat", httperr.Methods{"POST": asks(onTarget(h, Session.Heartbeat))})
@@ -255,6 +258,9 @@ type Session interface {
 	// Answer answers a pending question without a connection. ended is false if the
 	// question needs more votes.
 	Answer(answer *contracts.ServerRequestResponse, by contracts.Caller) (cursor uint64, ended bool, err error)
+
+	// History reads a page of the history. It may wait until ctx ends.
+	History(ctx context.Context, req *contracts.HistoryRequest, by contracts.Caller) (*contracts.HistoryPage, error)
 
 	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)
 	Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error)

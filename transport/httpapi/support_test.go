@@ -30,6 +30,8 @@ type request struct {
 	text   string // of a message
 	key    string // of a message
 	sub    string // to unsubscribe
+
+	history *contracts.HistoryRequest
 }
 
 // A fakeSession notes what it is asked and answers the same every time.
@@ -131,6 +133,10 @@ func (s *fakeSession) Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer
 
 func (s *fakeSession) Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error) {
 	return &contracts.DisconnectAnswer{Success: true, ConnectionID: "conn_1", Subscriptions: []string{}}, s.note(request{method: "Disconnect", by: by})
+}
+
+func (s *fakeSession) History(_ context.Context, req *contracts.HistoryRequest, by contracts.Caller) (*contracts.HistoryPage, error) {
+	return &contracts.HistoryPage{Epoch: epoch}, s.note(request{method: "History", history: req, by: by})
 }
 
 // errStream is how the session refuses all streams: what matters is how they

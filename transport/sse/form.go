@@ -51,6 +51,12 @@ func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	return append(strconv.AppendUint(dst, cursor, 10), end...)
 }
 
+// AppendHistory appends text, which is a whole envelope, without an id: a page of the
+// history does not move the cursor.
+func (Form) AppendHistory(dst, text []byte) []byte {
+	return append(append(append(dst, "data: "...), text...), "\n\n"...)
+}
+
 // AppendControl appends nothing: streams have no control frames.
 func (Form) AppendControl(dst, _ []byte) []byte { return dst }
 

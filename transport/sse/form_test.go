@@ -26,6 +26,7 @@ func TestEventsCarryTheEnvelopes(t *testing.T) {
 		"keepalive": {f.AppendHeartbeat(nil, 18, true), ": ka\n\n"},
 		"opening":   {f.AppendOpening(nil), "retry: 2000\n\n"},
 		"data":      {AppendData(nil, []byte(`{"a":1}`)), "data: {\"a\":1}\n\n"},
+		"history":   {f.AppendHistory(nil, []byte(`{"type":"history"}`)), "data: {\"type\":\"history\"}\n\n"},
 		"control":   {f.AppendControl(nil, []byte(`{"type":"ws.pong"}`)), ""},
 		"appended":  {f.AppendOpening(f.AppendHeartbeat([]byte("before "), 1, true)), "before : ka\n\nretry: 2000\n\n"},
 		"last": {f.AppendMessage(nil, math.MaxUint64, body),

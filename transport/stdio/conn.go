@@ -185,6 +185,7 @@ func (Form) AppendSnapshot(dst []byte, _ uint64, _ []byte) []byte               
 func (Form) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte) []byte { return dst }
 func (Form) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte                        { return dst }
 func (Form) AppendOpening(dst []byte) []byte                                            { return dst }
+func (Form) AppendHistory(dst, _ []byte) []byte                                         { return dst }
 func (Form) AppendControl(dst, text []byte) []byte                                      { return appendLine(dst, text) }
 
 func appendLine(dst, text []byte) []byte { return append(append(dst, text...), '\n') }

@@ -56,6 +56,9 @@ func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 // AppendOpening appends nothing: the handshake has its own frames.
 func (Form) AppendOpening(dst []byte) []byte { return dst }
 
+// AppendHistory appends text, which is a whole envelope.
+func (Form) AppendHistory(dst, text []byte) []byte { return appendText(dst, "", text, "", nil, "") }
+
 // AppendControl appends text as a frame without an envelope.
 func (Form) AppendControl(dst, text []byte) []byte { return appendText(dst, "", text, "", nil, "") }
 

@@ -23,6 +23,7 @@ func TestFramesCarryTheEnvelopes(t *testing.T) {
 		"last":     {f.AppendMessage(nil, math.MaxUint64, body), `{"type":"message","cursor":18446744073709551615,"message":{"type":"ready"}}`},
 		"snapshot": {f.AppendSnapshot(nil, 7, snapshot), `{"type":"snapshot","snapshot":{"cursor":7}}`},
 		"reset":    {f.AppendReset(nil, 7, contracts.ResetLagged, snapshot), `{"type":"reset","reason":"lagged","snapshot":{"cursor":7}}`},
+		"history":  {f.AppendHistory(nil, []byte(`{"type":"history"}`)), `{"type":"history"}`},
 		"control":  {f.AppendControl(nil, []byte(`{"type":"ws.pong"}`)), `{"type":"ws.pong"}`},
 	} {
 		t.Run(name, func(t *testing.T) {

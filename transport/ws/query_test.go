@@ -24,6 +24,8 @@ func TestQueryBecomesAnAttach(t *testing.T) {
 		{"", "sessionId=A.z_0%3A-9", contracts.Attach{SessionID: "A.z_0:-9"}},
 		{"", "cursor=0", contracts.Attach{Cursor: cursor(0)}},
 		{"", "cursor=17&epoch=e7f3", contracts.Attach{Cursor: cursor(17), Epoch: "e7f3"}},
+		{"", "turns=1", contracts.Attach{Turns: 1}},
+		{"", "turns=100", contracts.Attach{Turns: 100}},
 		{"", "cursor=-1", contracts.Attach{Cursor: cursor(-1)}}, // of no journal; the hub resets
 		{"", "connectionId=conn_1", contracts.Attach{ConnectionID: "conn_1"}},
 		{"", "role=viewer", contracts.Attach{Role: contracts.RoleViewer}},
@@ -45,6 +47,9 @@ func TestMalformedQueryIsRefused(t *testing.T) {
 	for _, tt := range []struct{ path, query, want string }{
 		{"", "cursor=", "malformed cursor"},
 		{"", "cursor=x", "malformed cursor"},
+		{"", "turns=0", "malformed turns"},
+		{"", "turns=101", "malformed turns"},
+		{"", "turns=1&turns=1", "malformed turns"},
 		{"", "cursor=1.0", "malformed cursor"},
 		{"", "cursor=0x1", "malformed cursor"},
 		{"", "cursor=9223372036854775808", "malformed cursor"},

@@ -78,6 +78,14 @@ func (f Form) AppendOpening(dst []byte) []byte {
 	return dst
 }
 
+// AppendHistory appends text.
+func (f Form) AppendHistory(dst, text []byte) []byte {
+	if f == Bare {
+		return dst
+	}
+	return append(append(dst, text...), '\n')
+}
+
 // AppendControl appends text.
 func (f Form) AppendControl(dst, text []byte) []byte {
 	if f == Events {

@@ -366,6 +366,13 @@ func (t *suite) model() {
 		if s.Epoch() != epoch {
 			t.Fatalf("epoch: got %s, want %s", s.Epoch(), epoch)
 		}
+		if before, n := r.Uint64N(last+3), 1+r.Uint64N(60); last > 0 {
+			top := min(before, last+1)
+			got, ok := s.Rewind(before, n)
+			if ok != (top > first) || ok && got != max(first+n, top)-n-1 {
+				t.Fatalf("rewind by %d from %d of %d to %d: got %d, %t", n, before, first, last, got, ok)
+			}
+		}
 		after := r.Uint64N(last + 2)
 		got, err := read(s, after)
 		switch now, _ := s.Bounds(); {

@@ -1,0 +1,561 @@
+package hub
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// Limits of one request for history, beside those in contracts.
+const (
+	maxHistoryScanned = 16 << 20 // bytes of entries that a request reads; the index reads on to a first prompt
+	entryBytes        = 64       // what an entry counts beside its body
+	maxTurnLine       = 200      // characters of the first line of a prompt
+	maxExcerpt        = 200      // bytes
+)
+
+// History reads a part of the history for an HTTP client. The caller may name a
+// connection, whose opt-outs then apply. Many requests wait for one another; the wait
+// ends with ctx.
+func (h *Hub) History(
+	ctx context.Context, req *contracts.HistoryRequest, by contracts.Caller,
+) (*contracts.HistoryPage, error) {
+	skip := classRaw
+	err := h.request(opRequest, func(tx *tx) error {
+		if !tx.credentialValid(by.Principal) {
+			return errExpired
+		}
+		if by.ConnectionID == "" && by.SubscriptionID == "" {
+			return nil
+		}
+		c, err := tx.identify(by)
+		if err != nil {
+			return err
+		}
+		sub := tx.clients.subs[by.SubscriptionID]
+		if sub == nil {
+			sub = &subscription{optOuts: c.terms.OptOuts}
+		}
+		skip = sub.skips(c)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	page, err := h.readHistory(*req, skip, ctx.Done())
+	return page, h.refusedOr(err)
+}
+
+// answerHistory answers a ws.history frame. It is called by the goroutine that reads the
+// socket, so a client has one request at a time.
+func (r *reader) answerHistory(req *contracts.HistoryRequest) {
+	h, b := r.hub, r.box
+	var page *contracts.HistoryPage
+	err := h.aside(b.conn, func() (err error) {
+		page, err = h.readHistory(*req, journal.Class(b.skip.Load()), b.stopped)
+		return err
+	})
+	var frame []byte
+	if err == nil {
+		frame, err = historyFrame(b.form, req.ID, page)
+	}
+	h.update(func(tx *tx) {
+		switch {
+		case r.isSuperseded(tx):
+			return
+		case err == nil && b.privateBytes+len(frame) > tx.opts.MaxPrivateBytes:
+			err = &contracts.Error{
+				Code: contracts.CodeOverloaded, Message: "too many unread answers for a page of the history",
+			}
+		}
+		if err != nil {
+			r.answer(tx, &req.ID, h.refusal(err))
+			return
+		}
+		tx.push(b, parcel{at: tx.head(), frame: frame})
+	})
+}
+
+func historyFrame(form Form, id string, page *contracts.HistoryPage) ([]byte, error) {
+	text, err := contracts.EncodeFrame(&contracts.HistoryEnvelope{ID: id, Page: *page})
+	return form.AppendHistory(nil, text), err
+}
+
+// openingPage returns the page that an attaching client asked for. It ends where the
+// client's snapshot is.
+func (h *Hub) openingPage(b *mailbox, p parcel) ([]byte, error) {
+	req := contracts.HistoryRequest{Before: p.at + 1, Turns: int64(p.turns), Limit: contracts.MaxHistoryLimit}
+	page, err := h.readHistory(req, journal.Class(b.skip.Load()), b.stopped)
+	if err != nil {
+		return nil, h.refusal(err)
+	}
+	return historyFrame(b.form, "", page)
+}
+
+// readHistory checks a request and reads its page. A closed stop ends the wait for
+// other requests. It takes no lock: the entries are immutable.
+func (h *Hub) readHistory(
+	req contracts.HistoryRequest, skip journal.Class, stop <-chan struct{},
+) (*contracts.HistoryPage, error) {
+	if err := prepareHistory(&req); err != nil {
+		return nil, err
+	}
+	select {
+	case h.opts.Memory.historyReads <- struct{}{}:
+		defer func() { <-h.opts.Memory.historyReads }()
+	case <-stop:
+		return nil, errGone
+	case <-h.done:
+		return nil, errGone
+	}
+	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, stop: stop}
+	r.skip = skip &^ (classRaw | classPeople) // which may be prompts
+	switch req.Kind {
+	case contracts.HistoryTurns:
+		return r.turns()
+	case contracts.HistorySearch:
+		return r.search()
+	}
+	return r.entries()
+}
+
+// prepareHistory sets the defaults of a request and refuses values out of bounds.
+func prepareHistory(req *contracts.HistoryRequest) error {
+	var refusal error
+	refuse := func(format string, args ...any) {
+		refusal = &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf(format, args...)}
+	}
+	check := func(name string, value *int64, def, most int64) {
+		if *value == 0 {
+			*value = def
+		}
+		if *value < 0 || *value > most {
+			refuse("%s must be 1 to %d", name, most)
+		}
+	}
+	check("limit", &req.Limit, 100, contracts.MaxHistoryLimit)
+	check("bytes", &req.Bytes, contracts.MaxHistoryBytes/2, contracts.MaxHistoryBytes)
+	check("turns", &req.Turns, 0, contracts.MaxHistoryTurns)
+	search, size := req.Kind == contracts.HistorySearch, len(req.Query)
+	switch {
+	case search && (size == 0 || size > contracts.MaxHistoryQuery || !utf8.ValidString(req.Query)):
+		refuse("a search needs a text of 1 to %d bytes", contracts.MaxHistoryQuery)
+	case !search && size > 0:
+		refuse("only a search takes a query")
+	}
+	if req.Before == 0 {
+		req.Before = ^uint64(0)
+	}
+	req.Kind = cmp.Or(req.Kind, contracts.HistoryEntries)
+	return refusal
+}
+
+// A historyReader reads the journal backwards for one request. Nobody but the request
+// waits for it.
+type historyReader struct {
+	hub  *Hub
+	req  contracts.HistoryRequest
+	raw  bool          // raw agent events are shown
+	skip journal.Class // of other events
+	stop <-chan struct{}
+	page contracts.HistoryPage
+}
+
+// A passage is an event, or adjacent pieces of one text.
+type passage struct {
+	newest journal.Entry
+	oldest uint64   // cursor of the oldest piece
+	older  [][]byte // texts of the pieces before newest, the newest first
+	text   int      // bytes of all texts
+	prompt bool     // it is the event that has a prompt: prompt_accepted, or the raw event where that is missing
+}
+
+func newPassage(e journal.Entry) *passage {
+	return &passage{newest: e, oldest: e.Cursor, text: int(e.TextEnd - e.TextStart)}
+}
+
+// join adds the next older entry, unless it does not belong to the text.
+func (p *passage) join(e *journal.Entry) bool {
+	text := e.Body[e.TextStart:e.TextEnd]
+	if !p.newest.Continues(e) || p.text+len(text) > journal.MaxMergedText {
+		return false
+	}
+	p.oldest, p.older, p.text = e.Cursor, append(p.older, text), p.text+len(text)
+	return true
+}
+
+// body returns the JSON of the event, with the whole text.
+func (p *passage) body() []byte {
+	e := &p.newest
+	if len(p.older) == 0 {
+		return e.Body
+	}
+	out := make([]byte, 0, len(e.Body)+p.text)
+	out = append(out, e.Body[:e.TextStart]...)
+	for _, text := range slices.Backward(p.older) {
+		out = append(out, text...)
+	}
+	return append(out, e.Body[e.TextStart:]...)
+}
+
+func (p *passage) at() string { return timestamp(time.UnixMilli(p.newest.Time)) }
+
+// event decodes the event. It returns nil for one that this version does not know.
+func (p *passage) event() contracts.Event {
+	ev, err := (&contracts.Decoder{}).Event(p.body())
+	if err != nil {
+		return nil
+	}
+	return ev
+}
+
+// kind returns the type of the event, or of the event in a raw agent event. The
+// encoder puts them first.
+func (p *passage) kind() string {
+	rest := p.newest.Body
+	if p.newest.Class == classRaw {
+		_, rest, _ = bytes.Cut(rest, []byte(`,"event_type":"`))
+	} else {
+		rest = bytes.TrimPrefix(rest, []byte(`{"type":"`))
+	}
+	kind, _, _ := bytes.Cut(rest, []byte(`"`))
+	return string(kind)
+}
+
+// said returns the text of a prompt, and its author if the event has one.
+func (p *passage) said() (text string, by *contracts.Author) {
+	switch e := p.event().(type) {
+	case *contracts.PromptAccepted:
+		return e.Content, &e.Author
+	case *contracts.RawAgentEvent:
+		text, _ = e.UserMessage()
+	}
+	return text, nil
+}
+
+// A takeFunc adds a passage to a page, unless the page is full.
+type takeFunc func(*passage) bool
+
+// read calls take with the passages before the cursor of the request, the newest
+// first. It ends when take returns false, or when it has read maxHistoryScanned bytes
+// and pause allows it. Then it sets where the next page begins.
+func (r *historyReader) read(take takeFunc, pause func() bool) error {
+	r.page.Epoch = r.hub.Epoch()
+	l := promptLinker{take: take}
+	var held *passage // older pieces may join it
+	scanned, last := 0, uint64(0)
+	for e, err := range r.hub.journal.Backward(r.req.Before) {
+		if err != nil {
+			return err
+		}
+		lost := last != 0 && e.Cursor != last-1 && r.req.Kind == contracts.HistoryEntries
+		if lost || scanned > maxHistoryScanned && pause() || r.stopped() {
+			if l.add(held) && (!lost || l.flush(true)) {
+				l.next, r.page.Gap = l.from(last), lost
+			}
+			r.page.Before = &l.next
+			return nil
+		}
+		last, scanned = e.Cursor, scanned+len(e.Body)+entryBytes
+		if e.Kind != journal.Message || e.Class&r.skip != 0 || held != nil && held.join(&e) {
+			continue
+		}
+		if !l.add(held) {
+			r.page.Before = &l.next
+			return nil
+		}
+		held = newPassage(e)
+	}
+	if !l.add(held) || !l.flush(true) {
+		r.page.Before = &l.next
+		return nil
+	}
+	r.page.Gap = r.hub.journal.First() > 1
+	return nil
+}
+
+// A promptLinker finds out which passages are prompts. A run begins with
+// prompt_accepted and the raw events agent_start and message_start. In sessions of
+// earlier versions, only message_start has the prompt.
+type promptLinker struct {
+	take    takeFunc
+	waiting []*passage // message_start, and then agent_start: what is before them decides
+	next    uint64     // before which the next page begins, once take has returned false
+}
+
+// add adds the next older passage; nil is none. It returns false if the page is full.
+func (l *promptLinker) add(p *passage) bool {
+	if p == nil {
+		return true
+	}
+	kind := p.kind()
+	if len(l.waiting) == 1 && kind == "agent_start" {
+		l.waiting = append(l.waiting, p)
+		return true
+	}
+	p.prompt = kind == "prompt_accepted"
+	if !l.flush(!p.prompt) {
+		return false
+	}
+	if p.newest.Class == classRaw && kind == "message_start" {
+		if raw, ok := p.event().(*contracts.RawAgentEvent); ok {
+			if _, user := raw.UserMessage(); user {
+				l.waiting = append(l.waiting, p)
+				return true
+			}
+		}
+	}
+	return l.pass(p)
+}
+
+// flush passes the waiting passages on. alone says that message_start is the prompt.
+func (l *promptLinker) flush(alone bool) bool {
+	waiting := l.waiting
+	l.waiting = nil
+	for i, p := range waiting {
+		p.prompt = alone && i == 0
+		if !l.pass(p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *promptLinker) pass(p *passage) bool {
+	if l.take(p) {
+		return true
+	}
+	l.next = p.newest.Cursor + 1
+	return false
+}
+
+// from returns where the next page begins if this one ends before the entry last.
+func (l *promptLinker) from(last uint64) uint64 {
+	if len(l.waiting) > 0 {
+		return l.waiting[0].newest.Cursor + 1
+	}
+	return last
+}
+
+func (r *historyReader) stopped() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func always() bool { return true }
+
+// entries reads a page of events.
+func (r *historyReader) entries() (*contracts.HistoryPage, error) {
+	size, prompts := 0, int64(0)
+	err := r.read(func(p *passage) bool {
+		if r.req.Turns > 0 && prompts == r.req.Turns {
+			return false
+		}
+		if !r.raw && p.newest.Class == classRaw && !p.prompt {
+			return true
+		}
+		e := r.entry(p)
+		n := len(r.page.Entries)
+		if int64(n) == r.req.Limit || n > 0 && int64(size+len(e.Message)) > r.req.Bytes {
+			return false
+		}
+		r.page.Entries, size = append(r.page.Entries, e), size+len(e.Message)
+		if p.prompt {
+			prompts++
+		}
+		return true
+	}, always)
+	slices.Reverse(r.page.Entries)
+	r.page.Cut = r.req.Turns > prompts && r.page.Before != nil
+	return &r.page, err
+}
+
+// entry returns the entry of a page. It shortens a long output.
+func (r *historyReader) entry(p *passage) contracts.HistoryEntry {
+	e := contracts.HistoryEntry{Cursor: p.newest.Cursor, At: p.at()}
+	if p.text > contracts.MaxHistoryOutput && !r.req.Full {
+		if short, omitted := shorten(p.event()); short != nil {
+			e.Message, e.Omitted = encode(nil, short).Body, int64(omitted)
+			return e
+		}
+	}
+	if e.Message = p.body(); len(e.Message) > contracts.MaxHistoryBytes {
+		e.Message, e.Omitted = nil, int64(len(e.Message))
+	}
+	return e
+}
+
+// shorten returns an event with a shorter output, or nil if the event has none or a
+// short one.
+func shorten(ev contracts.Event) (short contracts.Event, omitted int) {
+	cut := func(content *string) {
+		omitted = len(*content)
+		*content = abridge.Head(*content, contracts.MaxHistoryOutput/2)
+		omitted -= len(*content)
+	}
+	switch e := ev.(type) {
+	case *contracts.ToolOutput:
+		cut(&e.Content)
+	case *contracts.UtilityCommandOutput:
+		cut(&e.Content)
+	default:
+		return nil, 0
+	}
+	return ev, omitted
+}
+
+// turns reads a page of the index of prompts. The prompts are found by reading the
+// events, so the index needs neither memory nor a file.
+func (r *historyReader) turns() (*contracts.HistoryPage, error) {
+	var ended time.Time // when the run ended whose prompt comes next; zero if its end was not read
+	var outcome contracts.TurnOutcome
+	ending := false // only what belongs to the end of the run was read since
+	err := r.read(func(p *passage) bool {
+		if len(r.page.Turns) == int(r.req.Limit) {
+			return false
+		}
+		switch p.kind() {
+		case "agent_end":
+			if ended.IsZero() { // else a later run went on with an answer
+				ended, outcome, ending = time.UnixMilli(p.newest.Time), contracts.TurnCompleted, true
+			}
+		case "error":
+			if e, ok := p.event().(*contracts.ErrorEvent); ok && ending && e.RequestID == "" {
+				outcome, ending = contracts.TurnFailed, false
+				if e.ErrorType == contracts.ErrorCancelled {
+					outcome = contracts.TurnCancelled
+				}
+			}
+		case "response_start", "tool_call":
+			ending = false
+		}
+		if p.prompt {
+			r.turn(p, outcome, ended)
+			ended, outcome, ending = time.Time{}, "", false
+		}
+		return true
+	}, func() bool { return len(r.page.Turns) > 0 })
+	if n := len(r.page.Turns); n > 0 && r.page.Before != nil {
+		r.page.Before = &r.page.Turns[n-1].Cursor
+	}
+	slices.Reverse(r.page.Turns)
+	return &r.page, err
+}
+
+// turn adds a turn to the page, unless a part of it is after the page.
+func (r *historyReader) turn(p *passage, outcome contracts.TurnOutcome, ended time.Time) {
+	newest := len(r.page.Turns) == 0
+	if newest && ended.IsZero() && r.req.Before <= r.hub.journal.Visible() {
+		return
+	}
+	text, by := p.said()
+	t := contracts.HistoryTurn{
+		Cursor: p.newest.Cursor, At: p.at(), Author: by, Line: abridge.Line(text, maxTurnLine), Outcome: outcome,
+	}
+	switch {
+	case !ended.IsZero():
+		t.DurationMS = new(max(0, ended.UnixMilli()-p.newest.Time))
+	case newest:
+		t.Outcome = contracts.TurnRunning
+	default:
+		t.Outcome = contracts.TurnCancelled // its end was not stored
+	}
+	r.page.Turns = append(r.page.Turns, t)
+}
+
+// search reads a page of the entries that contain a text.
+func (r *historyReader) search() (*contracts.HistoryPage, error) {
+	query := strings.ToLower(r.req.Query)
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(query); err != nil {
+		return nil, err
+	}
+	escaped := encoded.Bytes()[1 : encoded.Len()-2] // without quotes and line end
+	untold, oldest := 0, uint64(0)                  // hits whose prompt was not read; cursor of the oldest hit
+	err := r.read(func(p *passage) bool {
+		full := len(r.page.Hits) == int(r.req.Limit)
+		if full && untold == 0 {
+			return false
+		}
+		// Most events are ruled out before they are decoded.
+		lower := bytes.ToLower(p.body())
+		if !full && (bytes.Contains(lower, escaped) || bytes.Contains(lower, []byte(`\u`))) {
+			if excerpt, ok := find(searchable(p), query); ok {
+				hit := contracts.HistoryHit{Cursor: p.newest.Cursor, At: p.at(), Of: p.kind(), Excerpt: excerpt}
+				r.page.Hits = append(r.page.Hits, hit)
+				untold, oldest = untold+1, p.oldest
+			}
+		}
+		if p.prompt {
+			for i := len(r.page.Hits) - untold; i < len(r.page.Hits); i++ {
+				r.page.Hits[i].Turn = new(p.newest.Cursor)
+			}
+			untold = 0
+		}
+		return true
+	}, always)
+	if len(r.page.Hits) == int(r.req.Limit) { // what is before the oldest hit was not looked at
+		r.page.Before, r.page.Gap = &oldest, false
+	}
+	slices.Reverse(r.page.Hits)
+	return &r.page, err
+}
+
+// searchable returns the text of an event that a search looks at.
+func searchable(p *passage) string {
+	if p.prompt {
+		text, _ := p.said()
+		return text
+	}
+	switch e := p.event().(type) {
+	case *contracts.ResponseChunk:
+		return e.Content
+	case *contracts.ToolCall:
+		return e.Tool + " " + string(e.Args)
+	case *contracts.ToolOutput:
+		return e.Content
+	case *contracts.UtilityCommandStarted:
+		return e.Command
+	case *contracts.UtilityCommandOutput:
+		return e.Content
+	case *contracts.ErrorEvent:
+		return e.Message
+	case *contracts.Compaction:
+		return e.Summary
+	}
+	return ""
+}
+
+// find returns the text around the first place that contains a query, which is in lower
+// case. The result is one line.
+func find(text, query string) (excerpt string, ok bool) {
+	lower := strings.ToLower(text)
+	at := strings.Index(lower, query)
+	if at < 0 {
+		return "", false
+	}
+	if len(lower) != len(text) { // a letter has another length in lower case
+		text = lower
+	}
+	from := max(at-maxExcerpt/3, 0)
+	for from > 0 && from < at && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	return strings.Join(strings.Fields(abridge.Head(text[from:], maxExcerpt)), " "), true
+}
