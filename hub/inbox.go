@@ -15,7 +15,7 @@ const (
 	maxListed        = 256     // questions of one list
 	maxStored        = 16      // questions of one session in its stored summary
 	maxQuestionText  = 2 << 10 // bytes of the display; the other texts have a quarter
-	maxUnreadEndings = 256     // endings of a session between two rounds of publish; without its ending a question shows nobody
+	maxUnreadEndings = 256     // endings of a session between two rounds of publish; older ones show no author
 )
 
 // questions returns the open questions of a session that people answer, without the id
@@ -35,11 +35,13 @@ func (s *state) questions() (list []contracts.InboxQuestion) {
 		}
 		q := contracts.InboxQuestion{
 			RequestID: req.RequestID, RequestType: req.RequestType, CallID: req.CallID, Tool: req.Tool,
-			Description: req.ActionDescription, Reason: req.Reason, Display: r.Display, Escaped: r.Escaped, Truncated: r.Truncated,
-			Digest: cmp.Or(row.Digest, r.Digest), Votes: int64(len(row.Votes)), VotesNeeded: int64(row.Needed), AskedAt: timestamp(row.Opened),
+			Description: req.ActionDescription, Reason: req.Reason,
+			Display: r.Display, Escaped: r.Escaped, Truncated: r.Truncated, Digest: cmp.Or(row.Digest, r.Digest),
+			Votes: int64(len(row.Votes)), VotesNeeded: int64(row.Needed), AskedAt: timestamp(row.Opened),
 		}
 		for text, limit := range map[*string]int{
-			&q.Tool: maxQuestionText / 4, &q.Description: maxQuestionText / 4, &q.Reason: maxQuestionText / 4, &q.Display: maxQuestionText,
+			&q.Tool: maxQuestionText / 4, &q.Description: maxQuestionText / 4, &q.Reason: maxQuestionText / 4,
+			&q.Display: maxQuestionText,
 		} {
 			if len(*text) > limit {
 				*text, q.Truncated = strings.Clone(contracts.SplitText(*text, limit)[0]), true

@@ -37,10 +37,10 @@ func (l *library) poses(g *guest, kind contracts.RequestType, id string) {
 }
 
 // followInbox opens a stream of the inbox.
-func (l *library) followInbox(by contracts.Caller) *reader {
+func (l *library) followInbox(by contracts.Caller) *listReader {
 	l.t.Helper()
 	conn, peer := memconn.New(memconn.Options{Stream: true})
-	r := &reader{peer, l.t, make(chan error, 1)}
+	r := &listReader{peer, l.t, make(chan error, 1)}
 	go func() {
 		err := l.FollowInbox(context.Background(), conn, by)
 		conn.Close(nil)
@@ -53,7 +53,7 @@ func (l *library) followInbox(by contracts.Caller) *reader {
 }
 
 // saw returns the events of the inbox that have arrived, each in a few words.
-func (r *reader) saw() string {
+func (r *listReader) saw() string {
 	r.t.Helper()
 	var all []string
 	for _, line := range r.lines() {
@@ -131,7 +131,7 @@ func TestInboxOfAllSessions(t *testing.T) {
 		}
 		wantCode(t, l.answers(bob, "a", contracts.ServerRequestResponse{RequestID: "q1", Approved: &yes}), contracts.CodeRequestNotFound)
 		l.wantInbox(bob, "")
-		for _, r := range []*reader{alice, other} {
+		for _, r := range []*listReader{alice, other} {
 			if got, want := r.saw(), "list , a/q1, b/q2, a/q1 approved by Bob, b/q2 answered by Bob"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,7 +115,8 @@ func parseQuiet(text, zone string) (q quietHours, err error) {
 	}
 	var fromHour, fromMinute, toHour, toMinute int
 	n, err := fmt.Sscanf(text+"\n", "%2d:%2d-%2d:%2d\n", &fromHour, &fromMinute, &toHour, &toMinute)
-	if n != 4 || err != nil || min(fromHour, fromMinute, toHour, toMinute) < 0 || max(fromHour, toHour) > 23 || max(fromMinute, toMinute) > 59 {
+	if n != 4 || err != nil || min(fromHour, fromMinute, toHour, toMinute) < 0 ||
+		max(fromHour, toHour) > 23 || max(fromMinute, toMinute) > 59 {
 		return q, fmt.Errorf("quiet_hours must be like 22:00-07:00, got %q", text)
 	}
 	q.from = time.Duration(fromHour)*time.Hour + time.Duration(fromMinute)*time.Minute
@@ -131,8 +131,9 @@ func (q quietHours) left(now time.Time) time.Duration {
 	}
 	now = now.In(q.zone)
 	year, month, day := now.Date()
-	clock := time.Duration(now.Hour())*time.Hour + time.Duration(now.Minute())*time.Minute + time.Duration(now.Second())*time.Second
-	quiet := cmp.Compare(q.from, q.to) < 0 && clock >= q.from && clock < q.to ||
+	hours, minutes, seconds := now.Clock()
+	clock := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute + time.Duration(seconds)*time.Second
+	quiet := q.from < q.to && clock >= q.from && clock < q.to ||
 		q.from > q.to && (clock >= q.from || clock < q.to)
 	if !quiet {
 		return 0

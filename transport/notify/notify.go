@@ -206,7 +206,8 @@ func (n *Notifier) Notify(scope string, ev contracts.InboxEvent) {
 func (n *Notifier) queue(scope string, q *contracts.InboxQuestion) {
 	sum := sha256.Sum256([]byte(scope + "\x00" + q.SessionID + "\x00" + q.RequestID + "\x00" + q.AskedAt))
 	m := &notice{
-		id: "msg_" + hex.EncodeToString(sum[:16]), scope: scope, session: q.SessionID, request: q.RequestID, kind: q.RequestType,
+		id: "msg_" + hex.EncodeToString(sum[:16]), scope: scope,
+		session: q.SessionID, request: q.RequestID, kind: q.RequestType,
 		link: n.opts.Config.link(q), ended: make(chan struct{}),
 	}
 	for _, l := range n.lanes {
@@ -312,7 +313,8 @@ func (n *Notifier) finish(l *lane, m *notice, attempts int, result error) {
 		l.state.Skipped++
 	default:
 		l.bury(m, attempts, result.Error())
-		n.opts.Log.Warn("a notification was given up", "receiver", l.Name, "session", m.session, "attempts", attempts, "err", result)
+		n.opts.Log.Warn("a notification was given up", "receiver", l.Name, "session", m.session,
+			"attempts", attempts, "err", result)
 	}
 }
 
@@ -383,7 +385,8 @@ func (l *lane) send(m *notice) (after time.Duration, err error) {
 		return 0, nil
 	case code == http.StatusGone, code == http.StatusNotFound:
 		return -1, errGone{code}
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests,
+		code >= 500:
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 		return time.Duration(min(max(seconds, 0), 3600)) * time.Second, fmt.Errorf("status %d", code)
 	default:
@@ -408,5 +411,6 @@ func post(ctx context.Context, to string, body []byte) (*http.Request, error) {
 
 // link returns the link to a question.
 func (c *Config) link(q *contracts.InboxQuestion) string {
-	return strings.NewReplacer("{session}", url.QueryEscape(q.SessionID), "{request}", url.QueryEscape(q.RequestID)).Replace(c.Link)
+	ids := strings.NewReplacer("{session}", url.QueryEscape(q.SessionID), "{request}", url.QueryEscape(q.RequestID))
+	return ids.Replace(c.Link)
 }

@@ -45,7 +45,8 @@ var base64URL = base64.RawURLEncoding
 // public, and without TLS.
 func newPush(s *subscription, key *ecdsa.PrivateKey, subject string, local bool) (*push, error) {
 	u, err := url.Parse(s.Endpoint)
-	if err != nil || u.Host == "" || u.User != nil || len(s.Endpoint) > maxEndpoint || u.Scheme != "https" && (!local || u.Scheme != "http") {
+	if err != nil || u.Host == "" || u.User != nil || len(s.Endpoint) > maxEndpoint ||
+		u.Scheme != "https" && (!local || u.Scheme != "http") {
 		return nil, errors.New("endpoint must be an https address")
 	}
 	point, err := base64URL.DecodeString(s.P256DH)

@@ -220,7 +220,9 @@ func (n *Notifier) Unsubscribe(p contracts.Principal, endpoint string) error {
 }
 
 func without(list []*subscription, p contracts.Principal, endpoint string) []*subscription {
-	return slices.DeleteFunc(slices.Clone(list), func(s *subscription) bool { return s.Principal.ID == p.ID && s.Endpoint == endpoint })
+	return slices.DeleteFunc(slices.Clone(list), func(s *subscription) bool {
+		return s.Principal.ID == p.ID && s.Endpoint == endpoint
+	})
 }
 
 // removeLane ends the lane of a browser. The caller holds mu.
