@@ -378,7 +378,7 @@ func (l *lane) send(m *notice) (after time.Duration, err error) {
 		}
 		return 0, err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()          // the body is only read
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // so that the connection can be used again
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
