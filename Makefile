@@ -32,6 +32,7 @@ setup: ## download what the other targets need
 others: ## programs of others that tests run, from npm
 	npm --prefix agent/mcp/testdata/everything ci --no-audit --no-fund --silent
 	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
+	npm --prefix agent/acpserver/testdata/sdk ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
 # The two packages that take longest begin first. Without GORACE each program with the race

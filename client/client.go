@@ -26,7 +26,8 @@ const closeTimeout = 2 * time.Second
 // connection for good. Its methods may be called from any goroutine, but Next from one
 // at a time.
 //
-// The caller must keep reading updates. When 4 MiB of them are unread, but for one,
+// The caller must keep reading updates. When 4 MiB of them are unread, but for one (see
+// [WithBuffer]),
 // the client stops reading the connection, and the answers that Send and similar
 // methods wait for are not read either.
 type Client struct {
@@ -85,6 +86,7 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to %s: %w", address.Host, err)
 	}
+	c.attached = *l.attached
 	life, stop := context.WithCancelCause(context.Background())
 	c.stop = stop
 	go c.run(life, l) // ends with life, or when the server ends the connection for good

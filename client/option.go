@@ -143,6 +143,12 @@ func WithDialer(dial func(context.Context) (net.Conn, error)) Option {
 	return func(c *config) { c.dialer = dial }
 }
 
+// WithBuffer sets how many bytes of received frames may be unread by [Client.Next]; see
+// [Client]. The default is 4 MiB.
+func WithBuffer(bytes int) Option {
+	return func(c *config) { c.buffer = bytes }
+}
+
 // WithLogger logs lost connections and retries. The default logs nothing.
 // Credentials and the content of the session are never logged.
 func WithLogger(log *slog.Logger) Option {

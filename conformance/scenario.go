@@ -162,7 +162,7 @@ func Scenarios() []Scenario {
 		creations(), subscriptions(), liveness(),
 		posts(), tokens(), parity(), offers(),
 		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
-		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), approvers())
+		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), approvers(), queues())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.

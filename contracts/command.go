@@ -3,7 +3,7 @@ package contracts
 import "encoding/json"
 
 // A Command is one message from a client to the server.
-// The seventeen types below are the only ones.
+// The types below are the only ones.
 type Command interface {
 	// CommandType returns the value of the message's type key.
 	CommandType() string
@@ -70,10 +70,12 @@ type Init struct {
 	ApprovalMode       ApprovalMode  `json:"approval_mode,omitempty"`
 }
 
-// Prompt starts a run. Attachments are paths on the server's file system.
+// Prompt starts a run, or waits in the queue of the session. Attachments are paths on
+// the server's file system.
 type Prompt struct {
-	Content     string   `json:"content"`
-	Attachments []string `json:"attachments,omitempty"`
+	Content     string     `json:"content"`
+	Attachments []string   `json:"attachments,omitempty"`
+	When        PromptTime `json:"when,omitempty"` // needs the capability people; default: now
 }
 
 // Interrupt stops the active run.
@@ -195,6 +197,10 @@ func (*UtilityFileWatchStart) CommandType() string   { return "utility_file_watc
 func (*UtilityFileWatchStop) CommandType() string    { return "utility_file_watch_stop" }
 func (*Cancel) CommandType() string                  { return "cancel" }
 func (*Shutdown) CommandType() string                { return "shutdown" }
+func (*QueueEdit) CommandType() string               { return "queue_edit" }
+func (*QueueMove) CommandType() string               { return "queue_move" }
+func (*QueueCancel) CommandType() string             { return "queue_cancel" }
+func (*QueueResume) CommandType() string             { return "queue_resume" }
 
 // allCommands has a nil command of each type, in wire order.
 var allCommands = []Command{
@@ -202,6 +208,7 @@ var allCommands = []Command{
 	(*ServerRequestResponse)(nil), (*UtilityCommandStart)(nil), (*UtilityCommandTerminate)(nil),
 	(*UtilityCommandStdin)(nil), (*UtilityCommandResize)(nil), (*UtilityFileSearch)(nil), (*UtilityFileRead)(nil),
 	(*UtilityFileWatchStart)(nil), (*UtilityFileWatchStop)(nil), (*Cancel)(nil), (*Shutdown)(nil),
+	(*QueueEdit)(nil), (*QueueMove)(nil), (*QueueCancel)(nil), (*QueueResume)(nil),
 }
 
 // MarshalJSON writes the keys of the block's type and no others.

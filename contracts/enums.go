@@ -107,6 +107,15 @@ const (
 	ApprovalFail   ApprovalMode = "fail"   // refuse without asking
 )
 
+// A PromptTime says when a prompt begins.
+type PromptTime string
+
+const (
+	PromptNow   PromptTime = "now"   // at once; refused during a run
+	PromptNext  PromptTime = "next"  // after the active run and the queue
+	PromptSteer PromptTime = "steer" // in the active run, if the agent takes it; otherwise as next
+)
+
 // An ErrorType classifies an error message for clients.
 type ErrorType string
 

@@ -385,5 +385,5 @@ var allEvents = []Event{
 	(*UtilityFileReadResult)(nil), (*UtilityFileWatchStarted)(nil), (*UtilityFileWatchEvent)(nil),
 	(*UtilityFileWatchStopped)(nil), (*ErrorEvent)(nil), (*Status)(nil), (*Compaction)(nil), (*SessionInfo)(nil),
 	(*ConnectionInfo)(nil), (*PromptAccepted)(nil), (*RequestAnswered)(nil), (*ControlChanged)(nil),
-	(*RequestShown)(nil), (*RequestVoted)(nil),
+	(*RequestShown)(nil), (*RequestVoted)(nil), (*QueueChanged)(nil),
 }

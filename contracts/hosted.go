@@ -105,6 +105,7 @@ type Manifest struct {
 	WorkspaceExport  WorkspaceExport  `json:"workspace_export"`
 	Snapshot         json.RawMessage  `json:"snapshot" wire:"body=snapshot"` // quiesced; is_ready if the flush completed
 	PendingRequests  []OpenRequest    `json:"pending_requests,omitempty"`    // questions that wait for an answer after a restore
+	Queue            *KeptQueue       `json:"queue,omitempty"`               // prompts that start after a restore
 	RetentionPolicy  RetentionPolicy  `json:"retention_policy"`
 	WorkContinuity   WorkContinuity   `json:"work_continuity"`
 	PlatformEvidence PlatformEvidence `json:"platform_evidence"`
@@ -250,6 +251,7 @@ type Quiesced struct {
 	PendingRequests int
 
 	Requests []KeptRequest // questions that stay open, in order of opening
+	Queue    KeptQueue     // prompts that start after a restore
 }
 
 // A KeptRequest is a pending question. It is stored as JSON across a restart.
@@ -275,6 +277,7 @@ type Restored struct {
 	LastError     string // empty if Ready
 	LastErrorType ErrorType
 	Requests      []KeptRequest // questions to ask again, in order of opening
+	Queue         KeptQueue     // prompts that wait
 }
 
 // A drainForm is a [DrainRequest] before its keys are checked.

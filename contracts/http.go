@@ -143,6 +143,11 @@ type ShareAnswer struct {
 	Label     string `json:"label,omitempty"`      // not for a new share
 	CreatedAt string `json:"created_at,omitempty"` // ISO-8601 UTC; not for a new share
 	ExpiresAt string `json:"expires_at"`           // ISO-8601 UTC
+
+	// How the share was used. Absent in the answer that makes it, and if it was never used.
+	Uses         int64  `json:"uses,omitempty"`           // requests that it admitted
+	LastUsedAt   string `json:"last_used_at,omitempty"`   // ISO-8601 UTC
+	LastUsedFrom string `json:"last_used_from,omitempty"` // IP address of the last request
 }
 
 // A ShareList lists the shares of a session, the oldest first.

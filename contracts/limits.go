@@ -27,6 +27,8 @@ const (
 	MaxPromptBytes     = 128 << 10 // content of a prompt_accepted
 	MaxPromptRecord    = 4 << 10   // content of one prompt kept in the state
 	MaxPeople          = 20        // prompts, and answers, kept in the state
+	MaxQueued          = 20        // prompts in the queue
+	MaxQueuedBytes     = 1 << 20   // contents and attachment paths of the prompts in the queue, together
 	WritePart          = 256 << 10 // bytes that a client must read within the write timeout
 	HistoryFrames      = 10        // frames that one ws.history of a viewer counts as
 	MaxHistoryLimit    = 1000      // entries, turns or hits of a page of the history

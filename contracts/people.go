@@ -22,7 +22,7 @@ type Author struct {
 }
 
 // PromptAccepted says who started a run with what. It comes before every other event
-// of the run.
+// of the run. It comes during a run if the agent took the prompt to steer the run.
 type PromptAccepted struct {
 	PromptID    string   `json:"prompt_id"`
 	Content     string   `json:"content"`               // at most MaxPromptBytes
@@ -55,10 +55,12 @@ type ControlChanged struct {
 // People is the part of the state that says who did what last. A snapshot without it
 // does not change the people that a client knows.
 type People struct {
-	Prompts    []PromptRecord `json:"prompts"`    // the last MaxPeople, the oldest first
-	Answers    []AnswerRecord `json:"answers"`    // the last MaxPeople, the oldest first
-	Requests   []ShownRecord  `json:"requests"`   // the pending ones, the oldest first
-	Controller *Author        `json:"controller"` // holder of the lease, or null
+	Prompts    []PromptRecord `json:"prompts"`              // the last MaxPeople, the oldest first
+	Answers    []AnswerRecord `json:"answers"`              // the last MaxPeople, the oldest first
+	Requests   []ShownRecord  `json:"requests"`             // the pending ones, the oldest first
+	Controller *Author        `json:"controller"`           // holder of the lease, or null
+	Queue      []QueuedPrompt `json:"queue,omitempty"`      // as in the last queue_changed
+	QueueHeld  bool           `json:"queue_held,omitempty"` // as in the last queue_changed
 }
 
 // PromptRecord is a prompt_accepted in the state. Its content is cut to
@@ -88,7 +90,7 @@ func (*ControlChanged) EventType() string  { return "control_changed" }
 // AboutPeople reports whether only clients with the capability people get an event.
 func AboutPeople(ev Event) bool {
 	switch ev.(type) {
-	case *PromptAccepted, *RequestAnswered, *ControlChanged, *RequestShown, *RequestVoted:
+	case *PromptAccepted, *RequestAnswered, *ControlChanged, *QueueChanged, *RequestShown, *RequestVoted:
 		return true
 	}
 	return false

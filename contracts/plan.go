@@ -363,6 +363,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[Notification]():     enumValues(Notifications()...),
 	reflect.TypeFor[ThinkingLevel]():    enumValues(ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingUltra),
 	reflect.TypeFor[ApprovalMode]():     enumValues(ApprovalAuto, ApprovalPrompt, ApprovalFail),
+	reflect.TypeFor[PromptTime]():       enumValues(PromptNow, PromptNext, PromptSteer),
 	reflect.TypeFor[ErrorType]():        enumValues(ErrorTransient, ErrorFatal, ErrorTool, ErrorCancelled, ErrorProtocol),
 	reflect.TypeFor[UtilityOperation](): enumValues(OperationCommandExec, OperationFileSearch, OperationFileWatch, OperationFileRead),
 	reflect.TypeFor[Stream]():           enumValues(StreamStdout, StreamStderr),

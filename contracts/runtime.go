@@ -43,6 +43,9 @@ type AgentInfo struct {
 	// could not use a later answer, so the next process withdraws the question.
 	Forgets bool
 
+	// Steers says that the agent calls Host.Steering during its runs.
+	Steers bool
+
 	// Immediate says that most runs end at once. The answer to a prompt over HTTP
 	// then waits for the run for a short time.
 	Immediate bool
@@ -103,6 +106,11 @@ type Host interface {
 	// Withdraw ends an open question with verdict; by is the resolver that clients
 	// see. It reports whether the question was still open.
 	Withdraw(requestID string, verdict Verdict, reason string, by Resolver) bool
+
+	// Steering takes the prompts with which users steer the active run from the queue,
+	// the oldest first. Clients see them as accepted. A prompt that no call takes
+	// before the end of the run starts a run of its own.
+	Steering(ctx context.Context) []Work
 
 	// Restored reports whether an earlier process had this session. Ids that it
 	// used must not be used again.

@@ -3,20 +3,35 @@ package handshake
 import "github.com/seed-028515a8/maestro/contracts"
 
 // Require returns an unsupported_capability error if cmd needs an operation that t
-// does not allow (R81), otherwise nil. Commands without an operation pass, among
-// them those that stop a command or a watch (R82). Require does not check the
-// lease.
+// does not allow (R81), or people that t does not have, otherwise nil. Commands without
+// an operation pass, among them those that stop a command or a watch (R82). Require does
+// not check the lease.
 func Require(cmd contracts.Command, t Terms) error {
 	op, id := Operation(cmd)
-	if op == "" || t.CanUse(op) {
+	needs := string(op)
+	if usesQueue(cmd) && !t.People() {
+		needs = "people"
+	} else if op == "" || t.CanUse(op) {
 		return nil
 	}
 	return &contracts.Error{
 		Code:      contracts.CodeUnsupportedCapability,
-		Message:   cmd.CommandType() + " requires " + string(op) + " capability",
+		Message:   cmd.CommandType() + " requires " + needs + " capability",
 		Type:      contracts.ErrorTool,
 		RequestID: id,
 	}
+}
+
+// usesQueue reports whether cmd is about the queue of prompts. A client without people
+// cannot see the queue.
+func usesQueue(cmd contracts.Command) bool {
+	switch c := cmd.(type) {
+	case *contracts.Prompt:
+		return c.When != ""
+	case *contracts.QueueEdit, *contracts.QueueMove, *contracts.QueueCancel, *contracts.QueueResume:
+		return true
+	}
+	return false
 }
 
 // Operation returns the utility operation that cmd needs, and the id by which the client

@@ -60,6 +60,10 @@ func (d *drained) manifest() (*contracts.Manifest, error) {
 	if d.flush != contracts.FlushSkipped {
 		runtime.ProtocolVersion, runtime.Cursor = contracts.ProtocolVersion, &d.Cursor
 	}
+	var queue *contracts.KeptQueue
+	if len(d.Queue.Prompts) > 0 {
+		queue = &d.Queue
+	}
 	return &contracts.Manifest{
 		ProtocolVersion: contracts.ManifestProtocol, RunnerSessionID: d.config.RunnerSessionID,
 		WorkspaceID: d.config.WorkspaceID, AgentRunID: d.config.AgentRunID, MaestroSessionID: d.session,
@@ -67,7 +71,7 @@ func (d *drained) manifest() (*contracts.Manifest, error) {
 		CreatedAt: stamp(d.at), WorkspaceRoot: d.config.WorkspaceRoot,
 		Runtime:         runtime,
 		WorkspaceExport: contracts.WorkspaceExport{Mode: exportMode, Paths: d.exports},
-		Snapshot:        snapshot, PendingRequests: pending,
+		Snapshot:        snapshot, PendingRequests: pending, Queue: queue,
 		RetentionPolicy: retention, PlatformEvidence: d.evidence(), Git: d.git,
 		WorkContinuity: contracts.WorkContinuity{ // our runtimes have no subagents with a graph, so those lists are empty
 			ProtocolVersion: contracts.WorkContinuityProtocol, CodexSubagentSchemaVersion: contracts.SubagentProtocol,

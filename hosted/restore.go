@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -113,6 +114,9 @@ func restore(m *contracts.Manifest, snapshot *contracts.Snapshot) (*contracts.Re
 	if r.Cursor > maxCursor {
 		return nil, invalid("cursor %d is beyond %d", r.Cursor, uint64(maxCursor))
 	}
+	if m.Queue != nil {
+		r.Queue = keptQueue(m.Queue)
+	}
 	var err error
 	if r.LastInit, err = lastInit(snapshot); err != nil {
 		return nil, err
@@ -185,6 +189,18 @@ func keptRequests(open []contracts.OpenRequest) []contracts.KeptRequest {
 	for _, o := range open {
 		if k, err := keptRequest(o); err == nil {
 			kept = append(kept, k)
+		}
+	}
+	return kept
+}
+
+// keptQueue returns the queue of a drained session without invalid prompts.
+func keptQueue(from *contracts.KeptQueue) contracts.KeptQueue {
+	kept := contracts.KeptQueue{Held: from.Held}
+	for _, p := range from.Prompts {
+		known := slices.ContainsFunc(kept.Prompts, func(k contracts.KeptPrompt) bool { return k.PromptID == p.PromptID })
+		if p.PromptID != "" && len(p.PromptID) <= contracts.MaxIDBytes && !known && len(kept.Prompts) < contracts.MaxQueued {
+			kept.Prompts = append(kept.Prompts, p)
 		}
 	}
 	return kept

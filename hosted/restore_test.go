@@ -2,6 +2,7 @@ package hosted
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -49,6 +50,10 @@ func load(t *testing.T, e edit) (*contracts.Manifest, *contracts.Restored, error
 
 func TestDrainedSessionIsRestored(t *testing.T) { // A104
 	facts := story(t)
+	facts.Queue = contracts.KeptQueue{Held: true, Prompts: []contracts.KeptPrompt{{
+		PromptID: "prompt_1", Content: "then the docs", Attachments: []string{"/w/plan.md"}, When: contracts.PromptNext,
+		Author: contracts.Author{Principal: "ann", Name: "Ann"}, Timestamp: "2026-04-20T09:15:00.120Z",
+	}}}
 	r := runner(t, &puppet{id: "sess_alpha", facts: facts})
 	answer := drain(t, r, `{"reason":"ttl_expired"}`)
 	c := r.config
@@ -63,6 +68,9 @@ func TestDrainedSessionIsRestored(t *testing.T) { // A104
 	mode := &contracts.Init{ApprovalMode: contracts.ApprovalPrompt}
 	if got.SessionID != "sess_alpha" || got.Cursor != 42 || !got.Ready || got.LastError != "" || !reflect.DeepEqual(got.LastInit, mode) {
 		t.Errorf("got %+v, want what the session was", got)
+	}
+	if !reflect.DeepEqual(got.Queue, facts.Queue) {
+		t.Errorf("got queue %+v, want %+v", got.Queue, facts.Queue)
 	}
 	if !reflect.DeepEqual(got.Requests, facts.Requests) {
 		t.Errorf("got questions %+v, want %+v", got.Requests, facts.Requests)
@@ -363,5 +371,16 @@ func TestRestoredDeadlinesAreKept(t *testing.T) {
 	want := time.Date(2026, 4, 20, 10, 15, 0, 120e6, time.UTC)
 	if len(r.Requests) != 2 || !r.Requests[0].Deadline.Equal(want) || !r.Requests[1].Deadline.IsZero() {
 		t.Errorf("got %+v, want a deadline at %v and one that never comes", r.Requests, want)
+	}
+}
+
+func TestInvalidPromptsOfAManifestAreDropped(t *testing.T) {
+	from := &contracts.KeptQueue{Prompts: []contracts.KeptPrompt{{PromptID: ""}, {PromptID: "a"}, {PromptID: "a"}, {PromptID: strings.Repeat("x", contracts.MaxIDBytes+1)}}}
+	for i := range contracts.MaxQueued {
+		from.Prompts = append(from.Prompts, contracts.KeptPrompt{PromptID: fmt.Sprint("b", i)})
+	}
+	got := keptQueue(from)
+	if len(got.Prompts) != contracts.MaxQueued || got.Prompts[0].PromptID != "a" || got.Prompts[1].PromptID != "b0" || got.Held {
+		t.Errorf("got %+v", got)
 	}
 }

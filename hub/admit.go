@@ -21,12 +21,15 @@ func (tx *tx) execute(call *call) error {
 	if op, _ := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
 		return tx.unsupported(call.cmd)
 	}
+	n := note{From: c.id, Send: call.key}
+	if prompt, ok := call.cmd.(*contracts.Prompt); ok && mayWait(prompt) {
+		return tx.enqueue(c, prompt, n)
+	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
 	if isUtility(call.cmd) {
 		tx.claim(c)
 		return nil
 	}
-	n := note{From: c.id, Send: call.key}
 	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
 		return tx.renegotiate(c, cmd)
@@ -46,6 +49,8 @@ func (tx *tx) execute(call *call) error {
 		return nil
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
 		return tx.answerRequest(call, n)
+	case *contracts.QueueEdit, *contracts.QueueMove, *contracts.QueueCancel, *contracts.QueueResume:
+		return tx.changeQueue(c, cmd, n)
 	}
 	return tx.unsupported(call.cmd)
 }
@@ -168,6 +173,7 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	if _, ok := cmd.(*contracts.Cancel); ok {
 		why = stopCancelled
 	}
+	tx.holdQueue()
 	tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
 	tx.noteCommand(cmd, n)
 	tx.publishSnapshot()
@@ -184,6 +190,7 @@ func (tx *tx) shutdown(cmd contracts.Command, n note) {
 
 // beginShutdown cancels the questions, stops the run and refuses further commands.
 func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
+	tx.holdQueue()
 	tx.resolve(tx.work.table.CancelAll(stopShutdown.requests, tx.now)...)
 	tx.noteCommand(cmd, n)
 	tx.life.phase = phaseClosing

@@ -51,12 +51,15 @@ type callSource interface {
 func (c *call) do() error {
 	h := c.hub
 	if prompt, ok := c.cmd.(*contracts.Prompt); ok {
-		c.prompt = encode(nil, rawEvent("message_start", map[string]any{
-			"message": map[string]any{"role": "user", "content": prompt.Content},
-		}))
+		c.prompt = encodePrompt(prompt.Content)
 		h.awaitStopped()
 		if checker, can := h.opts.Agent.(Checker); can && c.invalid == nil {
 			c.invalid = checker.Check(prompt.Content)
+		}
+	}
+	if edit, ok := c.cmd.(*contracts.QueueEdit); ok {
+		if checker, can := h.opts.Agent.(Checker); can && c.invalid == nil {
+			c.invalid = checker.Check(edit.Content)
 		}
 	}
 	for h.update(c.decide); c.earlier != nil; h.update(c.decide) {

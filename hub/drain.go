@@ -136,7 +136,7 @@ func (tx *tx) freeze(failure error) contracts.Quiesced {
 	if failure != nil {
 		q.FlushError = failure.Error()
 	}
-	q.Requests = tx.work.table.Pending()
+	q.Requests, q.Queue = tx.work.table.Pending(), tx.work.queue
 	q.Snapshot = tx.finalSnapshot(q)
 	tx.life.quiesced = &q
 	return q

@@ -235,6 +235,7 @@ type work struct {
 	table     *serverreq.Table
 	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
 	toResume  []answeredQuestion                // oldest first; at most Options.MaxPending
+	queue     contracts.KeptQueue               // prompts that wait, bounded by checkRoom; prompts in it do not change
 	deadlines map[string]time.Time              // of requests; used only while restoring
 }
 
@@ -353,6 +354,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.startCursor = tx.head()
 		tx.closeLeftovers()
 		tx.correctController()
+		tx.correctQueue()
 		if info.Forgets {
 			tx.resolve(tx.work.table.CancelAll("The program that asked has ended", tx.now)...)
 		}
@@ -362,6 +364,7 @@ func (h *Hub) Start(ctx context.Context) error {
 			tx.configure(init, note{})
 		}
 		h.readyCursor = tx.head()
+		tx.startQueued()
 	})
 	if err := h.Err(); err != nil {
 		return errors.Join(err, h.Close(ctx))

@@ -21,17 +21,25 @@ func principalAuthor(p contracts.Principal) *contracts.Author {
 	return &contracts.Author{Principal: p.ID, Name: cmp.Or(p.Name, p.ID, "local")}
 }
 
-// acceptedPrompt returns the event that says who sent a prompt.
-func (tx *tx) acceptedPrompt(c *connection, cmd *contracts.Prompt) *contracts.PromptAccepted {
+// showPrompt publishes who sent a prompt that the agent is about to get.
+func (tx *tx) showPrompt(p *contracts.KeptPrompt) {
 	ev := &contracts.PromptAccepted{
-		PromptID: newID("prompt_"), Content: abridge.Head(cmd.Content, contracts.MaxPromptBytes),
-		Author: *c.author(), Timestamp: timestamp(tx.now),
+		PromptID: p.PromptID, Content: abridge.Head(p.Content, contracts.MaxPromptBytes),
+		Attachments: fileNames(p.Attachments), Author: p.Author, Timestamp: timestamp(tx.now),
 	}
-	ev.Truncated = len(ev.Content) < len(cmd.Content)
-	for _, path := range cmd.Attachments[:min(len(cmd.Attachments), contracts.MaxAttachments)] {
-		ev.Attachments = append(ev.Attachments, contracts.CleanLabel(filepath.Base(path), contracts.MaxLabelBytes))
+	ev.Truncated = len(ev.Content) < len(p.Content)
+	tx.publish(ev)
+	if tx.work.takePrompt(p.PromptID) {
+		tx.publish(tx.work.shownQueue())
 	}
-	return ev
+}
+
+// fileNames returns the names of attached files without their folders.
+func fileNames(paths []string) (names []string) {
+	for _, path := range paths[:min(len(paths), contracts.MaxAttachments)] {
+		names = append(names, contracts.CleanLabel(filepath.Base(path), contracts.MaxLabelBytes))
+	}
+	return names
 }
 
 // showAnswer publishes who answered a request, after its resolution.

@@ -178,6 +178,7 @@ func (tx *tx) resolveBy(by *contracts.Author, all ...serverreq.Resolution) {
 		}
 		tx.then(func(*Hub) { wait <- res.Outcome() }) // does not block: 1-buffered, and this is the only value
 	}
+	tx.startQueued() // it may have waited for the answer
 }
 
 // Withdraw implements [contracts.Host].

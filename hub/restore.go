@@ -18,18 +18,20 @@ import (
 // needs. At most one field is set beside From, Send, Answer and Audit. An empty note gives
 // a private message its cursor.
 type note struct {
-	From     string           `json:"from,omitempty"`    // connection that caused it
-	Send     *string          `json:"send,omitempty"`    // id of the accepted ws.send
-	Answer   uint64           `json:"answer,omitempty"`  // cursor of its answer
-	Command  json.RawMessage  `json:"command,omitempty"` // accepted command that changes state
-	Attach   *savedConnection `json:"attach,omitempty"`  // new or changed controller connection
-	Gone     string           `json:"gone,omitempty"`    // id of a destroyed controller connection
-	Lease    *savedLease      `json:"lease,omitempty"`
-	Deadline *requestDeadline `json:"deadline,omitempty"`
-	Resumed  string           `json:"resumed,omitempty"` // id of an open call that belongs to the run
-	RunEnded bool             `json:"run_ended,omitempty"`
-	Failed   bool             `json:"failed,omitempty"` // with RunEnded: the run failed
-	Audit    *savedAudit      `json:"audit,omitempty"`
+	From     string                `json:"from,omitempty"`    // connection that caused it
+	Send     *string               `json:"send,omitempty"`    // id of the accepted ws.send
+	Answer   uint64                `json:"answer,omitempty"`  // cursor of its answer
+	Command  json.RawMessage       `json:"command,omitempty"` // accepted command that changes state
+	Attach   *savedConnection      `json:"attach,omitempty"`  // new or changed controller connection
+	Gone     string                `json:"gone,omitempty"`    // id of a destroyed controller connection
+	Lease    *savedLease           `json:"lease,omitempty"`
+	Deadline *requestDeadline      `json:"deadline,omitempty"`
+	Resumed  string                `json:"resumed,omitempty"` // id of an open call that belongs to the run
+	RunEnded bool                  `json:"run_ended,omitempty"`
+	Failed   bool                  `json:"failed,omitempty"` // with RunEnded: the run failed
+	Audit    *savedAudit           `json:"audit,omitempty"`
+	Queued   *contracts.KeptPrompt `json:"queued,omitempty"` // added to the queue, or edited
+	Order    *queueOrder           `json:"order,omitempty"`
 }
 
 // A savedConnection is a controller connection, stored so that its client can use
@@ -70,6 +72,7 @@ type checkpoint struct {
 	Connections []*savedConnection      `json:"connections"`
 	Run         *progress               `json:"run,omitempty"`
 	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
+	Queue       *contracts.KeptQueue    `json:"queue,omitempty"`
 	Digest      digest                  `json:"digest,omitzero"`
 	Audit       auditHead               `json:"audit"`
 }
@@ -134,6 +137,9 @@ func (tx *tx) checkpoint() {
 			saved.Sends = c.sends.accepted()
 			cp.Connections = append(cp.Connections, saved)
 		}
+	}
+	if len(tx.work.queue.Prompts) > 0 {
+		cp.Queue = &tx.work.queue
 	}
 	if tx.work.run != nil {
 		cp.Run = new(tx.work.run.progress)
@@ -236,6 +242,8 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
 		return tx.work.table.Open(ev, at, tx.work.deadlines[ev.RequestID])
+	case *contracts.PromptAccepted:
+		tx.work.takePrompt(ev.PromptID)
 	case *contracts.ServerRequestResolved:
 		tx.work.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
 		delete(tx.work.deadlines, ev.RequestID)
@@ -254,6 +262,7 @@ func (tx *tx) replayNote(n note) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
 		c.sends.put(*n.Send, n.Answer, nil)
 	}
+	tx.work.applyQueue(n)
 	if n.Audit != nil {
 		var r AuditRecord
 		if err := json.Unmarshal(n.Audit.Record, &r); err != nil {
@@ -324,6 +333,9 @@ func (tx *tx) replayCheckpoint(cp *checkpoint) error {
 	}
 	tx.replayLease(cp.Lease)
 	tx.life.origin, tx.log.audit = cp.Origin, cp.Audit
+	if tx.work.queue = (contracts.KeptQueue{}); cp.Queue != nil {
+		tx.work.queue = *cp.Queue
+	}
 	for _, c := range cp.Connections {
 		tx.clients.restoreConnection(c)
 	}
@@ -426,7 +438,8 @@ func (tx *tx) closeUtilities() {
 // that are written include a checkpoint.
 func (tx *tx) adopt(from *contracts.Restored) error {
 	tx.log.events.Restore(from.Snapshot)
-	tx.life.origin, tx.work.lastInit = &from.Cursor, from.LastInit
+	tx.life.origin, tx.work.lastInit, tx.work.queue = &from.Cursor, from.LastInit, from.Queue
+	tx.log.events.Apply(tx.work.shownQueue())
 	tx.log.sinceCheckpoint = tx.opts.CheckpointBytes
 	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
 		tx.work.mode = from.LastInit.ApprovalMode

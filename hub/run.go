@@ -125,16 +125,30 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
 	tx.claim(c)
+	tx.startPrompt(tx.newPrompt(c, cmd), start, n)
+	return nil
+}
+
+// startPrompt begins a run with a prompt. n says which command brought it.
+func (tx *tx) startPrompt(p *contracts.KeptPrompt, start encoded, n note) {
 	tx.noteCommand(&contracts.Prompt{}, n) // without the content, which message_start has
 	r := tx.beginRun()
-	tx.publish(tx.acceptedPrompt(c, cmd))
+	tx.showPrompt(p)
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
-	tx.serveRun(r, func(h *Hub) error {
-		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
-		return h.opts.Agent.Run(r.ctx, work)
-	})
-	return nil
+	tx.serveRun(r, func(h *Hub) error { return h.opts.Agent.Run(r.ctx, h.workOf(p)) })
+}
+
+// encodePrompt encodes the message_start of a prompt.
+func encodePrompt(content string) encoded {
+	return encode(nil, rawEvent("message_start", map[string]any{
+		"message": map[string]any{"role": "user", "content": content},
+	}))
+}
+
+// workOf returns a prompt with its attachments read.
+func (h *Hub) workOf(p *contracts.KeptPrompt) contracts.Work {
+	return contracts.Work{Content: p.Content, Attachments: h.loadAttachments(p.Attachments)}
 }
 
 // resume queues the answer to a question of an earlier process, so that the agent
@@ -226,7 +240,7 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 }
 
 // finishRun ends a run. It closes the response and tools that the agent left open,
-// so that each has its end (R37, R46), and begins the next queued run.
+// so that each has its end (R37, R46), and begins the next run, if one waits.
 func (h *Hub) finishRun(r *run, err error) {
 	h.update(func(tx *tx) {
 		if !(r.stop != nil && r.stop.keepsRequests) && !h.info.KeepsRequests {
@@ -248,15 +262,22 @@ func (h *Hub) finishRun(r *run, err error) {
 			tx.note(note{Resumed: a.request.CallID}) // note again: restore drops open calls at RunEnded
 		}
 		tx.resumeNext()
+		tx.startQueued()
 	})
 	close(r.done)
 }
 
-// noteRunEnd ends the run in the state and in the journal.
+// noteRunEnd ends the run in the state and in the journal. Prompts that were to steer it
+// wait as ordinary ones.
 func (tx *tx) noteRunEnd(failed bool) {
-	tx.note(note{RunEnded: true, Failed: failed})
+	ended := note{RunEnded: true, Failed: failed}
+	steered := slices.ContainsFunc(tx.work.queue.Prompts, steers)
+	tx.note(ended)
 	tx.log.digest.endRun(failed)
 	tx.work.run = nil
+	if tx.work.applyQueue(ended); steered {
+		tx.publish(tx.work.shownQueue())
+	}
 }
 
 // endCalls ends the tools that the agent left open, except those whose question is

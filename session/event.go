@@ -69,6 +69,8 @@ func (s *State) Apply(ev contracts.Event) {
 		s.promptAccepted(e)
 	case *contracts.RequestAnswered:
 		s.requestAnswered(e)
+	case *contracts.QueueChanged:
+		s.queueChanged(e)
 	case *contracts.RequestShown:
 		s.requestShown(e)
 	case *contracts.RequestVoted:

@@ -28,15 +28,29 @@ func (s *State) knownPeople() *contracts.People {
 
 func (s *State) promptAccepted(e *contracts.PromptAccepted) {
 	record := contracts.PromptRecord(*e)
-	if len(record.Content) > contracts.MaxPromptRecord {
-		record.Content = strings.Clone(contracts.SplitText(record.Content, contracts.MaxPromptRecord)[0])
-		record.Truncated = true
-	}
+	cutContent(&record.Content, &record.Truncated)
 	addLast(&s.knownPeople().Prompts, record)
 }
 
 func (s *State) requestAnswered(e *contracts.RequestAnswered) {
 	addLast(&s.knownPeople().Answers, contracts.AnswerRecord(*e))
+}
+
+// cutContent cuts the content of a prompt, or the display of a request, to contracts.MaxPromptRecord.
+func cutContent(content *string, truncated *bool) {
+	if len(*content) > contracts.MaxPromptRecord {
+		*content = strings.Clone(contracts.SplitText(*content, contracts.MaxPromptRecord)[0])
+		*truncated = true
+	}
+}
+
+func (s *State) queueChanged(e *contracts.QueueChanged) {
+	list := slices.Clone(e.Prompts[:min(len(e.Prompts), contracts.MaxQueued)]) // snapshots share it
+	for i := range list {
+		cutContent(&list[i].Content, &list[i].Truncated)
+	}
+	known := s.knownPeople()
+	known.Queue, known.QueueHeld = list, e.Held
 }
 
 func (s *State) requestShown(e *contracts.RequestShown) {
@@ -48,10 +62,7 @@ func (s *State) requestShown(e *contracts.RequestShown) {
 
 // addShown adds a record of a pending request and drops those of requests that ended.
 func (s *State) addShown(record contracts.ShownRecord) {
-	if len(record.Display) > contracts.MaxPromptRecord {
-		record.Display = strings.Clone(contracts.SplitText(record.Display, contracts.MaxPromptRecord)[0])
-		record.Truncated = true
-	}
+	cutContent(&record.Display, &record.Truncated)
 	others := slices.DeleteFunc(s.shownRequests(), func(r contracts.ShownRecord) bool { return r.RequestID == record.RequestID })
 	s.knownPeople().Requests = append(others, record)
 }
@@ -89,6 +100,7 @@ func addLast[T any](list *[]T, e T) {
 // restorePeople sets the people of a snapshot, cut to this package's limits.
 func (s *State) restorePeople(from *contracts.People) {
 	s.people = &contracts.People{Controller: from.Controller}
+	s.queueChanged(&contracts.QueueChanged{Prompts: from.Queue, Held: from.QueueHeld})
 	for _, p := range from.Prompts {
 		s.promptAccepted((*contracts.PromptAccepted)(&p))
 	}

@@ -75,3 +75,26 @@ func TestRestoredPeopleAreBounded(t *testing.T) {
 		t.Errorf("got %d prompts and %d answers, the first of %d bytes", len(got.Prompts), len(got.Answers), len(got.Prompts[0].Content))
 	}
 }
+
+func TestQueueIsTheLastOne(t *testing.T) {
+	long := contracts.QueuedPrompt{PromptID: "b", Content: strings.Repeat("x", contracts.MaxPromptRecord+1), Author: ann}
+	ev := &contracts.QueueChanged{Prompts: make([]contracts.QueuedPrompt, contracts.MaxQueued+1), Held: true}
+	ev.Prompts[0] = long
+	s := fold(&contracts.QueueChanged{Prompts: []contracts.QueuedPrompt{{PromptID: "a"}}}, ev)
+	got := s.People()
+	if p := got.Queue[0]; len(got.Queue) != contracts.MaxQueued || !got.QueueHeld || len(p.Content) != contracts.MaxPromptRecord || !p.Truncated {
+		t.Errorf("got %d prompts, held %t, the first of %d bytes", len(got.Queue), got.QueueHeld, len(p.Content))
+	}
+	if !reflect.DeepEqual(ev.Prompts[0], long) {
+		t.Error("the event was changed")
+	}
+	again := session.New()
+	again.Restore(s.Snapshot(0))
+	if !reflect.DeepEqual(again.People(), got) {
+		t.Errorf("restored: got %+v, want %+v", again.People(), got)
+	}
+	apply(s, &contracts.QueueChanged{Prompts: []contracts.QueuedPrompt{}})
+	if now := s.People(); len(now.Queue) > 0 || now.QueueHeld || len(got.Queue) != contracts.MaxQueued {
+		t.Errorf("got %+v, and the state before %+v", now, got)
+	}
+}

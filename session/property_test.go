@@ -97,6 +97,12 @@ func drawEvent(t *rapid.T) any {
 		if rapid.Bool().Draw(t, "answered") {
 			return &contracts.RequestAnswered{RequestID: drawRequest.Draw(t, "request"), Resolution: drawVerdict.Draw(t, "verdict"), Author: bob}
 		}
+		if rapid.Bool().Draw(t, "queue") {
+			return &contracts.QueueChanged{
+				Prompts: []contracts.QueuedPrompt{{PromptID: drawCall.Draw(t, "prompt"), Author: bob, When: contracts.PromptNext}},
+				Held:    rapid.Bool().Draw(t, "held"),
+			}
+		}
 		return &contracts.ControlChanged{From: &ann, To: rapid.SampledFrom([]*contracts.Author{nil, &bob}).Draw(t, "to"), Reason: contracts.LeaseExpired}
 	}
 	return drawUtilityEvent(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -27,10 +28,11 @@ type attachment struct {
 	id      acp.SessionId
 	client  *client.Client
 	request json.RawMessage // id of the request that attached
-	answer  any             // to that request
+	answer  sessionAnswer   // to that request
 	unused  []struct{}      // MCP servers that the editor offers for the agent
 	ctx     context.Context
 	stop    context.CancelCauseFunc
+	cursor  atomic.Uint64 // of the latest update of the session
 	over    chan struct{} // closed when follow has ended
 	asking  sync.WaitGroup
 
@@ -75,6 +77,7 @@ func (a *attachment) follow() {
 	defer a.asking.Wait()
 	defer a.client.Close(false) // ends the calls that wait for an answer
 	defer a.peer.drop(a)
+	defer a.peer.contain()
 	for {
 		u, err := a.next()
 		switch {
@@ -133,11 +136,12 @@ func (a *attachment) greet() {
 		return
 	}
 	a.greeted = true
+	a.answer.Meta = a.meta()
 	a.peer.answer(a.request, a.answer)
 	if len(a.unused) > 0 {
 		a.notice(textUnused)
 	}
-	if !a.peer.View {
+	if !a.peer.View && !a.peer.Approve {
 		a.update(acp.SessionAvailableCommandsUpdate{
 			SessionUpdate: "available_commands_update", AvailableCommands: commands,
 		})
@@ -145,6 +149,9 @@ func (a *attachment) greet() {
 }
 
 func (a *attachment) take(u client.Update) {
+	if u.Cursor > 0 {
+		a.cursor.Store(u.Cursor)
+	}
 	switch u.Kind {
 	case client.KindEvent:
 		a.show(u)
@@ -197,8 +204,25 @@ func (a *attachment) update(what any) {
 	err := a.peer.conn.Notify(acp.ClientMethodSessionUpdate, struct {
 		SessionID acp.SessionId `json:"sessionId"`
 		Update    any           `json:"update"`
-	}{a.id, what})
+		Meta      meta          `json:"_meta"`
+	}{a.id, what, a.meta()})
 	if err != nil {
 		a.stop(err)
 	}
+}
+
+// A meta tells the editor the attachment's position in the session and whether it is in
+// control. ACP leaves the content of _meta to agents.
+type meta struct {
+	Maestro struct {
+		Epoch     string `json:"epoch"`
+		Cursor    uint64 `json:"cursor"` // of the latest event that was read
+		InControl bool   `json:"inControl"`
+	} `json:"maestro"`
+}
+
+func (a *attachment) meta() (m meta) {
+	at := a.client.Attached()
+	m.Maestro.Epoch, m.Maestro.Cursor, m.Maestro.InControl = at.Epoch, a.cursor.Load(), at.ControllerLeaseGranted
+	return m
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +44,12 @@ type Server struct {
 	TokenFile string // file with the credential; empty if none is needed
 	Workspace string // the server's directory, without symbolic links; if empty, the server is asked
 
+	// Dial makes connections to the server instead of the network; nil uses the network.
+	Dial func(ctx context.Context) (net.Conn, error)
+
+	// List lists the sessions; nil asks the server.
+	List func() *contracts.SessionList
+
 	// Ready prepares a session before the editor attaches to it, so that the
 	// full reason of a failure is known. Nil leaves that to attaching.
 	Ready func(ctx context.Context, session string, create bool) error
@@ -56,6 +64,7 @@ type Options struct {
 	Session string // the session that session/new attaches to; empty makes a new one each time
 	Create  bool   // Session may be created
 	View    bool   // view only
+	Approve bool   // view, and answer questions without control
 	Take    bool   // take control when attaching, even from another client
 	Name    string // the editor's name for others; empty means its own name
 	Version string // version of this program
@@ -67,6 +76,7 @@ type peer struct {
 	Options
 	conn    *rpc.Conn
 	ctx     context.Context // ends when the editor leaves
+	stop    context.CancelCauseFunc
 	serving sync.WaitGroup
 	slots   chan struct{} // a token per served request
 
@@ -90,11 +100,12 @@ type peer struct {
 // goroutines have ended, except the one that reads in, which ends with in. If
 // the editor does not read, a write blocks everything until out is closed.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error {
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	p := newPeer(ctx, out, opts)
+	send := func(line []byte) error { _, err := out.Write(line); return err }
+	return newPeer(ctx, send, opts).serve(func(c *rpc.Conn) error { return c.Read(in) })
+}
+
+// serve processes the messages that read reads, until read returns or p.ctx ends.
+func (p *peer) serve(read func(*rpc.Conn) error) error {
 	defer p.serving.Wait()
 	defer func() {
 		p.conn.Close(errLeft)
@@ -102,34 +113,50 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 		defer p.gate.Unlock()
 		p.left = true
 	}()
-	defer stop(errLeft)
+	defer p.stop(errLeft)
 	ended := make(chan error, 1)
-	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line after conn.Close
+	go func() { // ends with its input, or with the next message after conn.Close
+		defer p.contain()
+		ended <- read(p.conn)
+	}()
 	select {
 	case err := <-ended:
 		if err != nil {
 			return fmt.Errorf("read from the editor: %w", err)
 		}
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
 	}
 }
 
-func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
+// newPeer returns a peer that ends with ctx. send writes a message and a line end.
+func newPeer(ctx context.Context, send func([]byte) error, opts Options) *peer {
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	p := &peer{
-		Options: opts, ctx: ctx, slots: make(chan struct{}, maxServed),
+		Options: opts, slots: make(chan struct{}, maxServed),
 		kinds:    []contracts.RequestType{contracts.RequestApproval},
 		attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
 	}
+	p.ctx, p.stop = context.WithCancelCause(ctx)
 	p.conn = rpc.New(rpc.Options{
-		Send:  func(line []byte) error { _, err := out.Write(line); return err },
-		Serve: p.take, Bad: p.bad, Withdraw: cancelRequest,
+		Send: send, Serve: p.take, Bad: p.bad, Withdraw: cancelRequest,
 	})
 	return p
 }
 
 var errLeft = errors.New("the editor has left")
+
+var errPanic = &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
+
+// contain ends this editor's connection, and not the process, if the caller panics.
+// Every goroutine defers it.
+func (p *peer) contain() {
+	if r := recover(); r != nil {
+		p.Log.Error("panic while serving an editor", "panic", r, "stack", string(debug.Stack()))
+		p.stop(errPanic)
+	}
+}
 
 // cancelRequest withdraws a request of ours.
 const cancelRequest = "$/cancel_request"
@@ -180,9 +207,9 @@ func (p *peer) dispatch(m rpc.Message) {
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:
-		serve(p, m, p.attaching(true, acp.LoadSessionResponse{}))
+		serve(p, m, p.attaching(true))
 	case m.Method == acp.AgentMethodSessionResume:
-		serve(p, m, p.attaching(false, acp.ResumeSessionResponse{}))
+		serve(p, m, p.attaching(false))
 	case m.Method == acp.AgentMethodSessionList:
 		serve(p, m, p.listSessions)
 	case m.Method == acp.AgentMethodSessionClose:
@@ -207,6 +234,7 @@ func (p *peer) admit(m rpc.Message, do func()) {
 	}
 	p.serving.Go(func() { // ends with the request, or with p.ctx
 		defer func() { <-p.slots }()
+		defer p.contain()
 		do()
 	})
 }
@@ -369,6 +397,7 @@ func (p *peer) prompt(m rpc.Message) {
 		return
 	}
 	p.serving.Go(func() { // ends with the answer, or with the attachment
+		defer p.contain()
 		result, err := a.tell(cmd)
 		a.sent(t, result, err)
 	})

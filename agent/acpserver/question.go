@@ -64,6 +64,16 @@ func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
 	}
 }
 
+// answerable returns the kinds of questions that the editor supports and may answer.
+func (p *peer) answerable() []contracts.RequestType {
+	if !p.Approve {
+		return p.kinds
+	}
+	return slices.DeleteFunc(slices.Clone(p.kinds), func(kind contracts.RequestType) bool {
+		return kind == contracts.RequestMCPElicitation
+	})
+}
+
 // reconcile tells the editor when another client takes control. It asks the
 // editor the open questions that it can answer, and withdraws the others.
 func (a *attachment) reconcile() {
@@ -75,9 +85,10 @@ func (a *attachment) reconcile() {
 	}
 	a.holder = holder
 	wanted := map[string]contracts.PendingRequest{}
-	if !a.peer.View && mine { // the server would accept an answer
+	if !a.peer.View && (mine || a.peer.Approve) { // the server would accept an answer
+		kinds := a.peer.answerable()
 		for _, r := range st.PendingRequests {
-			if slices.Contains(a.peer.kinds, r.Kind) {
+			if slices.Contains(kinds, r.Kind) {
 				wanted[r.ID] = r
 			}
 		}
@@ -106,6 +117,7 @@ func (a *attachment) ask(r contracts.PendingRequest) {
 		status = known.status
 	}
 	a.asking.Go(func() { // ends with the answer, or when the question is withdrawn
+		defer a.peer.contain()
 		defer stop()
 		answer, err := a.put(ctx, r, status)
 		if ctx.Err() != nil {

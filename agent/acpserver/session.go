@@ -23,12 +23,22 @@ import (
 // maxListing bounds the answer to a session list, in bytes.
 const maxListing = 1 << 20
 
+// maxUnread bounds the received events of one session that the editor has not read, in
+// bytes, if this process is the server. It has many editors.
+const maxUnread = 256 << 10
+
 // An attachMode says how to attach to a session.
 type attachMode struct {
 	id      string
 	create  bool
 	history bool // with the history from its beginning
-	answer  any  // to the request
+	answer  sessionAnswer
+}
+
+// A sessionAnswer is the answer to a request that attaches to a session.
+type sessionAnswer struct {
+	Meta      meta   `json:"_meta"`
+	SessionID string `json:"sessionId,omitempty"` // of a new session
 }
 
 // A sessionRequest has the parameters of a session request. Of the MCP servers
@@ -46,15 +56,15 @@ func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *sessionR
 	if w.id == "" {
 		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
 	}
-	w.answer = acp.NewSessionResponse{SessionId: acp.SessionId(w.id)}
+	w.answer.SessionID = w.id
 	return nil, p.attach(ctx, id, req, w, true)
 }
 
 // attaching returns a function that attaches to a session: with its history, which
 // is sent before the answer, or without.
-func (p *peer) attaching(history bool, answer any) func(context.Context, json.RawMessage, *sessionRequest) (any, error) {
+func (p *peer) attaching(history bool) func(context.Context, json.RawMessage, *sessionRequest) (any, error) {
 	return func(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-		return nil, p.attach(ctx, id, req, attachMode{id: string(req.SessionID), history: history, answer: answer}, false)
+		return nil, p.attach(ctx, id, req, attachMode{id: string(req.SessionID), history: history}, false)
 	}
 }
 
@@ -133,12 +143,18 @@ func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	switch {
 	case p.View:
 		hello.Role, hello.Capabilities.ServerRequests, takeover = contracts.RoleViewer, nil, contracts.TakeoverRefuse
+	case p.Approve:
+		hello.Role, takeover = contracts.RoleApprover, contracts.TakeoverRefuse
+		hello.Capabilities.ServerRequests = p.answerable()
 	case p.Take:
 		takeover = contracts.TakeoverForce
 	}
 	opts := []client.Option{
 		client.WithHello(hello), client.WithTakeover(takeover), client.WithSession(w.id, w.create && !p.View), client.WithLogger(p.Log),
-		client.WithTokenFile(s.TokenFile),
+		client.WithTokenFile(s.TokenFile), client.WithDialer(s.Dial),
+	}
+	if s.Dial != nil {
+		opts = append(opts, client.WithBuffer(maxUnread))
 	}
 	if w.history {
 		opts = append(opts, client.WithHistory())
@@ -198,7 +214,8 @@ func (p *peer) workspace(ctx context.Context, s Server) (string, error) {
 		return s.Workspace + known, nil
 	}
 	c, err := client.Dial(ctx, s.URL, client.WithRole(contracts.RoleViewer), client.WithoutReconnect(),
-		client.WithSession(p.Session, p.Session != "" && p.Create && !p.View), client.WithTokenFile(s.TokenFile))
+		client.WithSession(p.Session, p.Session != "" && p.Create && !p.View),
+		client.WithTokenFile(s.TokenFile), client.WithDialer(s.Dial))
 	if err != nil {
 		return "", fmt.Errorf("ask the server for its workspace: %w", explain(err, p.Session))
 	}
@@ -236,8 +253,10 @@ func (p *peer) listSessions(ctx context.Context, _ json.RawMessage, req *acp.Lis
 	if cwd != "" && p.checkDirectory(ctx, s, cwd) != nil {
 		return answer, nil // a server for another directory has none
 	}
-	list, err := fetch(ctx, s)
-	if err != nil {
+	var list *contracts.SessionList
+	if s.List != nil {
+		list = s.List()
+	} else if list, err = fetch(ctx, s); err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
 	for _, e := range list.Sessions {

@@ -23,8 +23,8 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	out := &bytes.Buffer{}
-	p := newPeer(context.Background(), out, Options{})
-	a := newAttachment(p, nil, "s")
+	p := newPeer(context.Background(), func(line []byte) error { _, err := out.Write(line); return err }, Options{})
+	a := newAttachment(p, &client.Client{}, "s")
 	t.Cleanup(func() { a.stop(errDetached) })
 	return &stage{a, t, out}
 }

@@ -175,6 +175,7 @@ func (a *attachment) cancelTurn() *turn {
 // interrupt stops the run of a turn. The turn ends even if that fails, because
 // the editor must not wait.
 func (a *attachment) interrupt(t *turn) {
+	defer a.peer.contain()
 	ctx, cancel := context.WithTimeout(a.ctx, cancelPatience)
 	defer cancel()
 	select {

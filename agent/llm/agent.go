@@ -108,7 +108,7 @@ func (a *Agent) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 	}
 	a.host, a.journal = host, journal
 	return contracts.AgentInfo{
-		Model: a.model, Provider: a.provider, Executor: contracts.ExecutorLive,
+		Model: a.model, Provider: a.provider, Executor: contracts.ExecutorLive, Steers: true,
 		Requests: []contracts.RequestType{
 			contracts.RequestApproval, contracts.RequestClientTool, contracts.RequestUserInput, contracts.RequestToolRetry,
 		},
@@ -146,24 +146,43 @@ func (a *Agent) Check(content string) error {
 // Run lets the model work on a prompt until it has nothing more to do.
 func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	r := &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
+	if forModel, err := r.take(ctx, work, a.journal.unanswered()); err != nil || !forModel {
+		return err
+	}
+	return r.serve(ctx)
+}
+
+// take adds a prompt to the history, or answers it. It reports whether the model shall
+// answer. unanswered says that an earlier prompt got no answer.
+func (r *run) take(ctx context.Context, work contracts.Work, unanswered bool) (forModel bool, err error) {
 	text, err := r.ruled(work)
 	parts := promptParts(work)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case text == "" && len(parts) == 0:
 		text = "The prompt is empty."
 		fallthrough
 	case text != "":
-		return r.answer(ctx, text)
+		return false, r.answer(ctx, text)
 	}
-	if a.journal.unanswered() {
+	if unanswered {
 		parts = append([]model.Part{textPart(noAnswer)}, parts...)
 	}
-	if err := r.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
-		return err
+	return true, r.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}})
+}
+
+// steer takes the prompts with which users steer the run. It reports whether the model
+// shall answer one of them.
+func (r *run) steer(ctx context.Context) (forModel bool, err error) {
+	for _, work := range r.host.Steering(ctx) {
+		more, err := r.take(ctx, work, false)
+		if err != nil {
+			return false, err
+		}
+		forModel = forModel || more
 	}
-	return r.serve(ctx)
+	return forModel, nil
 }
 
 // Close closes the history.
@@ -227,7 +246,10 @@ func (r *run) serve(ctx context.Context) error {
 		case reply.text == "":
 			err = r.status(ctx, "The model ended its turn without a word")
 		}
-		if err != nil || !goOn {
+		if err != nil {
+			return err
+		}
+		if steered, err := r.steer(ctx); err != nil || !goOn && !steered {
 			return err
 		}
 	}

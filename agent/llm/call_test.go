@@ -753,3 +753,30 @@ func TestHistoryThatCannotBeWrittenEndsTheRun(t *testing.T) {
 	}
 	hosttest.Must(t, again.close())
 }
+
+// A prompt that steers the run reaches the model with its next request, also if the
+// model was about to end.
+func TestSteeringReachesTheModel(t *testing.T) {
+	host := hosttest.New(t)
+	last := func(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
+		host.Steer("/rules") // answered without the model
+		host.Steer("and test")
+		return says("Done.")(ctx, req, say)
+	}
+	m := newFake(t, says("I run it.", callOf("toolu_1", "bash", `{"command":"make"}`)), last, says("Also done."))
+	run := func(_ context.Context, _ string, _ func(string) error) (tool.Result, error) {
+		host.Steer("use ninja")
+		return tool.Result{Text: "built"}, nil
+	}
+	a := start(t, host, Options{Model: m, Tools: []tool.Tool{bash(run)}})
+	hosttest.Must(t, a.Run(t.Context(), prompt("build")))
+	for i, want := range []string{"use ninja", "and test"} {
+		messages := m.request(i + 1).Messages
+		if last := textOf(messages[len(messages)-1]); last != want {
+			t.Errorf("request %d: got %q at the end, want %q", i+1, last, want)
+		}
+	}
+	if said := host.Said(); !strings.Contains(said, "No answer is remembered") {
+		t.Errorf("got %q, want an answer to /rules", said)
+	}
+}

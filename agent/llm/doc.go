@@ -27,6 +27,11 @@
 //   - A call that was running when the process died does not run again by itself. The
 //     model is told that its effect is not known.
 //
+// # Steering
+//
+// Between two turns of the model, a run takes the prompts with which users steer it. The
+// model gets them with its next request. A run that was about to end goes on with them.
+//
 // # Remembered answers
 //
 // The answer to an approval may hold for the rest of the session. The client says so

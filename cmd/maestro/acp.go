@@ -91,6 +91,9 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Op
 	if err != nil {
 		return opts, nil, usage{err}
 	}
+	if f.share != "" {
+		return opts, nil, usage{errors.New("acp takes no link: write the text after #share= to a file for --token-file")}
+	}
 	if f.create && f.session == "" {
 		return opts, nil, usage{errors.New("--create needs --session")}
 	}

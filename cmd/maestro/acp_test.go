@@ -682,6 +682,27 @@ func revive(t *testing.T, r *running, args []string) {
 
 // TestAcpxDrivesMaestro lets a command-line client of the protocol start maestro.
 func TestAcpxDrivesMaestro(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	acpxDrives(t, realDir(t), self+" acp --state-dir "+filepath.Join(t.TempDir(), "state"))
+}
+
+// The same client, on a WebSocket.
+func TestAcpxDrivesAServer(t *testing.T) {
+	t.Parallel()
+	r := serving(t)
+	bridge, err := filepath.Abs("../../agent/acpserver/testdata/sdk/bridge.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acpxDrives(t, r.cmd.Dir, "node "+bridge+" ws"+strings.TrimPrefix(r.ready.BaseURL, "http")+"/acp "+readToken(t, r))
+}
+
+// acpxDrives lets acpx start an agent that works in a directory.
+func acpxDrives(t *testing.T, work, agent string) {
+	t.Helper()
 	acpx, err := filepath.Abs("../../agent/acpserver/testdata/acpx/node_modules/acpx/dist/cli.js")
 	if err != nil {
 		t.Fatal(err)
@@ -689,14 +710,9 @@ func TestAcpxDrivesMaestro(t *testing.T) {
 	if _, err := os.Stat(acpx); err != nil {
 		t.Fatalf("acpx is not installed: run `make others`, or `npm --prefix agent/acpserver/testdata/acpx ci` (%v)", err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	work := realDir(t)
 	base := program(t)
 	cmd := exec.CommandContext(t.Context(), "node", acpx, "--approve-all", "--format", "json", "--cwd", work,
-		"--agent", self+" acp --state-dir "+filepath.Join(t.TempDir(), "state"), "exec", "echo hi from acpx | tee f")
+		"--agent", agent, "exec", "echo hi from acpx | tee f")
 	cmd.Dir, cmd.Env = work, append(base.Env, "HOME="+t.TempDir())
 	var log bytes.Buffer
 	cmd.Stderr = &log

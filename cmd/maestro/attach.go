@@ -32,6 +32,7 @@ type attachFlags struct {
 	session   string
 	create    bool
 	tokenFile string
+	share     string // secret in the URL; it replaces tokenFile
 	noHistory bool
 	json      bool
 	name      string
@@ -82,7 +83,9 @@ Fill in a form field by field. Enter takes the default or leaves a field out. Qu
 a text of a word such as "cancel". Instead of a field, these answer the whole form:
 decline, cancel, a JSON object with all fields, or accept and such an object.
 
-A URL may name the session with sessionId and create, like the URLs of the server.`,
+A URL may name the session with sessionId and create, like the URLs of the server. It may
+be the link of a share. Other users of this machine can see the link while attach runs: to
+hide it, write the text after #share= to a file for --token-file.`,
 		Args:          cobra.MaximumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -112,7 +115,12 @@ A URL may name the session with sessionId and create, like the URLs of the serve
 	return cmd
 }
 
-// address returns the URL of the server in text, and takes the session from its query.
+// sharePart is the part of a link that precedes the secret of a share. Browsers do not send
+// it to servers.
+const sharePart = "#share="
+
+// address returns the URL of the server in text. It takes the session from the query, and
+// the secret of a share from the fragment.
 // The default scheme is http, and a port alone is on loopback.
 func (f *attachFlags) address(text string) (*url.URL, error) {
 	if isPort(text) {
@@ -145,14 +153,17 @@ func (f *attachFlags) address(text string) (*url.URL, error) {
 			return nil, fmt.Errorf("%s=%s in the URL: attach takes only sessionId and create=1 from there, and --session in its place", key, values[0])
 		}
 	}
-	u.RawQuery = ""
+	if secret, ok := strings.CutPrefix(u.Fragment, sharePart[1:]); ok {
+		f.share = secret
+	}
+	u.RawQuery, u.Fragment = "", ""
 	return u, nil
 }
 
 // token returns the path of the token file. It is empty if the default file does not
 // exist.
 func (f *attachFlags) token() (string, error) {
-	if f.tokenFile == "" {
+	if f.tokenFile == "" || f.share != "" {
 		return "", nil
 	}
 	err := checkToken(f.tokenFile)
@@ -192,6 +203,9 @@ func (f *attachFlags) options(tokenFile string) []client.Option {
 		opts = append(opts, client.WithHistory())
 	default:
 		opts = append(opts, client.WithTail(shownHistory))
+	}
+	if f.share != "" {
+		opts = append(opts, client.WithToken(f.share))
 	}
 	if tokenFile != "" {
 		opts = append(opts, client.WithTokenFile(tokenFile))

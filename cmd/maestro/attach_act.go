@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
 // A request sends one command to the server.
@@ -53,6 +54,10 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case "who":
 		st := a.client.State()
 		a.view.who(a.local, &st)
+	case "queued":
+		for i, p := range a.queue() {
+			a.local.Line(console.Plain, queuedLine(i+1, &p))
+		}
 	case "history":
 		if err := a.review(ctx, wg, act.text); err != nil {
 			a.refuse(err)
@@ -89,7 +94,7 @@ func (a *attachment) refusal(act action) error {
 	switch act.verb {
 	case "ask", "take":
 		return nil
-	case verbSay, "interrupt":
+	case verbSay, "interrupt", "queue", "steer":
 		if a.view.controller == "" {
 			return nil // acting takes a free lease
 		}
@@ -142,7 +147,42 @@ func (a *attachment) say(line, text string) {
 	}
 }
 
-// lease executes an interrupt or an action about control.
+// queue returns the prompts that wait.
+func (a *attachment) queue() []contracts.QueuedPrompt {
+	if people := a.client.State().People; people != nil {
+		return people.Queue
+	}
+	return nil
+}
+
+// changeOf returns the command that edits, moves or removes a prompt of the queue.
+func changeOf(act action, queue []contracts.QueuedPrompt) (contracts.Command, error) {
+	switch {
+	case act.number > len(queue):
+		return nil, fmt.Errorf("the queue has no prompt %d: /queued shows it", act.number)
+	case act.verb == "edit" && act.text == "":
+		return nil, errors.New("/edit takes a number and the new text")
+	}
+	id := queue[act.number-1].PromptID
+	switch act.verb {
+	case "edit":
+		return &contracts.QueueEdit{PromptID: id, Content: act.text}, nil
+	case "first":
+		return &contracts.QueueMove{PromptID: id, Before: &queue[0].PromptID}, nil
+	}
+	return &contracts.QueueCancel{PromptID: id}, nil
+}
+
+// queuedLine returns a prompt of the queue with its author on one line.
+func queuedLine(number int, p *contracts.QueuedPrompt) string {
+	name := authorName(&p.Author)
+	if p.When == contracts.PromptSteer {
+		name += " (steers)"
+	}
+	return fmt.Sprintf("%2d %s> %s", number, name, show.OneLine(p.Content, show.MaxArgs))
+}
+
+// lease executes an interrupt, or an action about control or the queue.
 func (a *attachment) lease(act action) {
 	var do request
 	switch act.verb {
@@ -151,6 +191,19 @@ func (a *attachment) lease(act action) {
 			a.inbox.end()
 		}
 		do = a.command(&contracts.Interrupt{})
+	case "queue":
+		do = a.command(&contracts.Prompt{Content: act.text, When: contracts.PromptNext})
+	case "steer":
+		do = a.command(&contracts.Prompt{Content: act.text, When: contracts.PromptSteer})
+	case "resume":
+		do = a.command(&contracts.QueueResume{})
+	case "edit", "first", "drop":
+		cmd, err := changeOf(act, a.queue())
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		do = a.command(cmd)
 	case "take":
 		do = a.client.TakeControl
 	case "release":

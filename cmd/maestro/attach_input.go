@@ -18,6 +18,8 @@ const verbSay = "say"
 var verbs = map[string]struct{ text, number, watches bool }{
 	"ask": {text: true}, "grant": {number: true}, "deny": {number: true},
 	"take": {}, "release": {}, "interrupt": {},
+	"queue": {text: true}, "steer": {text: true}, "edit": {number: true}, "first": {number: true}, "drop": {number: true},
+	"resume": {}, "queued": {watches: true},
 	"show": {watches: true}, "who": {watches: true}, "history": {text: true, watches: true}, "turns": {watches: true}, "find": {text: true, watches: true}, "help": {watches: true}, "quit": {watches: true},
 }
 
@@ -25,7 +27,7 @@ var verbs = map[string]struct{ text, number, watches bool }{
 type action struct {
 	verb   string // verbSay, one of verbs, or empty for a blank line
 	text   string // a prompt, an answer, or a reason
-	number int    // which asker, from 1
+	number int    // which asker, or prompt of the queue, from 1
 }
 
 // acts reports whether the action needs more than a viewer.
@@ -40,6 +42,13 @@ const attachHelp = `  text              a prompt, or the answer to an open quest
   /grant [n]        give control to the n-th client that asked; default: the first
   /deny [n] [why]   deny control to it
   /interrupt        stop the run (so does Ctrl-C)
+  /queue text       send a prompt that waits for the end of the run
+  /steer text       send a prompt to the agent during the run, if it takes any
+  /queued           show the prompts that wait
+  /edit n text      replace the n-th of them
+  /first n          move it to the front
+  /drop [n]         remove it; default: the first
+  /resume           let the queue go on after /interrupt
   /show             show the whole open question
   /who              show who is attached
   /history [n]      show the session from its beginning, or its last n turns; Ctrl-C
@@ -74,6 +83,8 @@ func parseLine(line string, agents []string) (action, error) {
 	switch {
 	case known && takes.number:
 		return numbered(action{verb: word, text: rest})
+	case rest == "" && (word == "queue" || word == "steer"):
+		return action{}, fmt.Errorf("/%s takes a prompt", word)
 	case known && rest != "" && !takes.text:
 		return action{}, fmt.Errorf("/%s takes no text after it", word)
 	case known:
@@ -97,9 +108,9 @@ func numbered(a action) (action, error) {
 	case err == nil && n >= 1:
 		a.number, a.text = n, strings.TrimSpace(rest)
 	case err == nil:
-		return action{}, errors.New("askers are numbered from 1")
-	case a.verb == "grant":
-		return action{}, errors.New("/grant takes a number")
+		return action{}, errors.New("numbers count from 1")
+	case a.verb != "deny":
+		return action{}, fmt.Errorf("/%s takes a number", a.verb)
 	}
 	return a, nil
 }

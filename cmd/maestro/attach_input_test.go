@@ -38,6 +38,14 @@ func TestTypedLines(t *testing.T) {
 		{"/deny 2 not now", action{verb: "deny", number: 2, text: "not now"}, ""},
 		{"/deny not now", action{verb: "deny", number: 1, text: "not now"}, ""},
 		{"/interrupt", action{verb: "interrupt"}, ""},
+		{"/queue  then the docs", action{verb: "queue", text: "then the docs"}, ""},
+		{"/steer use ninja", action{verb: "steer", text: "use ninja"}, ""},
+		{"/queue", action{}, "/queue takes a prompt"},
+		{"/queued", action{verb: "queued"}, ""},
+		{"/edit 2 the tests", action{verb: "edit", number: 2, text: "the tests"}, ""},
+		{"/first two", action{}, "/first takes a number"},
+		{"/drop", action{verb: "drop", number: 1}, ""},
+		{"/resume", action{verb: "resume"}, ""},
 		{"/who", action{verb: "who"}, ""},
 		{"/show", action{verb: "show"}, ""},
 		{"/history", action{verb: "history"}, ""},
@@ -219,6 +227,31 @@ func TestVerdictsStandForTheOptionThatAgentsTake(t *testing.T) {
 	} {
 		if got := optionKeys(test.options); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestQueueIsChangedByNumbers(t *testing.T) {
+	queue := []contracts.QueuedPrompt{{PromptID: "a"}, {PromptID: "b"}}
+	for _, test := range []struct {
+		act  action
+		want string // the command, or a part of the error
+	}{
+		{action{verb: "edit", number: 2, text: "new"}, `{"type":"queue_edit","prompt_id":"b","content":"new"}`},
+		{action{verb: "first", number: 2}, `{"type":"queue_move","prompt_id":"b","before":"a"}`},
+		{action{verb: "drop", number: 1}, `{"type":"queue_cancel","prompt_id":"a"}`},
+		{action{verb: "drop", number: 3}, "no prompt 3"},
+		{action{verb: "edit", number: 1}, "the new text"},
+	} {
+		cmd, err := changeOf(test.act, queue)
+		if err != nil {
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%+v: got %v, want %s", test.act, err, test.want)
+			}
+			continue
+		}
+		if got, err := contracts.EncodeCommand(cmd); err != nil || string(got) != test.want {
+			t.Errorf("%+v: got %s, %v; want %s", test.act, got, err, test.want)
 		}
 	}
 }

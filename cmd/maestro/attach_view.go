@@ -179,6 +179,8 @@ func (v *view) event(event contracts.Event) {
 		v.raw(e)
 	case *contracts.PromptAccepted:
 		v.prompt(e)
+	case *contracts.QueueChanged:
+		v.queue(e)
 	case *contracts.RequestAnswered:
 		if name := authorName(&e.Author); name != "" && e.Author.ConnectionID != v.me {
 			v.notice(console.Dim, "%s answered", name)
@@ -407,6 +409,16 @@ func (v *view) prompt(e *contracts.PromptAccepted) {
 	v.screen.Block(console.Bold, name+"> "+hanging(e.Content+cut))
 	if len(e.Attachments) > 0 {
 		v.notice(console.Dim, "with %s", show.OneLine(strings.Join(e.Attachments, ", "), show.MaxArgs))
+	}
+}
+
+// queue prints how many prompts wait.
+func (v *view) queue(e *contracts.QueueChanged) {
+	switch n := len(e.Prompts); {
+	case e.Held:
+		v.notice(console.Yellow, "the queue is held (%d): /resume lets it go on", n)
+	case n > 0:
+		v.notice(console.Dim, "in the queue: %d, the last: %s", n, show.OneLine(e.Prompts[n-1].Content, 60))
 	}
 }
 

@@ -556,3 +556,18 @@ func compareText(t *testing.T, got, want string) {
 		}
 	}
 }
+
+func TestQueueIsTold(t *testing.T) {
+	bob := contracts.Author{Name: "Bob", ConnectionID: "conn_b"}
+	queue := []contracts.QueuedPrompt{{Content: "one", Author: bob}, {Content: "two\x1b[31m\nlines", Author: bob, When: contracts.PromptSteer}}
+	updates := append([]client.Update{connectedAs("conn_me", "")}, told(&contracts.QueueChanged{Prompts: queue},
+		&contracts.QueueChanged{Prompts: queue[:1], Held: true}, &contracts.QueueChanged{})...)
+	compareText(t, rendered(updates...), `-- attached to session sess_a
+-- nobody is in control
+-- in the queue: 2, the last: two lines
+-- the queue is held (1): /resume lets it go on
+`)
+	if got := queuedLine(2, &queue[1]); got != " 2 Bob (steers)> two lines" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -201,7 +201,7 @@ func (r *hostedSession) backend(secrets string) backend {
 			}
 			return list
 		},
-		dir: secrets, admit: r.sessions.admit, evict: r.hub.Evict,
+		workspace: r.sessions.work.Root(), session: r.hub.SessionID(), dir: secrets, admit: r.sessions.admit, evict: r.hub.Evict,
 		ready: func() (ready, draining bool) {
 			id := r.runner.Identity()
 			return id.Ready && r.sessions.writable(), id.Draining

@@ -37,10 +37,12 @@ type network struct {
 	log       *slog.Logger
 	server    *http.Server
 	connLimit *connlimit.Limiter
-	scheme    string        // http or https
-	token     string        // path of the token file; empty with authentication off
-	tokenText string        // the token
-	control   string        // path of the control token's file; empty if there is none
+	scheme    string // http or https
+	token     string // path of the token file; empty with authentication off
+	tokenText string // the token
+	control   string // path of the control token's file; empty if there is none
+	acp       *acpSockets
+	auth      *auth.Authenticator
 	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
 	failed    atomic.Uint64 // failures to accept because no descriptor was left
 	said      time.Time     // when such a failure was last logged
@@ -52,12 +54,14 @@ type backend struct {
 	// find opens a session. opened reports whether this call started its runtime.
 	find func(ctx context.Context, want httpapi.Wanted) (h *hub.Hub, opened bool, err error)
 
-	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
-	admit  func(*auth.Authenticator)                        // receives what admits clients
-	evict  func(principalID string)                         // ends the connections of a principal
-	ready  func() (ready, draining bool)
-	dir    string      // for the shares; empty keeps them in memory
-	runner interface { // nil unless the process is a hosted runner
+	list      func(contracts.Principal) *contracts.SessionList // nil lists nothing
+	admit     func(*auth.Authenticator)                        // receives what admits clients
+	evict     func(principalID string)                         // ends the connections of a principal to sessions
+	ready     func() (ready, draining bool)
+	workspace string      // directory of the agent, without symbolic links
+	session   string      // the only session; empty if there can be several
+	dir       string      // for the shares; empty keeps them in memory
+	runner    interface { // nil unless the process is a hosted runner
 		httpapi.Fence
 		httpapi.Runner
 	}
@@ -101,6 +105,7 @@ func listen(s settings, root string, h backend, log *slog.Logger) (*network, err
 
 // accept serves clients until close.
 func (n *network) accept() {
+	n.acp.accept()
 	go func() { // ends when the server is shut down; close waits for it
 		defer close(n.done)
 		serve := n.server.Serve
@@ -156,6 +161,7 @@ func (n *network) open(s settings, root string, h backend) error {
 	if err != nil {
 		return err
 	}
+	n.auth = g
 	h.admit(g)
 	mux, err := n.routes(s, g, h, limiter, refusals)
 	if err != nil {
@@ -204,8 +210,12 @@ func (n *network) profile(addr string) error {
 
 func (n *network) authenticator(s settings, root string, h backend, limiter *ratelimit.Limiter) (*auth.Authenticator, error) {
 	opts := s.access
-	opts.Off, opts.Revoked, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", h.evict, n.connLimit.Identify, limiter, n.log
+	opts.Off, opts.Identified, opts.RateLimit, opts.Log = s.auth == "off", n.connLimit.Identify, limiter, n.log
 	opts.Refuse = refuse
+	opts.Revoked = func(principalID string) {
+		n.acp.evict(principalID) // first, so that the client is told the reason
+		h.evict(principalID)
+	}
 	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
 		_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
 		return err
@@ -267,6 +277,9 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 		return nil, err
 	}
 	mux := http.NewServeMux()
+	if err := n.serveACP(&s, mux, g, h, options); err != nil {
+		return nil, err
+	}
 	options.Foreign = true
 	for _, p := range protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
@@ -318,6 +331,22 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 		err = h.more(mux, g, n.tokenText, streams, limiter)
 	}
 	return mux, err
+}
+
+// serveACP adds the route of ACP clients. native serves WebSockets of sessions.
+func (n *network) serveACP(s *settings, mux *http.ServeMux, g *auth.Authenticator, h backend, native ws.Options) error {
+	outer := native
+	native.Authorize = authorizePipe
+	inner, err := ws.New(native)
+	if err != nil {
+		return err
+	}
+	n.acp = newACPSockets(s, h, n.log, g.Alive, inner)
+	outer.Foreign, outer.Header = true, nameConnection
+	outer.Open = func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &acpVisit{n.acp, att}, nil }
+	sockets, err := ws.New(outer)
+	mux.Handle("/acp", sockets)
+	return err
 }
 
 // metricsFor authorizes requests for the metrics. They cover all sessions, so only
@@ -402,6 +431,7 @@ func (n *network) close(ctx context.Context) error {
 	if n.server.Shutdown(out) != nil { // it has closed the listener
 		err = errors.Join(err, n.server.Close())
 	}
+	err = errors.Join(err, n.acp.close(), n.auth.Close())
 	if n.debug != nil {
 		err = errors.Join(err, n.debug.Close())
 	}

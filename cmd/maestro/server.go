@@ -53,7 +53,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	m.changed = v.overview.Changed
 	v.open = &hub.Directory{Open: v.start, Max: s.maxSessions, Log: log}
 	v.net, err = listen(s, root, backend{
-		dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
+		workspace: m.work.Root(), dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
 		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate, overview: v.overview,
 		notifier: v.notifier,
 	}, log)

@@ -118,6 +118,14 @@ export type Notification =
   | "compaction";
 
 /**
+ * A PromptTime says when a prompt begins.
+ */
+export type PromptTime =
+  | "now"
+  | "next"
+  | "steer";
+
+/**
  * A RequestType is a kind of question the runtime asks a client.
  */
 export type RequestType =
@@ -272,12 +280,15 @@ export interface Init {
 }
 
 /**
- * Prompt starts a run. Attachments are paths on the server's file system.
+ * Prompt starts a run, or waits in the queue of the session. Attachments are
+ * paths on the server's file system.
  */
 export interface Prompt {
   type: "prompt";
   content: string;
   attachments?: string[];
+  /** needs the capability people; default: now */
+  when?: PromptTime;
 }
 
 /**
@@ -453,6 +464,41 @@ export interface Cancel {
  */
 export interface Shutdown {
   type: "shutdown";
+}
+
+/**
+ * QueueEdit replaces the content of a prompt in the queue. The author of the
+ * prompt is then the client that edited it.
+ */
+export interface QueueEdit {
+  type: "queue_edit";
+  prompt_id: string;
+  content: string;
+}
+
+/**
+ * QueueMove moves a prompt in the queue.
+ */
+export interface QueueMove {
+  type: "queue_move";
+  prompt_id: string;
+  /** prompt_id of the prompt that then follows; null: the end of the queue */
+  before: string | null;
+}
+
+/**
+ * QueueCancel removes a prompt from the queue.
+ */
+export interface QueueCancel {
+  type: "queue_cancel";
+  prompt_id: string;
+}
+
+/**
+ * QueueResume lets a held queue go on.
+ */
+export interface QueueResume {
+  type: "queue_resume";
 }
 
 /**
@@ -934,7 +980,8 @@ export interface ConnectionInfo {
 
 /**
  * PromptAccepted says who started a run with what. It comes before every other
- * event of the run.
+ * event of the run. It comes during a run if the agent took the prompt to steer
+ * the run.
  */
 export interface PromptAccepted {
   type: "prompt_accepted";
@@ -1013,6 +1060,17 @@ export interface RequestVoted {
   votes_needed: number;
   /** ISO-8601 UTC */
   timestamp: string;
+}
+
+/**
+ * QueueChanged holds the whole queue after a change.
+ */
+export interface QueueChanged {
+  type: "queue_changed";
+  /** the first starts next; at most MaxQueued */
+  prompts: QueuedPrompt[];
+  /** no prompt starts until queue_resume */
+  held?: boolean;
 }
 
 /**
@@ -1657,6 +1715,27 @@ export interface InboxReceipt {
 }
 
 /**
+ * A KeptPrompt is a whole prompt that waits. Attachments are paths.
+ */
+export interface KeptPrompt {
+  prompt_id: string;
+  content: string;
+  attachments?: string[];
+  author: Author;
+  /** when it was queued or edited; ISO-8601 UTC */
+  timestamp: string;
+  when: PromptTime;
+}
+
+/**
+ * A KeptQueue is a queue as it is stored across a restart.
+ */
+export interface KeptQueue {
+  prompts: KeptPrompt[];
+  held?: boolean;
+}
+
+/**
  * A Manifest describes a drained session: its state, what was flushed,
  * and which files of the workspace belong to it. It has no credentials.
  */
@@ -1679,6 +1758,8 @@ export interface Manifest {
   snapshot: Snapshot;
   /** questions that wait for an answer after a restore */
   pending_requests?: OpenRequest[];
+  /** prompts that start after a restore */
+  queue?: KeptQueue;
   retention_policy: RetentionPolicy;
   work_continuity: WorkContinuity;
   platform_evidence: PlatformEvidence;
@@ -1809,6 +1890,10 @@ export interface People {
   requests: ShownRecord[];
   /** holder of the lease, or null */
   controller: Author | null;
+  /** as in the last queue_changed */
+  queue?: QueuedPrompt[];
+  /** as in the last queue_changed */
+  queue_held?: boolean;
 }
 
 /**
@@ -1878,6 +1963,25 @@ export interface PushRequest {
   timeZone?: string;
   /** send nothing while the principal follows the inbox */
   unlessLooking?: boolean;
+}
+
+/**
+ * A QueuedPrompt is a prompt in the queue as clients see it. Its content is cut
+ * to MaxPromptRecord.
+ */
+export interface QueuedPrompt {
+  /** also that of its prompt_accepted */
+  prompt_id: string;
+  content: string;
+  /** content is only the beginning of the prompt */
+  truncated?: boolean;
+  /** names of the files, without their folders */
+  attachments?: string[];
+  author: Author;
+  /** when it was queued or edited; ISO-8601 UTC */
+  timestamp: string;
+  /** next or steer */
+  when: PromptTime;
 }
 
 /**
@@ -2035,6 +2139,12 @@ export interface ShareAnswer {
   created_at?: string;
   /** ISO-8601 UTC */
   expires_at: string;
+  /** requests that it admitted */
+  uses?: number;
+  /** ISO-8601 UTC */
+  last_used_at?: string;
+  /** IP address of the last request */
+  last_used_from?: string;
 }
 
 /**
@@ -2269,7 +2379,11 @@ export type Command =
   | UtilityFileWatchStart
   | UtilityFileWatchStop
   | Cancel
-  | Shutdown;
+  | Shutdown
+  | QueueEdit
+  | QueueMove
+  | QueueCancel
+  | QueueResume;
 
 /**
  * A bare message from the server.
@@ -2306,7 +2420,8 @@ export type Event =
   | RequestAnswered
   | ControlChanged
   | RequestShown
-  | RequestVoted;
+  | RequestVoted
+  | QueueChanged;
 
 /**
  * What a client sends on a networked transport.
@@ -2329,6 +2444,10 @@ export type ClientFrame =
   | UtilityFileWatchStop
   | Cancel
   | Shutdown
+  | QueueEdit
+  | QueueMove
+  | QueueCancel
+  | QueueResume
   | Resume
   | Send
   | TakeControl

@@ -81,10 +81,15 @@ func New(o Options) *Conn {
 // Read processes the peer's messages until its output ends, which is no error,
 // or the connection was closed. Then every waiting call has ended.
 func (c *Conn) Read(r io.Reader) error {
+	return c.ReadTexts(line.NewReader(r, c.opts.MaxLine).Next)
+}
+
+// ReadTexts is Read for a peer whose messages are not lines. next returns the next
+// message, which is valid until it is called again, or io.EOF at the end.
+func (c *Conn) ReadTexts(next func() ([]byte, error)) error {
 	defer c.Close(ErrEnded)
-	lines := line.NewReader(r, c.opts.MaxLine)
 	for bad := 0; ; {
-		text, err := lines.Next()
+		text, err := next()
 		var wrong *BadLine
 		switch {
 		case c.closed() || errors.Is(err, io.EOF):

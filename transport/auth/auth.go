@@ -222,8 +222,15 @@ func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) 
 	if err != nil {
 		return contracts.Principal{}, err
 	}
+	if isShare(p) {
+		g.shares.usages.note(strings.TrimPrefix(p.ID, shareOwner), r.RemoteAddr, g.opts.Now())
+	}
 	return p, nil
 }
+
+// Close writes what is known about the use of shares to the file. The Authenticator
+// stays usable.
+func (g *Authenticator) Close() error { return g.shares.flush(g.opts.Now()) }
 
 func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) {
 	origin, err := g.checkSender(r)

@@ -41,8 +41,9 @@ type share struct {
 	SessionID string         `json:"session_id"`
 	Role      contracts.Role `json:"role"` // viewer, approver or controller
 	Label     string         `json:"label,omitempty"`
-	CreatedAt time.Time      `json:"created_at"` // in UTC
-	ExpiresAt time.Time      `json:"expires_at"` // in UTC
+	CreatedAt time.Time      `json:"created_at"`     // in UTC
+	ExpiresAt time.Time      `json:"expires_at"`     // in UTC
+	Usage     usage          `json:"usage,omitzero"` // when the file was written; the present one is in shares.usages
 }
 
 // bearer returns the principal of the bearer.
@@ -70,6 +71,8 @@ type shares struct {
 
 	list atomic.Pointer[[]*share] // those not revoked, the oldest first; replaced as a whole
 
+	usages usages
+
 	changing   sync.Mutex // held while shares change
 	unsaved    []*share   // revoked, but still in the file; guarded by changing
 	saveFailed bool       // the last write of the file failed; guarded by changing
@@ -81,6 +84,10 @@ func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
 	list, err := readShares(path)
 	list = slices.DeleteFunc(list, func(one *share) bool { return !now.Before(one.ExpiresAt) })
 	s.list.Store(&list)
+	s.usages.byID = make(map[string]*usage, len(list))
+	for _, one := range list {
+		s.usages.byID[one.ID] = new(one.Usage)
+	}
 	return s, err
 }
 
@@ -163,6 +170,7 @@ var errNotSaved = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message:
 
 // save writes the live shares to the file. The caller holds changing.
 func (s *shares) save(live []*share) error {
+	live = s.usages.keep(live)
 	if s.path != "" {
 		err := writeShares(s.path, live)
 		switch {
@@ -172,6 +180,7 @@ func (s *shares) save(live []*share) error {
 			s.log.Info("shares can be kept again")
 		}
 		if s.saveFailed = err != nil; s.saveFailed {
+			s.usages.retry()
 			return errNotSaved
 		}
 	}
@@ -230,6 +239,7 @@ func (s *share) valid() bool {
 	hash, err := hex.DecodeString(s.SHA256)
 	return err == nil && len(hash) == sha256.Size && contracts.ValidID(s.ID) && contracts.ValidID(s.SessionID) &&
 		(s.Scope == "" || validScope(s.Scope)) && validLabel(s.Label) && !s.ExpiresAt.IsZero() &&
+		s.Usage.Uses >= 0 && len(s.Usage.From) <= maxLabel && s.Usage.At.Year() < 10000 &&
 		slices.Contains([]contracts.Role{contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController}, s.Role)
 }
 

@@ -528,3 +528,77 @@ func TestSharesAreMintedByManyAtOnce(t *testing.T) {
 		t.Errorf("got %d shares, want 32", got)
 	}
 }
+
+// The list says how often a share was used, and when and from where last, also after a
+// restart.
+func TestUseOfSharesIsListed(t *testing.T) {
+	s := newSharing(t)
+	unused, used := s.mint(t, ""), s.mint(t, "")
+	for i := range 3 {
+		s.clock.now = epoch.Add(time.Duration(i) * time.Minute)
+		r := request("GET", socket, "Authorization: Bearer "+used.Token)
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:4711", i)
+		if _, err := s.Authorize(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := request("GET", socket, "Authorization: Bearer "+used.Token+"x")
+	if _, err := s.Authorize(r); err == nil {
+		t.Fatal("a wrong token lets in")
+	}
+	check := func(when string) {
+		t.Helper()
+		var list contracts.ShareList
+		w := s.ask("GET", sharesPath, "", bearer)
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list.Shares) != 2 {
+			t.Fatalf("%s: got %s, %v, want two shares", when, w.Body, err)
+		}
+		never, often := list.Shares[0], list.Shares[1]
+		if never.ShareID != unused.ShareID || never.Uses != 0 || never.LastUsedAt != "" || never.LastUsedFrom != "" {
+			t.Errorf("%s: got %+v, want that it was never used", when, never)
+		}
+		if often.Uses != 3 || often.LastUsedAt != "2027-01-15T08:02:00.000Z" || often.LastUsedFrom != "192.0.2.2" {
+			t.Errorf("%s: got %+v, want three uses, the last after two minutes from 192.0.2.2", when, often)
+		}
+	}
+	check("at once")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.restart(t)
+	check("after a restart")
+	third := s.mint(t, "")
+	s.restart(t)
+	if w := s.ask("DELETE", sharesPath+"/"+third.ShareID, "", bearer); w.Code != 200 {
+		t.Fatalf("got %d, want that it is revoked", w.Code)
+	}
+	s.restart(t)
+	check("after other shares have changed")
+	if n := len(s.shares.usages.byID); n != 2 {
+		t.Errorf("got usages of %d shares, want those of the live ones", n)
+	}
+}
+
+func TestShareIsUsedByMany(t *testing.T) {
+	s := newSharing(t)
+	m := s.mint(t, "")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 25 {
+				if _, err := present(s.Authenticator, m.Token); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 5 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if got := s.shares.usages.of(m.ShareID).Uses; got != 100 {
+		t.Errorf("got %d uses, want 100", got)
+	}
+}

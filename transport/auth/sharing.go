@@ -96,10 +96,16 @@ func (g *Authenticator) listShares(_ http.ResponseWriter, _ *http.Request, p con
 	list := &contracts.ShareList{}
 	for _, one := range g.shares.live(g.opts.Now()) {
 		if one.Scope == p.Scope && one.SessionID == session {
-			list.Shares = append(list.Shares, contracts.ShareAnswer{
+			used := g.shares.usages.of(one.ID)
+			answer := contracts.ShareAnswer{
 				ShareID: one.ID, Role: one.Role, Label: one.Label,
 				CreatedAt: timestamp(one.CreatedAt), ExpiresAt: timestamp(one.ExpiresAt),
-			})
+				Uses: used.Uses, LastUsedFrom: used.From,
+			}
+			if used.Uses > 0 {
+				answer.LastUsedAt = timestamp(used.At)
+			}
+			list.Shares = append(list.Shares, answer)
 		}
 	}
 	return list, nil

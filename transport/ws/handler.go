@@ -44,6 +44,9 @@ type Options struct {
 	MaxFrameBytes int           // bounds one reassembled message; contracts.MaxSocketBytes; a larger one gets 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
 
+	// Header adds headers to the answer of a successful upgrade; nil adds none.
+	Header func(http.Header)
+
 	// Foreign says that the clients speak another protocol, so they need not offer the
 	// subprotocol.
 	Foreign bool
@@ -177,6 +180,9 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	r.Header = r.Header.Clone()
 	if r.Header.Del("Sec-WebSocket-Protocol"); offered {
 		r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
+	}
+	if h.opts.Header != nil {
+		h.opts.Header(w.Header())
 	}
 	t := newTap(h.opts.WriteTimeout, h.opts.MaxFrameBytes)
 	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{

@@ -39,6 +39,7 @@ type Host struct {
 	events    []contracts.Event
 	published chan struct{} // closed and replaced at each event
 	asked     []*contracts.ServerRequest
+	steering  []contracts.Work                  // not taken yet
 	open      map[string]chan contracts.Outcome // 1-buffered, by request id
 	response  string                            // the ID of the open response
 	calls     map[string]callStage
@@ -217,6 +218,22 @@ func (h *Host) Resolve(requestID string, out contracts.Outcome) bool {
 	delete(h.open, requestID)
 	answered <- out
 	return true
+}
+
+// Steering implements [contracts.Host].
+func (h *Host) Steering(context.Context) []contracts.Work {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := h.steering
+	h.steering = nil
+	return taken
+}
+
+// Steer adds a prompt for Steering.
+func (h *Host) Steer(content string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.steering = append(h.steering, contracts.Work{Content: content})
 }
 
 // Restored implements [contracts.Host].
