@@ -70,6 +70,34 @@ func overviews() []Scenario {
 	}
 }
 
+const inboxPath = "/api/headless/inbox"
+
+// inboxes judges the list of the open questions of all sessions.
+func inboxes() []Scenario {
+	return []Scenario{
+		seedOverHTTP.attached("inbox/one-answer", "1.1 D8", "A question in the inbox is answered once, without a connection", func(s *Session, alice *Caller, p *Peer) {
+			if s.get(inboxPath).noRoute() {
+				s.skip("needs a server with an inbox")
+			}
+			alice.ask(contracts.RequestApproval, "boxed")
+			listed := func(want bool) func() (bool, string) {
+				return func() (bool, string) {
+					a := s.get(inboxPath).ok("1.1:inbox").shaped("1.1:inbox", "Inbox")
+					found := slices.ContainsFunc(listOf(&a.Frame, "questions"), func(q map[string]any) bool {
+						return textOf(q, "session_id") == s.ID && textOf(q, "request_id") == "boxed"
+					})
+					return found == want, a.said()
+				}
+			}
+			s.until("1.1:inbox", "the question in the inbox", listed(true))
+			answer := request{who: "vera", method: http.MethodPost, path: inboxPath + "/" + s.ID + "/boxed", body: encode(fields{"approved": true})}
+			s.oneOf(s.together(slices.Repeat([]request{answer}, 5)...), "D8", contracts.CodeRequestNotFound, "")
+			p.expect("D8", resolved("boxed"))
+			s.until("1.1:inbox", "the inbox without the question", listed(false))
+		}),
+	}
+}
+
 // change changes what the overview shows of the session. It skips the scenario if the
 // server has no overview.
 func (s *Session) change(body fields) *Answer {

@@ -158,7 +158,8 @@ const (
 func Scenarios() []Scenario {
 	return slices.Concat(framing(), handshake(), runs(), requests(), states(),
 		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
-		routes(), overviews(), histories(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
+		routes(), overviews(), histories(), inboxes(), spellings(), refusals(), connections(),
+		creations(), subscriptions(), liveness(),
 		posts(), tokens(), parity(), offers(),
 		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),
 		hosting(), drains(), restarts(), agents(), questions(), sightings(), people(), approvers(), queues())

@@ -294,6 +294,8 @@ var (
 		(*AttachRequest)(nil), (*SubscriptionRequest)(nil), (*ConnectionAnswer)(nil), (*SubscriptionAnswer)(nil),
 		(*HeartbeatAnswer)(nil), (*DisconnectAnswer)(nil), (*MessageAnswer)(nil), (*SuccessAnswer)(nil),
 		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil),
+		(*Inbox)(nil), (*InboxEvent)(nil), (*InboxAnswer)(nil), (*InboxReceipt)(nil), (*DeliveryList)(nil),
+		(*PushRequest)(nil), (*PushAnswer)(nil),
 		(*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil),
 		(*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}

@@ -142,6 +142,7 @@ func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 // adds it to the audit.
 func (tx *tx) publishEnd(res *serverreq.Resolution, by *contracts.Author) {
 	tx.publish(&res.Event)
+	tx.noteEnding(&res.Event, by)
 	record := aboutRequest(AuditEnded, res.Request, res.Digest)
 	record.Verdict, record.ResolvedBy = res.Event.Resolution, res.Event.ResolvedBy
 	var sender *sender

@@ -8,23 +8,27 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// record returns what an overview shows and stores of the session now.
-func (h *Hub) record() record {
+// record returns what an overview shows and stores of the session now, and how questions
+// ended since the last call.
+func (h *Hub) record() (record, []contracts.InboxEnding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	rec := record{
 		Digest: h.state.log.digest, Cursor: h.journal.Visible(),
 		Pending: h.state.work.table.Len(), Running: h.state.work.run != nil,
+		Questions: h.state.questions(),
 	}
+	ended := h.state.log.endings
+	h.state.log.endings = nil
 	rec.Digest.Failed = rec.Digest.Failed || h.state.life.failed != nil
-	return rec
+	return rec, ended
 }
 
 // A digest is what lists show of the events of a session. Checkpoints contain it.
 type digest struct {
 	Title   string            `json:"title,omitempty"`  // the beginning of the first prompt
 	Author  *contracts.Author `json:"author,omitempty"` // of the last prompt; it does not change
-	At      time.Time         `json:"at,omitzero"`      // of the last prompt, question, answer or response
+	At      time.Time         `json:"at,omitzero"`      // of the last prompt, question, vote, answer or response
 	Tokens  int64             `json:"tokens,omitempty"`
 	CostUSD float64           `json:"cost_usd,omitempty"`
 	Failed  bool              `json:"failed,omitempty"` // the last run failed
@@ -50,7 +54,7 @@ func (d *digest) apply(ev contracts.Event, at time.Time) {
 	case *contracts.ResponseEnd:
 		d.Tokens += ev.Usage.TotalTokens
 		d.CostUSD += ev.Usage.TotalCostUSD
-	case *contracts.ServerRequest, *contracts.ServerRequestResolved:
+	case *contracts.ServerRequest, *contracts.ServerRequestResolved, *contracts.RequestVoted:
 	default:
 		return
 	}

@@ -140,24 +140,9 @@ func (h *Hub) hasEnded() bool {
 // digest is that of the request, or empty. ended reports whether the approval ended: it
 // stays pending if it needs more votes.
 func (h *Hub) Decide(requestID string, approved bool, note, digest string, by contracts.Principal) (cursor uint64, ended bool, err error) {
-	answer := &contracts.ServerRequestResponse{
+	return h.Answer(&contracts.ServerRequestResponse{
 		RequestID: requestID, RequestType: contracts.RequestApproval, Approved: &approved, Reason: note, Digest: digest,
-	}
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opMessage); err != nil {
-			return
-		}
-		tx.answering = &sender{Principal: by}
-		row, _, refusal := tx.work.table.Target(answer, false)
-		if err = refusal; err == nil {
-			err = tx.checkAnswer(row, answer)
-		}
-		if err == nil {
-			ended, err = tx.endByAnswer(row, answer, answer, principalAuthor(by))
-			cursor = tx.head()
-		}
-	})
-	return cursor, ended, err
+	}, contracts.Caller{Principal: by})
 }
 
 // Stop interrupts the run that was active at the cursor seen, whoever holds the lease.

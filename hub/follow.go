@@ -12,15 +12,24 @@ import (
 // guards it.
 type scope struct {
 	order   []*row
-	changed []*row   // since the last batch
-	removed []string // ids, since the last batch
+	changed []*row       // since the last batch
+	removed []string     // ids, since the last batch
+	asked   []inboxEvent // since the last batch; at most maxBatchEvents+1
 
+	sessions broadcast
+	inbox    broadcast
+}
+
+// A broadcast has the batches of one stream for all its followers. Overview.mu guards it.
+type broadcast struct {
 	followers int
 	moved     chan struct{} // closed and replaced when there is a batch
 	recent    []batch
 	first     uint64 // number of the first of recent; at least 1
 	bytes     int    // of recent
 }
+
+func newBroadcast() broadcast { return broadcast{moved: make(chan struct{}), first: 1} }
 
 const (
 	// overviewEvery is the time between two batches, and so between two events about one
@@ -44,14 +53,16 @@ type batch struct {
 
 // A part is the end of the event of one session in the text of a batch.
 type part struct {
-	id  string
-	end int
+	id   string
+	kind contracts.RequestType // of the question; empty in an overview
+	end  int
 }
 
-// A follower is one stream of an overview. It has a position and no queue.
+// A follower is one stream of an overview or of an inbox. It has a position and no queue.
 type follower struct {
-	by    contracts.Principal
+	by    contracts.Caller
 	conn  Conn
+	inbox bool
 	limit int    // sessions of a list
 	next  uint64 // number of the batch that it gets next; 0: it gets a list
 }
@@ -60,7 +71,7 @@ type follower struct {
 func (o *Overview) scope(name string) *scope {
 	sc := o.scopes[name]
 	if sc == nil {
-		sc = &scope{moved: make(chan struct{}), first: 1}
+		sc = &scope{sessions: newBroadcast(), inbox: newBroadcast()}
 		o.scopes[name] = sc
 	}
 	return sc
@@ -69,7 +80,7 @@ func (o *Overview) scope(name string) *scope {
 // release forgets the part of a scope that has neither sessions nor followers. The
 // caller holds mu.
 func (o *Overview) release(name string) {
-	if sc := o.scopes[name]; len(sc.order)+len(sc.removed)+sc.followers == 0 {
+	if sc := o.scopes[name]; len(sc.order)+len(sc.removed)+sc.sessions.followers+sc.inbox.followers == 0 {
 		delete(o.scopes, name)
 	}
 }
@@ -109,6 +120,7 @@ func (o *Overview) publishBatches() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, sc := range o.scopes {
+		o.publishInbox(sc)
 		if len(sc.changed)+len(sc.removed) > 0 {
 			o.publishScope(sc)
 			o.release(name)
@@ -120,49 +132,64 @@ func (o *Overview) publishBatches() {
 func (o *Overview) publishScope(sc *scope) {
 	var b batch
 	flood := len(sc.changed)+len(sc.removed) > maxBatchEvents
-	wanted := sc.followers > 0 && !flood
+	wanted := sc.sessions.followers > 0 && !flood
 	for _, r := range sc.changed {
 		r.queued = false
 		if wanted && o.rows[r.key] == r {
 			sum := o.summary(r)
-			o.appendEvent(&b, r.key.ID, &contracts.OverviewEvent{Type: "session", Session: &sum})
+			o.appendEvent(&b, part{id: r.key.ID}, &contracts.OverviewEvent{Type: "session", Session: &sum})
 		}
 	}
 	for _, id := range sc.removed {
 		if wanted {
-			o.appendEvent(&b, id, &contracts.OverviewEvent{Type: "removed", SessionID: id})
+			o.appendEvent(&b, part{id: id}, &contracts.OverviewEvent{Type: "removed", SessionID: id})
 		}
 	}
 	sc.changed, sc.removed = nil, nil
-	if sc.followers == 0 {
-		return
-	}
-	sc.recent = append(sc.recent, b)
-	sc.bytes += len(b.text)
-	for len(sc.recent) > 0 && (flood || len(sc.recent) > maxBatches || sc.bytes > maxBatchBytes) {
-		sc.bytes -= len(sc.recent[0].text)
-		sc.recent = slices.Delete(sc.recent, 0, 1)
-		sc.first++
-	}
-	close(sc.moved)
-	sc.moved = make(chan struct{})
+	sc.sessions.publish(b, flood)
 }
 
-func (o *Overview) appendEvent(b *batch, id string, ev *contracts.OverviewEvent) {
+// publish adds a batch. With flood, all followers get a new list instead.
+func (b *broadcast) publish(next batch, flood bool) {
+	if b.followers == 0 {
+		return
+	}
+	b.recent = append(b.recent, next)
+	b.bytes += len(next.text)
+	for len(b.recent) > 0 && (flood || len(b.recent) > maxBatches || b.bytes > maxBatchBytes) {
+		b.bytes -= len(b.recent[0].text)
+		b.recent = slices.Delete(b.recent, 0, 1)
+		b.first++
+	}
+	close(b.moved)
+	b.moved = make(chan struct{})
+}
+
+func (o *Overview) appendEvent(b *batch, p part, ev any) {
 	text, err := contracts.EncodeBody(ev)
 	if err != nil {
-		o.opts.Log.Error("encode a summary", "session", id, "err", err)
+		o.opts.Log.Error("encode an event of the overview", "session", p.id, "err", err)
 		return
 	}
 	b.text = o.opts.Frame(b.text, text)
-	b.parts = append(b.parts, part{id, len(b.text)})
+	p.end = len(b.text)
+	b.parts = append(b.parts, p)
 }
 
-// of returns the events about one session.
-func (b *batch) of(id string) (text []byte) {
+// sees reports whether a follower sees the events of a part.
+func (f *follower) sees(p part) bool {
+	id := f.by.Principal.SessionID
+	return (id == "" || id == p.id) && (!f.inbox || answersQuestions(f.by, p.kind) == nil)
+}
+
+// of returns the events that a follower sees.
+func (b *batch) of(f *follower) (text []byte) {
+	if !slices.ContainsFunc(b.parts, func(p part) bool { return !f.sees(p) }) {
+		return b.text
+	}
 	begin := 0
 	for _, p := range b.parts {
-		if p.id == id {
+		if f.sees(p) {
 			text = append(text, b.text[begin:p.end]...)
 		}
 		begin = p.end
@@ -174,7 +201,11 @@ func (b *batch) of(id string) (text []byte) {
 // them, and then their changes, until conn or ctx ends. It sends a new list to a client
 // that does not read fast enough.
 func (o *Overview) Follow(ctx context.Context, conn Conn, p contracts.Principal, limit int) error {
-	f := &follower{by: p, conn: conn, limit: limit}
+	return o.follow(ctx, &follower{by: contracts.Caller{Principal: p}, conn: conn, limit: limit})
+}
+
+func (o *Overview) follow(ctx context.Context, f *follower) error {
+	conn, p := f.conn, f.by.Principal
 	o.enter(f)
 	defer o.leave(f)
 	ctx, stop := context.WithCancelCause(ctx)
@@ -222,50 +253,62 @@ func (o *Overview) Follow(ctx context.Context, conn Conn, p contracts.Principal,
 // there is more.
 func (o *Overview) read(f *follower) (text []byte, moved <-chan struct{}, err error) {
 	o.mu.Lock()
-	sc := o.scope(f.by.Scope)
-	moved = sc.moved
-	end := sc.first + uint64(len(sc.recent))
-	if f.next >= sc.first {
+	b := f.of(o.scope(f.by.Principal.Scope))
+	moved = b.moved
+	end := b.first + uint64(len(b.recent))
+	if f.next >= b.first {
 		defer o.mu.Unlock()
 		for ; f.next < end && len(text) == 0; f.next++ {
-			b := &sc.recent[f.next-sc.first]
-			text = b.text
-			if f.by.SessionID != "" {
-				text = b.of(f.by.SessionID)
-			}
+			text = b.recent[f.next-b.first].of(f)
 		}
 		return text, moved, nil
 	}
 	f.next = end
-	page, err := o.page(f.by, contracts.OverviewQuery{Limit: f.limit})
+	list, err := o.list(f)
 	o.mu.Unlock()
+	if err == nil {
+		text, err = contracts.EncodeBody(list)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	list, err := contracts.EncodeBody(&contracts.OverviewEvent{Type: "sessions", Overview: page})
-	if err != nil {
-		return nil, nil, err
+	return o.opts.Frame(nil, text), moved, nil
+}
+
+// list returns the event with which the stream of a follower begins. The caller holds mu.
+func (o *Overview) list(f *follower) (any, error) {
+	if f.inbox {
+		return &contracts.InboxEvent{Type: "questions", Inbox: o.inbox(f.by)}, nil
 	}
-	return o.opts.Frame(nil, list), moved, nil
+	page, err := o.page(f.by.Principal, contracts.OverviewQuery{Limit: f.limit})
+	return &contracts.OverviewEvent{Type: "sessions", Overview: page}, err
+}
+
+// of returns the broadcast of a scope that a follower reads.
+func (f *follower) of(sc *scope) *broadcast {
+	if f.inbox {
+		return &sc.inbox
+	}
+	return &sc.sessions
 }
 
 func (o *Overview) enter(f *follower) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.followers[f] = true
-	o.scope(f.by.Scope).followers++
+	f.of(o.scope(f.by.Principal.Scope)).followers++
 }
 
 func (o *Overview) leave(f *follower) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.followers, f)
-	sc := o.scope(f.by.Scope)
-	if sc.followers--; sc.followers == 0 {
-		sc.first += uint64(len(sc.recent))
-		sc.recent, sc.bytes = nil, 0
+	b := f.of(o.scope(f.by.Principal.Scope))
+	if b.followers--; b.followers == 0 {
+		b.first += uint64(len(b.recent))
+		b.recent, b.bytes = nil, 0
 	}
-	o.release(f.by.Scope)
+	o.release(f.by.Principal.Scope)
 }
 
 // Evict ends the streams of a principal whose credential was revoked.
@@ -273,7 +316,7 @@ func (o *Overview) Evict(principalID string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for f := range o.followers {
-		if f.by.ID == principalID {
+		if f.by.Principal.ID == principalID {
 			f.conn.Close(errExpired)
 		}
 	}

@@ -252,6 +252,8 @@ type eventLog struct {
 	digest digest // what lists show of the events
 	shown  shown  // what lists were last told to show; used only with Options.Changed
 
+	endings []contracts.InboxEnding // since the last record; at most maxUnreadEndings
+
 	sinceCheckpoint int       // bytes since the last checkpoint, or since the last attempt
 	checkpointSize  int       // bytes of the last checkpoint
 	checkpointedAt  time.Time // when the last checkpoint was made, or the session opened

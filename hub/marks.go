@@ -137,6 +137,7 @@ var errUnstored = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message:
 
 // write stores a record. A record with marks is durable. The caller holds saving.
 func (o *Overview) write(key Key, rec record) error {
+	rec.Questions = rec.Questions[:min(len(rec.Questions), maxStored)]
 	text, err := json.Marshal(rec)
 	if err == nil {
 		err = o.opts.Store.Save(key, text, rec.Marks != marks{})

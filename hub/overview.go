@@ -42,6 +42,10 @@ type OverviewOptions struct {
 	Undo      time.Duration // 10 min from the deletion of a session to its removal
 	Heartbeat time.Duration // 15 s; a follower that was sent nothing for so long gets a heartbeat
 
+	// Notify is told of questions that are asked and that end. It must return at once and
+	// must not call the overview, whose lock is held. Nil notifies nobody.
+	Notify func(scope string, ev contracts.InboxEvent)
+
 	// Alive reports whether a principal's credential is still valid. Nil means always
 	// valid.
 	Alive func(contracts.Principal) bool
@@ -62,6 +66,8 @@ type Overview struct {
 	wg   sync.WaitGroup
 	wake chan struct{} // 1-buffered; a token means that there is something to publish
 
+	started string // when the process started, as in InboxQuestion.AskedAt
+
 	changedMu sync.Mutex // may be taken while Hub.mu is held; no lock is taken under it
 	changed   map[Key]bool
 
@@ -77,6 +83,8 @@ type Overview struct {
 	revision  uint64
 	loading   bool
 	truncated bool // rows were left out because of Max
+	questions int  // of all rows; at most maxQuestions
+	leftOut   bool // questions were left out because of maxQuestions
 	failing   bool // the last save failed
 }
 
@@ -97,7 +105,10 @@ type record struct {
 	Cursor  uint64 `json:"cursor,omitempty"`
 	Pending int    `json:"pending,omitempty"`
 	Running bool   `json:"running,omitempty"`
-	Marks   marks  `json:"marks,omitzero"`
+
+	// Questions are open and for people. At most maxStored are stored.
+	Questions []contracts.InboxQuestion `json:"questions,omitempty"`
+	Marks     marks                     `json:"marks,omitzero"`
 }
 
 // marks are what clients set. They are on disk before the client gets its answer.
@@ -118,11 +129,14 @@ func NewOverview(opts OverviewOptions) (*Overview, error) {
 	if opts.Alive == nil {
 		opts.Alive = func(contracts.Principal) bool { return true }
 	}
+	if opts.Notify == nil {
+		opts.Notify = func(string, contracts.InboxEvent) {}
+	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	o := &Overview{
-		opts: opts, wake: make(chan struct{}, 1), changed: map[Key]bool{}, loading: true,
+		opts: opts, wake: make(chan struct{}, 1), changed: map[Key]bool{}, loading: true, started: timestamp(time.Now()),
 		rows: map[Key]*row{}, scopes: map[string]*scope{}, opening: map[Key]bool{},
 		unsaved: map[Key]bool{}, deleted: map[Key]bool{}, followers: map[*follower]bool{},
 		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript
@@ -190,14 +204,24 @@ func (o *Overview) add(key Key, rec record) *row {
 		o.evict()
 	}
 	r := &row{key: key, record: rec}
+	o.limitQuestions(&r.record, 0)
 	r.place = r.newPlace()
 	o.rows[key] = r
 	o.scope(key.Scope).insert(r)
 	if !r.Marks.Deleted.IsZero() {
 		o.deleted[key] = true
 	}
+	o.compareQuestions(r, nil, nil)
 	o.touch(r)
 	return r
+}
+
+// limitQuestions leaves out questions of a row above maxQuestions. before is how many the
+// row has had. The caller holds mu.
+func (o *Overview) limitQuestions(rec *record, before int) {
+	if room := max(maxQuestions-o.questions+before, 0); len(rec.Questions) > room {
+		rec.Questions, o.leftOut = rec.Questions[:room], true
+	}
 }
 
 // evict drops one of 64 rows: those at rest that changed longest ago. It keeps what is
@@ -218,6 +242,9 @@ func (o *Overview) evict() {
 
 // drop removes a row without telling followers. The caller holds mu.
 func (o *Overview) drop(r *row) {
+	before := r.questions()
+	r.Questions = nil
+	o.compareQuestions(r, before, nil)
 	delete(o.rows, r.key)
 	delete(o.unsaved, r.key)
 	delete(o.deleted, r.key)
@@ -233,9 +260,12 @@ func (o *Overview) gone(r *row) {
 	signal(o.wake)
 }
 
-// change changes a row with f and moves it in the order. The caller holds mu.
-func (o *Overview) change(r *row, f func()) {
+// change changes a row with f and moves it in the order. ended says how questions ended.
+// The caller holds mu.
+func (o *Overview) change(r *row, f func(), ended ...contracts.InboxEnding) {
+	before := r.questions()
 	f()
+	o.compareQuestions(r, before, ended)
 	if now := r.newPlace(); now != r.place {
 		sc := o.scope(r.key.Scope)
 		sc.remove(r)
@@ -290,14 +320,15 @@ func (o *Overview) refresh() {
 // take takes the record of an open session. It is called without mu, because it waits
 // for the session.
 func (o *Overview) take(r *row, h *Hub) {
-	now := h.record()
+	now, ended := h.record()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if r.hub != h {
 		return
 	}
 	now.Marks, now.Digest.At = r.Marks, cmp.Or(now.Digest.At, r.Digest.At) // zero: nothing has happened in the session
-	o.change(r, func() { r.record = now })
+	o.limitQuestions(&now, len(r.questions()))
+	o.change(r, func() { r.record = now }, ended...)
 }
 
 // Open opens a session with open and lists it as open until it has ended. It refuses a

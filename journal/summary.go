@@ -11,7 +11,7 @@ import (
 
 const (
 	summaryName = "summary.json"
-	summaryMax  = 64 << 10
+	summaryMax  = 512 << 10
 )
 
 // ReadSummary returns the text that WriteSummary wrote to the journal in dir, or nil if

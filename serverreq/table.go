@@ -75,6 +75,14 @@ func (t *Table) Bind(id, digest string, needed int) {
 	}
 }
 
+// TypeOf returns the type of a pending request, or "".
+func (t *Table) TypeOf(id string) contracts.RequestType {
+	if i := t.findRow(id); i >= 0 {
+		return t.rows[i].Request.RequestType
+	}
+	return ""
+}
+
 // Len returns how many requests are pending.
 func (t *Table) Len() int { return len(t.rows) }
 

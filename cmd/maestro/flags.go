@@ -56,6 +56,7 @@ type settings struct {
 	lineBytes, headerBytes int
 	header, read, idle     time.Duration
 	undo                   time.Duration // from the deletion of a session to its removal
+	notify                 string        // path of the configuration of notifications; empty for none
 
 	// Flags set these options directly. The other options are set where the values
 	// are used.
@@ -169,6 +170,7 @@ func (s *settings) registerSessions(cmd *cobra.Command) {
 	f.DurationVar(&s.session.IdleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	f.IntVar(&s.maxSessions, "max-sessions", defaultSessions, "open sessions at a time")
 	f.DurationVar(&s.undo, "undo-period", 10*time.Minute, "time in which a deleted session can be restored; then its journal is removed")
+	f.StringVar(&s.notify, "notify", "", "file (JSON) with the receivers of notifications about questions that wait")
 	f.IntVar(&s.maxKept, "max-kept-sessions", defaultKept, "sessions of one scope on disk")
 }
 

@@ -18,7 +18,7 @@ var flagGroups = []struct {
 	{"Runner", []string{"runner-session-id", "maestro-session-id", "workspace-root", "workspace-id", "agent-run-id", "owner-instance-id", "require-owner-header",
 		"snapshot-root", "restore-manifest", "drain-requests", "flush-timeout", "control-token-file"}},
 	{"Editor", []string{"session", "create", "view", "take", "name", "token-file"}},
-	{"Agent", []string{"agent", "workspace", "env-pass", "request-timeout", "approvals", "require-digest"}},
+	{"Agent", []string{"agent", "workspace", "env-pass", "request-timeout", "approvals", "require-digest", "notify"}},
 	{"acp: and llm: agents", []string{"mcp-config", "allow", "ask", "deny", "model-url", "max-iterations", "no-retries", "context-tokens", "max-tokens", "price"}},
 	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
 	{"Authentication", []string{"auth", "connection-tokens", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},

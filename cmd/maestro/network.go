@@ -25,6 +25,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/notify"
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
@@ -65,7 +66,8 @@ type backend struct {
 		httpapi.Runner
 	}
 	observer *observe.Observer
-	overview *hub.Overview // nil has none
+	overview *hub.Overview    // nil has none
+	notifier *notify.Notifier // nil notifies nobody
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -298,9 +300,13 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	if h.overview != nil {
 		overview = overviewOverHTTP{h.overview}
 	}
+	var notifier httpapi.Notifier
+	if h.notifier != nil {
+		notifier = h.notifier
+	}
 	streams := sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.clients.WriteTimeout, Log: n.log})
 	requests, err := httpapi.New(httpapi.Options{
-		Authorize: g.Authorize, List: h.list, Overview: overview, Fence: h.runner, Ready: h.ready, Rates: limiter,
+		Authorize: g.Authorize, List: h.list, Overview: overview, Notifier: notifier, Fence: h.runner, Ready: h.ready, Rates: limiter,
 		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err

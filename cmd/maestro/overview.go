@@ -21,10 +21,10 @@ import (
 const removedPrefix = "removed-"
 
 // openOverview makes the overview of the stored sessions.
-func (m *sessions) openOverview() (*hub.Overview, error) {
+func (m *sessions) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*hub.Overview, error) {
 	return hub.NewOverview(hub.OverviewOptions{
 		Store: summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval,
-		Alive: m.counts, Log: m.log,
+		Alive: m.counts, Notify: tell, Log: m.log,
 	})
 }
 
@@ -135,6 +135,10 @@ func keyOf(id string, p contracts.Principal) hub.Key {
 
 func (o overviewOverHTTP) Follow(ctx context.Context, conn *sse.Conn, p contracts.Principal, limit int) error {
 	return o.Overview.Follow(ctx, conn, p, limit)
+}
+
+func (o overviewOverHTTP) FollowInbox(ctx context.Context, conn *sse.Conn, by contracts.Caller) error {
+	return o.Overview.FollowInbox(ctx, conn, by)
 }
 
 func (o overviewOverHTTP) Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error) {

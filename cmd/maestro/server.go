@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/hecate"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
+	"github.com/seed-028515a8/maestro/transport/notify"
 )
 
 // A server serves the sessions of one workspace on the network. The open sessions
@@ -27,6 +29,7 @@ type server struct {
 	sessions *sessions
 	open     *hub.Directory
 	overview *hub.Overview
+	notifier *notify.Notifier // nil without --notify
 	net      *network
 	sockets  sockets
 	hecate   *hecate.Server
@@ -44,7 +47,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	v := &server{sessions: m}
-	if v.overview, err = m.openOverview(); err != nil {
+	if err := v.openLists(); err != nil {
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	m.changed = v.overview.Changed
@@ -52,6 +55,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	v.net, err = listen(s, root, backend{
 		workspace: m.work.Root(), dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
 		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate, overview: v.overview,
+		notifier: v.notifier,
 	}, log)
 	if err == nil {
 		v.sockets, err = listenSockets(&s, v.openFirst, log)
@@ -60,10 +64,40 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		}
 	}
 	if err != nil {
-		v.overview.Close()
+		v.closeLists()
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	return v, nil
+}
+
+// openLists makes the overview, and what tells receivers of the questions in it.
+func (v *server) openLists() (err error) {
+	var tell func(string, contracts.InboxEvent)
+	if v.sessions.notify != "" {
+		config, err := notify.LoadConfig(v.sessions.notify)
+		if err != nil {
+			return fmt.Errorf("--notify: %w", err)
+		}
+		v.notifier, err = notify.New(notify.Options{
+			Config: config, Alive: v.sessions.counts, PushFile: filepath.Join(v.sessions.dir, "push.json"), Log: v.sessions.log,
+			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
+		})
+		if err != nil {
+			return fmt.Errorf("--notify: %w", err)
+		}
+		tell = v.notifier.Notify
+	}
+	if v.overview, err = v.sessions.openOverview(tell); err != nil && v.notifier != nil {
+		v.notifier.Close()
+	}
+	return err
+}
+
+func (v *server) closeLists() {
+	v.overview.Close()
+	if v.notifier != nil {
+		v.notifier.Close()
+	}
 }
 
 // start opens a session, which the log of Hecate events follows from then on.
@@ -87,7 +121,7 @@ func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dia
 // close suspends the sessions and ends the server, which has been accepting.
 func (v *server) close(ctx context.Context) error {
 	err := errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.hecate.Close(ctx))
-	v.overview.Close()
+	v.closeLists()
 	return errors.Join(err, v.sessions.close(ctx))
 }
 

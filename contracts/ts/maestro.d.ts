@@ -1410,6 +1410,25 @@ export interface CurrentResponse {
 }
 
 /**
+ * A DeadLetter is a notification that was given up.
+ */
+export interface DeadLetter {
+  session_id: string;
+  request_id: string;
+  attempts: number;
+  reason: string;
+  /** ISO-8601 UTC */
+  at: string;
+}
+
+/**
+ * A DeliveryList says what was sent to the receivers of notifications.
+ */
+export interface DeliveryList {
+  receivers: ReceiverState[];
+}
+
+/**
  * A DisconnectAnswer answers disconnect.
  */
 export interface DisconnectAnswer {
@@ -1598,6 +1617,101 @@ export interface HistoryTurn {
   outcome: TurnOutcome;
   /** null while the run is active */
   duration_ms: number | null;
+}
+
+/**
+ * An Inbox lists the open questions of all sessions that the caller may answer,
+ * the oldest first.
+ */
+export interface Inbox {
+  questions: InboxQuestion[];
+  truncated?: boolean;
+}
+
+/**
+ * An InboxAnswer is the body of an answer to a question of an inbox.
+ */
+export interface InboxAnswer {
+  /** approvals; required for them */
+  approved?: boolean;
+  /** the reason of an approval or a retry */
+  note?: string;
+  /** of the request that the client showed */
+  digest?: string;
+  /** tool retries */
+  decisionAction?: RetryAction;
+  /** user input and elicitations */
+  content?: ContentBlock[];
+  /** user input and elicitations: the request ends as failed */
+  isError?: boolean;
+}
+
+/**
+ * An InboxEnding says how a question ended. Resolution is absent if the session
+ * is not listed any more, such as after its deletion. Author is absent if
+ * nobody answered.
+ */
+export interface InboxEnding {
+  session_id: string;
+  request_id: string;
+  resolution?: Verdict;
+  resolved_by?: Resolver;
+  author?: Author;
+}
+
+/**
+ * An InboxEvent is one event of the stream of an inbox.
+ */
+export interface InboxEvent {
+  type: "questions" | "question" | "ended";
+  inbox?: Inbox;
+  question?: InboxQuestion;
+  ended?: InboxEnding;
+}
+
+/**
+ * An InboxQuestion is an open question in an inbox, with what a person needs to
+ * answer it.
+ */
+export interface InboxQuestion {
+  session_id: string;
+  session_title: string;
+  request_id: string;
+  request_type: RequestType;
+  call_id: string;
+  tool: string;
+  /** what the agent wants to do; may be empty */
+  description: string;
+  /** why the agent asks */
+  reason: string;
+  /** the tool and its args; see RequestShown */
+  display: string;
+  /** display has escapes of characters that do not show what they are */
+  escaped?: boolean;
+  /** the texts are only the beginning of the request */
+  truncated?: boolean;
+  /** of the whole request; an answer may echo it */
+  digest?: string;
+  /** principals that have approved */
+  votes?: number;
+  /** principals that must approve; absent if one answer decides */
+  votes_needed?: number;
+  /** ISO-8601 UTC */
+  asked_at: string;
+  /** ISO-8601 UTC; absent: never */
+  expires_at?: string;
+}
+
+/**
+ * An InboxReceipt answers an answer that counts.
+ */
+export interface InboxReceipt {
+  session_id: string;
+  request_id: string;
+  /** false: the question needs more votes */
+  ended: boolean;
+  /** of the answer in the history of the session */
+  cursor: number;
 }
 
 /**
@@ -1818,6 +1932,40 @@ export interface PromptRecord {
 }
 
 /**
+ * A PushAnswer has what a browser needs to subscribe.
+ */
+export interface PushAnswer {
+  /** applicationServerKey, in base64url */
+  public_key: string;
+  /** of the principal */
+  subscriptions: number;
+}
+
+/**
+ * PushKeys are the keys of the PushSubscription, in base64url.
+ */
+export interface PushKeys {
+  p256dh: string;
+  auth: string;
+}
+
+/**
+ * A PushRequest is the body of a registration for Web Push. To end the
+ * registration, only the endpoint is needed.
+ */
+export interface PushRequest {
+  /** of the PushSubscription of the browser */
+  endpoint: string;
+  keys?: PushKeys;
+  /** such as 22:00-07:00; notifications wait until the end */
+  quietHours?: string;
+  /** of the quiet hours, such as Europe/Berlin */
+  timeZone?: string;
+  /** send nothing while the principal follows the inbox */
+  unlessLooking?: boolean;
+}
+
+/**
  * A QueuedPrompt is a prompt in the queue as clients see it. Its content is cut
  * to MaxPromptRecord.
  */
@@ -1834,6 +1982,25 @@ export interface QueuedPrompt {
   timestamp: string;
   /** next or steer */
   when: PromptTime;
+}
+
+/**
+ * A ReceiverState describes one receiver of notifications since the server
+ * started.
+ */
+export interface ReceiverState {
+  name: string;
+  kind: "webhook" | "ntfy" | "web_push";
+  /** notifications that are not sent yet */
+  waiting: number;
+  /** accepted by the receiver */
+  delivered: number;
+  /** not needed: the question ended first, or somebody was looking */
+  skipped: number;
+  /** given up */
+  failed: number;
+  /** the last of those given up, the oldest first */
+  dead: DeadLetter[];
 }
 
 /**

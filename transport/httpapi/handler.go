@@ -255,6 +255,10 @@ type Session interface {
 	// Calls with the same key admit the command once.
 	Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error
 
+	// Answer answers a pending question without a connection. ended is false if the
+	// question needs more votes.
+	Answer(answer *contracts.ServerRequestResponse, by contracts.Caller) (cursor uint64, ended bool, err error)
+
 	// History reads a page of the history. It may wait until ctx ends.
 	History(ctx context.Context, req *contracts.HistoryRequest, by contracts.Caller) (*contracts.HistoryPage, error)
 
@@ -286,8 +290,11 @@ type Options struct {
 	// List lists the sessions that a principal may reach. Nil answers 404.
 	List func(contracts.Principal) *contracts.SessionList
 
-	// Overview serves the routes of the overview. Nil answers 404.
+	// Overview serves the routes of the overview and of the inbox. Nil answers 404.
 	Overview Overview
+
+	// Notifier serves the routes of notifications. Nil answers 404.
+	Notifier Notifier
 
 	// Fence refuses requests that a hosted runner may not serve. It may be nil.
 	Fence Fence

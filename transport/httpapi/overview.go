@@ -24,6 +24,12 @@ type Overview interface {
 	// most limit sessions; zero means the default. ctx ends when the limiter is closed.
 	Follow(ctx context.Context, conn *sse.Conn, p contracts.Principal, limit int) error
 
+	// Inbox lists the open questions that a client may answer.
+	Inbox(by contracts.Caller) (*contracts.Inbox, error)
+
+	// FollowInbox sends this list and then its changes, as Follow does.
+	FollowInbox(ctx context.Context, conn *sse.Conn, by contracts.Caller) error
+
 	Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error)
 
 	// Delete ends a session, and removes it later unless Restore comes before.
@@ -34,18 +40,21 @@ type Overview interface {
 // overviewRoutes adds the routes of the overview to mux. can has the other methods of
 // a session. Without an overview they answer 404.
 func (h *Handler) overviewRoutes(mux *http.ServeMux, session string, can httperr.Methods) {
-	limited := func(count limit, do endpoint) http.HandlerFunc {
-		if h.opts.Overview == nil {
-			do = func(http.ResponseWriter, *http.Request, contracts.Caller) (any, error) { return nil, errNoRoute }
-		}
-		return h.authenticated(count)(do)
-	}
-	asks := func(do endpoint) http.HandlerFunc { return limited(RateLimiter.Request, do) }
+	asks := func(do endpoint) http.HandlerFunc { return h.listing(RateLimiter.Request, do) }
 	can["PATCH"], can["DELETE"] = asks(h.updateSession), asks(h.deleteSession)
 	mount(mux, session, can)
 	mount(mux, session+"/restore", httperr.Methods{"POST": asks(h.restoreSession)})
 	mount(mux, "/api/headless/overview", reads(asks(h.overview)))
-	mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": limited(RateLimiter.Attach, h.followOverview)})
+	mount(mux, "/api/headless/overview/events", httperr.Methods{"GET": h.listing(RateLimiter.Attach, h.followOverview)})
+	h.inboxRoutes(mux)
+}
+
+// listing is authenticated for a route that needs an overview. Without one it answers 404.
+func (h *Handler) listing(count limit, do endpoint) http.HandlerFunc {
+	if h.opts.Overview == nil {
+		do = func(http.ResponseWriter, *http.Request, contracts.Caller) (any, error) { return nil, errNoRoute }
+	}
+	return h.authenticated(count)(do)
 }
 
 func (h *Handler) overview(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
@@ -57,15 +66,19 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request, by contracts.
 	if err != nil {
 		return nil, err
 	}
-	text, err := contracts.EncodeBody(page)
+	return nil, answerLong(w, r, page)
+}
+
+// answerLong sends an answer that may be long.
+func answerLong(w http.ResponseWriter, r *http.Request, body any) error {
+	text, err := contracts.EncodeBody(body)
 	if err == nil {
 		err = connlimit.ReserveAnswer(r, len(text))
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		httperr.WriteJSON(w, http.StatusOK, text)
 	}
-	httperr.WriteJSON(w, http.StatusOK, text)
-	return nil, nil
+	return err
 }
 
 // maxQuery is the most bytes of a parameter of an overview.
@@ -112,24 +125,24 @@ func (h *Handler) followOverview(w http.ResponseWriter, r *http.Request, by cont
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.opts.Streams.Serve(w, r, overviewStream{h.opts.Overview, q.Limit}, contracts.StreamRequest{}, by)
+	follow := func(ctx context.Context, conn *sse.Conn, by contracts.Caller) error {
+		return h.opts.Overview.Follow(ctx, conn, by.Principal, q.Limit)
+	}
+	return nil, h.opts.Streams.Serve(w, r, listStream(follow), contracts.StreamRequest{}, by)
 }
 
-// An overviewStream is an overview as one stream shows it.
-type overviewStream struct {
-	overview Overview
-	limit    int
-}
+// A listStream sends a list and its changes on one stream.
+type listStream func(ctx context.Context, conn *sse.Conn, by contracts.Caller) error
 
-// Epoch implements [sse.Session]. An overview has no cursors.
-func (overviewStream) Epoch() string { return "" }
+// Epoch implements [sse.Session]. A list has no cursors.
+func (listStream) Epoch() string { return "" }
 
 // MayStream implements [sse.Session].
-func (overviewStream) MayStream(contracts.StreamRequest, contracts.Caller) error { return nil }
+func (listStream) MayStream(contracts.StreamRequest, contracts.Caller) error { return nil }
 
 // Stream implements [sse.Session].
-func (o overviewStream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamRequest, by contracts.Caller) error {
-	return o.overview.Follow(ctx, conn, by.Principal, o.limit)
+func (follow listStream) Stream(ctx context.Context, conn *sse.Conn, _ contracts.StreamRequest, by contracts.Caller) error {
+	return follow(ctx, conn, by)
 }
 
 func (h *Handler) updateSession(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
@@ -137,21 +150,21 @@ func (h *Handler) updateSession(w http.ResponseWriter, r *http.Request, by contr
 	if err := h.body(w, r, &update, false); err != nil {
 		return nil, err
 	}
-	return ready(h.opts.Overview.Update(r.PathValue("id"), by, &update))
+	return bodyOf(h.opts.Overview.Update(r.PathValue("id"), by, &update))
 }
 
 func (h *Handler) deleteSession(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
-	return ready(h.opts.Overview.Delete(r.Context(), r.PathValue("id"), by))
+	return bodyOf(h.opts.Overview.Delete(r.Context(), r.PathValue("id"), by))
 }
 
 func (h *Handler) restoreSession(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
-	return ready(h.opts.Overview.Restore(r.PathValue("id"), by))
+	return bodyOf(h.opts.Overview.Restore(r.PathValue("id"), by))
 }
 
-// ready makes an answer of a summary.
-func ready(sum *contracts.SessionSummary, err error) (any, error) {
+// bodyOf makes an answer of a body and an error.
+func bodyOf[T any](body *T, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sum, nil
+	return body, nil
 }

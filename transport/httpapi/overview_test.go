@@ -41,6 +41,16 @@ func (f *fakeOverview) Follow(_ context.Context, conn *sse.Conn, p contracts.Pri
 	return conn.Write(sse.AppendData(nil, []byte(`{"type":"removed","session_id":"a"}`)))
 }
 
+func (f *fakeOverview) Inbox(by contracts.Caller) (*contracts.Inbox, error) {
+	_, err := f.note("inbox", "", by)
+	return &contracts.Inbox{Questions: []contracts.InboxQuestion{{SessionID: "a", RequestID: "q", RequestType: contracts.RequestApproval}}}, err
+}
+
+func (f *fakeOverview) FollowInbox(_ context.Context, conn *sse.Conn, by contracts.Caller) error {
+	_, _ = f.note("follow inbox", "", by)
+	return conn.Write(sse.AppendData(nil, []byte(`{"type":"ended"}`)))
+}
+
 func (f *fakeOverview) Update(id string, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error) {
 	f.updated = *u
 	return f.note("update", id, by)

@@ -122,6 +122,11 @@ func (s *fakeSession) Post(text []byte, key string, by contracts.Caller, reply f
 	return err
 }
 
+func (s *fakeSession) Answer(a *contracts.ServerRequestResponse, by contracts.Caller) (uint64, bool, error) {
+	text, err := json.Marshal(a)
+	return 7, true, cmp.Or(s.note(request{method: "Answer", by: by, text: string(text)}), err)
+}
+
 func (s *fakeSession) Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error) {
 	return &contracts.HeartbeatAnswer{ConnectionID: "conn_1", HeartbeatIntervalMS: 15000}, s.note(request{method: "Heartbeat", by: by})
 }

@@ -1,0 +1,120 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// poseApproval makes the conformance agent of a session ask a question.
+func (r *running) poseApproval(session, request string) {
+	r.t.Helper()
+	_, body := r.ask("POST", "/api/headless/connections", `{"sessionId":"`+session+`","takeControl":true}`)
+	var c contracts.ConnectionAnswer
+	if err := json.Unmarshal([]byte(body), &c); err != nil {
+		r.t.Fatal(err)
+	}
+	content := `__maestro_conformance_approval__:{"request_id":"` + request + `","tool":"bash","args":{"command":"ls"},"reason":"test"}`
+	prompt, err := json.Marshal(map[string]string{"type": "prompt", "content": content})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	by := "X-Maestro-Headless-Connection-Id: " + c.ConnectionID
+	if status, text := r.ask("POST", "/api/headless/sessions/"+session+"/messages", string(prompt), by); status != http.StatusOK {
+		r.t.Fatalf("prompt: got %d %s", status, text)
+	}
+}
+
+func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
+	told := make(chan string, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		told <- string(text)
+	}))
+	defer receiver.Close()
+	config := filepath.Join(t.TempDir(), "notify.json")
+	text, err := json.Marshal(map[string]any{
+		"link": "https://here/{session}/{request}", "web_push": map[string]any{"subject": "mailto:ops@example.com"},
+		"receivers": []map[string]string{{
+			"name": "ops", "kind": "webhook", "url": receiver.URL, "secret": "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := serving(t, "--agent", "conformance", "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--notify", config, "--connection-tokens", "optional")
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL+"/api/headless/inbox/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	next := func() (ev contracts.InboxEvent) {
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &ev); err != nil {
+					t.Fatal(err)
+				}
+				return ev
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return ev
+	}
+	if ev := next(); ev.Type != "questions" || len(ev.Inbox.Questions) != 0 {
+		t.Errorf("got %+v, want an empty list", ev)
+	}
+	r.poseApproval("main", "q1")
+	q := next().Question
+	if q == nil || q.SessionID != "main" || q.RequestID != "q1" || q.Digest == "" {
+		t.Fatalf("got %+v, want the question", q)
+	}
+	if got := <-told; !strings.Contains(got, `"link":"https://here/main/q1"`) {
+		t.Errorf("the receiver got %s", got)
+	}
+	answer := `{"approved":true,"digest":"` + q.Digest + `"}`
+	if status, text := r.ask("POST", "/api/headless/inbox/main/q1", answer); status != http.StatusOK {
+		t.Fatalf("answer: got %d %s", status, text)
+	}
+	if status, text := r.ask("POST", "/api/headless/inbox/main/q1", answer); status != http.StatusNotFound {
+		t.Errorf("a second answer: got %d %s", status, text)
+	}
+	if end := next().Ended; end == nil || end.Resolution != contracts.VerdictApproved || end.Author == nil || end.Author.Name == "" {
+		t.Errorf("got %+v, want the end with its author", end)
+	}
+	if status, text := r.ask("GET", "/api/headless/inbox/deliveries", ""); status != http.StatusOK || !strings.Contains(text, `"name":"ops","kind":"webhook"`) {
+		t.Errorf("deliveries: got %d %s", status, text)
+	}
+	if status, text := r.ask("GET", "/api/headless/inbox/push", ""); status != http.StatusOK || !strings.Contains(text, `"subscriptions":0`) {
+		t.Errorf("push: got %d %s", status, text)
+	}
+	r.signal(syscall.SIGTERM)
+	for lines.Scan() {
+		// The server is going away.
+	}
+	r.ends(128 + int(syscall.SIGTERM))
+}
