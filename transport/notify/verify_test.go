@@ -36,7 +36,7 @@ func receive(t *testing.T) (url string, arrivals <-chan arrival) {
 func inNode(t *testing.T, program string, input any) string {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("needs Node.js")
+		t.Fatal("needs Node.js")
 	}
 	text, err := json.Marshal(input)
 	if err != nil {
