@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // An event is one envelope. Members that are missing or have the wrong type are zero, and
@@ -33,13 +34,13 @@ type finding struct{ rule, text string }
 const ulid = "_[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 var (
-	idForms = map[string]*regexp.Regexp{
-		"event_id":   regexp.MustCompile("^evt" + ulid),
-		"run_id":     regexp.MustCompile("^run" + ulid),
-		"task_id":    regexp.MustCompile("^task" + ulid),
-		"session_id": regexp.MustCompile("^chat" + ulid),
+	idForms = map[string]func() *regexp.Regexp{
+		"event_id":   lazyregexp.New("^evt" + ulid),
+		"run_id":     lazyregexp.New("^run" + ulid),
+		"task_id":    lazyregexp.New("^task" + ulid),
+		"session_id": lazyregexp.New("^chat" + ulid),
 	}
-	typeForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
+	typeForm = lazyregexp.New(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
 	members  = []string{"schema_version", "event_id", "run_id", "task_id", "session_id", "sequence", "occurred_at", "type", "data"}
 )
 
@@ -64,7 +65,7 @@ func parseEvent(raw []byte) *event {
 		e.breaks("E1", `schema_version is %s, want "1"`, show(version))
 	}
 	e.readSequence(fields)
-	if e.kind, _ = fields["type"].(string); !typeForm.MatchString(e.kind) {
+	if e.kind, _ = fields["type"].(string); !typeForm().MatchString(e.kind) {
 		e.breaks("E1", "type is %s, want dotted names in lower case", show(fields["type"]))
 	}
 	at, _ := fields["occurred_at"].(string)
@@ -91,7 +92,7 @@ func (e *event) ident(fields map[string]any, name string) string {
 	id, ok := v.(string)
 	if !ok {
 		e.breaks("E1", "%s is %s, want a string", name, show(v))
-	} else if form := idForms[name]; !form.MatchString(id) {
+	} else if form := idForms[name](); !form.MatchString(id) {
 		e.breaks("E2", "%s is %q, want %s", name, id, form)
 	}
 	return id

@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // A check holds the runs of a log against a rule.
@@ -202,7 +202,7 @@ func (u *suite) logRules() []conformance.Scenario {
 					return "env_keys is no list"
 				}
 				for _, v := range list {
-					if name, ok := v.(string); !ok || !envName.MatchString(name) {
+					if name, ok := v.(string); !ok || !envName().MatchString(name) {
 						return "env_keys has " + show(v) + ", which is not the name of a variable"
 					}
 				}
@@ -383,7 +383,7 @@ func cutsCharacter(a, b string) bool {
 }
 
 // envName is the form of the name of an environment variable.
-var envName = regexp.MustCompile(`^[^=\s]+$`)
+var envName = lazyregexp.New(`^[^=\s]+$`)
 
 // retiredTypes are the names that nothing may have any more, and what replaced them.
 var retiredTypes = map[string]string{

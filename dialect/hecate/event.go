@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/dialect"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // schemaVersion is the version of the protocol.
@@ -59,7 +59,7 @@ func (e Event) Append(b []byte) []byte {
 func (e Event) MarshalJSON() ([]byte, error) { return e.Append(nil), nil }
 
 // typePattern is the form of an event's type.
-var typePattern = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
+var typePattern = lazyregexp.New(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
 
 // Parse reads an event. It accepts types and members that it does not know. It refuses a
 // text that is not an object, has another schema version, or has a member of the envelope
@@ -79,7 +79,7 @@ func Parse(text []byte) (Event, error) {
 		Sequence: r.sequence(), OccurredAt: r.time(), Type: r.text("type", true), Data: all["data"],
 		Raw: bytes.Clone(text),
 	}
-	r.check(typePattern.MatchString(e.Type), "type")
+	r.check(typePattern().MatchString(e.Type), "type")
 	r.check(bytes.HasPrefix(bytes.TrimSpace(e.Data), []byte("{")), "data")
 	if r.err != nil {
 		return Event{}, fmt.Errorf("read event: %w", r.err)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 const (
@@ -362,12 +362,12 @@ func (c *call) mcp(result string) object {
 
 // exits finds how a command ended in the last line of its output, where our own agents
 // say it if it failed.
-var exits = regexp.MustCompile(`^(?:Exit code ([0-9]{1,9})|Ended by (\S{1,32}) after .*)\.$`)
+var exits = lazyregexp.New(`^(?:Exit code ([0-9]{1,9})|Ended by (\S{1,32}) after .*)\.$`)
 
 // exited shows the exit code of a shell's call if it is known: the last line of the
 // output says it, or the tool is one of our own agents, which succeeds with 0 only.
 func (s *Session) exited(c *call, success bool) {
-	found := exits.FindStringSubmatch(c.Line.Text)
+	found := exits().FindStringSubmatch(c.Line.Text)
 	ours := c.Tool == "bash" || c.Tool == "shell"
 	if c.Kind != kindShell || success && !ours || !success && found == nil {
 		return

@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"dialect":        {ours: []string{"contracts"}},
 	"dialect/heddle": {ours: []string{"contracts", "dialect", "internal/abridge"}},
 	"dialect/chord":  {ours: []string{"contracts", "dialect", "internal/abridge"}},
-	"dialect/hecate": {ours: []string{"contracts", "dialect", "internal/abridge"}},
+	"dialect/hecate": {ours: []string{"contracts", "dialect", "internal/abridge", "internal/lazyregexp"}},
 
 	"journal":                    {others: []string{system}}, // locks, and the id of a boot
 	"internal/testkit/suitetest": {ours: []string{"conformance"}},
@@ -129,7 +129,7 @@ var rooms = map[string]room{
 	"conformance/lines":  {ours: []string{"conformance", "internal/proc"}},
 	"conformance/chord":  {ours: []string{"conformance", "conformance/lines"}},
 	"conformance/heddle": {ours: []string{"conformance", "conformance/lines"}},
-	"conformance/hecate": {ours: []string{"client", "conformance", "contracts", "internal/proc", "internal/sleep"}, others: []string{uuid}},
+	"conformance/hecate": {ours: []string{"client", "conformance", "contracts", "internal/lazyregexp", "internal/proc", "internal/sleep"}, others: []string{uuid}},
 	"conformance/shape":  {ours: []string{"contracts", "contracts/schema"}, others: []string{jsonschema}},
 
 	// A module of its own: measurements, and the servers of others beside ours.
