@@ -54,7 +54,7 @@ func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 // AppendHistory appends text, which is a whole envelope, without an id: a page of the
 // history does not move the cursor.
 func (Form) AppendHistory(dst, text []byte) []byte {
-	return append(append(append(dst, "data: "...), text...), "\n\n"...)
+	return AppendData(dst, text)
 }
 
 // AppendControl appends nothing: streams have no control frames.
