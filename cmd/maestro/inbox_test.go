@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -58,33 +57,7 @@ func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serving(t, "--agent", "conformance", "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--notify", config, "--connection-tokens", "optional")
-	token, err := os.ReadFile(r.ready.TokenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL+"/api/headless/inbox/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	next := func() (ev contracts.InboxEvent) {
-		for lines.Scan() {
-			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &ev); err != nil {
-					t.Fatal(err)
-				}
-				return ev
-			}
-		}
-		t.Fatalf("the stream ended: %v", lines.Err())
-		return ev
-	}
+	next, ended := follows[contracts.InboxEvent](r, "/api/headless/inbox/events")
 	if ev := next(); ev.Type != "questions" || len(ev.Inbox.Questions) != 0 {
 		t.Errorf("got %+v, want an empty list", ev)
 	}
@@ -113,8 +86,6 @@ func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 		t.Errorf("push: got %d %s", status, text)
 	}
 	r.signal(syscall.SIGTERM)
-	for lines.Scan() {
-		// The server is going away.
-	}
+	ended()
 	r.ends(128 + int(syscall.SIGTERM))
 }

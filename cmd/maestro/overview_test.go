@@ -207,33 +207,7 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 
 func TestOverviewStreamsOverTheNetwork(t *testing.T) {
 	r := serving(t, "--agent", "shell", "--state-dir", t.TempDir(), "--workspace", t.TempDir())
-	token, err := os.ReadFile(r.ready.TokenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL+"/api/headless/overview/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	next := func() (ev contracts.OverviewEvent) {
-		for lines.Scan() {
-			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &ev); err != nil {
-					t.Fatal(err)
-				}
-				return ev
-			}
-		}
-		t.Fatalf("the stream ended: %v", lines.Err())
-		return ev
-	}
+	next, ended := follows[contracts.OverviewEvent](r, "/api/headless/overview/events")
 	if ev := next(); ev.Type != "sessions" || ev.Overview.Sessions[0].SessionID != "main" {
 		t.Errorf("got %+v, want the list", ev)
 	}
@@ -244,8 +218,44 @@ func TestOverviewStreamsOverTheNetwork(t *testing.T) {
 	for ev := next(); ev.Session == nil || ev.Session.SessionID != "new"; ev = next() {
 	}
 	r.signal(syscall.SIGTERM)
-	for lines.Scan() {
-		// The server is going away.
-	}
+	ended()
 	r.ends(128 + int(syscall.SIGTERM))
+}
+
+// follows opens a stream of the owner. next returns its next event, and ended waits for its
+// end.
+func follows[T any](r *running, path string) (next func() T, ended func()) {
+	r.t.Helper()
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), "GET", r.ready.BaseURL+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = res.Body.Close() })
+	lines := bufio.NewScanner(res.Body)
+	next = func() (ev T) {
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &ev); err != nil {
+					r.t.Fatal(err)
+				}
+				return ev
+			}
+		}
+		r.t.Fatalf("the stream ended: %v", lines.Err())
+		return ev
+	}
+	return next, func() {
+		for lines.Scan() {
+			// The server is going away.
+		}
+	}
 }
