@@ -39,11 +39,16 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("%s answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions", host)
 	case e.Code == 4404 && f.session != "" && !f.create:
 		return fmt.Errorf("session %q not found: --create creates it", f.session)
+	case e.Reason == contracts.CodeAccessDenied && e.Message == onlyApproves.Error():
+		return fmt.Errorf("%s: attach with --approve", e.Message)
 	case e.Reason == contracts.CodeAccessDenied && !f.view && !f.create:
 		return fmt.Errorf("%s: attach with --view", e.Message)
 	}
 	return err
 }
+
+// onlyApproves is the refusal of a controller whose credential is an approver's.
+var onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
 
 // inWords returns a refusal in words.
 func inWords(err error) string {

@@ -280,6 +280,10 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 		{refused(4404, contracts.CodeNotFound, "route not found"), attachFlags{session: "s"}, "", "h:1 answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions"},
 		{denied, attachFlags{}, "", "only viewing: attach with --view"},
 		{denied, attachFlags{view: true}, "", denied.Error()},
+		{
+			refused(4403, contracts.CodeAccessDenied, "this credential only allows viewing and answering questions"), attachFlags{}, "",
+			"this credential only allows viewing and answering questions: attach with --approve",
+		},
 		{io.EOF, attachFlags{}, "", "EOF"},
 	} {
 		if got := test.flags.explain(test.err, "h:1", test.token).Error(); got != test.want {
