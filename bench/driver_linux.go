@@ -49,10 +49,14 @@ func (d driver) command(c contracts.Command) error {
 // await reads until a message contains mark. It fails if an error or a reset
 // comes first.
 func (d driver) await(mark string) error {
+	var goodbye []byte // why the server ends the connection
 	for {
 		payload, err := d.next()
 		if err != nil {
-			return fmt.Errorf("wait for %s: %w", mark, err)
+			return fmt.Errorf("wait for %s: %w %s", mark, err, goodbye)
+		}
+		if bytes.HasPrefix(payload, []byte(`{"type":"ws.goodbye"`)) {
+			goodbye = bytes.Clone(payload)
 		}
 		if bytes.Contains(payload, []byte(`"type":"error"`)) || bytes.HasPrefix(payload, []byte(`{"type":"reset"`)) {
 			return fmt.Errorf("wait for %s: got %.300s", mark, payload)
