@@ -68,6 +68,7 @@ type backend struct {
 	observer *observe.Observer
 	overview *hub.Overview    // nil has none
 	notifier *notify.Notifier // nil notifies nobody
+	page     http.Handler     // for browsers; nil has none
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -311,7 +312,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      streams,
+		Page: h.page, Streams: streams,
 		MaxBodyBytes: s.session.MaxFrameBytes, Strict: s.session.Strict,
 	})
 	if err != nil {
