@@ -1,0 +1,485 @@
+import type {
+  Event, HistoryPage, HistoryRequest, PromptAccepted, RequestAnswered, RequestShown, RequestVoted, ResponseEnd,
+  ServerRequest, ServerRequestResolved, State, ToolCall, ToolEnd,
+} from "../../contracts/ts/maestro.d.ts";
+
+interface Entry {
+  /** unique among the items, and stays as long as the item is there */
+  readonly key: string;
+  /** cursor of the first event of the item */
+  readonly cursor: number;
+  /** when it happened, in milliseconds since 1970; of live events without a time, when they arrived */
+  readonly at: number;
+  /** rises with every change of the item */
+  version: number;
+  /** cursor of its last event */
+  last: number;
+}
+
+/** A prompt and who wrote it. */
+export interface PromptItem extends Entry {
+  kind: "prompt";
+  prompt: PromptAccepted;
+}
+
+/** A run of text of one response. A tool between two texts of a response makes two items. */
+export interface TextItem extends Entry {
+  kind: "text" | "thinking";
+  response: string;
+  text: string;
+  /** more may come */
+  open: boolean;
+}
+
+/** A tool call. */
+export interface ToolItem extends Entry {
+  kind: "tool";
+  id: string;
+  /** absent until the page with the beginning of the call is read */
+  call?: ToolCall;
+  /** when it began to run */
+  startedAt?: number;
+  output: string;
+  /** characters or bytes of the output that are left out at its end, or at its beginning if it is live */
+  omitted: number;
+  /** cursors of outputs that the history cut; ask for them with `before: cursor + 1, limit: 1, full: true` */
+  cutAt: number[];
+  end?: ToolEnd;
+  endedAt?: number;
+  /** it ended without a tool_end, such as by an interrupt */
+  stopped?: boolean;
+}
+
+/** A question, and how it ended. */
+export interface QuestionItem extends Entry {
+  kind: "question";
+  id: string;
+  /** absent until the page with the beginning of the question is read */
+  request?: ServerRequest;
+  shown?: RequestShown;
+  votes: RequestVoted[];
+  resolved?: ServerRequestResolved;
+  answer?: RequestAnswered;
+  /** it ended without an event */
+  stopped?: boolean;
+}
+
+/** The end of a response: usage and durations. */
+export interface EndItem extends Entry {
+  kind: "end";
+  end: ResponseEnd;
+}
+
+/** Anything else that people may want to see. */
+export interface NoteItem extends Entry {
+  kind: "note";
+  event: Extract<Event, { type: "error" | "status" | "compaction" | "control_changed" }>;
+}
+
+export type Item = PromptItem | TextItem | ToolItem | QuestionItem | EndItem | NoteItem;
+
+/**
+ * A Transcript is a window of the conversation: the newest items, and the older ones that were asked for. `items` is
+ * changed in place; the session announces the changes.
+ */
+export interface Transcript {
+  readonly items: readonly Item[];
+  /** the window reaches to the newest event */
+  readonly live: boolean;
+  /** there is something before the window */
+  readonly more: boolean;
+  /** events before the window are missing: removed or lost */
+  readonly gap: boolean;
+  readonly loading: boolean;
+  /** reads one more page at the beginning; if the window is full, it then ends earlier and is not live */
+  older(): Promise<void>;
+  /** shows the window that ends before a cursor, such as that of the turn after the one to show */
+  jump(before: number): Promise<void>;
+  /** shows the newest events again */
+  toEnd(): Promise<void>;
+}
+
+// Bounds of the window.
+const maxItems = 10_000;
+const maxSize = 16 << 20; // characters
+const itemSize = 256; // what an item counts beside its texts
+const maxPiece = 1 << 20; // characters of one item; a longer text goes on in a second item
+const maxOutput = 256 << 10; // characters of one output; a longer one loses its beginning
+
+interface Hooks {
+  fetch(request: Omit<HistoryRequest, "type" | "id">): Promise<HistoryPage>;
+  /** the content of an item changed */
+  touched(item: Item): void;
+  /** items were added or removed */
+  listed(): void;
+  /** the cursor of the newest event that was applied */
+  cursor(): number;
+  state: State;
+  /** turns of the first page */
+  turns: number;
+}
+
+/** What a session needs of its transcript. */
+export interface OwnTranscript extends Transcript {
+  apply(cursor: number, event: Event): void;
+  /** forgets everything; the window begins after the cursor */
+  reset(): void;
+  /** reads the newest page, unless the window was reset again meanwhile */
+  load(): Promise<void>;
+  /** takes the page that the server sends to an attaching client */
+  opening(page: HistoryPage): void;
+  /** ends the items that the state shows as ended */
+  settle(): void;
+}
+
+export function newTranscript(hooks: Hooks): OwnTranscript {
+  let win = newWindow(hooks.touched);
+  let live = true;
+  let before: number | null = null; // of the next older page
+  let gap = false;
+  let loading = false;
+  let generation = 0; // rises when the window is replaced; answers for an earlier one are dropped
+
+  function reset(): void {
+    win = newWindow(hooks.touched);
+    live = true;
+    before = null;
+    gap = loading = false;
+    generation++;
+    hooks.listed();
+  }
+
+  function take(page: HistoryPage): void {
+    const older = newWindow(hooks.touched);
+    for (const e of page.entries ?? []) {
+      if (e.message) older.add(e.cursor, Date.parse(e.at), e.message, e.omitted);
+    }
+    older.join(win);
+    win = older;
+    before = page.before;
+    gap = page.gap ?? false;
+    settle();
+    hooks.listed();
+  }
+
+  /** read takes a page at the beginning of the window. */
+  async function read(request: Parameters<Hooks["fetch"]>[0]): Promise<void> {
+    const mine = generation;
+    loading = true;
+    hooks.listed();
+    try {
+      const page = await hooks.fetch(request);
+      if (mine === generation) take(page);
+    } finally {
+      if (mine === generation) {
+        loading = false;
+        hooks.listed();
+      }
+    }
+  }
+
+  function settle(): void {
+    if (!live) return;
+    const { state } = hooks;
+    const tools = new Set([...state.tracked_tools, ...state.active_tools].map((t) => t.call_id));
+    const questions = new Set(state.pending_requests.map((r) => r.id));
+    win.settle((i) => i.kind === "tool" ? tools.has(i.id) : i.kind === "question" ? questions.has(i.id)
+      : i.kind !== "text" && i.kind !== "thinking" || state.current_response?.response_id === i.response);
+  }
+
+  return {
+    get items() { return win.items; },
+    get live() { return live; },
+    get more() { return before !== null; },
+    get gap() { return gap; },
+    get loading() { return loading; },
+    reset,
+    settle,
+    opening: take,
+    load: () => read({ before: hooks.cursor() + 1, turns: hooks.turns, limit: 1000 }),
+    apply(cursor, event) {
+      if (!live) return;
+      const length = win.items.length;
+      win.add(cursor, timeOf(event), event);
+      const cut = win.trimStart();
+      if (cut !== undefined) before = cut;
+      if (cut !== undefined || win.items.length !== length) hooks.listed();
+    },
+    async older() {
+      if (before === null || loading) return;
+      await read({ before, limit: 200 });
+      if (!win.trimEnd()) return;
+      live = false;
+      hooks.listed();
+    },
+    async jump(at) {
+      reset();
+      live = false;
+      await read({ before: at, turns: 1, limit: 1000 });
+    },
+    async toEnd() {
+      if (live) return;
+      reset();
+      await this.load();
+    },
+  };
+}
+
+/** timeOf returns when a live event happened. */
+function timeOf(event: Event): number {
+  const at = "timestamp" in event && typeof event.timestamp === "string" ? Date.parse(event.timestamp) : NaN;
+  return Number.isNaN(at) ? Date.now() : at;
+}
+
+/** newWindow folds consecutive events into items. */
+function newWindow(touched: (item: Item) => void) {
+  const items: Item[] = [];
+  const tools = new Map<string, ToolItem>(); // the latest with the id
+  const questions = new Map<string, QuestionItem>();
+  let open: TextItem | undefined; // takes further text
+  let size = 0;
+
+  function push<T extends Item>(item: T): T {
+    items.push(item);
+    size += itemSize;
+    touched(item);
+    return item;
+  }
+
+  function entry(prefix: string, cursor: number, at: number) {
+    return { key: `${prefix}${cursor}`, cursor, at, version: 0, last: cursor };
+  }
+
+  function change(item: Item, cursor: number): void {
+    item.version++;
+    item.last = cursor;
+    touched(item);
+  }
+
+  function closeText(): void {
+    if (open) {
+      open.open = false;
+      change(open, open.last);
+    }
+    open = undefined;
+  }
+
+  function text(cursor: number, at: number, response: string, thinking: boolean, content: string): void {
+    const kind = thinking ? "thinking" : "text";
+    if (open && (open.response !== response || open.kind !== kind || items.at(-1) !== open || open.text.length > maxPiece)) closeText();
+    open ??= push({ ...entry("t", cursor, at), kind, response, text: "", open: true });
+    open.text += content;
+    size += content.length;
+    change(open, cursor);
+  }
+
+  function tool(id: string, cursor: number, at: number, fresh = false): ToolItem {
+    let item = tools.get(id);
+    if (!item || fresh) {
+      item = push({ ...entry("c", cursor, at), kind: "tool", id, output: "", omitted: 0, cutAt: [] });
+      tools.set(id, item);
+    }
+    return item;
+  }
+
+  function output(item: ToolItem, cursor: number, content: string, omitted: number): void {
+    size += content.length;
+    item.output += content;
+    if (omitted > 0) {
+      item.omitted += omitted;
+      item.cutAt.push(cursor);
+    }
+    const over = item.output.length - maxOutput;
+    if (over > maxOutput) { // twice as long: cutting is rare
+      item.output = item.output.slice(over);
+      item.omitted += over;
+      size -= over;
+    }
+    change(item, cursor);
+  }
+
+  function question(id: string, cursor: number, at: number): QuestionItem {
+    let item = questions.get(id);
+    if (!item) {
+      item = push({ ...entry("q", cursor, at), kind: "question", id, votes: [] });
+      questions.set(id, item);
+    }
+    return item;
+  }
+
+  function add(cursor: number, at: number, e: Event, omitted = 0): void {
+    switch (e.type) {
+      case "prompt_accepted":
+        push({ ...entry("p", cursor, at), kind: "prompt", prompt: e });
+        size += e.content.length;
+        break;
+      case "response_start":
+        closeText();
+        break;
+      case "response_chunk":
+        text(cursor, at, e.response_id, e.is_thinking, e.content);
+        break;
+      case "response_end":
+        closeText();
+        push({ ...entry("e", cursor, at), kind: "end", end: e });
+        break;
+      case "tool_call": {
+        const item = tool(e.call_id, cursor, at, true);
+        item.call = e;
+        size += JSON.stringify(e.args)?.length ?? 0;
+        change(item, cursor);
+        break;
+      }
+      case "tool_start": {
+        const item = tool(e.call_id, cursor, at);
+        item.startedAt = at;
+        change(item, cursor);
+        break;
+      }
+      case "tool_output":
+        output(tool(e.call_id, cursor, at), cursor, e.content, omitted);
+        break;
+      case "tool_end": {
+        const item = tool(e.call_id, cursor, at);
+        item.end = e;
+        item.endedAt = at;
+        change(item, cursor);
+        break;
+      }
+      case "server_request": {
+        const item = question(e.request_id, cursor, at);
+        item.request = e;
+        size += JSON.stringify(e.args)?.length ?? 0;
+        change(item, cursor);
+        break;
+      }
+      case "request_shown":
+      case "request_voted":
+      case "server_request_resolved":
+      case "request_answered": {
+        const item = question(e.request_id, cursor, at);
+        if (e.type === "request_shown") item.shown = e;
+        else if (e.type === "request_voted") item.votes.push(e);
+        else if (e.type === "request_answered") item.answer = e;
+        else item.resolved = e;
+        change(item, cursor);
+        break;
+      }
+      case "error":
+      case "status":
+      case "compaction":
+      case "control_changed":
+        push({ ...entry("n", cursor, at), kind: "note", event: e });
+        break;
+    }
+  }
+
+  /** join appends a newer window, which must not be used afterwards. */
+  function join(newer: ReturnType<typeof newWindow>): void {
+    const own = newer.parts();
+    const skip = new Set<Item>();
+    const [first] = own.items;
+    const end = items.at(-1);
+    if (open && open === end && first && "response" in first && first.response === open.response && first.kind === open.kind) {
+      open.text += first.text;
+      open.open = first.open;
+      change(open, first.last);
+      skip.add(first);
+    } else if (open && own.items.length > 0) closeText();
+    for (const later of own.tools.values()) {
+      const mine = tools.get(later.id);
+      if (!mine || later.call) continue;
+      const { key, cursor, at, version, call } = mine;
+      const change = { ...later, key, cursor, at, call, version: version + 1, output: mine.output + later.output,
+        omitted: mine.omitted + later.omitted, cutAt: [...mine.cutAt, ...later.cutAt], startedAt: mine.startedAt ?? later.startedAt };
+      Object.assign(mine, change);
+      own.tools.set(later.id, mine);
+      skip.add(later);
+      touched(mine);
+    }
+    for (const later of own.questions.values()) {
+      const mine = questions.get(later.id);
+      if (!mine) continue;
+      const { key, cursor, at, version } = mine;
+      Object.assign(mine, { ...mine, ...later, key, cursor, at, version: version + 1, request: mine.request ?? later.request,
+        shown: mine.shown ?? later.shown, votes: [...mine.votes, ...later.votes] });
+      own.questions.set(later.id, mine);
+      skip.add(later);
+      touched(mine);
+    }
+    for (const item of own.items) if (!skip.has(item)) items.push(item);
+    for (const [id, item] of own.tools) tools.set(id, item);
+    for (const [id, item] of own.questions) questions.set(id, item);
+    size += own.size - skip.size * itemSize;
+    if (own.items.length > 0) open = skip.has(own.open as Item) ? open : own.open;
+  }
+
+  const full = () => items.length > maxItems || size > maxSize;
+
+  /** drop removes items and their counts. */
+  function drop(from: number, count: number): void {
+    for (const item of items.splice(from, count)) {
+      size -= itemSize + weight(item);
+      if (item.kind === "tool" && tools.get(item.id) === item) tools.delete(item.id);
+      if (item.kind === "question") questions.delete(item.id);
+      if (item === open) open = undefined;
+    }
+  }
+
+  /**
+   * cut returns the first index at or after `from` at which no item before has an event after the item there. A text is
+   * no place for a cut, because the history joins pieces of texts.
+   */
+  function cut(from: number): number | undefined {
+    let last = 0;
+    for (let i = 0; i < items.length; i++) {
+      const item = items[i]!;
+      if (i >= from && item.kind !== "text" && item.kind !== "thinking" && last < item.cursor) return i;
+      last = Math.max(last, item.last);
+    }
+    return undefined;
+  }
+
+  /** trimStart drops the oldest quarter of a full window. It returns the cursor at which the window then begins. */
+  function trimStart(): number | undefined {
+    if (!full()) return undefined;
+    const at = cut(Math.ceil(items.length / 4));
+    if (at === undefined) return undefined;
+    drop(0, at);
+    return items[0]?.cursor;
+  }
+
+  /** trimEnd drops the newest quarter of a full window. */
+  function trimEnd(): boolean {
+    if (!full()) return false;
+    const at = cut(Math.floor((items.length * 3) / 4));
+    if (at === undefined) return false;
+    drop(at, items.length - at);
+    open = undefined;
+    return true;
+  }
+
+  /** settle ends the items that are open although running says that they are not. */
+  function settle(running: (item: Item) => boolean): void {
+    if (open && !running(open)) closeText();
+    for (const item of [...tools.values(), ...questions.values()]) {
+      if (item.stopped || (item.kind === "tool" ? item.end : item.resolved) || running(item)) continue;
+      item.stopped = true;
+      change(item, item.last);
+    }
+  }
+
+  return { items, add, join, trimStart, trimEnd, settle, parts: () => ({ items, tools, questions, size, open }) };
+}
+
+/** weight returns what the texts of an item count. */
+function weight(item: Item): number {
+  switch (item.kind) {
+    case "prompt": return item.prompt.content.length;
+    case "text":
+    case "thinking": return item.text.length;
+    case "tool": return item.output.length + (JSON.stringify(item.call?.args)?.length ?? 0);
+    case "question": return JSON.stringify(item.request?.args)?.length ?? 0;
+    default: return 0;
+  }
+}
