@@ -166,6 +166,12 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     setPeople({ queue: queue.length > 0 ? queue : undefined, queue_held: held || undefined });
   }
 
+  /** startRun does what an accepted prompt does to the state of the server. */
+  function startRun(): void {
+    for (const key of ["current_response", "last_error", "last_error_type", "last_status"] as const) set(key, undefined);
+    set("is_responding", true);
+  }
+
   function apply(event: Event): void {
     switch (event.type) {
       case "hello_ok":
@@ -269,6 +275,7 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
         break;
       case "prompt_accepted": {
         const { type: _, ...prompt } = event;
+        if (!state.is_responding) startRun(); // otherwise the prompt steers the run
         setPeople({ prompts: [...(state.people?.prompts ?? []), cut(prompt, "content")].slice(-maxPeople) });
         break;
       }

@@ -12,8 +12,10 @@ export interface Http {
   /** sends a request and returns the answer; a refused credential is renewed once */
   raw(method: string, path: string, more?: Request): Promise<Response>;
   json<T>(method: string, path: string, more?: Request): Promise<T>;
-  /** asks for a new credential; requests at the same time share one call */
-  login(why: Refusal): Promise<void>;
+  /** how often the credential was renewed */
+  readonly renewals: number;
+  /** asks for a new credential, unless that happened since the count; requests at the same time share one call */
+  login(why: Refusal, since: number): Promise<void>;
 }
 
 export interface Request {
@@ -27,19 +29,24 @@ export interface Request {
 
 export function newHttp(base: URL, credential: Credential | undefined, fetcher: typeof fetch, renew?: (why: Refusal) => Promise<void>): Http {
   let renewal: Promise<void> | undefined;
+  let renewals = 0;
 
   const http: Http = {
     async token() {
       return typeof credential === "function" ? credential() : credential;
     },
 
-    login(why) {
+    get renewals() { return renewals; },
+
+    login(why, since) {
       if (!renew) return Promise.reject(why);
-      renewal ??= renew(why).finally(() => { renewal = undefined; });
+      if (since < renewals) return Promise.resolve();
+      renewal ??= renew(why).then(() => { renewals++; }).finally(() => { renewal = undefined; });
       return renewal;
     },
 
     async raw(method, path, more = {}) {
+      const since = renewals;
       const token = await http.token();
       const headers: Record<string, string> = { ...more.headers };
       if (token) headers.Authorization ??= `Bearer ${token}`;
@@ -64,7 +71,7 @@ export function newHttp(base: URL, credential: Credential | undefined, fetcher: 
       if (res.ok || res.type === "opaqueredirect" || (more.redirect === "manual" && res.status < 400)) return res;
       const why = await refusedBy(res);
       if (why.code !== "unauthenticated" || more.once || !renew) throw why;
-      await http.login(why);
+      await http.login(why, since);
       return http.raw(method, path, { ...more, once: true });
     },
 

@@ -176,9 +176,16 @@ export function connect(url: string | URL, options: Options = {}): Server {
       await http.raw("POST", "/logout", { body: {}, once: true });
     },
 
-    attach: (id, attachOptions = {}) => own(newSession(id, attachOptions, {
-      schedule, around, dial: (query) => dial(id, query), probe: () => probe(id), login: http.login,
-    })),
+    attach(id, attachOptions = {}) {
+      let since = 0;
+      return own(newSession(id, attachOptions, {
+        schedule, around, probe: () => probe(id), login: (why) => http.login(why, since),
+        dial(query) {
+          since = http.renewals;
+          return dial(id, query);
+        },
+      }));
+    },
     close() {
       for (const o of open) o.close();
       open.clear();

@@ -60,6 +60,7 @@ export function newLink(hooks: Hooks) {
   let timer: ReturnType<typeof setTimeout> | undefined; // of the attempt, the silence or the wait
   const delays = backoff();
   let retryAfter = 0; // from a goodbye
+  let refusal: Refusal | undefined; // of the handshake, before the server closes
   const stopWake = onWake(hooks.around, wake);
 
   function become(next: LinkStatus): void {
@@ -93,6 +94,7 @@ export function newLink(hooks: Hooks) {
     const mine = ++attempt;
     began = Date.now();
     retryAfter = 0;
+    refusal = undefined;
     become({ status: "connecting" });
     arm(openTimeout, () => fail(new Refusal("timeout", "The server did not answer", { retryable: true })));
     hooks.dial().then((s) => {
@@ -118,9 +120,9 @@ export function newLink(hooks: Hooks) {
           fail(new Refusal("broken_protocol", err instanceof Error ? err.message : String(err)));
         }
       };
-      s.onerror = () => {}; // a close follows
+      s.onerror = () => { if (!opened) s.onclose?.({ code: 1006, reason: "" }); }; // Node 20 sends no close event then
       s.onclose = (e) => {
-        const why = new Refusal((e.reason || "network") as Refusal["code"], e.reason || `The connection was lost (${e.code})`, { closeCode: e.code, retryAfter });
+        const why = refusal ?? new Refusal(e.reason || "network", e.reason || `The connection was lost (${e.code})`, { closeCode: e.code, retryAfter });
         if (opened) return fail(why);
         detach();
         const mine = attempt;
@@ -203,6 +205,10 @@ export function newLink(hooks: Hooks) {
       pinged = 0;
       become({ status: "online" });
       arm(quietAfter, watch);
+    },
+    /** the server says why it refuses the handshake */
+    refused(why: Refusal): void {
+      refusal = why;
     },
     /** the server says when to come back, before it closes */
     goodbye(wait: number): void {

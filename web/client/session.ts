@@ -22,7 +22,7 @@ export interface AttachOptions {
   turns?: number;
   /** a page that is loaded again under the same name keeps control; default: { name: "maestro-web" } */
   clientInfo?: ClientInfo;
-  /** default: approvals, user input, elicitations and retries; all utilities; people */
+  /** default: people, and all questions and utilities that the role may use */
   capabilities?: Capabilities;
   optOut?: Notification[];
 }
@@ -140,10 +140,14 @@ interface Hooks {
   around: Surroundings;
 }
 
-const defaultCapabilities: Capabilities = {
-  server_requests: ["approval", "user_input", "mcp_elicitation", "tool_retry"],
-  utility_operations: ["command_exec", "file_search", "file_read", "file_watch"],
-  people: true,
+const defaultCapabilities: Record<Role, Capabilities> = {
+  viewer: { people: true },
+  approver: { people: true, server_requests: ["approval", "user_input"] },
+  controller: {
+    people: true,
+    server_requests: ["approval", "user_input", "mcp_elicitation", "tool_retry"],
+    utility_operations: ["command_exec", "file_search", "file_read", "file_watch"],
+  },
 };
 
 export function newSession(id: string, options: AttachOptions, hooks: Hooks): Session {
@@ -157,8 +161,6 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   let position = { epoch: "", cursor: 0, known: false };
   let replaying = false; // until hello_ok, which the server sends after the missed events
   let awaitsPage = false; // the server sends the first page of the transcript by itself
-  let goodbye = "";
-  let refusal: Refusal | undefined; // of the handshake
   let control: Control = { mine: false, holder: null, asked: false, asking: [], last: null };
 
   // Announcements.
@@ -205,12 +207,10 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     login: hooks.login,
     dial: () => hooks.dial(query()),
     opened() {
-      goodbye = "";
-      refusal = undefined;
       if (attached) link.send(JSON.stringify({ type: "ws.resume", connection_token: attached.connection_token }));
       link.send(JSON.stringify({
         type: "hello", protocol_version: "2026-04-02", role, client_info: options.clientInfo ?? { name: "maestro-web" },
-        capabilities: options.capabilities ?? defaultCapabilities, display_name: options.displayName,
+        capabilities: options.capabilities ?? defaultCapabilities[role], display_name: options.displayName,
         opt_out_notifications: options.optOut,
       }));
     },
@@ -240,7 +240,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
 
   /** judge says whether another attempt would end the same way. */
   function judge(why: Refusal): "retry" | "login" | "end" {
-    const code = refusal?.code ?? why.code;
+    const { code } = why;
     if (code === "unauthenticated") return "login";
     if (code === "stale_connection" || code === "stale_subscription") {
       attached = null; // the server may still have the events
@@ -261,14 +261,13 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
       case "ws.attached": return welcome(f);
       case "ws.result": return calls.answer(f.id, f);
       case "ws.error":
-        if (link.status.status !== "online") refusal = refused(f);
+        if (link.status.status !== "online") return link.refused(refused(f)); // the server closes next
         return calls.answer(f.id, f);
       case "ws.lease": return leaseChange(f);
       case "ws.control_request":
         control = { ...control, asking: [...control.asking.filter((a) => a.connection_id !== f.connection_id), f].slice(-64) };
         return mark("control");
       case "ws.goodbye":
-        goodbye = f.reason;
         return link.goodbye(f.retry_after_ms ?? 0);
     }
   }
