@@ -374,44 +374,53 @@ function newWindow(touched: (item: Item) => void) {
     }
   }
 
-  /** join appends a newer window, which must not be used afterwards. */
+  /**
+   * join appends a newer window, which must not be used afterwards. Items of it that continue an item of this window
+   * become a part of that one.
+   */
   function join(newer: ReturnType<typeof newWindow>): void {
     const own = newer.parts();
-    const skip = new Set<Item>();
-    const [first] = own.items;
-    const end = items.at(-1);
-    if (open && open === end && first && "response" in first && first.response === open.response && first.kind === open.kind) {
-      open.text += first.text;
-      open.open = first.open;
-      change(open, first.last);
-      skip.add(first);
-    } else if (open && own.items.length > 0) closeText();
+    const merged = new Set<Item>();
     for (const later of own.tools.values()) {
       const mine = tools.get(later.id);
       if (!mine || later.call) continue;
-      const { key, cursor, at, version, call } = mine;
-      const change = { ...later, key, cursor, at, call, version: version + 1, output: mine.output + later.output,
-        omitted: mine.omitted + later.omitted, cutAt: [...mine.cutAt, ...later.cutAt], startedAt: mine.startedAt ?? later.startedAt };
-      Object.assign(mine, change);
+      absorb(mine, later, {
+        output: mine.output + later.output, omitted: mine.omitted + later.omitted, cutAt: [...mine.cutAt, ...later.cutAt],
+        startedAt: mine.startedAt ?? later.startedAt,
+      });
       own.tools.set(later.id, mine);
-      skip.add(later);
-      touched(mine);
+      merged.add(later);
     }
     for (const later of own.questions.values()) {
       const mine = questions.get(later.id);
-      if (!mine) continue;
-      const { key, cursor, at, version } = mine;
-      Object.assign(mine, { ...mine, ...later, key, cursor, at, version: version + 1, request: mine.request ?? later.request,
-        shown: mine.shown ?? later.shown, votes: [...mine.votes, ...later.votes] });
+      if (!mine || later.request) continue;
+      absorb(mine, later, { votes: [...mine.votes, ...later.votes] });
       own.questions.set(later.id, mine);
-      skip.add(later);
-      touched(mine);
+      merged.add(later);
     }
-    for (const item of own.items) if (!skip.has(item)) items.push(item);
+    const cutOff = open;
+    if (own.items.length > merged.size) open = undefined;
+    for (const item of own.items) {
+      if (merged.has(item)) continue;
+      const before = items.at(-1);
+      if (isText(item) && before && isText(before) && before.response === item.response && before.kind === item.kind && before.text.length <= maxPiece) {
+        absorb(before, item, { text: before.text + item.text });
+        merged.add(item);
+        if (item === own.open) open = before;
+      } else items.push(item);
+    }
     for (const [id, item] of own.tools) tools.set(id, item);
     for (const [id, item] of own.questions) questions.set(id, item);
-    size += own.size - skip.size * itemSize;
-    if (own.items.length > 0) open = skip.has(own.open as Item) ? open : own.open;
+    size += own.size - merged.size * itemSize;
+    if (own.open && !merged.has(own.open)) open = own.open;
+    if (cutOff && cutOff !== open) cutOff.open = false; // something else followed
+  }
+
+  /** absorb adds what a later part of the same item knows. */
+  function absorb<T extends Item>(mine: T, later: T, sum: Partial<T>): void {
+    const { key, cursor, at, version } = mine;
+    Object.assign(mine, later, sum, { key, cursor, at, version });
+    change(mine, later.last);
   }
 
   const full = () => items.length > maxItems || size > maxSize;
@@ -463,13 +472,18 @@ function newWindow(touched: (item: Item) => void) {
   function settle(running: (item: Item) => boolean): void {
     if (open && !running(open)) closeText();
     for (const item of [...tools.values(), ...questions.values()]) {
-      if (item.stopped || (item.kind === "tool" ? item.end : item.resolved) || running(item)) continue;
+      const known = item.kind === "tool" ? item.call && !item.end : item.request && !item.resolved;
+      if (item.stopped || !known || running(item)) continue;
       item.stopped = true;
       change(item, item.last);
     }
   }
 
   return { items, add, join, trimStart, trimEnd, settle, parts: () => ({ items, tools, questions, size, open }) };
+}
+
+function isText(item: Item): item is TextItem {
+  return item.kind === "text" || item.kind === "thinking";
 }
 
 /** weight returns what the texts of an item count. */

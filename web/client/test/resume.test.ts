@@ -209,6 +209,9 @@ test("after a reset the state and the transcript are those of a fresh client", {
   await watcher.until(() => watcher.link.status === "online" && watcher.cursor >= driver.cursor && !watcher.transcript.loading);
   await idle(watcher);
   assert.ok(missed.events.length < all.events.length / 2, "the server has sent the state instead of the events");
-  assert.deepEqual(texts(watcher).slice(-2), texts(driver).slice(-2));
+  const fresh = client(server).attach(id);
+  await fresh.ready();
+  assert.deepEqual(texts(watcher), texts(fresh));
+  assert.equal(texts(watcher).at(-1), "end");
   assert.deepEqual(shared(watcher.state), shared(driver.state));
 });
