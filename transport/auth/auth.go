@@ -108,6 +108,7 @@ type Authenticator struct {
 	cross   *http.CrossOriginProtection
 
 	tickets passes
+	logins  passes // tickets for Login only
 	cookies *cookies
 	shares  *shares
 }
@@ -136,7 +137,7 @@ func New(opts Options) (*Authenticator, error) {
 	}
 	g := &Authenticator{
 		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
-		tickets: newPasses(ticketTTL, maxTickets),
+		tickets: newPasses(ticketTTL, maxTickets), logins: newPasses(loginTTL, maxTickets),
 	}
 	err := g.setCredentials(opts)
 	if err == nil {
@@ -269,7 +270,7 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	case origin == "" && r.Header.Get("Upgrade") != "":
 		return contracts.Principal{}, denied("an Origin is required with this credential")
 	case ticket != "":
-		return g.redeem(r, ticket, origin)
+		return g.redeem(r, ticket, origin, false)
 	}
 	return g.admit(r, key)
 }

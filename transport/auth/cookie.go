@@ -54,7 +54,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	case ticket == "":
 		return "", errMissing
 	}
-	holder, err := g.redeem(r, ticket, origin)
+	holder, err := g.redeem(r, ticket, origin, true)
 	if err != nil {
 		return "", err
 	}

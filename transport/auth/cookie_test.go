@@ -2,7 +2,9 @@ package auth
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -36,7 +38,7 @@ func cookieOf(t *testing.T, w *httptest.ResponseRecorder) string {
 // mint returns a ticket of the owner.
 func mint(t *testing.T, g *Authenticator, session string, role contracts.Role, origin string) string {
 	t.Helper()
-	text, _, err := g.Mint(g.owner, session, role, origin)
+	text, _, err := g.Mint(g.owner, session, role, origin, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +74,41 @@ func TestTicketBecomesACookie(t *testing.T) {
 		if want := (contracts.Principal{ID: g.owner.ID, Name: "owner", Role: contracts.RoleViewer, SessionID: "sess_a"}); err != nil || p != want {
 			t.Fatalf("got %+v, %v, want %+v", p, err, want)
 		}
+	}
+}
+
+func TestTicketForALoginIsForNothingElse(t *testing.T) {
+	c := &clock{time.Now()}
+	g := newAuthenticator(t, Options{Now: c.Now})
+	text := func() string {
+		r := request("POST", "/api/headless/ws-tickets", "Authorization: Bearer "+token, "Content-Type: application/json")
+		r.Body = io.NopCloser(strings.NewReader(`{"login":true}`))
+		w := serve(g.Tickets(), r)
+		var made contracts.TicketAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || made.ExpiresAt != timestamp(c.now.Add(10*time.Minute)) {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		return made.Ticket
+	}
+	first := text()
+	if _, err := g.Authorize(request("GET", "/api/headless/sessions?ticket="+first)); err == nil {
+		t.Error("it admits a request")
+	}
+	enter := func(ticket string) int { return serve(g.Login(), request("GET", "/login?ticket="+ticket)).Code }
+	c.now = c.now.Add(10*time.Minute - 1)
+	if first, again := enter(first), enter(first); first != 303 || again != 401 {
+		t.Errorf("got %d and %d, want one login", first, again)
+	}
+	late, path := text(), g.LoginPath()
+	c.now = c.now.Add(10 * time.Minute)
+	if got := enter(late); got != 401 {
+		t.Errorf("late: got %d, want 401", got)
+	}
+	if w := serve(g.Login(), request("GET", path)); w.Code != 401 {
+		t.Errorf("late path: got %d, want 401", w.Code)
+	}
+	if w := serve(g.Login(), request("GET", g.LoginPath())); w.Code != 303 {
+		t.Errorf("path: got %d, want 303", w.Code)
 	}
 }
 
@@ -351,7 +388,7 @@ func TestCookiesOutliveTheProcess(t *testing.T) {
 	opts := Options{Token: token, CookieFile: path, ShareFile: filepath.Join(filepath.Dir(path), "shares.json"), Now: c.Now}
 	g := newAuthenticator(t, opts)
 	ticket := func(p contracts.Principal, role contracts.Role) string {
-		text, _, err := g.Mint(p, "sess_a", role, "")
+		text, _, err := g.Mint(p, "sess_a", role, "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
