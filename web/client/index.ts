@@ -91,7 +91,9 @@ export function connect(url: string | URL, options: Options = {}): Server {
   const open = new Set<{ close(): void }>();
   const path = (id: string, rest = "") => `${api}/sessions/${encodeURIComponent(id)}${rest}`;
 
-  function own<T extends { close(): void }>(made: T): T {
+  /** own closes what is made with the server, unless it was closed before. */
+  function own<T extends { close(): void }>(make: (closed: () => void) => T): T {
+    const made: T = make(() => open.delete(made));
     open.add(made);
     return made;
   }
@@ -127,12 +129,14 @@ export function connect(url: string | URL, options: Options = {}): Server {
   const server: Server = {
     url: base,
     overview: (query = {}) => http.json("GET", withQuery(`${api}/overview`, query)),
-    sessions: () => own(newSessionList({
-      source: options.sources?.sessions ?? source(`${api}/overview/events`), final, schedule, around,
+    sessions: () => own((closed) => newSessionList({
+      source: options.sources?.sessions ?? source(`${api}/overview/events`), final, schedule, around, closed,
       page: (after) => server.overview({ after }),
     })),
     inbox: () => http.json("GET", `${api}/inbox`),
-    questions: () => own(newInboxList({ source: options.sources?.inbox ?? source(`${api}/inbox/events`), final, schedule, around })),
+    questions: () => own((closed) => newInboxList({
+      source: options.sources?.inbox ?? source(`${api}/inbox/events`), final, schedule, around, closed,
+    })),
     answer(question, reply) {
       const { session_id, request_id, digest } = question;
       const body: InboxAnswer = { digest, ...("retry" in reply ? { decisionAction: reply.retry, note: reply.note }
@@ -178,8 +182,8 @@ export function connect(url: string | URL, options: Options = {}): Server {
 
     attach(id, attachOptions = {}) {
       let since = 0;
-      return own(newSession(id, attachOptions, {
-        schedule, around, probe: () => probe(id), login: (why) => http.login(why, since),
+      return own((closed) => newSession(id, attachOptions, {
+        schedule, around, closed, probe: () => probe(id), login: (why) => http.login(why, since),
         dial(query) {
           since = http.renewals;
           return dial(id, query);

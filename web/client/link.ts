@@ -61,6 +61,7 @@ export function newLink(hooks: Hooks) {
   const delays = backoff();
   let retryAfter = 0; // from a goodbye
   let refusal: Refusal | undefined; // of the handshake, before the server closes
+  let ended = false; // by the caller
   const stopWake = onWake(hooks.around, wake);
 
   function become(next: LinkStatus): void {
@@ -122,7 +123,7 @@ export function newLink(hooks: Hooks) {
       };
       s.onerror = () => { if (!opened) s.onclose?.({ code: 1006, reason: "" }); }; // Node 20 sends no close event then
       s.onclose = (e) => {
-        const why = refusal ?? new Refusal(e.reason || "network", e.reason || `The connection was lost (${e.code})`, { closeCode: e.code, retryAfter });
+        const why = refusal ?? new Refusal(e.reason || (e.code === 1000 ? "closed" : "network"), e.reason || `The connection was lost (${e.code})`, { closeCode: e.code, retryAfter });
         if (opened) return fail(why);
         detach();
         const mine = attempt;
@@ -214,8 +215,17 @@ export function newLink(hooks: Hooks) {
     goodbye(wait: number): void {
       retryAfter = wait;
     },
-    /** ends the link without another attempt */
+    /** the page goes away; if it comes back, the link does */
+    rest(): void {
+      const why = new Refusal("closed", "The page was left");
+      if (status.status === "online") hooks.lost();
+      detach();
+      become({ status: "waiting", why, retryAt: Infinity });
+    },
+    get ended() { return ended; },
+    /** ends the link for good */
     end(why: Refusal): void {
+      ended = true;
       stopWake();
       if (status.status === "online") hooks.lost();
       detach();

@@ -11,6 +11,7 @@ interface ListHooks {
   final(why: Refusal): boolean;
   schedule: Schedule;
   around: Surroundings;
+  closed(): void;
 }
 
 /** A SessionList follows the sessions of a server, those that need somebody first. */
@@ -162,7 +163,7 @@ function newList<L extends { readonly link: FeedStatus; on(listen: (list: L) => 
         ...Object.getOwnPropertyDescriptors(own),
         link: { get: () => link },
         on: { value: listeners.add },
-        close: { value: () => { feed.stop(); listeners.clear(); } },
+        close: { value: () => { feed.stop(); listeners.clear(); hooks.closed(); } },
       }) as L;
       return built;
     },

@@ -5,7 +5,7 @@ import type { Code, ErrorDetail } from "../../contracts/ts/maestro.d.ts";
  * `network` - no answer came, or the connection was lost;
  * `answer_lost` - a command was sent and the connection ended before its answer, so it may have been executed;
  * `not_connected` - there is no connection for a frame that is never repeated;
- * `closed` - the caller closed the session or the server object;
+ * `closed` - the caller closed the session, or the server ended it without a reason;
  * `broken_protocol` - the server sent what no server of this protocol sends.
  */
 export type Reason = Code | "network" | "answer_lost" | "not_connected" | "closed" | "broken_protocol";

@@ -126,7 +126,7 @@ export interface Session {
   turns(request?: PageRequest): Promise<HistoryPage & { turns: HistoryTurn[] }>;
   search(query: string, request?: PageRequest): Promise<HistoryPage>;
 
-  /** attaches again after the link was closed, such as after a refusal */
+  /** attaches again after the link was closed, such as after a refusal; not after `close` */
   reconnect(): void;
   /** leaves the session. With keep the server holds the connection and its control for the usual time */
   close(keep?: boolean): void;
@@ -136,6 +136,7 @@ interface Hooks {
   dial(query: URLSearchParams): Promise<Socket>;
   probe(): Promise<Refusal | undefined>;
   login(why: Refusal): Promise<void>;
+  closed(): void;
   schedule: Schedule;
   around: Surroundings;
 }
@@ -358,7 +359,10 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   }
 
   // A page that goes away says so, and the server holds its control for the page that is loaded next.
-  const leave = () => link.send(JSON.stringify({ type: "ws.bye", keep: true }));
+  const leave = () => {
+    link.send(JSON.stringify({ type: "ws.bye", keep: true }));
+    link.rest();
+  };
   hooks.around.window?.addEventListener("pagehide", leave);
 
   const session: Session = {
@@ -427,7 +431,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     turns: (request = {}) => page({ ...request, kind: "turns" }) as Promise<HistoryPage & { turns: HistoryTurn[] }>,
     search: (query, request = {}) => page({ ...request, kind: "search", query }),
     reconnect() {
-      if (link.status.status !== "closed") return;
+      if (link.status.status !== "closed" || link.ended) return;
       calls.reopen();
       link.connect();
     },
@@ -435,6 +439,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
       link.send(JSON.stringify({ type: "ws.bye", keep }));
       hooks.around.window?.removeEventListener("pagehide", leave);
       link.end(new Refusal("closed", "The session was closed"));
+      hooks.closed();
     },
   };
   link.connect();
