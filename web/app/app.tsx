@@ -63,6 +63,7 @@ function Page() {
     return () => removeEventListener("keydown", keys);
   }, []);
   useSignalEffect(nameTab);
+  useSignalEffect(() => { if (openID.value !== null && narrow()) setListing(false); });
   const close = () => {
     setListing(false);
     setPaneled(false);

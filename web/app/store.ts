@@ -20,7 +20,9 @@ export const openID = signal<string | null>(null);
 export const session = signal<Session | null>(null);
 export const link = signal<LinkStatus>({ status: "connecting" });
 export const control = signal<Control>({ mine: false, holder: null, asked: false, asking: [], last: null });
+/** the most that the credential of this page allows */
 export const role = signal<Role>("controller");
+let only: string | undefined; // the session that the credential is for, if it is for one
 export const rows = signal<readonly Row[]>([]);
 export const older = signal({ more: false, gap: false, loading: false, live: true });
 /** the session has its state and the first page of its transcript */
@@ -69,9 +71,11 @@ export async function start(): Promise<void> {
     }
   }
   try {
-    await server.overview({ limit: 1 });
+    const me = await server.whoAmI();
+    role.value = me.role;
+    only = me.session_id;
   } catch (err) {
-    if (err instanceof Refusal && err.more.status !== undefined && err.more.status < 500) return lock(err);
+    return lock(err as Refusal);
   }
   const list = server.sessions();
   list.on(() => batch(() => {
@@ -88,7 +92,7 @@ export async function start(): Promise<void> {
 /** retryLogin looks whether another tab has logged in meanwhile. */
 export async function retryLogin(): Promise<void> {
   try {
-    await server.overview({ limit: 1 });
+    await server.whoAmI();
     location.reload();
   } catch {
     // still nobody
@@ -112,24 +116,21 @@ function follow(): void {
   if (id && id !== openID.value) open(id);
 }
 
-/** openFirst opens the session that needs somebody most, once. A page with one session has nothing to choose. */
+/** openFirst opens the session that needs somebody most, or the only one. Phones show the list first. */
 function openFirst(): void {
-  const first = sessions.value[0];
-  if (first && !matchMedia("(max-width: 759px)").matches || sessions.value.length === 1) location.replace(address(first!.session_id));
+  const [first] = sessions.value;
+  const id = only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
+  if (id) location.replace(address(id));
 }
 
-/** Roles to try: a credential that may not control says so when it attaches. */
-const lesser: Partial<Record<Role, Role>> = { controller: "approver", approver: "viewer" };
-
-function open(id: string, as: Role = role.peek()): void {
+function open(id: string): void {
   session.peek()?.close();
   const name = ownName();
-  const made = server.attach(id, { role: as, turns: 20, displayName: name || undefined, clientInfo: { name: "maestro-web" }, optOut: ["status"] });
+  const made = server.attach(id, { role: role.peek(), turns: 20, displayName: name || undefined, clientInfo: { name: "maestro-web" }, optOut: ["status"] });
   const draw = newRows();
   let answering = false;
   batch(() => {
     openID.value = id;
-    role.value = as;
     session.value = made;
     state.value = null;
     rows.value = [];
@@ -139,10 +140,7 @@ function open(id: string, as: Role = role.peek()): void {
   made.on((changes) => {
     if (session.peek() !== made) return;
     batch(() => {
-      if (changes.link) {
-        link.value = made.link;
-        if (made.link.status === "closed" && made.link.why.code === "access_denied" && lesser[as]) return open(id, lesser[as]);
-      }
+      if (changes.link) link.value = made.link;
       if (changes.control) control.value = made.control;
       if (changes.state.size > 0) state.value = { ...made.state };
       const t = made.transcript;
