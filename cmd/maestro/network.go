@@ -322,6 +322,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	httpapi.RunnerRoutes(mux, h.runner, g.Control)
 	mux.Handle("/api/headless/ws", sockets)
 	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
+	mux.Handle("/api/headless/whoami", g.WhoAmI())
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())

@@ -1,6 +1,6 @@
 import type {
   ContentBlock, HistoryPage, Inbox, InboxAnswer, InboxReceipt, Overview, RetryAction, SessionStatus, SessionSummary, SessionUpdate,
-  ShareAnswer, ShareList, ShareRequest, Snapshot, SuccessAnswer, TicketAnswer, TicketRequest,
+  ShareAnswer, ShareList, ShareRequest, Snapshot, SuccessAnswer, TicketAnswer, TicketRequest, WhoAmI,
 } from "../../contracts/ts/maestro.d.ts";
 import { newHttp, type Credential } from "./http.ts";
 import { subprotocol, type Socket } from "./link.ts";
@@ -43,6 +43,8 @@ export interface Options {
 /** A Server is a Maestro server. No call but `attach` and the lists keeps a connection. All calls fail with a Refusal. */
 export interface Server {
   readonly url: URL;
+  /** whose credential the client has, and what it allows */
+  whoAmI(): Promise<WhoAmI>;
   /** a page of the sessions, those that need somebody first */
   overview(query?: { status?: SessionStatus[]; q?: string; archived?: boolean; limit?: number; after?: string }): Promise<Overview>;
   /** follows the list of sessions until it is closed */
@@ -128,6 +130,7 @@ export function connect(url: string | URL, options: Options = {}): Server {
 
   const server: Server = {
     url: base,
+    whoAmI: () => http.json("GET", `${api}/whoami`),
     overview: (query = {}) => http.json("GET", withQuery(`${api}/overview`, query)),
     sessions: () => own((closed) => newSessionList({
       source: options.sources?.sessions ?? source(`${api}/overview/events`), final, schedule, around, closed,
