@@ -193,9 +193,13 @@ export async function act(what: (s: Session) => Promise<unknown>): Promise<boole
   }
 }
 
-/** driving does something that needs the lease. A free lease is taken first; that of somebody else never. */
+/**
+ * driving does something that needs the lease, as soon as there is a connection. A free lease is taken first; that of
+ * somebody else never.
+ */
 export function driving(what: (s: Session) => Promise<unknown>): Promise<boolean> {
   return act(async (s) => {
+    await s.ready();
     if (role.peek() === "controller" && s.control.holder === null) await s.lease.ask();
     await what(s);
   });

@@ -15,7 +15,7 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const program = process.env.MAESTRO ?? join(here, "../../bin/maestro");
 
 /** patience bounds each wait for something that comes by itself; the machine may be busy. */
-export const patience = 20_000;
+export const patience = 60_000;
 
 /** startServer serves the script on a port of its own, which it keeps when it is started again. */
 export async function startServer(args = []) {
