@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Queue, Refused } from "./composer";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
+import waitingIcon from "./icon-waiting.svg";
 import { Panel } from "./panel";
 import { Questions, typing } from "./question";
 import { Sidebar, titleOf } from "./sidebar";
@@ -135,4 +136,7 @@ function Help({ place }: { place: preact.RefObject<HTMLDialogElement | null> }) 
 function nameTab(): void {
   const waiting = sessions.value.filter((s) => s.status === "waiting").length;
   document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${openID.value ? `${titleOf(summary.value, openID.value)} · ` : ""}Maestro`;
+  const link = document.querySelector<HTMLLinkElement>('link[rel="icon"]')!;
+  const href = waiting > 0 ? waitingIcon : icon;
+  if (link.getAttribute("href") !== href) link.setAttribute("href", href);
 }

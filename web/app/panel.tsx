@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { ConnectionState, HistoryTurn } from "../client/index.ts";
 import { ago, duration, exact, plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
-import { act, busy, control, now, openID, ownName, people, session, setName, state, turns } from "./store";
+import { act, busy, control, nameOf, now, openID, ownName, people, session, setName, state, turns } from "./store";
 import { goTo } from "./transcript";
 
 export function Panel({ close }: { close: () => void }) {
@@ -30,7 +30,7 @@ function People() {
       <ul>
         {list.map((c) => (
           <li class="person" key={c.connection_id}>
-            <span class="grow cut">{c.connection_id === me ? <b>You</b> : nameOf(c)}</span>
+            <span class="grow cut">{c.connection_id === me ? <b>You</b> : (nameOf(c.connection_id) ?? c.client_info?.name ?? "somebody")}</span>
             <span class="meta">{roleOf(c)}</span>
           </li>
         ))}
@@ -40,13 +40,6 @@ function People() {
       <input id="own-name" class="field" defaultValue={ownName()} maxLength={60} placeholder="Name" onChange={(e) => setName(e.currentTarget.value)} />
     </section>
   );
-}
-
-function nameOf(c: ConnectionState): string {
-  const p = people.value;
-  const known = [p?.controller, ...(p?.prompts ?? []).map((r) => r.author), ...(p?.answers ?? []).map((r) => r.author)];
-  const author = known.find((a) => a?.connection_id === c.connection_id);
-  return author ? who(author) : (c.client_info?.name ?? "somebody");
 }
 
 function roleOf(c: ConnectionState): string {

@@ -247,16 +247,14 @@ function Note({ item: { event } }: { item: NoteItem }) {
       return <div class="body"><details><summary class="note">The agent summarised {count(event.tokens_before)} tokens of the conversation</summary><div class="inside"><p class="thoughts">{event.summary}</p></div></details></div>;
     case "control_changed":
       return <div class="body"><p class="note"><Icon sign="people" /><span>{moved(event)}</span></p></div>;
-    case "status":
-      return <div class="body"><p class="note"><span>{event.message}</span></p></div>;
+    default:
+      return null;
   }
 }
 
 function moved({ from, to, reason }: Extract<NoteItem["event"], { type: "control_changed" }>): string {
-  if (!to) return reason === "expired" ? `${who(from)} left; nobody drives` : `${who(from)} stopped driving`;
-  const now = you(to.connection_id) ? "You drive" : `${who(to)} drives`;
-  if (reason === "taken_over") return `${now} now, taken over from ${who(from)}`;
-  return from ? `${now} now, after ${who(from)}` : now;
+  const now = you(to?.connection_id) ? "You drive" : `${who(to)} drives`;
+  return reason === "taken_over" ? `${now} now, taken over from ${who(from)}` : `${now} now, after ${who(from)}`;
 }
 
 /** Facts about the agent for the head of the page. */

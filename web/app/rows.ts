@@ -16,21 +16,24 @@ export type Row = { key: string } & (
 );
 
 type Text = { seen: string; done: Row[]; rest: string };
-type Kept = { version: number; waits: boolean; rows: Row[]; text?: Text };
+type Kept = { version: string; rows: Row[]; text?: Text };
 
 /** newRows returns a function that turns items into rows. It keeps the rows of items that did not change. */
 export function newRows() {
-  let kept = new WeakMap<Item, Kept>();
+  const kept = new WeakMap<Item, Kept>();
   let folds = new Map<string, { of: string; row: Row }>();
 
-  function rowsOf(item: Item, waits: boolean): Row[] {
+  // rowsOf returns the rows of an item, and of the texts that go on after it.
+  function rowsOf(item: Item, waits: boolean, more: TextItem[]): Row[] {
+    const version = [item, ...more].map((i) => i.version).join() + (waits ? "w" : "");
     const old = kept.get(item);
-    if (old && old.version === item.version && old.waits === waits) return old.rows;
-    const now: Kept = { version: item.version, waits, rows: [], text: old?.text };
+    if (old?.version === version) return old.rows;
+    const now: Kept = { version, rows: [], text: old?.text };
     if (item.kind === "text") {
-      now.text = blocks(item, old?.text);
-      now.rows = now.text.rest.trim() === "" ? now.text.done
-        : [...now.text.done, { key: `${item.key}.${now.text.done.length}`, kind: "block", text: now.text.rest, open: item.open }];
+      const text = more.length === 0 ? item.text : [item, ...more].map((i) => i.text).join("");
+      now.text = blocks(item.key, text, old?.text);
+      const { done, rest } = now.text;
+      now.rows = rest.trim() === "" ? done : [...done, { key: `${item.key}.${done.length}`, kind: "block", text: rest, open: (more.at(-1) ?? item).open }];
     } else if (item.kind === "tool") now.rows = [{ key: item.key, kind: "tool", item, waits }];
     else if (shown(item)) now.rows = [{ key: item.key, kind: item.kind, item } as Row];
     kept.set(item, now);
@@ -42,7 +45,7 @@ export function newRows() {
     const used: typeof folds = new Map();
     for (let i = 0; i < items.length; i++) {
       let end = i;
-      while (end < items.length && folds1(items[end]!)) end++;
+      while (end < items.length && foldable(items[end]!)) end++;
       if (end - i > 1) {
         const group = items.slice(i, end) as ToolItem[];
         const of = group.map((t) => `${t.key}:${t.version}`).join();
@@ -55,15 +58,34 @@ export function newRows() {
         continue;
       }
       const item = items[i]!;
-      for (const row of rowsOf(item, item.kind === "tool" && waiting.has(item.id))) all.push(row);
+      const { texts, notes } = item.kind === "text" ? goesOn(items, i) : { texts: [], notes: [] };
+      for (const row of rowsOf(item, item.kind === "tool" && waiting.has(item.id), texts)) all.push(row);
+      for (const note of notes) all.push(...rowsOf(note, false, []));
+      i += texts.length + notes.length;
     }
     folds = used;
     return all;
   };
 }
 
-// folds1 reports whether a call is one of those that fold into one line: it only read, and is over.
-function folds1(item: Item): boolean {
+// goesOn returns the texts that continue the one at an index although something else happened between
+// them, such as a change of control, and those notes, which are shown after the whole text.
+function goesOn(items: readonly Item[], at: number): { texts: TextItem[]; notes: Item[] } {
+  const first = items[at] as TextItem;
+  const texts: TextItem[] = [], notes: Item[] = [];
+  for (let i = at + 1; ; i++) {
+    let end = i;
+    while (items[end]?.kind === "note") end++;
+    const next = items[end];
+    if (end === i || next?.kind !== "text" || next.response !== first.response) return { texts, notes };
+    notes.push(...items.slice(i, end));
+    texts.push(next);
+    i = end;
+  }
+}
+
+// foldable reports whether a call is one of those that fold into one line: it only read, and is over.
+function foldable(item: Item): boolean {
   return item.kind === "tool" && item.end?.success === true && item.call !== undefined && reads(item.call.tool);
 }
 
@@ -72,8 +94,8 @@ function shown(item: Item): boolean {
   switch (item.kind) {
     case "question":
       return item.resolved !== undefined || item.stopped === true || item.request !== undefined && item.request.request_type !== "approval";
-    case "note":
-      return item.event.type !== "status" || item.event.message !== "";
+    case "note": // who takes or leaves a free session is not news for the conversation
+      return item.event.type === "control_changed" ? item.event.from !== null && item.event.to !== null : item.event.type !== "status";
     case "thinking":
       return item.text.trim() !== "";
     default:
@@ -82,11 +104,11 @@ function shown(item: Item): boolean {
 }
 
 // blocks takes what was added to a text since the last call.
-function blocks(item: TextItem, old: Text | undefined): Text {
-  const grown = old && item.text.length >= old.seen.length && item.text.startsWith(old.seen.slice(0, 64)) ? old : undefined;
-  const added = grown ? item.text.slice(grown.seen.length) : item.text;
+function blocks(key: string, text: string, old: Text | undefined): Text {
+  const grown = old && text.length >= old.seen.length && text.startsWith(old.seen.slice(0, 64)) ? old : undefined;
+  const added = grown ? text.slice(grown.seen.length) : text;
   const from = grown?.done.length ?? 0;
   const { done, rest } = split((grown?.rest ?? "") + added);
-  const rows = done.map((text, i): Row => ({ key: `${item.key}.${from + i}`, kind: "block", text, open: false }));
-  return { seen: item.text, done: rows.length > 0 ? [...(grown?.done ?? []), ...rows] : (grown?.done ?? []), rest };
+  const rows = done.map((text, i): Row => ({ key: `${key}.${from + i}`, kind: "block", text, open: false }));
+  return { seen: text, done: rows.length > 0 ? [...(grown?.done ?? []), ...rows] : (grown?.done ?? []), rest };
 }

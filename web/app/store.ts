@@ -5,6 +5,7 @@ import {
   connect, Refusal, type Answer, type Control, type FeedStatus, type HistoryTurn, type LinkStatus, type PendingRequest, type People, type Role,
   type Session, type SessionSummary, type State,
 } from "../client/index.ts";
+import { who } from "./format";
 import { newRows, type Row } from "./rows";
 
 /** The page before it has a session list: it starts, or nobody is logged in. */
@@ -124,7 +125,7 @@ function openFirst(): void {
 }
 
 function open(id: string): void {
-  session.peek()?.close();
+  session.peek()?.close(true); // control is still there for some time when its holder comes back
   const name = ownName();
   const made = server.attach(id, { role: role.peek(), turns: 20, displayName: name || undefined, clientInfo: { name: "maestro-web" }, optOut: ["status"] });
   const draw = newRows();
@@ -246,6 +247,14 @@ export async function rename(id: string, title: string): Promise<void> {
 export async function turns(before?: number): Promise<{ turns: HistoryTurn[]; before: number | null }> {
   const page = await session.peek()!.turns({ before, limit: 50 });
   return { turns: page.turns.toReversed(), before: page.before };
+}
+
+/** nameOf says who has a connection, as far as somebody with it has done something. */
+export function nameOf(connection: string): string | undefined {
+  const p = people.value;
+  const authors = [p?.controller, ...(p?.prompts ?? []).map((r) => r.author), ...(p?.answers ?? []).map((r) => r.author)];
+  const found = authors.find((a) => a?.connection_id === connection);
+  return found ? who(found) : undefined;
 }
 
 /** now is the time to which ages are counted. */

@@ -19,6 +19,7 @@ export function Transcript() {
   const scroller = useRef<HTMLDivElement>(null);
   const [, draw] = useState(0);
   const [atEnd, setAtEnd] = useState(true);
+  const pinned = useRef(true); // the reader is at the end, where the list stays when its height changes
   const options = {
     count: all.length,
     getScrollElement: () => scroller.current,
@@ -45,6 +46,19 @@ export function Transcript() {
     shown = { list, rows: all };
     return () => { shown = undefined; };
   });
+  useEffect(() => {
+    const watch = new ResizeObserver(() => { if (pinned.current) list.scrollToEnd(); });
+    watch.observe(scroller.current!);
+    return () => watch.disconnect();
+  }, [list]);
+  const last = useRef({ top: 0, height: 0, visible: 0 });
+  const scrolled = () => {
+    const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current!;
+    const by = last.current;
+    if (height - top - visible < nearEnd) pinned.current = true;
+    else if (top < by.top && height === by.height && visible === by.visible) pinned.current = false; // a reader did it, not a new height
+    last.current = { top, height, visible };
+  };
   const begun = loaded.value && all.length > 0;
   useLayoutEffect(() => {
     if (begun) list.scrollToEnd();
@@ -53,7 +67,7 @@ export function Transcript() {
   const { gap, more, live } = older.value;
   return (
     <>
-      <div class="transcript" ref={scroller} role="log" aria-label="Conversation" aria-live="off" aria-busy={busy.value} tabIndex={0}>
+      <div class="transcript" ref={scroller} role="log" aria-label="Conversation" aria-live="off" aria-busy={busy.value} tabIndex={0} onScroll={scrolled}>
         {(gap || more) && <p class="older meta">{more ? "Earlier turns are loaded as you scroll up." : "What was before is not kept any more."}</p>}
         <div class="rows" style={{ height: `${list.getTotalSize()}px` }}>
           {list.getVirtualItems().map((at) => {

@@ -25,7 +25,8 @@ const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor
 async function prompt(p, text) {
   await composer(p).fill(text);
   await button(p, "Send").click();
-  await p.page.locator(".prompt", { hasText: text }).last().waitFor();
+  const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
+  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
 }
 
 /** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
@@ -221,6 +222,37 @@ test("the page can be used by everybody", { timeout: 6 * patience }, async () =>
     assert.deepEqual(await p.complaints(), []);
     await p.context.close();
   }
+});
+
+test("nothing that the agent says runs or loads anything", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link());
+  const foreign = [];
+  p.page.on("request", (r) => { if (!r.url().startsWith(server.url)) foreign.push(r.url()); });
+  await prompt(p, "be hostile");
+  await shows(p, "The end of the hostile answer.");
+  await finished(p);
+  await p.page.locator("button.line").last().click();
+  await p.page.locator(".diff").waitFor();
+  const links = new Set();
+  let shown = "";
+  for (let top = 0; ; top += 300) { // the list draws only what is visible
+    const [hrefs, text, end] = await p.page.evaluate(async (y) => {
+      const list = document.querySelector(".transcript");
+      list.scrollTop = y;
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      const bad = list.querySelectorAll("img, script, iframe, style, svg:not(.icon), [onerror], [onclick], [style*=display]").length;
+      return [[...list.querySelectorAll("a")].map((a) => a.getAttribute("href")), bad > 0 ? `${bad} bad elements` : list.innerText, y > list.scrollHeight];
+    }, top);
+    hrefs.forEach((h) => links.add(h));
+    shown += text;
+    if (end) break;
+  }
+  assert.deepEqual([...links].filter((h) => h !== null).sort(), ["https://evil.example/x.png", "https://example.com/"]);
+  assert.ok(!shown.includes("bad elements") && shown.includes("<script>globalThis.ran = 1</script>"), "code is shown as text");
+  assert.equal(await p.page.evaluate(() => globalThis.ran), undefined);
+  assert.deepEqual(foreign, []);
+  assert.deepEqual(await p.complaints(), []);
 });
 
 test("who is not logged in is told what to do", { timeout: 2 * patience }, async () => {
