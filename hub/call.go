@@ -417,8 +417,7 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 }
 
 var (
-	errViewerSends   = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
-	errApproverSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Approver headless connections can only answer approvals and user input"}
+	errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 )
 
 func (p *httpCall) beforeExecute(tx *tx) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/observe"
 	"github.com/seed-028515a8/maestro/transport/auth"
 	"github.com/seed-028515a8/maestro/transport/connlimit"
@@ -66,8 +67,8 @@ type backend struct {
 		httpapi.Runner
 	}
 	observer *observe.Observer
-	overview *hub.Overview    // nil has none
-	notifier *notify.Notifier // nil notifies nobody
+	overview *overview.Overview // nil has none
+	notifier *notify.Notifier   // nil notifies nobody
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error

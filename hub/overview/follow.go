@@ -1,4 +1,4 @@
-package hub
+package overview
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/handshake"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A scope is the part of an overview that the principals of one scope see. Overview.mu
@@ -32,9 +35,9 @@ type broadcast struct {
 func newBroadcast() broadcast { return broadcast{moved: make(chan struct{}), first: 1} }
 
 const (
-	// overviewEvery is the time between two batches, and so between two events about one
+	// every is the time between two batches, and so between two events about one
 	// session.
-	overviewEvery = 100 * time.Millisecond
+	every = 100 * time.Millisecond
 
 	// Bounds of the batches that are kept. A follower that has not read the oldest batch
 	// gets a new list instead.
@@ -61,7 +64,7 @@ type part struct {
 // A follower is one stream of an overview or of an inbox. It has a position and no queue.
 type follower struct {
 	by    contracts.Caller
-	conn  Conn
+	conn  hub.Conn
 	inbox bool
 	limit int    // sessions of a list
 	next  uint64 // number of the batch that it gets next; 0: it gets a list
@@ -102,7 +105,7 @@ func (sc *scope) remove(r *row) {
 }
 
 // publish collects the changes of all sessions and makes a batch of them for each scope,
-// at most one in overviewEvery.
+// at most one in every.
 func (o *Overview) publish() {
 	for {
 		select {
@@ -112,7 +115,7 @@ func (o *Overview) publish() {
 		}
 		o.refresh()
 		o.publishBatches()
-		wait(overviewEvery, nil, o.ctx.Done())
+		_ = sleep.For(o.ctx, every) // an error: the next round ends
 	}
 }
 
@@ -179,7 +182,7 @@ func (o *Overview) appendEvent(b *batch, p part, ev any) {
 // sees reports whether a follower sees the events of a part.
 func (f *follower) sees(p part) bool {
 	id := f.by.Principal.SessionID
-	return (id == "" || id == p.id) && (!f.inbox || answersQuestions(f.by, p.kind) == nil)
+	return (id == "" || id == p.id) && (!f.inbox || handshake.MayAnswer(f.by, p.kind) == nil)
 }
 
 // of returns the events that a follower sees.
@@ -200,7 +203,7 @@ func (b *batch) of(f *follower) (text []byte) {
 // Follow sends a list of the sessions that a principal may reach, with at most limit of
 // them, and then their changes, until conn or ctx ends. It sends a new list to a client
 // that does not read fast enough.
-func (o *Overview) Follow(ctx context.Context, conn Conn, p contracts.Principal, limit int) error {
+func (o *Overview) Follow(ctx context.Context, conn hub.Conn, p contracts.Principal, limit int) error {
 	return o.follow(ctx, &follower{by: contracts.Caller{Principal: p}, conn: conn, limit: limit})
 }
 
@@ -219,8 +222,8 @@ func (o *Overview) follow(ctx context.Context, f *follower) error {
 	defer heartbeat.Stop()
 	for {
 		if p.Expired(time.Now()) || !o.opts.Alive(p) {
-			conn.Close(errExpired)
-			return errExpired
+			conn.Close(hub.ErrExpired)
+			return hub.ErrExpired
 		}
 		more, moved, err := o.read(f)
 		if err != nil {
@@ -317,7 +320,7 @@ func (o *Overview) Evict(principalID string) {
 	defer o.mu.Unlock()
 	for f := range o.followers {
 		if f.by.Principal.ID == principalID {
-			f.conn.Close(errExpired)
+			f.conn.Close(hub.ErrExpired)
 		}
 	}
 }
