@@ -281,6 +281,14 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	if err := n.serveACP(&s, mux, g, h, options); err != nil {
 		return nil, err
 	}
+	lists := options
+	lists.Open = func(_ context.Context, att contracts.Attach) (ws.Session, error) {
+		return &listVisit{h.overview, contracts.Caller{Principal: att.Principal, Role: att.Role}}, nil
+	}
+	listSockets, err := ws.New(lists)
+	if err != nil {
+		return nil, err
+	}
 	options.Foreign = true
 	for _, p := range protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
@@ -322,6 +330,9 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	httpapi.RunnerRoutes(mux, h.runner, g.Control)
 	mux.Handle("/api/headless/ws", sockets)
 	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
+	if h.overview != nil {
+		mux.Handle("/api/headless/lists/ws", listSockets)
+	}
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())

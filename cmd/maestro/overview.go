@@ -15,18 +15,35 @@ import (
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/sse"
+	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
 // removedPrefix begins the name of a session's folder while the session is being removed.
 const removedPrefix = "removed-"
 
 // openOverview makes the overview of the stored sessions.
-func (m *sessions) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*overview.Overview, error) {
+func (v *server) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*overview.Overview, error) {
+	m := v.sessions
 	return overview.New(overview.Options{
-		Store: summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval,
-		Alive: m.counts, Notify: tell, Log: m.log,
+		Store: summaries{m}, Frame: sse.AppendData, SocketForm: ws.Form{}, Undo: m.undo,
+		Heartbeat: m.session.HeartbeatInterval, Strict: m.session.Strict, Alive: m.counts, Notify: tell, Log: m.log,
+		Find: func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
+			h, _, err := v.find(ctx, httpapi.Wanted{ID: id, Principal: p})
+			return h, err
+		},
 	})
+}
+
+// A listVisit is one WebSocket of lists.
+type listVisit struct {
+	overview *overview.Overview
+	by       contracts.Caller
+}
+
+func (v *listVisit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.overview.Serve(ctx, conn, v.by)
 }
 
 // summaries keeps the summaries of sessions in the folders of the sessions.

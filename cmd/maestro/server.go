@@ -88,7 +88,7 @@ func (v *server) openLists() (err error) {
 		}
 		tell = v.notifier.Notify
 	}
-	if v.overview, err = v.sessions.openOverview(tell); err != nil && v.notifier != nil {
+	if v.overview, err = v.openOverview(tell); err != nil && v.notifier != nil {
 		v.notifier.Close()
 	}
 	return err

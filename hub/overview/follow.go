@@ -11,19 +11,45 @@ import (
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
+// A wire says how the events of a list are written.
+type wire int
+
+const (
+	stream wire = iota // server-sent events, each an OverviewEvent or an InboxEvent
+	socket             // frames, each a ListEnvelope
+	wires
+)
+
 // A scope is the part of an overview that the principals of one scope see. Overview.mu
 // guards it.
 type scope struct {
 	order   []*row
-	changed []*row       // since the last batch
-	removed []string     // ids, since the last batch
-	asked   []inboxEvent // since the last batch; at most maxBatchEvents+1
+	changed []*row   // since the last batch
+	removed []string // ids, since the last batch
+	asked   []event  // since the last batch; at most maxBatchEvents+1
 
-	sessions broadcast
-	inbox    broadcast
+	sessions, inbox list
 }
 
-// A broadcast has the batches of one stream for all its followers. Overview.mu guards it.
+// A list is one list of a scope, in the form of each wire.
+type list [wires]broadcast
+
+func newList() (l list) {
+	for w := range l {
+		l[w] = broadcast{moved: make(chan struct{}), first: 1}
+	}
+	return l
+}
+
+func (l *list) followers() (n int) {
+	for w := range l {
+		n += l[w].followers
+	}
+	return n
+}
+
+// A broadcast has the batches of a list for all its followers on one wire. Overview.mu
+// guards it.
 type broadcast struct {
 	followers int
 	moved     chan struct{} // closed and replaced when there is a batch
@@ -31,8 +57,6 @@ type broadcast struct {
 	first     uint64 // number of the first of recent; at least 1
 	bytes     int    // of recent
 }
-
-func newBroadcast() broadcast { return broadcast{moved: make(chan struct{}), first: 1} }
 
 const (
 	// every is the time between two batches, and so between two events about one
@@ -47,8 +71,14 @@ const (
 	maxBatchEvents = 1024 // if more sessions change at once, all followers get a new list
 )
 
-// A batch is the events of all sessions that changed in one round of publish, encoded
-// once for all followers. It does not change.
+// An event is an event of a list before it is encoded.
+type event struct {
+	part     // without its end
+	body any // *contracts.OverviewEvent or *contracts.InboxEvent
+}
+
+// A batch is the events of one round of publish, encoded once for all followers on one
+// wire. It does not change.
 type batch struct {
 	text  []byte
 	parts []part
@@ -61,11 +91,19 @@ type part struct {
 	end  int
 }
 
-// A follower is one stream of an overview or of an inbox. It has a position and no queue.
+// A follower is a stream with one list, or a socket with any. It has positions and no
+// queue.
 type follower struct {
-	by    contracts.Caller
-	conn  hub.Conn
-	inbox bool
+	by   contracts.Caller
+	conn hub.Conn
+	wire wire
+
+	positions []position // guarded by Overview.mu; changed by the goroutine that writes to conn
+}
+
+// A position is how far a follower has read a list.
+type position struct {
+	list  contracts.ListName
 	limit int    // sessions of a list
 	next  uint64 // number of the batch that it gets next; 0: it gets a list
 }
@@ -74,7 +112,7 @@ type follower struct {
 func (o *Overview) scope(name string) *scope {
 	sc := o.scopes[name]
 	if sc == nil {
-		sc = &scope{sessions: newBroadcast(), inbox: newBroadcast()}
+		sc = &scope{sessions: newList(), inbox: newList()}
 		o.scopes[name] = sc
 	}
 	return sc
@@ -83,7 +121,7 @@ func (o *Overview) scope(name string) *scope {
 // release forgets the part of a scope that has neither sessions nor followers. The
 // caller holds mu.
 func (o *Overview) release(name string) {
-	if sc := o.scopes[name]; len(sc.order)+len(sc.removed)+sc.sessions.followers+sc.inbox.followers == 0 {
+	if sc := o.scopes[name]; sc != nil && len(sc.order)+len(sc.removed)+sc.sessions.followers()+sc.inbox.followers() == 0 {
 		delete(o.scopes, name)
 	}
 }
@@ -123,7 +161,10 @@ func (o *Overview) publishBatches() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, sc := range o.scopes {
-		o.publishInbox(sc)
+		if len(sc.asked) > 0 {
+			o.publishEvents(&sc.inbox, sc.asked, len(sc.asked) > maxBatchEvents)
+			sc.asked = nil
+		}
 		if len(sc.changed)+len(sc.removed) > 0 {
 			o.publishScope(sc)
 			o.release(name)
@@ -131,32 +172,53 @@ func (o *Overview) publishBatches() {
 	}
 }
 
-// publishScope makes a batch for the followers of a scope, if there are any.
+// publishScope makes a batch of the changed sessions of a scope, if it has followers.
 func (o *Overview) publishScope(sc *scope) {
-	var b batch
+	var events []event
 	flood := len(sc.changed)+len(sc.removed) > maxBatchEvents
-	wanted := sc.sessions.followers > 0 && !flood
+	wanted := sc.sessions.followers() > 0 && !flood
 	for _, r := range sc.changed {
 		r.queued = false
 		if wanted && o.rows[r.key] == r {
 			sum := o.summary(r)
-			o.appendEvent(&b, part{id: r.key.ID}, &contracts.OverviewEvent{Type: "session", Session: &sum})
+			events = append(events, event{part{id: r.key.ID}, &contracts.OverviewEvent{Type: "session", Session: &sum}})
 		}
 	}
 	for _, id := range sc.removed {
 		if wanted {
-			o.appendEvent(&b, part{id: id}, &contracts.OverviewEvent{Type: "removed", SessionID: id})
+			events = append(events, event{part{id: id}, &contracts.OverviewEvent{Type: "removed", SessionID: id}})
 		}
 	}
 	sc.changed, sc.removed = nil, nil
-	sc.sessions.publish(b, flood)
+	o.publishEvents(&sc.sessions, events, flood)
+}
+
+// publishEvents makes a batch of events for each wire with followers. With flood, all
+// followers get a new list instead.
+func (o *Overview) publishEvents(l *list, events []event, flood bool) {
+	if flood {
+		events = nil
+	}
+	for w := range l {
+		if l[w].followers == 0 {
+			continue
+		}
+		var b batch
+		for _, ev := range events {
+			text, err := o.appendEvent(b.text, wire(w), ev.body)
+			if err != nil {
+				o.opts.Log.Error("encode an event of a list", "session", ev.id, "err", err)
+				continue
+			}
+			b.text, ev.end = text, len(text)
+			b.parts = append(b.parts, ev.part)
+		}
+		l[w].publish(b, flood)
+	}
 }
 
 // publish adds a batch. With flood, all followers get a new list instead.
 func (b *broadcast) publish(next batch, flood bool) {
-	if b.followers == 0 {
-		return
-	}
 	b.recent = append(b.recent, next)
 	b.bytes += len(next.text)
 	for len(b.recent) > 0 && (flood || len(b.recent) > maxBatches || b.bytes > maxBatchBytes) {
@@ -168,21 +230,33 @@ func (b *broadcast) publish(next batch, flood bool) {
 	b.moved = make(chan struct{})
 }
 
-func (o *Overview) appendEvent(b *batch, p part, ev any) {
-	text, err := contracts.EncodeBody(ev)
-	if err != nil {
-		o.opts.Log.Error("encode an event of the overview", "session", p.id, "err", err)
-		return
+// appendEvent appends an event in the form of a wire.
+func (o *Overview) appendEvent(dst []byte, w wire, body any) ([]byte, error) {
+	if w == stream {
+		text, err := contracts.EncodeBody(body)
+		if err != nil {
+			return dst, err
+		}
+		return o.opts.Frame(dst, text), nil
 	}
-	b.text = o.opts.Frame(b.text, text)
-	p.end = len(b.text)
-	b.parts = append(b.parts, p)
+	var envelope contracts.ListEnvelope
+	switch ev := body.(type) {
+	case *contracts.OverviewEvent:
+		envelope.Sessions = ev
+	case *contracts.InboxEvent:
+		envelope.Inbox = ev
+	}
+	text, err := contracts.EncodeFrame(&envelope)
+	if err != nil {
+		return dst, err
+	}
+	return o.opts.SocketForm.AppendControl(dst, text), nil
 }
 
-// sees reports whether a follower sees the events of a part.
+// sees reports whether a follower sees the event of a part.
 func (f *follower) sees(p part) bool {
 	id := f.by.Principal.SessionID
-	return (id == "" || id == p.id) && (!f.inbox || handshake.MayAnswer(f.by, p.kind) == nil)
+	return (id == "" || id == p.id) && (p.kind == "" || handshake.MayAnswer(f.by, p.kind) == nil)
 }
 
 // of returns the events that a follower sees.
@@ -204,117 +278,191 @@ func (b *batch) of(f *follower) (text []byte) {
 // them, and then their changes, until conn or ctx ends. It sends a new list to a client
 // that does not read fast enough.
 func (o *Overview) Follow(ctx context.Context, conn hub.Conn, p contracts.Principal, limit int) error {
-	return o.follow(ctx, &follower{by: contracts.Caller{Principal: p}, conn: conn, limit: limit})
+	return o.follow(ctx, conn, contracts.Caller{Principal: p}, position{list: contracts.ListSessions, limit: limit})
 }
 
-func (o *Overview) follow(ctx context.Context, f *follower) error {
-	conn, p := f.conn, f.by.Principal
+// FollowInbox sends a list of the open questions that a client may answer, and then new
+// questions and how questions ended, as Follow does.
+func (o *Overview) FollowInbox(ctx context.Context, conn hub.Conn, by contracts.Caller) error {
+	if err := handshake.MayAnswer(by, ""); err != nil {
+		return err
+	}
+	return o.follow(ctx, conn, by, position{list: contracts.ListInbox})
+}
+
+// follow serves a stream with one list.
+func (o *Overview) follow(ctx context.Context, conn hub.Conn, by contracts.Caller, p position) error {
+	f := &follower{by: by, conn: conn}
 	o.enter(f)
 	defer o.leave(f)
+	o.setPositions(f, []position{p})
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	go func() { // ends with the connection, which is closed after Follow returns
+	go func() { // ends with the connection, which is closed after follow returns
 		_, err := conn.ReadFrame() // its error says that the client has gone
 		stop(err)
 	}()
-	text := conn.Form().AppendOpening(nil)
+	err := o.feed(ctx, f, nil)
+	if err == hub.ErrExpired {
+		conn.Close(hub.ErrExpired)
+	}
+	return err
+}
+
+// feed sends a follower its lists and the answers to its orders, until conn or ctx ends
+// or an order ends it.
+func (o *Overview) feed(ctx context.Context, f *follower, orders <-chan order) error {
+	text := f.conn.Form().AppendOpening(nil)
+	var end error
 	heartbeat := time.NewTimer(o.opts.Heartbeat)
 	defer heartbeat.Stop()
 	for {
-		if p.Expired(time.Now()) || !o.opts.Alive(p) {
-			conn.Close(hub.ErrExpired)
+		if !o.valid(f.by.Principal) {
 			return hub.ErrExpired
 		}
 		more, moved, err := o.read(f)
 		if err != nil {
 			return err
 		}
-		if len(text) == 0 {
-			text = more // shared with other followers
-		} else {
-			text = append(text, more...)
-		}
-		if len(text) > 0 {
-			if err := conn.Write(text); err != nil {
+		var written <-chan struct{} // ready if there may be more to write
+		if text = join(text, more); len(text) > 0 {
+			if err := f.conn.Write(text); err != nil {
 				return err
 			}
-			text = nil
-			heartbeat.Reset(o.opts.Heartbeat)
-			continue
+			text, written = nil, closed
+			if f.wire == stream { // pings of a socket also show whether the client is alive
+				heartbeat.Reset(o.opts.Heartbeat)
+			}
+		}
+		if end != nil {
+			return end
 		}
 		select {
-		case <-moved:
+		case <-written:
+		case <-moved[0]:
+		case <-moved[1]:
 		case <-heartbeat.C:
-			text = conn.Form().AppendHeartbeat(nil, 0, true)
+			if seen := f.conn.LastSeen(); f.wire == socket && time.Since(seen) > 3*o.opts.Heartbeat {
+				return errSilent
+			}
+			text = f.conn.Form().AppendHeartbeat(nil, 0, f.wire == stream)
+			heartbeat.Reset(o.opts.Heartbeat)
+		case next := <-orders:
+			text, end = next.answer, next.end
+			if next.follow {
+				o.setPositions(f, next.positions)
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// read returns what a follower is sent next. If that is nothing, moved is closed when
-// there is more.
-func (o *Overview) read(f *follower) (text []byte, moved <-chan struct{}, err error) {
-	o.mu.Lock()
-	b := f.of(o.scope(f.by.Principal.Scope))
-	moved = b.moved
-	end := b.first + uint64(len(b.recent))
-	if f.next >= b.first {
-		defer o.mu.Unlock()
-		for ; f.next < end && len(text) == 0; f.next++ {
-			text = b.recent[f.next-b.first].of(f)
-		}
-		return text, moved, nil
+var errSilent = &contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"}
+
+// closed is a channel that is always ready.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// join returns a text followed by another one. Either may be shared.
+func join(text, more []byte) []byte {
+	if len(text) == 0 {
+		return more
 	}
-	f.next = end
-	list, err := o.list(f)
-	o.mu.Unlock()
-	if err == nil {
-		text, err = contracts.EncodeBody(list)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return o.opts.Frame(nil, text), moved, nil
+	return append(slices.Clip(text), more...)
 }
 
-// list returns the event with which the stream of a follower begins. The caller holds mu.
-func (o *Overview) list(f *follower) (any, error) {
-	if f.inbox {
+// valid reports whether the credential of a principal is still valid.
+func (o *Overview) valid(p contracts.Principal) bool {
+	return !p.Expired(time.Now()) && o.opts.Alive(p)
+}
+
+// read returns what a follower is sent next. When one of moved is closed there is more.
+func (o *Overview) read(f *follower) (text []byte, moved [2]<-chan struct{}, err error) {
+	var lists []any
+	o.mu.Lock()
+	for i := range f.positions {
+		p := &f.positions[i]
+		b := o.broadcast(f, p.list)
+		moved[i] = b.moved
+		end := b.first + uint64(len(b.recent))
+		if p.next < b.first {
+			p.next = end
+			list, err := o.list(f, p)
+			if err != nil {
+				o.mu.Unlock()
+				return nil, moved, err
+			}
+			lists = append(lists, list)
+		}
+		for size := len(text); p.next < end && len(text) == size; p.next++ {
+			text = join(text, b.recent[p.next-b.first].of(f))
+		}
+	}
+	o.mu.Unlock()
+	for _, list := range lists {
+		if text, err = o.appendEvent(slices.Clip(text), f.wire, list); err != nil {
+			return nil, moved, err
+		}
+	}
+	return text, moved, nil
+}
+
+// list returns the event with which a list begins. The caller holds mu.
+func (o *Overview) list(f *follower, p *position) (any, error) {
+	if p.list == contracts.ListInbox {
 		return &contracts.InboxEvent{Type: "questions", Inbox: o.inbox(f.by)}, nil
 	}
-	page, err := o.page(f.by.Principal, contracts.OverviewQuery{Limit: f.limit})
+	page, err := o.page(f.by.Principal, contracts.OverviewQuery{Limit: p.limit})
 	return &contracts.OverviewEvent{Type: "sessions", Overview: page}, err
 }
 
-// of returns the broadcast of a scope that a follower reads.
-func (f *follower) of(sc *scope) *broadcast {
-	if f.inbox {
-		return &sc.inbox
+// broadcast returns what a follower reads of a list. The caller holds mu.
+func (o *Overview) broadcast(f *follower, name contracts.ListName) *broadcast {
+	sc := o.scope(f.by.Principal.Scope)
+	if name == contracts.ListInbox {
+		return &sc.inbox[f.wire]
 	}
-	return &sc.sessions
+	return &sc.sessions[f.wire]
 }
 
 func (o *Overview) enter(f *follower) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.followers[f] = true
-	f.of(o.scope(f.by.Principal.Scope)).followers++
 }
 
 func (o *Overview) leave(f *follower) {
+	o.setPositions(f, nil)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.followers, f)
-	b := f.of(o.scope(f.by.Principal.Scope))
-	if b.followers--; b.followers == 0 {
-		b.first += uint64(len(b.recent))
-		b.recent, b.bytes = nil, 0
+}
+
+// setPositions sets which lists a follower reads. It goes on where it is in those that it
+// has read with the same limit.
+func (o *Overview) setPositions(f *follower, next []position) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range next {
+		o.broadcast(f, next[i].list).followers++
+		for _, p := range f.positions {
+			if p.list == next[i].list && p.limit == next[i].limit {
+				next[i].next = p.next
+			}
+		}
 	}
+	for _, p := range f.positions {
+		b := o.broadcast(f, p.list)
+		if b.followers--; b.followers == 0 {
+			b.first += uint64(len(b.recent))
+			b.recent, b.bytes = nil, 0
+		}
+	}
+	f.positions = next
 	o.release(f.by.Principal.Scope)
 }
 
-// Evict ends the streams of a principal whose credential was revoked.
+// Evict ends the connections of a principal whose credential was revoked.
 func (o *Overview) Evict(principalID string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

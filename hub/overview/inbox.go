@@ -2,12 +2,10 @@ package overview
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
-	"github.com/seed-028515a8/maestro/hub"
 )
 
 const (
@@ -15,12 +13,6 @@ const (
 	maxListed    = 256  // questions of one list
 	maxStored    = 16   // questions of one session in its stored summary
 )
-
-// An inboxEvent is an event of an inbox before it is encoded.
-type inboxEvent struct {
-	part // without its end
-	contracts.InboxEvent
-}
 
 // questions returns the questions of the row that an inbox lists.
 func (r *row) questions() []contracts.InboxQuestion {
@@ -76,26 +68,10 @@ func (o *Overview) compareQuestions(r *row, before []contracts.InboxQuestion, en
 // a new list instead. The caller holds mu.
 func (o *Overview) queueInbox(r *row, kind contracts.RequestType, ev contracts.InboxEvent) {
 	sc := o.scope(r.key.Scope)
-	if sc.inbox.followers > 0 && len(sc.asked) <= maxBatchEvents {
-		sc.asked = append(sc.asked, inboxEvent{part{id: r.key.ID, kind: kind}, ev})
+	if sc.inbox.followers() > 0 && len(sc.asked) <= maxBatchEvents {
+		sc.asked = append(sc.asked, event{part{id: r.key.ID, kind: kind}, &ev})
 		signal(o.wake)
 	}
-}
-
-// publishInbox makes a batch for the followers of an inbox. The caller holds mu.
-func (o *Overview) publishInbox(sc *scope) {
-	if len(sc.asked) == 0 {
-		return
-	}
-	var b batch
-	flood := len(sc.asked) > maxBatchEvents
-	for i := range sc.asked {
-		if !flood {
-			o.appendEvent(&b, sc.asked[i].part, &sc.asked[i].InboxEvent)
-		}
-	}
-	sc.asked = nil
-	sc.inbox.publish(b, flood)
 }
 
 // Inbox lists the open questions that a client may answer.
@@ -135,21 +111,13 @@ func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
 	return list
 }
 
-// FollowInbox sends a list of the open questions that a client may answer, and then new
-// questions and how questions ended, until conn or ctx ends.
-func (o *Overview) FollowInbox(ctx context.Context, conn hub.Conn, by contracts.Caller) error {
-	if err := handshake.MayAnswer(by, ""); err != nil {
-		return err
-	}
-	return o.follow(ctx, &follower{by: by, conn: conn, inbox: true})
-}
-
 // Looking reports whether a principal follows the inbox.
 func (o *Overview) Looking(principalID string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for f := range o.followers {
-		if f.inbox && f.by.Principal.ID == principalID {
+		follows := func(p position) bool { return p.list == contracts.ListInbox }
+		if f.by.Principal.ID == principalID && slices.ContainsFunc(f.positions, follows) {
 			return true
 		}
 	}

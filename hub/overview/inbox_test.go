@@ -62,20 +62,24 @@ func (r *listReader) saw() string {
 		if err := (&contracts.Decoder{Strict: true}).Body([]byte(line), &ev); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
 		}
-		switch ev.Type {
-		case "questions":
-			all = append(all, "list "+idsOf(ev.Inbox))
-		case "question":
-			all = append(all, fmt.Sprintf("%s/%s", ev.Question.SessionID, ev.Question.RequestID))
-		case "ended":
-			by := "nobody"
-			if ev.Ended.Author != nil {
-				by = ev.Ended.Author.Name
-			}
-			all = append(all, fmt.Sprintf("%s/%s %s by %s", ev.Ended.SessionID, ev.Ended.RequestID, ev.Ended.Resolution, by))
-		}
+		all = append(all, inboxWords(&ev))
 	}
 	return strings.Join(all, ", ")
+}
+
+// inboxWords returns an event of the inbox in a few words.
+func inboxWords(ev *contracts.InboxEvent) string {
+	switch ev.Type {
+	case "questions":
+		return "list " + idsOf(ev.Inbox)
+	case "question":
+		return fmt.Sprintf("%s/%s", ev.Question.SessionID, ev.Question.RequestID)
+	}
+	by := "nobody"
+	if ev.Ended.Author != nil {
+		by = ev.Ended.Author.Name
+	}
+	return fmt.Sprintf("%s/%s %s by %s", ev.Ended.SessionID, ev.Ended.RequestID, ev.Ended.Resolution, by)
 }
 
 func idsOf(list *contracts.Inbox) string {

@@ -34,10 +34,14 @@ type Store interface {
 	Remove(key hub.Key) error
 }
 
-// Options configures an overview. Store and Frame are required.
+// Options configures an overview. The first four fields are required.
 type Options struct {
-	Store Store
-	Frame func(dst, text []byte) []byte // appends the JSON of an event in the form of the followers' connections
+	Store      Store
+	Frame      func(dst, text []byte) []byte // appends the JSON of an event in the form of streams
+	SocketForm contracts.Form                // of all sockets
+
+	// Find opens a session of which a principal answers a question on a socket.
+	Find func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error)
 
 	Max       int           // 50,000 sessions; above it those at rest that changed longest ago are not listed
 	Undo      time.Duration // 10 min from the deletion of a session to its removal
@@ -46,6 +50,8 @@ type Options struct {
 	// Notify is told of questions that are asked and that end. It must return at once and
 	// must not call the overview, whose lock is held. Nil notifies nobody.
 	Notify func(scope string, ev contracts.InboxEvent)
+
+	Strict bool // sockets refuse unknown keys
 
 	// Alive reports whether a principal's credential is still valid. Nil means always
 	// valid.
@@ -115,8 +121,8 @@ type marks struct {
 
 // New returns an overview. It looks for the stored sessions in the background.
 func New(opts Options) (*Overview, error) {
-	if opts.Store == nil || opts.Frame == nil {
-		return nil, errors.New("overview: it needs a store and a form")
+	if opts.Store == nil || opts.Frame == nil || opts.SocketForm == nil || opts.Find == nil {
+		return nil, errors.New("overview: Store, Frame, SocketForm and Find are required")
 	}
 	opts.Max = positive(opts.Max, 50_000)
 	opts.Undo = positive(opts.Undo, 10*time.Minute)

@@ -58,6 +58,10 @@ func (l *library) start() {
 	l.t.Helper()
 	o := l.options
 	o.Store, o.Frame = l, func(dst, text []byte) []byte { return append(append(dst, text...), '\n') }
+	o.SocketForm, o.Find = memconn.Lines, func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
+		h, _, err := l.hubs.Get(ctx, hub.Key{Scope: p.Scope, ID: id}, hub.OpenOptions{})
+		return h, err
+	}
 	var err error
 	if l.Overview, err = overview.New(o); err != nil {
 		l.t.Fatal(err)
@@ -827,8 +831,9 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			ids := []string{"a", "b", "c", "d"}
 			by := contracts.Caller{Principal: theOwner}
-			peer := l.follow(theOwner, 100)
-			board := dashboard{}
+			peer, sock := l.follow(theOwner, 100), l.connect(by)
+			sock.sends(`{"type":"ws.follow","lists":["sessions"],"limit":100}`)
+			board, socketBoard := dashboard{}, dashboard{}
 			for range 60 {
 				id := ids[random.IntN(len(ids))]
 				key := hub.Key{ID: id}
@@ -862,17 +867,28 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 					if random.IntN(4) == 0 {
 						peer.Close()
 						<-peer.ended
+						sock.Close()
+						<-sock.ended
 						l.restart()
-						peer = l.follow(theOwner, 100)
+						peer, sock = l.follow(theOwner, 100), l.connect(by)
+						sock.sends(`{"type":"ws.follow","lists":["sessions"],"limit":100}`)
 					}
 				}
 				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
 			}
 			l.settled()
 			board.apply(peer.events())
-			maps.DeleteFunc(board, func(_ string, s contracts.SessionSummary) bool { // the first list has none of these
-				return s.Archived || s.Status == contracts.SessionDeleted
-			})
+			for _, f := range sock.frames() {
+				if f, ok := f.(*contracts.ListEnvelope); ok {
+					socketBoard.apply([]contracts.OverviewEvent{*f.Sessions})
+				}
+			}
+			for _, b := range []dashboard{board, socketBoard} {
+				maps.DeleteFunc(b, func(_ string, s contracts.SessionSummary) bool { // the first list has none of these
+					return s.Archived || s.Status == contracts.SessionDeleted
+				})
+			}
+			wantEqual(t, "a socket", socketBoard, board)
 			shown := dashboard{}
 			q, last := contracts.OverviewQuery{Limit: 2}, contracts.SessionSummary{}
 			for more := true; more; more = q.After != "" {
@@ -894,6 +910,7 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 				t.Errorf("seed %d: the follower knows\n%s\nwant\n%s", seed, got, want)
 			}
 			peer.Close()
+			sock.Close()
 		})
 	}
 }
