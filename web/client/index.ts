@@ -4,20 +4,18 @@ import type {
 } from "../../contracts/ts/maestro.d.ts";
 import { newHttp, type Credential } from "./http.ts";
 import { subprotocol, type Socket } from "./link.ts";
-import { newInboxList, newSessionList, type InboxList, type SessionList } from "./lists.ts";
+import { newLists, type InboxList, type SessionList } from "./lists.ts";
 import { frames, surroundings, type Schedule, type Surroundings } from "./notify.ts";
 import { Refusal } from "./refusal.ts";
 import { newSession, type AttachOptions, type Session } from "./session.ts";
-import { events, type Source } from "./stream.ts";
 
 export type * from "../../contracts/ts/maestro.d.ts";
 export type { Credential } from "./http.ts";
-export type { LinkStatus, Socket } from "./link.ts";
+export type { LinkStatus, LinkStatus as FeedStatus, Socket } from "./link.ts";
 export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
 export { Refusal, type Reason } from "./refusal.ts";
 export type { Answer, AttachOptions, Changes, Control, Happening, PageRequest, Session } from "./session.ts";
-export type { FeedStatus, Source } from "./stream.ts";
 export type { EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem, Transcript } from "./transcript.ts";
 export type { Running, Utilities, Watch } from "./utilities.ts";
 
@@ -36,8 +34,6 @@ export interface Options {
   schedule?: Schedule;
   /** events of the page; default: those of the page, if there is one */
   around?: Surroundings;
-  /** other sources of the lists than server-sent events */
-  sources?: { sessions?: Source; inbox?: Source };
 }
 
 /** A Server is a Maestro server. No call but `attach` and the lists keeps a connection. All calls fail with a Refusal. */
@@ -90,27 +86,11 @@ export function connect(url: string | URL, options: Options = {}): Server {
   const http = newHttp(base, options.token, options.fetch ?? ((...args) => fetch(...args)), options.login);
   const schedule = options.schedule ?? frames();
   const around = options.around ?? surroundings();
-  const open = new Set<{ close(): void }>();
+  const attached = new Set<Session>();
   const path = (id: string, rest = "") => `${api}/sessions/${encodeURIComponent(id)}${rest}`;
 
-  /** own closes what is made with the server, unless it was closed before. */
-  function own<T extends { close(): void }>(make: (closed: () => void) => T): T {
-    const made: T = make(() => open.delete(made));
-    open.add(made);
-    return made;
-  }
-
-  function source(route: string): Source {
-    return async function* (signal) {
-      const res = await http.raw("GET", route, { signal, headers: { Accept: "text/event-stream" } });
-      if (res.body) yield* events(res.body);
-    };
-  }
-
-  const final = (why: Refusal) => why.more.status !== undefined && why.more.status < 500 && ![408, 429].includes(why.more.status);
-
-  async function dial(id: string, query: URLSearchParams): Promise<Socket> {
-    const target = new URL(path(id, "/ws"), base);
+  async function dial(route: string, query = new URLSearchParams()): Promise<Socket> {
+    const target = new URL(route, base);
     target.protocol = base.protocol === "https:" ? "wss:" : "ws:";
     target.search = query.toString();
     const token = await http.token();
@@ -119,27 +99,40 @@ export function connect(url: string | URL, options: Options = {}): Server {
   }
 
   /** probe asks over HTTP why a WebSocket was refused. */
-  async function probe(id: string): Promise<Refusal | undefined> {
+  async function probe(route: string): Promise<Refusal | undefined> {
     try {
-      await http.raw("GET", path(id, "/turns?limit=1"), { once: true });
+      await http.raw("GET", route, { once: true });
     } catch (err) {
       return err as Refusal;
     }
     return undefined;
   }
 
+  /** credential is what connections need to renew the credential that they were made with. */
+  function credential() {
+    let since = 0;
+    return {
+      use() { since = http.renewals; },
+      login: (why: Refusal) => http.login(why, since),
+    };
+  }
+
+  const listCredential = credential();
+  const lists = newLists({
+    schedule, around, login: listCredential.login, probe: () => probe(`${api}/overview?limit=1`), page: (after) => server.overview({ after }),
+    dial() {
+      listCredential.use();
+      return dial(`${api}/lists/ws`);
+    },
+  });
+
   const server: Server = {
     url: base,
     whoAmI: () => http.json("GET", `${api}/whoami`),
     overview: (query = {}) => http.json("GET", withQuery(`${api}/overview`, query)),
-    sessions: () => own((closed) => newSessionList({
-      source: options.sources?.sessions ?? source(`${api}/overview/events`), final, schedule, around, closed,
-      page: (after) => server.overview({ after }),
-    })),
+    sessions: lists.sessions,
     inbox: () => http.json("GET", `${api}/inbox`),
-    questions: () => own((closed) => newInboxList({
-      source: options.sources?.inbox ?? source(`${api}/inbox/events`), final, schedule, around, closed,
-    })),
+    questions: lists.questions,
     answer(question, reply) {
       const { session_id, request_id, digest } = question;
       const body: InboxAnswer = { digest, ...("retry" in reply ? { decisionAction: reply.retry, note: reply.note }
@@ -184,18 +177,20 @@ export function connect(url: string | URL, options: Options = {}): Server {
     },
 
     attach(id, attachOptions = {}) {
-      let since = 0;
-      return own((closed) => newSession(id, attachOptions, {
-        schedule, around, closed, probe: () => probe(id), login: (why) => http.login(why, since),
+      const { use, login } = credential();
+      const session = newSession(id, attachOptions, {
+        schedule, around, login, probe: () => probe(path(id, "/turns?limit=1")), closed: () => attached.delete(session),
         dial(query) {
-          since = http.renewals;
-          return dial(id, query);
+          use();
+          return dial(path(id, "/ws"), query);
         },
-      }));
+      });
+      attached.add(session);
+      return session;
     },
     close() {
-      for (const o of open) o.close();
-      open.clear();
+      lists.close();
+      for (const session of attached) session.close();
     },
   };
   return server;

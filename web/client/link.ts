@@ -1,5 +1,5 @@
 import { backoff, onWake, type Surroundings } from "./notify.ts";
-import { Refusal, refusalOf } from "./refusal.ts";
+import { Refusal, refusalOf, type Reason } from "./refusal.ts";
 
 /** The part of WebSocket that the client uses. */
 export interface Socket {
@@ -27,6 +27,23 @@ export type LinkStatus =
   | { status: "waiting"; why: Refusal; retryAt: number }
   | { status: "login"; why: Refusal }
   | { status: "closed"; why: Refusal };
+
+/** Codes after which another attempt can succeed. */
+const retried = new Set<Reason>([
+  "network", "going_away", "timeout", "rate_limited", "overloaded", "slow_consumer", "runtime_not_ready", "runtime_busy",
+]);
+
+/** Close codes of connections that were lost, or that the server ended for a while. */
+const lostCodes = new Set([1001, 1005, 1006, 1011, 1012, 1013, 4408, 4429, 4503]);
+
+/** Codes that are final although their close code is 1011. */
+const finalCodes = new Set<Reason>(["runtime_failed", "unsupported_capability", "workspace_violation"]);
+
+/** verdict says what to do when a connection has ended. */
+export function verdict(why: Refusal): "retry" | "login" | "end" {
+  if (why.code === "unauthenticated") return "login";
+  return retried.has(why.code) || (lostCodes.has(why.more.closeCode ?? 0) && !finalCodes.has(why.code)) ? "retry" : "end";
+}
 
 interface Hooks {
   dial(): Promise<Socket>;

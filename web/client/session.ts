@@ -1,11 +1,11 @@
 import type {
-  Attached, Author, Capabilities, ClientFrame, ClientInfo, Code, Command, ContentBlock, ControlRequest, Event, HistoryPage, HistoryRequest,
+  Attached, Capabilities, ClientFrame, ClientInfo, Command, ContentBlock, ControlRequest, Event, HistoryPage, HistoryRequest,
   HistoryTurn, LeaseChange, Notification, PendingRequest, PromptTime, Result, RetryAction, Role, ServerFrame, ShownRecord, Snapshot,
   State,
 } from "../../contracts/ts/maestro.d.ts";
 import { newCalls, refused } from "./calls.ts";
 import { newFold } from "./fold.ts";
-import { newLink, type LinkStatus, type Socket } from "./link.ts";
+import { newLink, verdict, type LinkStatus, type Socket } from "./link.ts";
 import { newListeners, type Schedule, type Surroundings } from "./notify.ts";
 import { Refusal } from "./refusal.ts";
 import { bytes } from "./texts.ts";
@@ -241,13 +241,9 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
 
   /** judge says whether another attempt would end the same way. */
   function judge(why: Refusal): "retry" | "login" | "end" {
-    const { code } = why;
-    if (code === "unauthenticated") return "login";
-    if (code === "stale_connection" || code === "stale_subscription") {
-      attached = null; // the server may still have the events
-      return "retry";
-    }
-    return retried.has(code) || (code !== "broken_protocol" && lostCodes.has(why.more.closeCode ?? 0) && !finalCodes.has(code)) ? "retry" : "end";
+    if (why.code !== "stale_connection" && why.code !== "stale_subscription") return verdict(why);
+    attached = null; // the server may still have the events
+    return "retry";
   }
 
   function handle(f: ServerFrame): void {
@@ -446,17 +442,6 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   return session;
 }
 
-/** Codes after which another attempt can succeed. */
-const retried = new Set<Refusal["code"]>([
-  "network", "going_away", "timeout", "rate_limited", "overloaded", "slow_consumer", "runtime_not_ready", "runtime_busy",
-]);
-
-/** Close codes of connections that were lost, or that the server ended for a while. */
-const lostCodes = new Set([1001, 1005, 1006, 1011, 1012, 1013, 4408, 4429, 4503]);
-
-/** Codes that end the session although their close code is 1011. */
-const finalCodes = new Set<Refusal["code"]>(["runtime_failed", "unsupported_capability", "workspace_violation"] satisfies Code[]);
-
 function noChanges() {
   return { state: new Set<keyof State>(), items: new Set<Item>(), list: false, link: false, control: false };
 }
@@ -471,5 +456,3 @@ function response(answer: Answer) {
   if ("retry" in answer) return { decision_action: answer.retry, reason: answer.reason };
   return { content: answer.content, is_error: answer.failed };
 }
-
-export type { Author };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { InboxList, Refusal, Server, SessionList } from "../index.ts";
-import { client, network, serve } from "./harness.ts";
+import { client, network, serve, socket } from "./harness.ts";
 
 const script = {
   model: "m", provider: "p",
@@ -108,4 +108,33 @@ test("a list comes back after the connection was lost, and ends when the server 
   await until(refused, (l) => l.link.status === "closed");
   assert.equal(refused.link.status === "closed" && refused.link.why.code, "unauthenticated");
   list.close();
+});
+
+test("both lists share one socket, and end with it", async () => {
+  let sockets = 0;
+  const c = client(server, { socket: (...args) => {
+    sockets++;
+    return socket!(...args);
+  } });
+  const [sessions, questions] = [c.sessions(), c.questions()];
+  assert.equal(c.sessions(), sessions);
+  await Promise.all([until(sessions, (l) => l.sessions.length > 0), until(questions, (l) => l.link.status === "online")]);
+  questions.close();
+  const again = c.questions();
+  assert.notEqual(again, questions);
+  const s = await prompted(c, "ask again");
+  await until(again, (l) => l.questions.some((q) => q.session_id === s.id));
+  assert.equal(sockets, 2); // one is that of the session
+  await s.interrupt();
+});
+
+test("a viewer follows the sessions, and is refused the questions", async () => {
+  const c = client(server);
+  const id = await c.create();
+  const { token } = await c.share(id);
+  const guest = client({ url: server.url, token });
+  const [sessions, questions] = [guest.sessions(), guest.questions()];
+  await until(questions, (l) => l.link.status === "closed");
+  assert.equal(questions.link.status === "closed" && questions.link.why.code, "access_denied");
+  await until(sessions, (l) => l.sessions.length === 1 && l.sessions[0]!.session_id === id);
 });
