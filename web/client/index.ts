@@ -1,6 +1,22 @@
 import type {
-  ContentBlock, HistoryPage, Inbox, InboxAnswer, InboxReceipt, Overview, RetryAction, SessionStatus, SessionSummary, SessionUpdate,
-  ShareAnswer, ShareList, ShareRequest, Snapshot, SuccessAnswer, TicketAnswer, TicketRequest, WhoAmI,
+  ContentBlock,
+  HistoryPage,
+  Inbox,
+  InboxAnswer,
+  InboxReceipt,
+  Overview,
+  RetryAction,
+  SessionStatus,
+  SessionSummary,
+  SessionUpdate,
+  ShareAnswer,
+  ShareList,
+  ShareRequest,
+  Snapshot,
+  SuccessAnswer,
+  TicketAnswer,
+  TicketRequest,
+  WhoAmI,
 } from "../../contracts/ts/maestro.d.ts";
 import { newHttp, type Credential } from "./http.ts";
 import { subprotocol, type Socket } from "./link.ts";
@@ -16,7 +32,16 @@ export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
 export { Refusal, type Reason } from "./refusal.ts";
 export type { Answer, AttachOptions, Changes, Control, Happening, PageRequest, Session } from "./session.ts";
-export type { EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem, Transcript } from "./transcript.ts";
+export type {
+  EndItem,
+  Item,
+  NoteItem,
+  PromptItem,
+  QuestionItem,
+  TextItem,
+  ToolItem,
+  Transcript,
+} from "./transcript.ts";
 export type { Running, Utilities, Watch } from "./utilities.ts";
 
 export interface Options {
@@ -36,20 +61,29 @@ export interface Options {
   around?: Surroundings;
 }
 
-/** A Server is a Maestro server. No call but `attach` and the lists keeps a connection. All calls fail with a Refusal. */
+/** A Server is a Maestro server. Only `attach` and the lists keep a connection. All calls fail with a Refusal. */
 export interface Server {
   readonly url: URL;
   /** whose credential the client has, and what it allows */
   whoAmI(): Promise<WhoAmI>;
   /** a page of the sessions, those that need somebody first */
-  overview(query?: { status?: SessionStatus[]; q?: string; archived?: boolean; limit?: number; after?: string }): Promise<Overview>;
+  overview(query?: {
+    status?: SessionStatus[];
+    q?: string;
+    archived?: boolean;
+    limit?: number;
+    after?: string;
+  }): Promise<Overview>;
   /** follows the list of sessions until it is closed */
   sessions(): SessionList;
   inbox(): Promise<Inbox>;
   /** follows the inbox until it is closed */
   questions(): InboxList;
   /** answers a question of any session, without a connection to it */
-  answer(question: { session_id: string; request_id: string; digest?: string }, answer: InboxReply): Promise<InboxReceipt>;
+  answer(
+    question: { session_id: string; request_id: string; digest?: string },
+    answer: InboxReply,
+  ): Promise<InboxReceipt>;
 
   /** makes a session and returns its id; a repeat with the same key returns the same session */
   create(key?: string): Promise<string>;
@@ -57,7 +91,10 @@ export interface Server {
   /** deletes a session; restore undoes it for some minutes */
   remove(id: string): Promise<SessionSummary>;
   restore(id: string): Promise<SessionSummary>;
-  history(id: string, query?: { before?: number; limit?: number; turns?: number; full?: boolean }): Promise<HistoryPage>;
+  history(
+    id: string,
+    query?: { before?: number; limit?: number; turns?: number; full?: boolean },
+  ): Promise<HistoryPage>;
 
   share(id: string, request?: ShareRequest): Promise<ShareAnswer & { token: string }>;
   shares(id: string): Promise<ShareList>;
@@ -112,14 +149,20 @@ export function connect(url: string | URL, options: Options = {}): Server {
   function credential() {
     let since = 0;
     return {
-      use() { since = http.renewals; },
+      use() {
+        since = http.renewals;
+      },
       login: (why: Refusal) => http.login(why, since),
     };
   }
 
   const listCredential = credential();
   const lists = newLists({
-    schedule, around, login: listCredential.login, probe: () => probe(`${api}/overview?limit=1`), page: (after) => server.overview({ after }),
+    schedule,
+    around,
+    login: listCredential.login,
+    probe: () => probe(`${api}/overview?limit=1`),
+    page: (after) => server.overview({ after }),
     dial() {
       listCredential.use();
       return dial(`${api}/lists/ws`);
@@ -135,20 +178,32 @@ export function connect(url: string | URL, options: Options = {}): Server {
     questions: lists.questions,
     answer(question, reply) {
       const { session_id, request_id, digest } = question;
-      const body: InboxAnswer = { digest, ...("retry" in reply ? { decisionAction: reply.retry, note: reply.note }
-        : "approved" in reply ? reply : { content: reply.content, isError: reply.failed }) };
-      return http.json("POST", `${api}/inbox/${encodeURIComponent(session_id)}/${encodeURIComponent(request_id)}`, { body });
+      const body: InboxAnswer = {
+        digest,
+        ...("retry" in reply
+          ? { decisionAction: reply.retry, note: reply.note }
+          : "approved" in reply
+            ? reply
+            : { content: reply.content, isError: reply.failed }),
+      };
+      return http.json("POST", `${api}/inbox/${encodeURIComponent(session_id)}/${encodeURIComponent(request_id)}`, {
+        body,
+      });
     },
 
     async create(key = crypto.randomUUID()) {
-      const res = await http.raw("POST", `${api}/sessions`, { body: { role: "viewer" }, headers: { "Idempotency-Key": key } });
+      const res = await http.raw("POST", `${api}/sessions`, {
+        body: { role: "viewer" },
+        headers: { "Idempotency-Key": key },
+      });
       const made = (await res.json()) as Snapshot;
       // The request made a connection, which nobody needs.
       const token = res.headers.get("X-Maestro-Headless-Connection-Token");
       const connectionId = made.state.connections[0]?.connection_id;
       if (token && connectionId) {
         await http.raw("POST", path(made.session_id, "/disconnect"), {
-          body: { connectionId }, headers: { "X-Maestro-Headless-Connection-Token": token },
+          body: { connectionId },
+          headers: { "X-Maestro-Headless-Connection-Token": token },
         });
       }
       return made.session_id;
@@ -156,7 +211,8 @@ export function connect(url: string | URL, options: Options = {}): Server {
     update: (id, body) => http.json("PATCH", path(id), { body }),
     remove: (id) => http.json("DELETE", path(id)),
     restore: (id) => http.json("POST", path(id, "/restore"), { body: {} }),
-    history: (id, query = {}) => http.json("GET", withQuery(path(id, "/history"), { ...query, full: query.full ? 1 : undefined })),
+    history: (id, query = {}) =>
+      http.json("GET", withQuery(path(id, "/history"), { ...query, full: query.full ? 1 : undefined })),
 
     share: (id, body = {}) => http.json("POST", path(id, "/shares"), { body }),
     shares: (id) => http.json("GET", path(id, "/shares")),
@@ -166,10 +222,16 @@ export function connect(url: string | URL, options: Options = {}): Server {
     ticket: (body = {}) => http.json("POST", `${api}/ws-tickets`, { body }),
 
     async login(credential) {
-      const ticket = "ticket" in credential ? credential.ticket
-        : (await http.json<TicketAnswer>("POST", `${api}/ws-tickets`, {
-            body: {}, once: true, headers: { Authorization: `Bearer ${credential.token}` },
-          })).ticket;
+      const ticket =
+        "ticket" in credential
+          ? credential.ticket
+          : (
+              await http.json<TicketAnswer>("POST", `${api}/ws-tickets`, {
+                body: {},
+                once: true,
+                headers: { Authorization: `Bearer ${credential.token}` },
+              })
+            ).ticket;
       await http.raw("GET", withQuery("/login", { ticket, next: "/" }), { redirect: "manual", once: true });
     },
     async logout() {
@@ -179,7 +241,11 @@ export function connect(url: string | URL, options: Options = {}): Server {
     attach(id, attachOptions = {}) {
       const { use, login } = credential();
       const session = newSession(id, attachOptions, {
-        schedule, around, login, probe: () => probe(path(id, "/turns?limit=1")), closed: () => attached.delete(session),
+        schedule,
+        around,
+        login,
+        probe: () => probe(path(id, "/turns?limit=1")),
+        closed: () => attached.delete(session),
         dial(query) {
           use();
           return dial(path(id, "/ws"), query);
@@ -203,5 +269,8 @@ function withQuery(path: string, query: object): string {
 }
 
 function base64url(text: string): string {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  return btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replace(/=+$/, "");
 }

@@ -1,5 +1,13 @@
 import type {
-  InboxEnding, InboxEvent, InboxQuestion, ListName, Overview, OverviewEvent, ServerFrame, SessionStatus, SessionSummary,
+  InboxEnding,
+  InboxEvent,
+  InboxQuestion,
+  ListName,
+  Overview,
+  OverviewEvent,
+  ServerFrame,
+  SessionStatus,
+  SessionSummary,
 } from "../../contracts/ts/maestro.d.ts";
 import { refused } from "./calls.ts";
 import { newLink, verdict, type Link, type LinkStatus, type Socket } from "./link.ts";
@@ -89,7 +97,12 @@ export function newLists(hooks: Hooks) {
 
   function connect(): Link {
     const made = newLink({
-      around: hooks.around, dial: hooks.dial, probe: hooks.probe, login: hooks.login, judge: verdict, lost() {},
+      around: hooks.around,
+      dial: hooks.dial,
+      probe: hooks.probe,
+      login: hooks.login,
+      judge: verdict,
+      lost() {},
       opened() {
         connected = true;
         follow();
@@ -127,7 +140,9 @@ export function newLists(hooks: Hooks) {
       });
     }
     const feed = make({
-      get link() { return status; },
+      get link() {
+        return status;
+      },
       on: listeners.add,
       close() {
         listeners.clear();
@@ -148,7 +163,10 @@ export function newLists(hooks: Hooks) {
     });
     // A list that the server refused for good starts again with the next one.
     if (link && link.status.status !== "closed") follow();
-    else link = connect();
+    else {
+      link?.end(new Refusal("closed", "A new list connects again"));
+      link = connect();
+    }
     return feed.list;
   }
 
@@ -161,7 +179,10 @@ export function newLists(hooks: Hooks) {
   };
 }
 
-function sessionFeed(shared: Shared<SessionList>, page: (after: string) => Promise<Overview>): Feed<SessionList, OverviewEvent> {
+function sessionFeed(
+  shared: Shared<SessionList>,
+  page: (after: string) => Promise<Overview>,
+): Feed<SessionList, OverviewEvent> {
   const known = new Map<string, SessionSummary>(); // archived and deleted ones too, for their revisions
   let next: string | undefined;
   let generation = 0; // of the list; pages of an earlier one are dropped
@@ -174,15 +195,24 @@ function sessionFeed(shared: Shared<SessionList>, page: (after: string) => Promi
 
   return {
     list: {
-      get link() { return shared.link; },
+      get link() {
+        return shared.link;
+      },
       on: shared.on,
       close: shared.close,
       get sessions() {
-        return (shown ??= [...known.values()].filter((s) => !s.archived && s.status !== "deleted").sort((a, b) =>
-          order.indexOf(a.status) - order.indexOf(b.status) || compare(b.updated_at, a.updated_at)
-          || compare(a.session_id, b.session_id)));
+        return (shown ??= [...known.values()]
+          .filter((s) => !s.archived && s.status !== "deleted")
+          .sort(
+            (a, b) =>
+              order.indexOf(a.status) - order.indexOf(b.status) ||
+              compare(b.updated_at, a.updated_at) ||
+              compare(a.session_id, b.session_id),
+          ));
       },
-      get partial() { return next !== undefined; },
+      get partial() {
+        return next !== undefined;
+      },
       async more() {
         if (next === undefined) return;
         const mine = generation;
@@ -216,14 +246,24 @@ function inboxFeed(shared: Shared<InboxList>): Feed<InboxList, InboxEvent> {
 
   return {
     list: {
-      get link() { return shared.link; },
+      get link() {
+        return shared.link;
+      },
       on: shared.on,
       close: shared.close,
-      get questions() { return (shown ??= [...known.values()].sort((a, b) => compare(a.asked_at, b.asked_at))); },
-      get truncated() { return truncated; },
-      get ended() { return ended; },
+      get questions() {
+        return (shown ??= [...known.values()].sort((a, b) => compare(a.asked_at, b.asked_at)));
+      },
+      get truncated() {
+        return truncated;
+      },
+      get ended() {
+        return ended;
+      },
     },
-    told() { ended = []; },
+    told() {
+      ended = [];
+    },
     take(e) {
       shown = undefined;
       if (e.type === "questions" && e.inbox) {
