@@ -45,8 +45,10 @@ export function newCalls(write: (text: string) => void) {
     /** sends a frame and waits for its answer */
     send(id: string, text: string, repeat: boolean): Promise<Answer> {
       if (ended) return Promise.reject(ended);
-      if (!linked && !repeat) return Promise.reject(new Refusal("not_connected", "There is no connection to the server"));
-      if (open.length >= maxWaiting) return Promise.reject(new Refusal("overloaded", "Too many commands wait for an answer", { retryable: true }));
+      if (!linked && !repeat)
+        return Promise.reject(new Refusal("not_connected", "There is no connection to the server"));
+      if (open.length >= maxWaiting)
+        return Promise.reject(new Refusal("overloaded", "Too many commands wait for an answer", { retryable: true }));
       return new Promise((resolve, reject) => {
         open.push({ id, text, repeat, written: false, lost: false, resolve, reject });
         flush();
@@ -100,7 +102,8 @@ export function newCalls(write: (text: string) => void) {
   };
 }
 
-const lost = () => new Refusal("answer_lost", "The connection was lost before the answer; the command may have been executed");
+const lost = () =>
+  new Refusal("answer_lost", "The connection was lost before the answer; the command may have been executed");
 
 export function refused(f: RefusalFrame): Refusal {
   return new Refusal(f.code as Reason, f.error, { retryable: f.retryable, details: f.details });

@@ -1,6 +1,16 @@
 import type {
-  ConnectionInfo, ConnectionState, Event, Init, People, PendingEntry, RequestType, ServerRequest, ServerRequestResolved,
-  ShownRecord, Snapshot, State,
+  ConnectionInfo,
+  ConnectionState,
+  Event,
+  Init,
+  People,
+  PendingEntry,
+  RequestType,
+  ServerRequest,
+  ServerRequestResolved,
+  ShownRecord,
+  Snapshot,
+  State,
 } from "../../contracts/ts/maestro.d.ts";
 import { head, tail } from "./texts.ts";
 
@@ -45,6 +55,7 @@ export interface Fold {
 export function newFold(touched: (field: keyof State) => void = () => {}): Fold {
   const state = emptyState();
   let lastInit: Init | null = null;
+  let unified: unknown[] = []; // what pending_requests was made of
 
   function set<K extends keyof State>(key: K, value: State[K]): void {
     if (value === undefined) delete state[key];
@@ -80,30 +91,50 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     unify();
   }
 
-  /** unify makes the list of all pending requests from the five lists. */
+  /** unify makes the list of all pending requests from the five lists, if one of them has changed. */
   function unify(): void {
-    set("pending_requests", requestTypes.flatMap((kind) => state[pendingLists[kind]].map((e) => ({
-      id: requestID(e), kind, status: "pending" as const, visibility: "user" as const,
-      ...(state.session_id === undefined ? {} : { session_id: state.session_id }),
-      tool_call_id: e.call_id, call_id: e.call_id, ...optional("request_id", e.request_id),
-      tool_name: e.tool, tool: e.tool, ...optional("display_name", e.display_name),
-      ...optional("summary_label", e.summary_label), ...optional("action_description", e.action_description),
-      args: e.args, source: "local" as const,
-    }))));
+    const now = [state.session_id, ...requestTypes.map((kind) => state[pendingLists[kind]])];
+    if (now.every((part, i) => part === unified[i])) return;
+    unified = now;
+    set(
+      "pending_requests",
+      requestTypes.flatMap((kind) =>
+        state[pendingLists[kind]].map((e) => ({
+          id: requestID(e),
+          kind,
+          status: "pending" as const,
+          visibility: "user" as const,
+          ...(state.session_id === undefined ? {} : { session_id: state.session_id }),
+          tool_call_id: e.call_id,
+          call_id: e.call_id,
+          ...optional("request_id", e.request_id),
+          tool_name: e.tool,
+          tool: e.tool,
+          ...optional("display_name", e.display_name),
+          ...optional("summary_label", e.summary_label),
+          ...optional("action_description", e.action_description),
+          args: e.args,
+          source: "local" as const,
+        })),
+      ),
+    );
     const known = state.people;
     if (!known) return;
     const shown = known.requests.filter((r) => isPending(r.request_id));
     if (shown.length < known.requests.length) set("people", { ...known, requests: shown });
   }
 
-  const isPending = (request: string) => requestTypes.some((k) => state[pendingLists[k]].some((e) => requestID(e) === request));
+  const isPending = (request: string) =>
+    requestTypes.some((k) => state[pendingLists[k]].some((e) => requestID(e) === request));
 
   function setSession(session: string | null): void {
     set("session_id", session);
     unify();
   }
 
-  function setClient(e: Pick<ConnectionInfo, "client_protocol_version" | "client_info" | "capabilities" | "opt_out_notifications">): void {
+  function setClient(
+    e: Pick<ConnectionInfo, "client_protocol_version" | "client_info" | "capabilities" | "opt_out_notifications">,
+  ): void {
     set("client_protocol_version", e.client_protocol_version);
     set("client_info", e.client_info);
     set("capabilities", e.capabilities);
@@ -125,11 +156,18 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     if (e.request_type !== "tool_retry" || !state.tracked_tools.some((t) => t.call_id === e.call_id)) {
       track({ call_id: e.call_id, tool: e.tool, args: e.args });
     }
-    const labels = e.request_type !== "approval" ? {} : {
-      ...optional("display_name", e.display_name), ...optional("summary_label", e.summary_label),
-      ...optional("action_description", e.action_description),
-    };
-    addPending(e.request_type, normal({ call_id: e.call_id, request_id: e.request_id, tool: e.tool, ...labels, args: e.args }));
+    const labels =
+      e.request_type !== "approval"
+        ? {}
+        : {
+            ...optional("display_name", e.display_name),
+            ...optional("summary_label", e.summary_label),
+            ...optional("action_description", e.action_description),
+          };
+    addPending(
+      e.request_type,
+      normal({ call_id: e.call_id, request_id: e.request_id, tool: e.tool, ...labels, args: e.args }),
+    );
   }
 
   function resolved(e: ServerRequestResolved): void {
@@ -137,9 +175,14 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     if (!list) return;
     drop(list, (p) => requestID(p) === e.request_id);
     // The call has ended, and no tool_end will come.
-    const over = e.request_type === "approval" ? e.resolution !== "approved"
-      : e.request_type === "client_tool" ? e.resolution === "cancelled"
-      : e.request_type === "tool_retry" ? false : e.resolution !== "answered";
+    const over =
+      e.request_type === "approval"
+        ? e.resolution !== "approved"
+        : e.request_type === "client_tool"
+          ? e.resolution === "cancelled"
+          : e.request_type === "tool_retry"
+            ? false
+            : e.resolution !== "answered";
     if (over) untrack(e.call_id);
     unify();
   }
@@ -168,7 +211,8 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
 
   /** startRun does what an accepted prompt does to the state of the server. */
   function startRun(): void {
-    for (const key of ["current_response", "last_error", "last_error_type", "last_status"] as const) set(key, undefined);
+    for (const key of ["current_response", "last_error", "last_error_type", "last_status"] as const)
+      set(key, undefined);
     set("is_responding", true);
   }
 
@@ -249,8 +293,12 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
         break;
       }
       case "utility_command_resized":
-        set("active_utility_commands", state.active_utility_commands.map((c) =>
-          c.command_id === event.command_id ? { ...c, columns: event.columns, rows: event.rows } : c));
+        set(
+          "active_utility_commands",
+          state.active_utility_commands.map((c) =>
+            c.command_id === event.command_id ? { ...c, columns: event.columns, rows: event.rows } : c,
+          ),
+        );
         break;
       case "utility_command_output":
         grow("active_utility_commands", event.command_id, event.content);
@@ -294,8 +342,11 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
       }
       case "request_voted":
         if (!event.approved) break;
-        setPeople({ requests: (state.people?.requests ?? []).map((r) =>
-          r.request_id === event.request_id ? { ...r, votes: [...(r.votes ?? []), event.author] } : r) });
+        setPeople({
+          requests: (state.people?.requests ?? []).map((r) =>
+            r.request_id === event.request_id ? { ...r, votes: [...(r.votes ?? []), event.author] } : r,
+          ),
+        });
         break;
       case "control_changed":
         setPeople({ controller: event.to });
@@ -327,8 +378,12 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     state.active_utility_commands = latest(state.active_utility_commands, maxActive);
     state.active_file_watches = latest(state.active_file_watches, maxActive);
     if (people) {
-      set("people", { ...people, prompts: people.prompts.slice(-maxPeople).map((p) => cut(p, "content")), requests: [],
-        answers: people.answers.slice(-maxPeople) });
+      set("people", {
+        ...people,
+        prompts: people.prompts.slice(-maxPeople).map((p) => cut(p, "content")),
+        requests: [],
+        answers: people.answers.slice(-maxPeople),
+      });
       setQueue(people.queue, people.queue_held);
       for (const r of people.requests) addShown(r);
     }
@@ -342,14 +397,28 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
       open.text = tail(open.text, maxText, maxText);
       open.thinking = tail(open.thinking, maxText, maxText);
     }
-    for (const e of [...copy.active_tools, ...copy.active_utility_commands]) e.output = tail(e.output, maxOutput, 4 * maxOutput);
+    for (const e of [...copy.active_tools, ...copy.active_utility_commands])
+      e.output = tail(e.output, maxOutput, 4 * maxOutput);
     return copy;
   }
 
-  return { state, get lastInit() { return lastInit; }, apply, restore, snapshot };
+  return {
+    state,
+    get lastInit() {
+      return lastInit;
+    },
+    apply,
+    restore,
+    snapshot,
+  };
 }
 
-type ListKey = "tracked_tools" | "active_tools" | "active_utility_commands" | "active_file_watches" | (typeof pendingLists)[RequestType];
+type ListKey =
+  | "tracked_tools"
+  | "active_tools"
+  | "active_utility_commands"
+  | "active_file_watches"
+  | (typeof pendingLists)[RequestType];
 type Entry<K extends ListKey> = State[K][number];
 
 /** id returns the key of an entry in its list. */
@@ -401,9 +470,14 @@ function changed(list: ConnectionState[], e: ConnectionInfo): ConnectionState[] 
   if (e.role && rest.length < maxListed) {
     const one: ConnectionState = {
       ...(known ?? { subscription_count: 1, attached_subscription_count: 1 }),
-      connection_id: e.connection_id!, role: e.role, may_answer: e.may_answer,
-      client_protocol_version: e.client_protocol_version, client_info: e.client_info,
-      capabilities: e.capabilities, opt_out_notifications: e.opt_out_notifications, controller_lease_granted: false,
+      connection_id: e.connection_id!,
+      role: e.role,
+      may_answer: e.may_answer,
+      client_protocol_version: e.client_protocol_version,
+      client_info: e.client_info,
+      capabilities: e.capabilities,
+      opt_out_notifications: e.opt_out_notifications,
+      controller_lease_granted: false,
     };
     for (const key of Object.keys(one) as (keyof ConnectionState)[]) if (one[key] === undefined) delete one[key];
     rest.push(one);
@@ -411,13 +485,28 @@ function changed(list: ConnectionState[], e: ConnectionInfo): ConnectionState[] 
   const rank = (c: ConnectionState) => (c.controller_lease_granted ? 0 : c.role === "controller" ? 1 : 2);
   return rest
     .map((c) => ({ ...c, controller_lease_granted: c.connection_id === e.controller_connection_id }))
-    .sort((a, b) => rank(a) - rank(b) || (a.connection_id < b.connection_id ? -1 : a.connection_id > b.connection_id ? 1 : 0));
+    .sort(
+      (a, b) =>
+        rank(a) - rank(b) || (a.connection_id < b.connection_id ? -1 : a.connection_id > b.connection_id ? 1 : 0),
+    );
 }
 
 function emptyState(): State {
   return {
-    connection_count: 0, subscriber_count: 0, connections: [], pending_requests: [], pending_approvals: [],
-    pending_client_tools: [], pending_mcp_elicitations: [], pending_user_inputs: [], pending_tool_retries: [],
-    active_tools: [], active_utility_commands: [], active_file_watches: [], tracked_tools: [], is_ready: false, is_responding: false,
+    connection_count: 0,
+    subscriber_count: 0,
+    connections: [],
+    pending_requests: [],
+    pending_approvals: [],
+    pending_client_tools: [],
+    pending_mcp_elicitations: [],
+    pending_user_inputs: [],
+    pending_tool_retries: [],
+    active_tools: [],
+    active_utility_commands: [],
+    active_file_watches: [],
+    tracked_tools: [],
+    is_ready: false,
+    is_responding: false,
   };
 }

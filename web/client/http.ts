@@ -27,7 +27,12 @@ export interface Request {
   once?: boolean;
 }
 
-export function newHttp(base: URL, credential: Credential | undefined, fetcher: typeof fetch, renew?: (why: Refusal) => Promise<void>): Http {
+export function newHttp(
+  base: URL,
+  credential: Credential | undefined,
+  fetcher: typeof fetch,
+  renew?: (why: Refusal) => Promise<void>,
+): Http {
   let renewal: Promise<void> | undefined;
   let renewals = 0;
 
@@ -36,12 +41,20 @@ export function newHttp(base: URL, credential: Credential | undefined, fetcher: 
       return typeof credential === "function" ? credential() : credential;
     },
 
-    get renewals() { return renewals; },
+    get renewals() {
+      return renewals;
+    },
 
     login(why, since) {
       if (!renew) return Promise.reject(why);
       if (since < renewals) return Promise.resolve();
-      renewal ??= renew(why).then(() => { renewals++; }).finally(() => { renewal = undefined; });
+      renewal ??= renew(why)
+        .then(() => {
+          renewals++;
+        })
+        .finally(() => {
+          renewal = undefined;
+        });
       return renewal;
     },
 
@@ -59,12 +72,18 @@ export function newHttp(base: URL, credential: Credential | undefined, fetcher: 
       let res: Response;
       try {
         res = await fetcher(new URL(path, base), {
-          method, headers, signal: timeout.signal, redirect: more.redirect ?? "follow", credentials: "same-origin", cache: "no-store",
+          method,
+          headers,
+          signal: timeout.signal,
+          redirect: more.redirect ?? "follow",
+          credentials: "same-origin",
+          cache: "no-store",
           body: more.body === undefined ? undefined : JSON.stringify(more.body),
         });
       } catch (err) {
         throw timeout.signal.aborted && !more.signal?.aborted
-          ? new Refusal("timeout", "The server did not answer", { retryable: true }) : refusalOf(err);
+          ? new Refusal("timeout", "The server did not answer", { retryable: true })
+          : refusalOf(err);
       } finally {
         clearTimeout(timer);
       }
@@ -97,17 +116,23 @@ async function refusedBy(res: Response): Promise<Refusal> {
   }
   const seconds = Number(res.headers.get("Retry-After"));
   return new Refusal(body.code ?? byStatus(res.status), body.error ?? `The server answered with status ${res.status}`, {
-    status: res.status, retryable: body.retryable ?? res.status >= 500, details: body.details,
+    status: res.status,
+    retryable: body.retryable ?? res.status >= 500,
+    details: body.details,
     retryAfter: seconds > 0 ? seconds * 1000 : undefined,
   });
 }
 
 function byStatus(status: number): Reason {
   switch (status) {
-    case 401: return "unauthenticated";
-    case 403: return "access_denied";
-    case 404: return "not_found";
-    case 429: return "rate_limited";
+    case 401:
+      return "unauthenticated";
+    case 403:
+      return "access_denied";
+    case 404:
+      return "not_found";
+    case 429:
+      return "rate_limited";
   }
   return status >= 500 ? "network" : "bad_request"; // a proxy whose server is away answers with 502
 }

@@ -1,5 +1,5 @@
 import { backoff, onWake, type Surroundings } from "./notify.ts";
-import { Refusal, refusalOf } from "./refusal.ts";
+import { Refusal, refusalOf, type Reason } from "./refusal.ts";
 
 /** The part of WebSocket that the client uses. */
 export interface Socket {
@@ -27,6 +27,32 @@ export type LinkStatus =
   | { status: "waiting"; why: Refusal; retryAt: number }
   | { status: "login"; why: Refusal }
   | { status: "closed"; why: Refusal };
+
+/** Codes after which another attempt can succeed. */
+const retried = new Set<Reason>([
+  "network",
+  "going_away",
+  "timeout",
+  "rate_limited",
+  "overloaded",
+  "slow_consumer",
+  "runtime_not_ready",
+  "runtime_busy",
+]);
+
+/** Close codes of connections that were lost, or that the server ended for a while. */
+const lostCodes = new Set([1001, 1005, 1006, 1011, 1012, 1013, 4408, 4429, 4503]);
+
+/** Codes that are final although their close code is 1011. */
+const finalCodes = new Set<Reason>(["runtime_failed", "unsupported_capability", "workspace_violation"]);
+
+/** verdict says what to do when a connection has ended. */
+export function verdict(why: Refusal): "retry" | "login" | "end" {
+  if (why.code === "unauthenticated") return "login";
+  return retried.has(why.code) || (lostCodes.has(why.more.closeCode ?? 0) && !finalCodes.has(why.code))
+    ? "retry"
+    : "end";
+}
 
 interface Hooks {
   dial(): Promise<Socket>;
@@ -98,41 +124,61 @@ export function newLink(hooks: Hooks) {
     refusal = undefined;
     become({ status: "connecting" });
     arm(openTimeout, () => fail(new Refusal("timeout", "The server did not answer", { retryable: true })));
-    hooks.dial().then((s) => {
-      if (mine !== attempt) {
-        s.onerror = () => {};
-        return s.close();
-      }
-      socket = s;
-      let opened = false;
-      s.onopen = () => {
-        if (s.protocol !== subprotocol) return fail(new Refusal("upgrade_required", `The server chose the subprotocol "${s.protocol}"`));
-        opened = true;
-        seen = Date.now();
-        arm(handshakeTimeout, () => fail(new Refusal("timeout", "The server did not answer the handshake", { retryable: true })));
-        hooks.opened();
-      };
-      s.onmessage = (e) => {
-        seen = Date.now();
-        pinged = 0;
-        try {
-          hooks.frame(String(e.data));
-        } catch (err) {
-          fail(new Refusal("broken_protocol", err instanceof Error ? err.message : String(err)));
+    hooks.dial().then(
+      (s) => {
+        if (mine !== attempt) {
+          s.onerror = () => {};
+          return s.close();
         }
-      };
-      s.onerror = () => { if (!opened) s.onclose?.({ code: 1006, reason: "" }); }; // Node 20 sends no close event then
-      s.onclose = (e) => {
-        const why = refusal ?? new Refusal(e.reason || (e.code === 1000 ? "closed" : "network"), e.reason || `The connection was lost (${e.code})`, { closeCode: e.code, retryAfter });
-        if (opened) return fail(why);
-        detach();
-        const mine = attempt;
-        hooks.probe().then(
-          (found) => { if (mine === attempt) fail(found ?? why); },
-          () => { if (mine === attempt) fail(why); },
-        );
-      };
-    }, (err) => { if (mine === attempt) fail(refusalOf(err)); });
+        socket = s;
+        let opened = false;
+        s.onopen = () => {
+          if (s.protocol !== subprotocol)
+            return fail(new Refusal("upgrade_required", `The server chose the subprotocol "${s.protocol}"`));
+          opened = true;
+          seen = Date.now();
+          arm(handshakeTimeout, () =>
+            fail(new Refusal("timeout", "The server did not answer the handshake", { retryable: true })),
+          );
+          hooks.opened();
+        };
+        s.onmessage = (e) => {
+          seen = Date.now();
+          pinged = 0;
+          try {
+            hooks.frame(String(e.data));
+          } catch (err) {
+            fail(new Refusal("broken_protocol", err instanceof Error ? err.message : String(err)));
+          }
+        };
+        s.onerror = () => {
+          if (!opened) s.onclose?.({ code: 1006, reason: "" });
+        }; // Node 20 sends no close event then
+        s.onclose = (e) => {
+          const why =
+            refusal ??
+            new Refusal(
+              e.reason || (e.code === 1000 ? "closed" : "network"),
+              e.reason || `The connection was lost (${e.code})`,
+              { closeCode: e.code, retryAfter },
+            );
+          if (opened) return fail(why);
+          detach();
+          const mine = attempt;
+          hooks.probe().then(
+            (found) => {
+              if (mine === attempt) fail(found ?? why);
+            },
+            () => {
+              if (mine === attempt) fail(why);
+            },
+          );
+        };
+      },
+      (err) => {
+        if (mine === attempt) fail(refusalOf(err));
+      },
+    );
   }
 
   /** fail ends the connection or the attempt, and decides what comes next. */
@@ -149,8 +195,12 @@ export function newLink(hooks: Hooks) {
       become({ status: "login", why });
       const mine = attempt;
       hooks.login(why).then(
-        () => { if (mine === attempt) connect(); },
-        (err) => { if (mine === attempt) become({ status: "closed", why: err instanceof Refusal ? err : why }); },
+        () => {
+          if (mine === attempt) connect();
+        },
+        (err) => {
+          if (mine === attempt) become({ status: "closed", why: err instanceof Refusal ? err : why });
+        },
       );
       return;
     }
@@ -162,7 +212,8 @@ export function newLink(hooks: Hooks) {
   /** watch looks for silence. Heartbeats of the server are frames too. */
   function watch(): void {
     const quiet = Date.now() - seen;
-    if (pinged > 0 && Date.now() - pinged >= pongTimeout) return fail(new Refusal("network", "The server has been silent", { retryable: true }));
+    if (pinged > 0 && Date.now() - pinged >= pongTimeout)
+      return fail(new Refusal("network", "The server has been silent", { retryable: true }));
     if (pinged === 0 && quiet >= quietAfter) ping();
     arm(pinged > 0 ? pinged + pongTimeout - Date.now() : quietAfter - quiet, watch);
   }
@@ -196,7 +247,9 @@ export function newLink(hooks: Hooks) {
   }
 
   return {
-    get status() { return status; },
+    get status() {
+      return status;
+    },
     connect,
     send,
     /** the handshake succeeded; the server sends a heartbeat in each interval */
@@ -217,12 +270,15 @@ export function newLink(hooks: Hooks) {
     },
     /** the page goes away; if it comes back, the link does */
     rest(): void {
+      if (status.status === "closed") return;
       const why = new Refusal("closed", "The page was left");
       if (status.status === "online") hooks.lost();
       detach();
       become({ status: "waiting", why, retryAt: Infinity });
     },
-    get ended() { return ended; },
+    get ended() {
+      return ended;
+    },
     /** ends the link for good */
     end(why: Refusal): void {
       ended = true;

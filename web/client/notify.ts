@@ -55,26 +55,14 @@ export function newListeners<T>(): Listeners<T> {
         try {
           listen(news);
         } catch (err) {
-          queueMicrotask(() => { throw err; }); // reported as uncaught, like that of an event listener
+          queueMicrotask(() => {
+            throw err;
+          }); // reported as uncaught, like that of an event listener
         }
       }
     },
     clear: () => all.clear(),
   };
-}
-
-/** abortable waits until a time has passed or the signal is aborted. It never fails. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener("abort", end);
-  });
 }
 
 /** onWake calls run when the page comes back: from sleep, from the background, or on the network. */

@@ -1,11 +1,30 @@
 import type {
-  Attached, Author, Capabilities, ClientFrame, ClientInfo, Code, Command, ContentBlock, ControlRequest, Event, HistoryPage, HistoryRequest,
-  HistoryTurn, LeaseChange, Notification, PendingRequest, PromptTime, Result, RetryAction, Role, ServerFrame, ShownRecord, Snapshot,
+  Attached,
+  Capabilities,
+  ClientFrame,
+  ClientInfo,
+  Command,
+  ContentBlock,
+  ControlRequest,
+  Event,
+  HistoryPage,
+  HistoryRequest,
+  HistoryTurn,
+  LeaseChange,
+  Notification,
+  PendingRequest,
+  PromptTime,
+  Result,
+  RetryAction,
+  Role,
+  ServerFrame,
+  ShownRecord,
+  Snapshot,
   State,
 } from "../../contracts/ts/maestro.d.ts";
 import { newCalls, refused } from "./calls.ts";
 import { newFold } from "./fold.ts";
-import { newLink, type LinkStatus, type Socket } from "./link.ts";
+import { newLink, verdict, type LinkStatus, type Socket } from "./link.ts";
 import { newListeners, type Schedule, type Surroundings } from "./notify.ts";
 import { Refusal } from "./refusal.ts";
 import { bytes } from "./texts.ts";
@@ -120,7 +139,7 @@ export interface Session {
     deny(connectionId: string, reason?: string): Promise<Result>;
   };
 
-  /** the question with everything that is known about it */
+  /** an open question; `shown` has the first 4 KiB of the display form if the question is not in the transcript */
   question(requestId: string): (PendingRequest & { shown?: ShownRecord }) | undefined;
   history(request?: PageRequest): Promise<HistoryPage>;
   turns(request?: PageRequest): Promise<HistoryPage & { turns: HistoryTurn[] }>;
@@ -191,7 +210,9 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     announce();
   });
   const transcript = newTranscript({
-    state: fold.state, turns, cursor: () => position.cursor,
+    state: fold.state,
+    turns,
+    cursor: () => position.cursor,
     fetch: (request) => page(request),
     touched(item) {
       pending.items.add(item);
@@ -209,11 +230,17 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     dial: () => hooks.dial(query()),
     opened() {
       if (attached) link.send(JSON.stringify({ type: "ws.resume", connection_token: attached.connection_token }));
-      link.send(JSON.stringify({
-        type: "hello", protocol_version: "2026-04-02", role, client_info: options.clientInfo ?? { name: "maestro-web" },
-        capabilities: options.capabilities ?? defaultCapabilities[role], display_name: options.displayName,
-        opt_out_notifications: options.optOut,
-      }));
+      link.send(
+        JSON.stringify({
+          type: "hello",
+          protocol_version: "2026-04-02",
+          role,
+          client_info: options.clientInfo ?? { name: "maestro-web" },
+          capabilities: options.capabilities ?? defaultCapabilities[role],
+          display_name: options.displayName,
+          opt_out_notifications: options.optOut,
+        }),
+      );
     },
     frame: (text) => handle(JSON.parse(text) as ServerFrame),
     lost: () => calls.unlink(),
@@ -241,32 +268,37 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
 
   /** judge says whether another attempt would end the same way. */
   function judge(why: Refusal): "retry" | "login" | "end" {
-    const { code } = why;
-    if (code === "unauthenticated") return "login";
-    if (code === "stale_connection" || code === "stale_subscription") {
-      attached = null; // the server may still have the events
-      return "retry";
-    }
-    return retried.has(code) || (code !== "broken_protocol" && lostCodes.has(why.more.closeCode ?? 0) && !finalCodes.has(code)) ? "retry" : "end";
+    if (why.code !== "stale_connection" && why.code !== "stale_subscription") return verdict(why);
+    attached = null; // the server may still have the events
+    return "retry";
   }
 
   function handle(f: ServerFrame): void {
     switch (f.type) {
-      case "message": return message(f.cursor, f.message);
-      case "snapshot": return snapshot(f.snapshot, false);
-      case "reset": return snapshot(f.snapshot, true);
+      case "message":
+        return message(f.cursor, f.message);
+      case "snapshot":
+        return snapshot(f.snapshot, false);
+      case "reset":
+        return snapshot(f.snapshot, true);
       case "history":
         if (f.id !== undefined) return calls.answer(f.id, f.page);
         awaitsPage = false;
         return transcript.opening(f.page);
-      case "ws.attached": return welcome(f);
-      case "ws.result": return calls.answer(f.id, f);
+      case "ws.attached":
+        return welcome(f);
+      case "ws.result":
+        return calls.answer(f.id, f);
       case "ws.error":
         if (link.status.status !== "online") return link.refused(refused(f)); // the server closes next
         return calls.answer(f.id, f);
-      case "ws.lease": return leaseChange(f);
+      case "ws.lease":
+        return leaseChange(f);
       case "ws.control_request":
-        control = { ...control, asking: [...control.asking.filter((a) => a.connection_id !== f.connection_id), f].slice(-64) };
+        control = {
+          ...control,
+          asking: [...control.asking.filter((a) => a.connection_id !== f.connection_id), f].slice(-64),
+        };
         return mark("control");
       case "ws.goodbye":
         return link.goodbye(f.retry_after_ms ?? 0);
@@ -280,7 +312,13 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     position = { epoch: a.epoch, cursor: position.cursor, known: position.known && replay };
     replaying = replay;
     awaitsPage = !replay;
-    control = { ...control, mine: a.controller_lease_granted, holder: a.controller_connection_id, asked: false, asking: [] };
+    control = {
+      ...control,
+      mine: a.controller_lease_granted,
+      holder: a.controller_connection_id,
+      asked: false,
+      asking: [],
+    };
     mark("control");
     link.online(a.heartbeat_interval_ms);
     calls.link(same);
@@ -367,13 +405,23 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
 
   const session: Session = {
     id,
-    get link() { return link.status; },
-    get me() { return attached && { connectionId: attached.connection_id, role: attached.role }; },
-    get control() { return control; },
+    get link() {
+      return link.status;
+    },
+    get me() {
+      return attached && { connectionId: attached.connection_id, role: attached.role };
+    },
+    get control() {
+      return control;
+    },
     state: fold.state,
     transcript,
-    get cursor() { return position.cursor; },
-    get epoch() { return position.epoch; },
+    get cursor() {
+      return position.cursor;
+    },
+    get epoch() {
+      return position.epoch;
+    },
     utilities,
     on: listeners.add,
     onEvent: happenings.add,
@@ -403,7 +451,13 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
       const pendingRequest = fold.state.pending_requests.find((r) => r.id === request_id);
       if (!pendingRequest) return Promise.reject(new Refusal("request_not_found", "The question is not open any more"));
       const digest = (typeof question === "string" ? undefined : question.digest) ?? shown(request_id)?.digest;
-      return send({ type: "server_request_response", request_id, request_type: pendingRequest.kind, digest, ...response(answer) });
+      return send({
+        type: "server_request_response",
+        request_id,
+        request_type: pendingRequest.kind,
+        digest,
+        ...response(answer),
+      });
     },
     queue: {
       edit: (prompt_id, content) => send({ type: "queue_edit", prompt_id, content }),
@@ -421,11 +475,12 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
       take: () => leaseFrame({ type: "ws.take_control" }),
       release: () => leaseFrame({ type: "ws.release_control" }),
       grant: (connection_id) => answered(connection_id, leaseFrame({ type: "ws.grant_control", connection_id })),
-      deny: (connection_id, reason) => answered(connection_id, leaseFrame({ type: "ws.deny_control", connection_id, reason })),
+      deny: (connection_id, reason) =>
+        answered(connection_id, leaseFrame({ type: "ws.deny_control", connection_id, reason })),
     },
     question(requestId) {
       const found = fold.state.pending_requests.find((r) => r.id === requestId);
-      return found && { ...found, shown: shown(requestId) };
+      return found && { ...found, shown: transcript.question(requestId)?.shown ?? shown(requestId) };
     },
     history: (request = {}) => page(request),
     turns: (request = {}) => page({ ...request, kind: "turns" }) as Promise<HistoryPage & { turns: HistoryTurn[] }>,
@@ -446,17 +501,6 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   return session;
 }
 
-/** Codes after which another attempt can succeed. */
-const retried = new Set<Refusal["code"]>([
-  "network", "going_away", "timeout", "rate_limited", "overloaded", "slow_consumer", "runtime_not_ready", "runtime_busy",
-]);
-
-/** Close codes of connections that were lost, or that the server ended for a while. */
-const lostCodes = new Set([1001, 1005, 1006, 1011, 1012, 1013, 4408, 4429, 4503]);
-
-/** Codes that end the session although their close code is 1011. */
-const finalCodes = new Set<Refusal["code"]>(["runtime_failed", "unsupported_capability", "workspace_violation"] satisfies Code[]);
-
 function noChanges() {
   return { state: new Set<keyof State>(), items: new Set<Item>(), list: false, link: false, control: false };
 }
@@ -464,12 +508,14 @@ function noChanges() {
 function response(answer: Answer) {
   if ("approved" in answer) {
     const { approved, reason } = answer;
-    const result = reason === undefined ? undefined
-      : approved ? { success: true, output: reason } : { success: false, output: "", error: reason };
+    const result =
+      reason === undefined
+        ? undefined
+        : approved
+          ? { success: true, output: reason }
+          : { success: false, output: "", error: reason };
     return { approved, result };
   }
   if ("retry" in answer) return { decision_action: answer.retry, reason: answer.reason };
   return { content: answer.content, is_error: answer.failed };
 }
-
-export type { Author };

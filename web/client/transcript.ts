@@ -1,6 +1,17 @@
 import type {
-  Event, HistoryPage, HistoryRequest, PromptAccepted, RequestAnswered, RequestShown, RequestVoted, ResponseEnd,
-  ServerRequest, ServerRequestResolved, State, ToolCall, ToolEnd,
+  Event,
+  HistoryPage,
+  HistoryRequest,
+  PromptAccepted,
+  RequestAnswered,
+  RequestShown,
+  RequestVoted,
+  ResponseEnd,
+  ServerRequest,
+  ServerRequestResolved,
+  State,
+  ToolCall,
+  ToolEnd,
 } from "../../contracts/ts/maestro.d.ts";
 
 interface Entry {
@@ -130,6 +141,8 @@ export interface OwnTranscript extends Transcript {
   opening(page: HistoryPage): void;
   /** ends the items that the state shows as ended */
   settle(): void;
+  /** the latest question with the id, if it is in the window */
+  question(id: string): QuestionItem | undefined;
 }
 
 export function newTranscript(hooks: Hooks): OwnTranscript {
@@ -183,20 +196,39 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
     const { state } = hooks;
     const tools = new Set([...state.tracked_tools, ...state.active_tools].map((t) => t.call_id));
     const questions = new Set(state.pending_requests.map((r) => r.id));
-    win.settle((i) => i.kind === "tool" ? tools.has(i.id) : i.kind === "question" ? questions.has(i.id)
-      : i.kind !== "text" && i.kind !== "thinking" || state.current_response?.response_id === i.response);
+    win.settle((i) =>
+      i.kind === "tool"
+        ? tools.has(i.id)
+        : i.kind === "question"
+          ? questions.has(i.id)
+          : (i.kind !== "text" && i.kind !== "thinking") || state.current_response?.response_id === i.response,
+    );
   }
 
   return {
-    get items() { return win.items; },
-    get live() { return live; },
-    get more() { return before !== null; },
-    get gap() { return gap; },
-    get loading() { return loading; },
+    get items() {
+      return win.items;
+    },
+    get live() {
+      return live;
+    },
+    get more() {
+      return before !== null;
+    },
+    get gap() {
+      return gap;
+    },
+    get loading() {
+      return loading;
+    },
     reset,
     settle,
     opening: take,
-    load: () => read({ before: hooks.cursor() + 1, turns: hooks.turns, limit: 1000 }),
+    question: (id) => win.question(id),
+    load() {
+      before = hooks.cursor() + 1; // if it fails, older() reads the page
+      return read({ before, turns: hooks.turns, limit: 1000 });
+    },
     apply(cursor, event) {
       if (!live) return;
       const length = win.items.length;
@@ -266,7 +298,11 @@ function newWindow(touched: (item: Item) => void) {
 
   function text(cursor: number, at: number, response: string, thinking: boolean, content: string): void {
     const kind = thinking ? "thinking" : "text";
-    if (open && (open.response !== response || open.kind !== kind || items.at(-1) !== open || open.text.length > maxPiece)) closeText();
+    if (
+      open &&
+      (open.response !== response || open.kind !== kind || items.at(-1) !== open || open.text.length > maxPiece)
+    )
+      closeText();
     open ??= push({ ...entry("t", cursor, at), kind, response, text: "", open: true });
     open.text += content;
     size += content.length;
@@ -290,7 +326,8 @@ function newWindow(touched: (item: Item) => void) {
       item.cutAt.push(cursor);
     }
     const over = item.output.length - maxOutput;
-    if (over > maxOutput) { // twice as long: cutting is rare
+    if (over > maxOutput) {
+      // twice as long: cutting is rare
       item.output = item.output.slice(over);
       item.omitted += over;
       size -= over;
@@ -385,7 +422,9 @@ function newWindow(touched: (item: Item) => void) {
       const mine = tools.get(later.id);
       if (!mine || later.call) continue;
       absorb(mine, later, {
-        output: mine.output + later.output, omitted: mine.omitted + later.omitted, cutAt: [...mine.cutAt, ...later.cutAt],
+        output: mine.output + later.output,
+        omitted: mine.omitted + later.omitted,
+        cutAt: [...mine.cutAt, ...later.cutAt],
         startedAt: mine.startedAt ?? later.startedAt,
       });
       own.tools.set(later.id, mine);
@@ -403,7 +442,14 @@ function newWindow(touched: (item: Item) => void) {
     for (const item of own.items) {
       if (merged.has(item)) continue;
       const before = items.at(-1);
-      if (isText(item) && before && isText(before) && before.response === item.response && before.kind === item.kind && before.text.length <= maxPiece) {
+      if (
+        isText(item) &&
+        before &&
+        isText(before) &&
+        before.response === item.response &&
+        before.kind === item.kind &&
+        before.text.length <= maxPiece
+      ) {
         absorb(before, item, { text: before.text + item.text });
         merged.add(item);
         if (item === own.open) open = before;
@@ -423,36 +469,35 @@ function newWindow(touched: (item: Item) => void) {
     change(mine, later.last);
   }
 
-  const full = () => items.length > maxItems || size > maxSize;
+  const over = (times: number) => items.length > times * maxItems || size > times * maxSize;
 
   /** drop removes items and their counts. */
   function drop(from: number, count: number): void {
     for (const item of items.splice(from, count)) {
       size -= itemSize + weight(item);
       if (item.kind === "tool" && tools.get(item.id) === item) tools.delete(item.id);
-      if (item.kind === "question") questions.delete(item.id);
+      if (item.kind === "question" && questions.get(item.id) === item) questions.delete(item.id);
       if (item === open) open = undefined;
     }
   }
 
   /**
-   * cut returns the first index at or after `from` at which no item before has an event after the item there. A text is
-   * no place for a cut, because the history joins pieces of texts.
+   * cut returns the first index at or after `from` at which no item before has an event after the item there, so that
+   * a page that ends there has all of them. A text is no place for a cut, because the history joins pieces of texts.
+   * If there is none, a window of twice the size is cut anyhow.
    */
   function cut(from: number): number | undefined {
     let last = 0;
-    for (let i = 0; i < items.length; i++) {
-      const item = items[i]!;
-      if (i >= from && item.kind !== "text" && item.kind !== "thinking" && last < item.cursor) return i;
+    for (const [i, item] of items.entries()) {
+      if (i >= from && !isText(item) && last < item.cursor) return i;
       last = Math.max(last, item.last);
     }
-    return undefined;
+    return over(2) ? from : undefined;
   }
 
   /** trimStart drops the oldest quarter of a full window. It returns the cursor at which the window then begins. */
   function trimStart(): number | undefined {
-    if (!full()) return undefined;
-    const at = cut(Math.ceil(items.length / 4));
+    const at = over(1) ? cut(Math.ceil(items.length / 4)) : undefined;
     if (at === undefined) return undefined;
     drop(0, at);
     return items[0]?.cursor;
@@ -460,8 +505,7 @@ function newWindow(touched: (item: Item) => void) {
 
   /** trimEnd drops the newest quarter of a full window. */
   function trimEnd(): boolean {
-    if (!full()) return false;
-    const at = cut(Math.floor((items.length * 3) / 4));
+    const at = over(1) ? cut(Math.floor((items.length * 3) / 4)) : undefined;
     if (at === undefined) return false;
     drop(at, items.length - at);
     open = undefined;
@@ -479,7 +523,16 @@ function newWindow(touched: (item: Item) => void) {
     }
   }
 
-  return { items, add, join, trimStart, trimEnd, settle, parts: () => ({ items, tools, questions, size, open }) };
+  return {
+    items,
+    add,
+    join,
+    trimStart,
+    trimEnd,
+    settle,
+    question: (id: string) => questions.get(id),
+    parts: () => ({ items, tools, questions, size, open }),
+  };
 }
 
 function isText(item: Item): item is TextItem {
@@ -489,11 +542,16 @@ function isText(item: Item): item is TextItem {
 /** weight returns what the texts of an item count. */
 function weight(item: Item): number {
   switch (item.kind) {
-    case "prompt": return item.prompt.content.length;
+    case "prompt":
+      return item.prompt.content.length;
     case "text":
-    case "thinking": return item.text.length;
-    case "tool": return item.output.length + (JSON.stringify(item.call?.args)?.length ?? 0);
-    case "question": return JSON.stringify(item.request?.args)?.length ?? 0;
-    default: return 0;
+    case "thinking":
+      return item.text.length;
+    case "tool":
+      return item.output.length + (JSON.stringify(item.call?.args)?.length ?? 0);
+    case "question":
+      return JSON.stringify(item.request?.args)?.length ?? 0;
+    default:
+      return 0;
   }
 }

@@ -1,6 +1,17 @@
 import type {
-  Command, Event, FileMatch, Result, State, UtilityCommandExited, UtilityCommandOutput, UtilityCommandStart, UtilityCommandStarted,
-  UtilityFileRead, UtilityFileReadResult, UtilityFileWatchEvent, UtilityFileWatchStart,
+  Command,
+  Event,
+  FileMatch,
+  Result,
+  State,
+  UtilityCommandExited,
+  UtilityCommandOutput,
+  UtilityCommandStart,
+  UtilityCommandStarted,
+  UtilityFileRead,
+  UtilityFileReadResult,
+  UtilityFileWatchEvent,
+  UtilityFileWatchStart,
 } from "../../contracts/ts/maestro.d.ts";
 import { Refusal } from "./refusal.ts";
 
@@ -31,9 +42,15 @@ export interface Utilities {
     options?: Omit<UtilityCommandStart, "type" | "command_id" | "command">,
     output?: (piece: UtilityCommandOutput) => void,
   ): Running;
-  findFiles(query: string, options?: { cwd?: string; limit?: number }): Promise<{ results: FileMatch[]; truncated: boolean }>;
+  findFiles(
+    query: string,
+    options?: { cwd?: string; limit?: number },
+  ): Promise<{ results: FileMatch[]; truncated: boolean }>;
   readFile(path: string, options?: Omit<UtilityFileRead, "type" | "read_id" | "path">): Promise<UtilityFileReadResult>;
-  watchFiles(options: Omit<UtilityFileWatchStart, "type" | "watch_id">, changed: (change: UtilityFileWatchEvent) => void): Watch;
+  watchFiles(
+    options: Omit<UtilityFileWatchStart, "type" | "watch_id">,
+    changed: (change: UtilityFileWatchEvent) => void,
+  ): Watch;
 }
 
 /** A job is a utility that events with its id are for. */
@@ -82,21 +99,27 @@ export function newUtilities(hooks: Hooks) {
       const id = hooks.newID();
       const started = promise<UtilityCommandStarted>();
       const exited = promise<UtilityCommandExited>();
-      start(id, { type: "utility_command_start", command_id: id, command, ...options }, {
-        event(e) {
-          if (e.type === "utility_command_started") started.resolve(e);
-          if (e.type === "utility_command_output") output(e);
-          if (e.type === "utility_command_exited") exited.resolve(e);
-          return e.type === "utility_command_exited";
+      start(
+        id,
+        { type: "utility_command_start", command_id: id, command, ...options },
+        {
+          event(e) {
+            if (e.type === "utility_command_started") started.resolve(e);
+            if (e.type === "utility_command_output") output(e);
+            if (e.type === "utility_command_exited") exited.resolve(e);
+            return e.type === "utility_command_exited";
+          },
+          fail(why) {
+            started.reject(why);
+            exited.reject(why);
+          },
+          known: () => hooks.state.active_utility_commands.some((c) => c.command_id === id),
         },
-        fail(why) {
-          started.reject(why);
-          exited.reject(why);
-        },
-        known: () => hooks.state.active_utility_commands.some((c) => c.command_id === id),
-      });
+      );
       return {
-        id, started: started.promise, exited: exited.promise,
+        id,
+        started: started.promise,
+        exited: exited.promise,
         write: (content, eof) => hooks.send({ type: "utility_command_stdin", command_id: id, content, eof }),
         resize: (columns, rows) => hooks.send({ type: "utility_command_resize", command_id: id, columns, rows }),
         stop: (force) => hooks.send({ type: "utility_command_terminate", command_id: id, force }),
@@ -113,23 +136,41 @@ export function newUtilities(hooks: Hooks) {
     watchFiles(options, changed) {
       const id = hooks.newID();
       const stopped = promise<void>();
-      start(id, { type: "utility_file_watch_start", watch_id: id, ...options }, {
-        event(e) {
-          if (e.type === "utility_file_watch_event") changed(e);
-          if (e.type === "utility_file_watch_stopped") stopped.resolve();
-          return e.type === "utility_file_watch_stopped";
+      start(
+        id,
+        { type: "utility_file_watch_start", watch_id: id, ...options },
+        {
+          event(e) {
+            if (e.type === "utility_file_watch_event") changed(e);
+            if (e.type === "utility_file_watch_stopped") stopped.resolve();
+            return e.type === "utility_file_watch_stopped";
+          },
+          fail: stopped.reject,
+          known: () => hooks.state.active_file_watches.some((w) => w.watch_id === id),
         },
-        fail: stopped.reject,
-        known: () => hooks.state.active_file_watches.some((w) => w.watch_id === id),
-      });
-      return { id, stopped: stopped.promise, stop: () => hooks.send({ type: "utility_file_watch_stop", watch_id: id }) };
+      );
+      return {
+        id,
+        stopped: stopped.promise,
+        stop: () => hooks.send({ type: "utility_file_watch_stop", watch_id: id }),
+      };
     },
   };
 
   return Object.assign(utilities, {
     apply(e: Event): void {
-      const id = "command_id" in e ? e.command_id : "watch_id" in e ? e.watch_id : "search_id" in e ? e.search_id
-        : "read_id" in e ? e.read_id : e.type === "error" ? e.request_id : undefined;
+      const id =
+        "command_id" in e
+          ? e.command_id
+          : "watch_id" in e
+            ? e.watch_id
+            : "search_id" in e
+              ? e.search_id
+              : "read_id" in e
+                ? e.read_id
+                : e.type === "error"
+                  ? e.request_id
+                  : undefined;
       const job = id === undefined ? undefined : jobs.get(id);
       if (!job) return;
       // A watch and a command may report an error and go on.

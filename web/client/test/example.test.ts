@@ -11,11 +11,19 @@ const env = (name: string) => process.env[name]!;
 test("the example of the README runs", async () => {
   const source = readFileSync(env("EXAMPLE_SOURCE"), "utf8");
   assert.ok(readFileSync(env("README"), "utf8").includes("```ts\n" + source + "```"), "the README has test/example.ts");
-  const server = await serve({ model: "m", provider: "p", default: [
-    { tool: { name: "bash", args: { command: "date" }, output: "Monday\n", gated: true } }, { say: "It is Monday." },
-  ] });
-  const { stdout } = await promisify(execFile)(process.execPath,
-    ["--experimental-websocket", "--no-warnings", env("EXAMPLE"), server.url, server.token, "Which day is it?"], { timeout: 20_000 });
+  const server = await serve({
+    model: "m",
+    provider: "p",
+    default: [
+      { tool: { name: "bash", args: { command: "date" }, output: "Monday\n", gated: true } },
+      { say: "It is Monday." },
+    ],
+  });
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ["--experimental-websocket", "--no-warnings", env("EXAMPLE"), server.url, server.token, "Which day is it?"],
+    { timeout: 20_000 },
+  );
   assert.equal(stdout, 'allowed: bash {"command":"date"}\nAnn: Which day is it?\nbash: Monday\n\nIt is Monday.\n');
 });
 

@@ -28,10 +28,27 @@ export async function serve(script: object, ...args: string[]): Promise<Running>
   let token = "";
 
   async function start(listen: string): Promise<void> {
-    child = spawn(process.env.MAESTRO!, ["serve", "--listen", listen, "--ready-stdout", "--agent", `script:${file}`,
-      "--state-dir", join(folder, "state"), "--workspace", workspace, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+    child = spawn(
+      process.env.MAESTRO!,
+      [
+        "serve",
+        "--listen",
+        listen,
+        "--ready-stdout",
+        "--agent",
+        `script:${file}`,
+        "--state-dir",
+        join(folder, "state"),
+        "--workspace",
+        workspace,
+        ...args,
+      ],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
     let log = "";
-    child.stderr!.on("data", (d) => { log = (log + d).slice(-8000); });
+    child.stderr!.on("data", (d) => {
+      log = (log + d).slice(-8000);
+    });
     const line = await new Promise<string>((resolve, reject) => {
       let text = "";
       child.stdout!.on("data", (d) => {
@@ -45,11 +62,12 @@ export async function serve(script: object, ...args: string[]): Promise<Running>
     token = readFileSync(ready.tokenFile, "utf8").trim();
   }
 
-  const kill = () => new Promise<void>((resolve) => {
-    child.removeAllListeners("exit");
-    child.once("exit", () => resolve());
-    child.kill("SIGKILL");
-  });
+  const kill = () =>
+    new Promise<void>((resolve) => {
+      child.removeAllListeners("exit");
+      child.once("exit", () => resolve());
+      child.kill("SIGKILL");
+    });
 
   await start("127.0.0.1:0");
   after(async () => {
@@ -58,8 +76,12 @@ export async function serve(script: object, ...args: string[]): Promise<Running>
     rmSync(workspace, { recursive: true, force: true });
   });
   return {
-    get url() { return url; },
-    get token() { return token; },
+    get url() {
+      return url;
+    },
+    get token() {
+      return token;
+    },
     workspace,
     async restart() {
       await kill();
@@ -92,7 +114,10 @@ export async function network(server: Running): Promise<Network> {
       near.destroy();
       far.destroy();
     };
-    for (const [from, into] of [[near, far], [far, near]] as const) {
+    for (const [from, into] of [
+      [near, far],
+      [far, near],
+    ] as const) {
       from.on("data", (d) => into.write(d));
       from.on("error", end).on("close", end);
       if (frozen) from.pause();
@@ -139,7 +164,9 @@ export function page() {
 
 /** texts returns the prompts and answers of a session, in their order. */
 export function texts(s: Session): string[] {
-  return s.transcript.items.flatMap((i) => (i.kind === "prompt" ? [`> ${i.prompt.content}`] : i.kind === "text" ? [i.text] : []));
+  return s.transcript.items.flatMap((i) =>
+    i.kind === "prompt" ? [`> ${i.prompt.content}`] : i.kind === "text" ? [i.text] : [],
+  );
 }
 
 /** idle waits until no run is active. */

@@ -6,8 +6,11 @@ import type { Refusal, UtilityFileWatchEvent } from "../index.ts";
 import { client, network, serve, texts } from "./harness.ts";
 
 const script = {
-  model: "m", provider: "p",
-  prompts: [{ match: "big", steps: [{ tool: { name: "t", args: {}, output: "o".repeat(40_000) } }, { say: "big done" }] }],
+  model: "m",
+  provider: "p",
+  prompts: [
+    { match: "big", steps: [{ tool: { name: "t", args: {}, output: "o".repeat(40_000) } }, { say: "big done" }] },
+  ],
   default: [{ say: "a lantern" }],
 };
 const server = await serve(script);
@@ -27,12 +30,18 @@ test("an old session opens with its last turns, and the others are read page by 
   const s = await session(Array.from({ length: 30 }, (_, i) => `prompt ${i}`));
   const late = client(server).attach(s.id, { turns: 2 });
   await late.ready();
-  assert.deepEqual(texts(late).filter((t) => t.startsWith(">")), ["> prompt 28", "> prompt 29"]);
+  assert.deepEqual(
+    texts(late).filter((t) => t.startsWith(">")),
+    ["> prompt 28", "> prompt 29"],
+  );
   assert.equal(late.transcript.more, true);
   while (late.transcript.more) await late.transcript.older();
   assert.deepEqual(texts(late), texts(s));
   const turns = await late.turns({ limit: 3 });
-  assert.deepEqual(turns.turns.map((t) => [t.line, t.outcome]), [27, 28, 29].map((i) => [`prompt ${i}`, "completed"]));
+  assert.deepEqual(
+    turns.turns.map((t) => [t.line, t.outcome]),
+    [27, 28, 29].map((i) => [`prompt ${i}`, "completed"]),
+  );
   await late.transcript.jump(turns.turns[1]!.cursor);
   assert.deepEqual(texts(late), ["> prompt 27", "a lantern"]);
   await late.transcript.toEnd();
@@ -61,7 +70,9 @@ test("the controller runs commands and terminals, and finds, reads and watches f
   await s.ready();
   const { utilities } = s;
   let output = "";
-  const ran = utilities.run("read x; echo got $x; exit 3", { allow_stdin: true }, (p) => { output += p.content; });
+  const ran = utilities.run("read x; echo got $x; exit 3", { allow_stdin: true }, (p) => {
+    output += p.content;
+  });
   assert.equal((await ran.started).command_id, ran.id);
   net.cut(); // a running command outlives its connection
   await s.until(() => s.link.status !== "online");
@@ -69,7 +80,9 @@ test("the controller runs commands and terminals, and finds, reads and watches f
   const { exit_code } = await ran.exited;
   assert.deepEqual([output, exit_code], ["got it\n", 3]);
 
-  const terminal = utilities.run("stty size; sleep 60", { terminal_mode: "pty", columns: 100, rows: 30 }, (p) => { output += p.content; });
+  const terminal = utilities.run("stty size; sleep 60", { terminal_mode: "pty", columns: 100, rows: 30 }, (p) => {
+    output += p.content;
+  });
   await terminal.started;
   await terminal.resize(90, 20);
   await s.until(() => s.state.active_utility_commands[0]?.columns === 90);
@@ -82,7 +95,11 @@ test("the controller runs commands and terminals, and finds, reads and watches f
   await s.until(() => s.state.active_file_watches.length === 1);
   mkdirSync(join(server.workspace, "notes"));
   writeFileSync(join(server.workspace, "notes", "plan.txt"), "one\ntwo\n");
-  await new Promise<void>((resolve) => s.onEvent(({ event }) => { if (event.type === "utility_file_watch_event") resolve(); }));
+  await new Promise<void>((resolve) =>
+    s.onEvent(({ event }) => {
+      if (event.type === "utility_file_watch_event") resolve();
+    }),
+  );
   assert.equal(changes[0]?.relative_path, "notes/plan.txt");
   await watch.stop();
   await watch.stopped;

@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { InboxList, Refusal, Server, SessionList } from "../index.ts";
-import { client, network, serve } from "./harness.ts";
+import { client, network, serve, socket } from "./harness.ts";
 
 const script = {
-  model: "m", provider: "p",
-  prompts: [{ match: "ask", steps: [{ tool: { name: "bash", args: { command: "ls" }, output: "x\n", gated: true } }, { say: "done" }] }],
+  model: "m",
+  provider: "p",
+  prompts: [
+    {
+      match: "ask",
+      steps: [{ tool: { name: "bash", args: { command: "ls" }, output: "x\n", gated: true } }, { say: "done" }],
+    },
+  ],
   default: [{ say: "hello" }],
 };
 const server = await serve(script);
@@ -50,7 +56,10 @@ test("the list follows new, renamed, archived, deleted and restored sessions", a
   assert.equal((await c.overview({ status: ["deleted"] })).sessions[0]?.session_id, s.id);
   await c.restore(s.id);
   await until(list, () => find()?.title === "A name");
-  assert.deepEqual((await c.overview({ q: "A name" })).sessions.map((x) => x.session_id), [s.id]);
+  assert.deepEqual(
+    (await c.overview({ q: "A name" })).sessions.map((x) => x.session_id),
+    [s.id],
+  );
 });
 
 test("sessions that wait for somebody come first, and further pages can be read", async () => {
@@ -91,7 +100,10 @@ test("a question is answered from the inbox once, and everybody is told who did 
       if (e) resolve(e.author?.name);
     });
   });
-  const answers = await Promise.allSettled([c.answer(q, { approved: true, note: "ok" }), c.answer(q, { approved: false })]);
+  const answers = await Promise.allSettled([
+    c.answer(q, { approved: true, note: "ok" }),
+    c.answer(q, { approved: false }),
+  ]);
   assert.equal(answers.filter((a) => a.status === "fulfilled").length, 1);
   assert.equal(await ended, "owner");
   await Promise.all([mine, other].map((l) => until(l, () => find(l) === undefined)));
@@ -108,4 +120,38 @@ test("a list comes back after the connection was lost, and ends when the server 
   await until(refused, (l) => l.link.status === "closed");
   assert.equal(refused.link.status === "closed" && refused.link.why.code, "unauthenticated");
   list.close();
+});
+
+test("both lists share one socket, and end with it", async () => {
+  let sockets = 0;
+  const c = client(server, {
+    socket: (...args) => {
+      sockets++;
+      return socket!(...args);
+    },
+  });
+  const [sessions, questions] = [c.sessions(), c.questions()];
+  assert.equal(c.sessions(), sessions);
+  await Promise.all([
+    until(sessions, (l) => l.sessions.length > 0),
+    until(questions, (l) => l.link.status === "online"),
+  ]);
+  questions.close();
+  const again = c.questions();
+  assert.notEqual(again, questions);
+  const s = await prompted(c, "ask again");
+  await until(again, (l) => l.questions.some((q) => q.session_id === s.id));
+  assert.equal(sockets, 2); // one is that of the session
+  await s.interrupt();
+});
+
+test("a viewer follows the sessions, and is refused the questions", async () => {
+  const c = client(server);
+  const id = await c.create();
+  const { token } = await c.share(id);
+  const guest = client({ url: server.url, token });
+  const [sessions, questions] = [guest.sessions(), guest.questions()];
+  await until(questions, (l) => l.link.status === "closed");
+  assert.equal(questions.link.status === "closed" && questions.link.why.code, "access_denied");
+  await until(sessions, (l) => l.sessions.length === 1 && l.sessions[0]!.session_id === id);
 });

@@ -7,20 +7,44 @@ import { client, idle, network, page, serve, socket, texts, type Running } from 
 
 const numbers = (times: number, rate?: number) => ({ repeat: { times, rate, steps: [{ say: "{{n}} " }] } });
 const script = {
-  model: "m", provider: "p",
+  model: "m",
+  provider: "p",
   prompts: [
-    { match: "count", steps: [numbers(4000, 1500), { tool: { name: "t", args: {}, output: "out\n" } }, { say: "end" }] },
-    { match: "bulk", steps: [{ repeat: { times: 200, steps: [{ say: "x".repeat(60_000) }] } }, { tool: { name: "t", args: {} } }, { say: "end" }] },
-    { match: "all", steps: [
-      { think: { text: "thinking a while", chunk: 3, delay_ms: 5 } },
-      numbers(40, 400),
-      { tool: { name: "bash", args: { command: "x" }, output: "line\n", gated: true } },
-      { say: { text: "between", chunk: 2, delay_ms: 3 } },
-      { end: true },
-      { ask: { type: "user_input", tool: "ask_user", args: { questions: [] }, reason: "r", timeout_ms: -1, on: { answered: [{ say: "ok" }] } } },
-      { status: "busy" }, { error: { message: "bad", type: "tool" } },
-      { usage: { input_tokens: 1, output_tokens: 2 } },
-    ] },
+    {
+      match: "count",
+      steps: [numbers(4000, 1500), { tool: { name: "t", args: {}, output: "out\n" } }, { say: "end" }],
+    },
+    {
+      match: "bulk",
+      steps: [
+        { repeat: { times: 200, steps: [{ say: "x".repeat(60_000) }] } },
+        { tool: { name: "t", args: {} } },
+        { say: "end" },
+      ],
+    },
+    {
+      match: "all",
+      steps: [
+        { think: { text: "thinking a while", chunk: 3, delay_ms: 5 } },
+        numbers(40, 400),
+        { tool: { name: "bash", args: { command: "x" }, output: "line\n", gated: true } },
+        { say: { text: "between", chunk: 2, delay_ms: 3 } },
+        { end: true },
+        {
+          ask: {
+            type: "user_input",
+            tool: "ask_user",
+            args: { questions: [] },
+            reason: "r",
+            timeout_ms: -1,
+            on: { answered: [{ say: "ok" }] },
+          },
+        },
+        { status: "busy" },
+        { error: { message: "bad", type: "tool" } },
+        { usage: { input_tokens: 1, output_tokens: 2 } },
+      ],
+    },
   ],
   default: [{ say: "hello" }],
 };
@@ -41,7 +65,7 @@ function follow(s: Session) {
 async function stored(server: Running, id: string): Promise<[number, Event][]> {
   const c = client(server);
   const all: [number, Event][] = [];
-  for (let before: number | null = 0; before !== null;) {
+  for (let before: number | null = 0; before !== null; ) {
     const page = await c.history(id, { before: before || undefined, limit: 1000, full: true });
     all.unshift(...(page.entries ?? []).map((e) => [e.cursor, e.message!] as [number, Event]));
     before = page.before;
@@ -52,50 +76,62 @@ async function stored(server: Running, id: string): Promise<[number, Event][]> {
 /** answers joins the texts of each response. */
 function answers(events: [number, Event][]): Map<string, string> {
   const texts = new Map<string, string>();
-  for (const [, e] of events) if (e.type === "response_chunk") texts.set(e.response_id, (texts.get(e.response_id) ?? "") + e.content);
+  for (const [, e] of events)
+    if (e.type === "response_chunk") texts.set(e.response_id, (texts.get(e.response_id) ?? "") + e.content);
   return texts;
 }
 
-const others = (events: [number, Event][]) => events.filter(([, e]) => !["response_chunk", "hello_ok", "connection_info"].includes(e.type));
+const others = (events: [number, Event][]) =>
+  events.filter(([, e]) => !["response_chunk", "hello_ok", "connection_info"].includes(e.type));
 
-test("no event is lost or doubled while the socket and the server are killed at random", { timeout: 120_000 }, async () => {
-  const server = await serve(script, "--heartbeat-interval", "1s");
-  const net = await network(server);
-  const c = client({ url: net.url, token: server.token });
-  const id = await c.create();
-  const driver = c.attach(id, { role: "controller" });
-  const watcher = client({ url: net.url, token: server.token }).attach(id);
-  await Promise.all([driver.ready(), watcher.ready()]);
-  const got = [driver, watcher].map(follow);
-  for (let round = 0; round < 3; round++) {
-    await driver.until(() => driver.link.status === "online" && driver.control.mine && !driver.state.is_responding && driver.state.is_ready);
-    await driver.prompt("count");
-    for (let i = 0; i < 6; i++) {
-      await sleep(30 + Math.random() * 200);
-      net.cut();
+test(
+  "no event is lost or doubled while the socket and the server are killed at random",
+  { timeout: 120_000 },
+  async () => {
+    const server = await serve(script, "--heartbeat-interval", "1s");
+    const net = await network(server);
+    const c = client({ url: net.url, token: server.token });
+    const id = await c.create();
+    const driver = c.attach(id, { role: "controller" });
+    const watcher = client({ url: net.url, token: server.token }).attach(id);
+    await Promise.all([driver.ready(), watcher.ready()]);
+    const got = [driver, watcher].map(follow);
+    for (let round = 0; round < 3; round++) {
+      await driver.until(
+        () =>
+          driver.link.status === "online" &&
+          driver.control.mine &&
+          !driver.state.is_responding &&
+          driver.state.is_ready,
+      );
+      await driver.prompt("count");
+      for (let i = 0; i < 6; i++) {
+        await sleep(30 + Math.random() * 200);
+        net.cut();
+      }
+      if (round < 2) {
+        await server.restart();
+        await driver.until(() => driver.link.status === "online" && !driver.state.is_responding);
+      } else await driver.until(() => texts(driver).at(-1) === "end" && !driver.state.is_responding);
     }
-    if (round < 2) {
-      await server.restart();
-      await driver.until(() => driver.link.status === "online" && !driver.state.is_responding);
-    } else await driver.until(() => texts(driver).at(-1) === "end" && !driver.state.is_responding);
-  }
-  const all = await stored(server, id);
-  const end = all.at(-1)![0];
-  await Promise.all([driver, watcher].map((s) => s.until(() => s.cursor >= end)));
-  for (const g of got) {
-    const want = all.filter(([cursor]) => cursor > g.from);
-    assert.deepEqual([...answers(g.events)], [...answers(want)]);
-    assert.deepEqual(others(g.events), others(want));
-  }
-  const fresh = client(server).attach(id, { turns: 100 });
-  await fresh.ready();
-  for (const s of [driver, watcher, fresh]) {
-    while (s.transcript.more) await s.transcript.older();
-    assert.deepEqual(texts(s), texts(fresh));
-  }
-  const tail = answers(all).get([...answers(all).keys()].at(-1)!)!;
-  assert.ok(tail.startsWith("1 2 3 ") && tail.includes(" 4000 end") || tail === "end", tail.slice(0, 50));
-});
+    const all = await stored(server, id);
+    const end = all.at(-1)![0];
+    await Promise.all([driver, watcher].map((s) => s.until(() => s.cursor >= end)));
+    for (const g of got) {
+      const want = all.filter(([cursor]) => cursor > g.from);
+      assert.deepEqual([...answers(g.events)], [...answers(want)]);
+      assert.deepEqual(others(g.events), others(want));
+    }
+    const fresh = client(server).attach(id, { turns: 100 });
+    await fresh.ready();
+    for (const s of [driver, watcher, fresh]) {
+      while (s.transcript.more) await s.transcript.older();
+      assert.deepEqual(texts(s), texts(fresh));
+    }
+    const tail = answers(all).get([...answers(all).keys()].at(-1)!)!;
+    assert.ok((tail.startsWith("1 2 3 ") && tail.includes(" 4000 end")) || tail === "end", tail.slice(0, 50));
+  },
+);
 
 test("the fold of all events equals a fresh snapshot at every cursor", { timeout: 60_000 }, async () => {
   const server = await serve(script);
@@ -141,10 +177,20 @@ test("the fold of all events equals a fresh snapshot at every cursor", { timeout
   assert.ok(compared > 20, `${compared} snapshots of ${peeks.length} compared`);
 });
 
-/** shared leaves out what describes one connection, and who is connected: a new client is in its snapshot before its event. */
+/** shared leaves out what describes one connection, and who is connected: a snapshot shows its reader before an event. */
 function shared(state: State): unknown {
-  const { client_protocol_version, client_info, capabilities, opt_out_notifications, connection_role, connection_count, connections,
-    subscriber_count, controller_subscription_id, ...rest } = JSON.parse(JSON.stringify(state)) as State;
+  const {
+    client_protocol_version,
+    client_info,
+    capabilities,
+    opt_out_notifications,
+    connection_role,
+    connection_count,
+    connections,
+    subscriber_count,
+    controller_subscription_id,
+    ...rest
+  } = JSON.parse(JSON.stringify(state)) as State;
   return rest;
 }
 
@@ -206,7 +252,9 @@ test("after a reset the state and the transcript are those of a fresh client", {
   await driver.until(() => texts(driver).at(-1) === "end" && !driver.state.is_responding);
   net.cut();
   net.thaw();
-  await watcher.until(() => watcher.link.status === "online" && watcher.cursor >= driver.cursor && !watcher.transcript.loading);
+  await watcher.until(
+    () => watcher.link.status === "online" && watcher.cursor >= driver.cursor && !watcher.transcript.loading,
+  );
   await idle(watcher);
   assert.ok(missed.events.length < all.events.length / 2, "the server has sent the state instead of the events");
   const fresh = client(server).attach(id);

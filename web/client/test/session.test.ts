@@ -4,18 +4,35 @@ import type { Refusal } from "../index.ts";
 import { client, idle, page, serve, texts } from "./harness.ts";
 
 const script = {
-  model: "m", provider: "p",
+  model: "m",
+  provider: "p",
   prompts: [
-    { match: "run", steps: [
-      { say: "I will run it." },
-      { tool: { name: "bash", args: { command: "rm \u202e-rf x" }, output: "done\n", gated: true } },
-      { say: "It ran." },
-      { usage: { input_tokens: 7, output_tokens: 3 } },
-    ] },
+    {
+      match: "run",
+      steps: [
+        { say: "I will run it." },
+        { tool: { name: "bash", args: { command: "rm \u202e-rf x" }, output: "done\n", gated: true } },
+        { say: "It ran." },
+        { usage: { input_tokens: 7, output_tokens: 3 } },
+      ],
+    },
     { match: "slow", steps: [{ say: { text: "one two three four five six", chunk: 4, delay_ms: 40 } }] },
     { match: "wait", steps: [{ delay_ms: 60000 }] },
-    { match: "ask", steps: [{ ask: { type: "user_input", tool: "ask_user", args: { questions: [] }, reason: "why", timeout_ms: -1,
-      on: { answered: [{ say: "thanks" }] } } }] },
+    {
+      match: "ask",
+      steps: [
+        {
+          ask: {
+            type: "user_input",
+            tool: "ask_user",
+            args: { questions: [] },
+            reason: "why",
+            timeout_ms: -1,
+            on: { answered: [{ say: "thanks" }] },
+          },
+        },
+      ],
+    },
   ],
   default: [{ think: "hm" }, { say: "hello" }],
 };
@@ -35,7 +52,10 @@ test("a prompt becomes a conversation that everybody sees, with its author", asy
   await Promise.all([driver, watcher].map((s) => s.until(() => texts(s).length === 2 && !s.state.is_responding)));
   for (const s of [driver, watcher]) {
     assert.deepEqual(texts(s), ["> hi", "hello"]);
-    assert.deepEqual(s.transcript.items.filter((i) => i.kind !== "note").map((i) => i.kind), ["prompt", "thinking", "text", "end"]);
+    assert.deepEqual(
+      s.transcript.items.filter((i) => i.kind !== "note").map((i) => i.kind),
+      ["prompt", "thinking", "text", "end"],
+    );
     const prompt = s.transcript.items.find((i) => i.kind === "prompt");
     assert.equal(prompt?.kind === "prompt" && prompt.prompt.author.claimed_name, "Ann");
   }
@@ -74,9 +94,15 @@ test("an approval shows what runs, is answered with its digest, and names who an
   const open = approver.question(approver.state.pending_requests[0]!.id)!;
   assert.equal(open.shown?.escaped, true);
   assert.match(open.shown!.display, /\\u202e/);
-  await assert.rejects(approver.answer({ request_id: open.id, digest: "sha256:" + "0".repeat(64) }, { approved: true }), refusal("digest_mismatch"));
+  await assert.rejects(
+    approver.answer({ request_id: open.id, digest: "sha256:" + "0".repeat(64) }, { approved: true }),
+    refusal("digest_mismatch"),
+  );
   await approver.answer({ request_id: open.id, digest: open.shown!.digest }, { approved: true, reason: "fine" });
-  await assert.rejects(driver.answer(open.id, { approved: false }).then(() => driver.answer(open.id, { approved: false })), refusal("request_not_found"));
+  await assert.rejects(
+    driver.answer(open.id, { approved: false }).then(() => driver.answer(open.id, { approved: false })),
+    refusal("request_not_found"),
+  );
   await driver.until(() => !driver.state.is_responding && texts(driver).includes("It ran."));
   const question = driver.transcript.items.find((i) => i.kind === "question");
   assert.ok(question?.kind === "question");
@@ -161,7 +187,10 @@ test("prompts wait in a queue that is edited, ordered and cancelled", async () =
   await s.until(() => s.state.people?.queue_held === true);
   await s.queue.resume();
   await s.until(() => texts(s).filter((t) => t === "hello").length === 2);
-  assert.deepEqual(texts(s).filter((t) => t.startsWith(">")), ["> wait", "> c", "> a2"]);
+  assert.deepEqual(
+    texts(s).filter((t) => t.startsWith(">")),
+    ["> wait", "> c", "> a2"],
+  );
   assert.equal(s.state.people?.queue, undefined);
 });
 
@@ -186,7 +215,13 @@ test("a session that is not there, or a wrong token, ends the link with the reas
 test("a refused credential is renewed once for all, and then everything goes on", async () => {
   let token = "wrong";
   let logins = 0;
-  const c = client(server, { token: () => token, login: async () => { logins++; token = server.token; } });
+  const c = client(server, {
+    token: () => token,
+    login: async () => {
+      logins++;
+      token = server.token;
+    },
+  });
   const s = c.attach("main");
   const [overview] = await Promise.all([c.overview(), c.inbox(), s.ready()]);
   assert.ok(overview.sessions.length > 0);
@@ -210,11 +245,13 @@ test("a share lets its holder in until it is revoked", async () => {
 
 test("a ticket becomes a cookie", async () => {
   const seen: string[] = [];
-  const c = client(server, { fetch: async (...args) => {
-    const res = await fetch(...args);
-    seen.push(res.headers.get("Set-Cookie") ?? "");
-    return res;
-  } });
+  const c = client(server, {
+    fetch: async (...args) => {
+      const res = await fetch(...args);
+      seen.push(res.headers.get("Set-Cookie") ?? "");
+      return res;
+    },
+  });
   await c.login({ token: server.token });
   assert.match(seen.join(), /maestro_session_\d+=.*HttpOnly/);
   await c.logout();
