@@ -8,21 +8,37 @@ import waitingIcon from "./icon-waiting.svg";
 import { Panel } from "./panel";
 import { Questions, typing } from "./question";
 import { Sidebar, titleOf } from "./sidebar";
-import { announcement, createSession, listLink, lockedBy, openID, retryLogin, session, sessions, stage, summary } from "./store";
+import {
+  announcement,
+  createSession,
+  listLink,
+  lockedBy,
+  openID,
+  retryLogin,
+  session,
+  sessions,
+  stage,
+  summary,
+} from "./store";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
   useVisible();
   switch (stage.value) {
-    case "starting": return null;
-    case "login": return <Login />;
-    case "open": return <Page />;
+    case "starting":
+      return null;
+    case "login":
+      return <Login />;
+    case "open":
+      return <Page />;
   }
 }
 
 function Login() {
   useEffect(() => {
-    const look = () => { if (document.visibilityState === "visible") void retryLogin(); };
+    const look = () => {
+      if (document.visibilityState === "visible") void retryLogin();
+    };
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
   }, []);
@@ -31,9 +47,16 @@ function Login() {
       <main>
         <img src={icon} alt="" width={40} height={40} />
         <h1>Log in</h1>
-        <p>Open the link that <code>maestro serve</code> printed when it started. It works once, and this browser then stays logged in.</p>
+        <p>
+          Open the link that <code>maestro serve</code> printed when it started. It works once, and this browser then
+          stays logged in.
+        </p>
         <p class="meta">The server said: {lockedBy.value}</p>
-        <p><button type="button" class="button" onClick={() => location.reload()}>Try again</button></p>
+        <p>
+          <button type="button" class="button" onClick={() => location.reload()}>
+            Try again
+          </button>
+        </p>
       </main>
     </div>
   );
@@ -53,8 +76,15 @@ function Page() {
       }
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || help.current?.open) return;
       const run: Record<string, () => void> = {
-        j: () => step(1), k: () => step(-1), G: toEnd, i: compose, "/": compose, "?": () => help.current?.showModal(),
-        s: () => setListing((l) => !l), p: () => setPaneled((l) => !l), n: () => void createSession(),
+        j: () => step(1),
+        k: () => step(-1),
+        G: toEnd,
+        i: compose,
+        "/": compose,
+        "?": () => help.current?.showModal(),
+        s: () => setListing((l) => !l),
+        p: () => setPaneled((l) => !l),
+        n: () => void createSession(),
       };
       if (!run[e.key]) return;
       e.preventDefault();
@@ -64,23 +94,34 @@ function Page() {
     return () => removeEventListener("keydown", keys);
   }, []);
   useSignalEffect(nameTab);
-  useSignalEffect(() => { if (openID.value !== null && narrow()) setListing(false); });
+  useSignalEffect(() => {
+    if (openID.value !== null && narrow()) setListing(false);
+  });
   const close = () => {
     setListing(false);
     setPaneled(false);
   };
-  const pick = () => { if (narrow()) setListing(false); };
+  const pick = () => {
+    if (narrow()) setListing(false);
+  };
   return (
     <div class={`app ${listing ? "listing" : "folded"} ${paneled ? "paneled" : ""}`}>
-      <Sidebar pick={pick} />
+      <Sidebar pick={pick} help={() => help.current?.showModal()} />
       <main class="main">
-        <Head list={() => setListing(!listing)} panel={() => setPaneled(!paneled)} paneled={paneled} listing={listing} />
+        <Head
+          list={() => setListing(!listing)}
+          panel={() => setPaneled(!paneled)}
+          paneled={paneled}
+          listing={listing}
+        />
         <Connection />
         {session.value ? <Conversation /> : <Choose />}
       </main>
       {paneled && session.value && <Panel close={() => setPaneled(false)} />}
       <div class="scrim" onClick={close} />
-      <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
+      <p class="unseen" role="status" aria-live="polite">
+        {announcement.value}
+      </p>
       <Help place={help} />
     </div>
   );
@@ -107,7 +148,9 @@ function Choose() {
     <div class="nothing">
       <h2>{none ? "No sessions yet" : "Choose a session"}</h2>
       <p>{none ? "Start one with a prompt." : "Those that need you come first."}</p>
-      <button type="button" class="button primary" onClick={() => void createSession()}>New session</button>
+      <button type="button" class="button primary" onClick={() => void createSession()}>
+        New session
+      </button>
       <Refused />
     </div>
   );
@@ -118,16 +161,40 @@ function compose(): void {
 }
 
 const keyHelp: [string, string][] = [
-  ["J, K", "next and previous turn"], ["G", "end of the conversation"], ["A, D", "allow and deny the open question"], ["I or /", "write a prompt"],
-  ["Esc", "leave the field"], ["Enter", "send, or queue while the agent works"], ["Ctrl+Enter", "steer the agent while it works"],
-  ["S", "sessions"], ["P", "people and turns"], ["N", "new session"], ["?", "these keys"],
+  ["J, K", "next and previous turn"],
+  ["G", "end of the conversation"],
+  ["A, D", "allow and deny the open question"],
+  ["I or /", "write a prompt"],
+  ["Esc", "leave the field"],
+  ["Up, Down", "your earlier prompts, in an empty field"],
+  ["Enter", "send, or queue while the agent works"],
+  ["Ctrl+Enter", "steer the agent while it works"],
+  ["S", "sessions"],
+  ["P", "people and turns"],
+  ["N", "new session"],
+  ["?", "these keys"],
 ];
 
 function Help({ place }: { place: preact.RefObject<HTMLDialogElement | null> }) {
   return (
-    <dialog ref={place} aria-label="Keys" onClick={(e) => { if (e.target === e.currentTarget) e.currentTarget.close(); }}>
+    <dialog
+      ref={place}
+      aria-label="Keys"
+      onClick={(e) => {
+        if (e.target === e.currentTarget) e.currentTarget.close();
+      }}
+    >
       <h2>Keys</h2>
-      <dl>{keyHelp.map(([key, what]) => <><dt><kbd class="key">{key}</kbd></dt><dd>{what}</dd></>)}</dl>
+      <dl>
+        {keyHelp.map(([key, what]) => (
+          <>
+            <dt>
+              <kbd class="key">{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </>
+        ))}
+      </dl>
     </dialog>
   );
 }
@@ -135,7 +202,8 @@ function Help({ place }: { place: preact.RefObject<HTMLDialogElement | null> }) 
 // nameTab says in the title and the icon of the tab how many sessions wait.
 function nameTab(): void {
   const waiting = sessions.value.filter((s) => s.status === "waiting").length;
-  document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${openID.value ? `${titleOf(summary.value, openID.value)} · ` : ""}Maestro`;
+  const title = openID.value === null ? "Maestro" : `${titleOf(summary.value, openID.value)} · Maestro`;
+  document.title = waiting > 0 ? `(${waiting}) ${title}` : title;
   const link = document.querySelector<HTMLLinkElement>('link[rel="icon"]')!;
   const href = waiting > 0 ? waitingIcon : icon;
   if (link.getAttribute("href") !== href) link.setAttribute("href", href);

@@ -23,14 +23,16 @@ const known = new WeakMap<Change, Line[]>();
 
 function linesOf(change: Change): Line[] {
   let lines = known.get(change);
-  if (!lines) known.set(change, lines = "patch" in change ? fromPatch(change.patch) : compare(change.before, change.after));
+  if (!lines)
+    known.set(change, (lines = "patch" in change ? fromPatch(change.patch) : compare(change.before, change.after)));
   return lines;
 }
 
 function compare(before: string, after: string): Line[] {
   if (before.length + after.length > longest) return [...numbered("-", before), ...numbered("+", after)];
   const lines: Line[] = [];
-  let a = 1, b = 1;
+  let a = 1,
+    b = 1;
   for (const part of diffLines(before, after)) {
     for (const text of part.value.replace(/\n$/, "").split("\n")) {
       if (before === "" && part.removed) continue;
@@ -45,12 +47,17 @@ function compare(before: string, after: string): Line[] {
 
 function numbered(sign: "+" | "-", text: string): Line[] {
   if (text === "") return [];
-  return text.replace(/\n$/, "").split("\n").map((t, i) => ({ sign, [sign === "-" ? "before" : "after"]: i + 1, pieces: [{ text: t, marked: false }] }));
+  return text
+    .replace(/\n$/, "")
+    .split("\n")
+    .map((t, i) => ({ sign, [sign === "-" ? "before" : "after"]: i + 1, pieces: [{ text: t, marked: false }] }));
 }
 
 function fromPatch(patch: string): Line[] {
   const lines: Line[] = [];
-  let a = 0, b = 0, inside = false;
+  let a = 0,
+    b = 0,
+    inside = false;
   for (const text of patch.replace(/\n$/, "").split("\n")) {
     const head = /^@@ -(\d+)(?:,\d+)? \+(\d+)/.exec(text);
     if (head) {
@@ -116,9 +123,15 @@ function fold(lines: Line[]): Part[] {
     }
     let end = i;
     while (end < lines.length && lines[end]!.sign === " ") end++;
-    const head = i === 0 ? 0 : around, tail = end === lines.length ? 0 : around;
+    const head = i === 0 ? 0 : around,
+      tail = end === lines.length ? 0 : around;
     if (end - i <= head + tail + 1) parts.push(...lines.slice(i, end));
-    else parts.push(...lines.slice(i, i + head), { skipped: lines.slice(i + head, end - tail) }, ...lines.slice(end - tail, end));
+    else
+      parts.push(
+        ...lines.slice(i, i + head),
+        { skipped: lines.slice(i + head, end - tail) },
+        ...lines.slice(end - tail, end),
+      );
     i = end;
   }
   return parts;
@@ -133,25 +146,39 @@ export function Diff({ change }: { change: Change }) {
     if (!("skipped" in part)) return [<DiffLine line={part} />];
     if (open.has(part)) return part.skipped.map((line) => <DiffLine line={line} />);
     return [
-      <tr class="skip"><td colSpan={4}>
-        <button type="button" onClick={() => setOpen(new Set([...open, part]))}>Show {plural(part.skipped.length, "unchanged line")}</button>
-      </td></tr>,
+      <tr class="skip">
+        <td colSpan={4}>
+          <button type="button" onClick={() => setOpen(new Set([...open, part]))}>
+            Show {plural(part.skipped.length, "unchanged line")}
+          </button>
+        </td>
+      </tr>,
     ];
   });
   return (
     <figure class="diff">
       <figcaption class="file">
-        <span class="cut grow"><bdi>{change.path || "change"}</bdi></span>
-        <span><span class="added">+{added}</span> <span class="removed">−{removed}</span></span>
+        <span class="cut grow">
+          <bdi>{change.path || "change"}</bdi>
+        </span>
+        <span>
+          <span class="added">+{added}</span> <span class="removed">−{removed}</span>
+        </span>
       </figcaption>
-      <table role="presentation"><tbody>
-        {rows.slice(0, limit)}
-        {rows.length > limit && (
-          <tr class="skip"><td colSpan={4}>
-            <button type="button" onClick={() => setLimit(limit * 4)}>Show {plural(rows.length - limit, "more line")}</button>
-          </td></tr>
-        )}
-      </tbody></table>
+      <table role="presentation">
+        <tbody>
+          {rows.slice(0, limit)}
+          {rows.length > limit && (
+            <tr class="skip">
+              <td colSpan={4}>
+                <button type="button" onClick={() => setLimit(limit * 4)}>
+                  Show {plural(rows.length - limit, "more line")}
+                </button>
+              </td>
+            </tr>
+          )}
+        </tbody>
+      </table>
     </figure>
   );
 }
@@ -165,12 +192,34 @@ function DiffLine({ line }: { line: Line }) {
       <td class="no">{line.before}</td>
       <td class="no">{line.after}</td>
       <td class="sign">{signText[line.sign]}</td>
-      <td>{line.pieces.map((p) => (p.marked ? <mark><Exposed text={p.text} /></mark> : <Exposed text={p.text} />))}</td>
+      <td>
+        {line.pieces.map((p) =>
+          p.marked ? (
+            <mark>
+              <Exposed text={p.text} />
+            </mark>
+          ) : (
+            <Exposed text={p.text} />
+          ),
+        )}
+      </td>
     </tr>
   );
 }
 
 /** Exposed shows a text with its hidden characters drawn. */
 export function Exposed({ text }: { text: string }) {
-  return <>{expose(text).map((p) => (p.hidden ? <span class="hidden-char" title="a character that would not be seen">{p.text}</span> : p.text))}</>;
+  return (
+    <>
+      {expose(text).map((p) =>
+        p.hidden ? (
+          <span class="hidden-char" title="a character that would not be seen">
+            {p.text}
+          </span>
+        ) : (
+          p.text
+        ),
+      )}
+    </>
+  );
 }

@@ -4,17 +4,28 @@ import { useState } from "preact/hooks";
 
 type Choice = { value: string; title: string };
 export type Field = {
-  name: string; title: string; hint: string; required: boolean;
+  name: string;
+  title: string;
+  hint: string;
+  required: boolean;
   type: "string" | "number" | "integer" | "boolean" | "array";
-  choices: Choice[]; initial: unknown; format: string;
-  min?: number; max?: number; minLength?: number; maxLength?: number; minItems?: number; maxItems?: number;
+  choices: Choice[];
+  initial: unknown;
+  format: string;
+  min?: number;
+  max?: number;
+  minLength?: number;
+  maxLength?: number;
+  minItems?: number;
+  maxItems?: number;
 };
 export type Values = Record<string, unknown>;
 
 const mostFields = 100;
 
 type Schema = Record<string, unknown>;
-const object = (v: unknown): Schema | undefined => (typeof v === "object" && v !== null && !Array.isArray(v) ? (v as Schema) : undefined);
+const object = (v: unknown): Schema | undefined =>
+  typeof v === "object" && v !== null && !Array.isArray(v) ? (v as Schema) : undefined;
 const text = (v: unknown): string => (typeof v === "string" ? v : "");
 const number = (v: unknown): number | undefined => (typeof v === "number" ? v : undefined);
 
@@ -33,9 +44,20 @@ export function fieldsOf(schema: unknown): Field[] | undefined {
     const choices = choicesOf(type === "array" ? object(s.items) : s);
     if (type === "array" && choices.length === 0) return undefined;
     fields.push({
-      name, type: type as Field["type"], title: text(s.title) || name, hint: text(s.description), required: required.has(name), choices,
-      initial: s.default, format: text(s.format), min: number(s.minimum), max: number(s.maximum), minLength: number(s.minLength),
-      maxLength: number(s.maxLength), minItems: number(s.minItems), maxItems: number(s.maxItems),
+      name,
+      type: type as Field["type"],
+      title: text(s.title) || name,
+      hint: text(s.description),
+      required: required.has(name),
+      choices,
+      initial: s.default,
+      format: text(s.format),
+      min: number(s.minimum),
+      max: number(s.maximum),
+      minLength: number(s.minLength),
+      maxLength: number(s.maxLength),
+      minItems: number(s.minItems),
+      maxItems: number(s.maxItems),
     });
   }
   return fields;
@@ -43,14 +65,24 @@ export function fieldsOf(schema: unknown): Field[] | undefined {
 
 function choicesOf(schema: Schema | undefined): Choice[] {
   const listed = [schema?.oneOf, schema?.anyOf].flatMap((l) => (Array.isArray(l) ? l : []));
-  const named = listed.map(object).filter((c) => typeof c?.const === "string").map((c) => ({ value: c!.const as string, title: text(c!.title) || (c!.const as string) }));
+  const named = listed
+    .map(object)
+    .filter((c) => typeof c?.const === "string")
+    .map((c) => ({ value: c!.const as string, title: text(c!.title) || (c!.const as string) }));
   const titles = Array.isArray(schema?.enumNames) ? schema.enumNames : [];
   const values = Array.isArray(schema?.enum) ? schema.enum : [];
-  return [...named, ...values.filter((v) => typeof v === "string").map((v, i) => ({ value: v as string, title: text(titles[i]) || (v as string) }))];
+  return [
+    ...named,
+    ...values
+      .filter((v) => typeof v === "string")
+      .map((v, i) => ({ value: v as string, title: text(titles[i]) || (v as string) })),
+  ];
 }
 
 export function initialValues(fields: Field[]): Values {
-  return Object.fromEntries(fields.filter((f) => f.initial !== undefined && f.initial !== null).map((f) => [f.name, f.initial]));
+  return Object.fromEntries(
+    fields.filter((f) => f.initial !== undefined && f.initial !== null).map((f) => [f.name, f.initial]),
+  );
 }
 
 /** wrong says what is wrong with a value, or nothing. */
@@ -89,42 +121,123 @@ export function content(fields: Field[], values: Values): Values {
 
 const inputModes: Record<string, "email" | "url"> = { email: "email", uri: "url" };
 
-export function Fields({ fields, values, errors, change }: { fields: Field[]; values: Values; errors: Record<string, string>; change: (v: Values) => void }) {
+export function Fields({
+  fields,
+  values,
+  errors,
+  change,
+}: {
+  fields: Field[];
+  values: Values;
+  errors: Record<string, string>;
+  change: (v: Values) => void;
+}) {
   const set = (name: string, value: unknown) => change({ ...values, [name]: value });
-  return <>{fields.map((f) => <FormField key={f.name} field={f} value={values[f.name]} error={errors[f.name] ?? ""} set={(v) => set(f.name, v)} />)}</>;
+  return (
+    <>
+      {fields.map((f) => (
+        <FormField
+          key={f.name}
+          field={f}
+          value={values[f.name]}
+          error={errors[f.name] ?? ""}
+          set={(v) => set(f.name, v)}
+        />
+      ))}
+    </>
+  );
 }
 
-function FormField({ field: f, value, error, set }: { field: Field; value: unknown; error: string; set: (v: unknown) => void }) {
+function FormField({
+  field: f,
+  value,
+  error,
+  set,
+}: {
+  field: Field;
+  value: unknown;
+  error: string;
+  set: (v: unknown) => void;
+}) {
   const [id] = useState(() => `field-${Math.random().toString(36).slice(2)}`);
-  const title = <>{f.title}{f.required && <span class="hint"> (needed)</span>}</>;
-  const about = <>{f.hint && <span class="hint">{f.hint}</span>}{error && <span class="wrong" id={`${id}-wrong`}>{error}</span>}</>;
+  const title = (
+    <>
+      {f.title}
+      {f.required && <span class="hint"> (needed)</span>}
+    </>
+  );
+  const about = (
+    <>
+      {f.hint && <span class="hint">{f.hint}</span>}
+      {error && (
+        <span class="wrong" id={`${id}-wrong`}>
+          {error}
+        </span>
+      )}
+    </>
+  );
   const common = { id, "aria-invalid": error !== "", "aria-describedby": error ? `${id}-wrong` : undefined };
   if (f.type === "boolean") {
-    return <fieldset><label class="choice"><input type="checkbox" {...common} checked={value === true} onChange={(e) => set(e.currentTarget.checked)} /><span>{title} {about}</span></label></fieldset>;
+    return (
+      <fieldset>
+        <label class="choice">
+          <input type="checkbox" {...common} checked={value === true} onChange={(e) => set(e.currentTarget.checked)} />
+          <span>
+            {title} {about}
+          </span>
+        </label>
+      </fieldset>
+    );
   }
   if (f.choices.length > 0 && (f.type === "array" || f.choices.length <= 6)) {
     const many = f.type === "array";
     const chosen = many && Array.isArray(value) ? (value as string[]) : [];
     return (
       <fieldset>
-        <legend>{title}</legend>{about}
-        <Choices name={id} choices={f.choices} many={many} chosen={many ? chosen : value === undefined ? [] : [String(value)]}
-          set={(list) => set(many ? list : list[0])} />
+        <legend>{title}</legend>
+        {about}
+        <Choices
+          name={id}
+          choices={f.choices}
+          many={many}
+          chosen={many ? chosen : value === undefined ? [] : [String(value)]}
+          set={(list) => set(many ? list : list[0])}
+        />
       </fieldset>
     );
   }
   return (
     <fieldset>
-      <label class="label" for={id}>{title}</label>{about}
-      {f.choices.length > 0
-        ? <select class="field" {...common} value={text(value)} onChange={(e) => set(e.currentTarget.value)}>
-            <option value="">Choose</option>{f.choices.map((c) => <option value={c.value}>{c.title}</option>)}
-          </select>
-        : f.type === "string" && f.format === "date"
-          ? <input class="field" {...common} type="date" value={text(value)} onInput={(e) => set(e.currentTarget.value)} />
-        : f.type === "string"
-          ? <input class="field" {...common} inputMode={inputModes[f.format]} value={text(value)} onInput={(e) => set(e.currentTarget.value)} />
-          : <input class="field" {...common} inputMode="decimal" value={value === undefined ? "" : String(value)} onInput={(e) => set(numberIn(e.currentTarget.value))} />}
+      <label class="label" for={id}>
+        {title}
+      </label>
+      {about}
+      {f.choices.length > 0 ? (
+        <select class="field" {...common} value={text(value)} onChange={(e) => set(e.currentTarget.value)}>
+          <option value="">Choose</option>
+          {f.choices.map((c) => (
+            <option value={c.value}>{c.title}</option>
+          ))}
+        </select>
+      ) : f.type === "string" && f.format === "date" ? (
+        <input class="field" {...common} type="date" value={text(value)} onInput={(e) => set(e.currentTarget.value)} />
+      ) : f.type === "string" ? (
+        <input
+          class="field"
+          {...common}
+          inputMode={inputModes[f.format]}
+          value={text(value)}
+          onInput={(e) => set(e.currentTarget.value)}
+        />
+      ) : (
+        <input
+          class="field"
+          {...common}
+          inputMode="decimal"
+          value={value === undefined ? "" : String(value)}
+          onInput={(e) => set(numberIn(e.currentTarget.value))}
+        />
+      )}
     </fieldset>
   );
 }
@@ -136,16 +249,41 @@ function numberIn(typed: string): number | string | undefined {
 }
 
 /** Choices is a list of options of which one or many can be chosen. */
-export function Choices({ name, choices, many, chosen, set }: {
-  name: string; choices: (Choice & { hint?: string })[]; many: boolean; chosen: string[]; set: (chosen: string[]) => void;
+export function Choices({
+  name,
+  choices,
+  many,
+  chosen,
+  set,
+}: {
+  name: string;
+  choices: (Choice & { hint?: string })[];
+  many: boolean;
+  chosen: string[];
+  set: (chosen: string[]) => void;
 }) {
   return (
     <>
       {choices.map((c) => (
         <label class="choice" key={c.value}>
-          <input type={many ? "checkbox" : "radio"} name={name} checked={chosen.includes(c.value)}
-            onChange={(e) => set(!many ? [c.value] : e.currentTarget.checked ? [...chosen, c.value] : chosen.filter((v) => v !== c.value))} />
-          <span>{c.title}{c.hint && <span class="hint"> {c.hint}</span>}</span>
+          <input
+            type={many ? "checkbox" : "radio"}
+            name={name}
+            checked={chosen.includes(c.value)}
+            onChange={(e) =>
+              set(
+                !many
+                  ? [c.value]
+                  : e.currentTarget.checked
+                    ? [...chosen, c.value]
+                    : chosen.filter((v) => v !== c.value),
+              )
+            }
+          />
+          <span>
+            {c.title}
+            {c.hint && <span class="hint"> {c.hint}</span>}
+          </span>
         </label>
       ))}
     </>

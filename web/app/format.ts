@@ -50,7 +50,10 @@ export function who(author: Author | null | undefined): string {
 export function initials(author: Author | null | undefined): string {
   if (!author) return "";
   const words = (author.claimed_name || author.name).split(/[\s._@-]+/).filter(Boolean);
-  return words.slice(0, 2).map((w) => [...w][0]!.toUpperCase()).join("");
+  return words
+    .slice(0, 2)
+    .map((w) => [...w][0]!.toUpperCase())
+    .join("");
 }
 
 export function bytes(n: number): string {

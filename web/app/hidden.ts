@@ -1,8 +1,15 @@
 // Characters that do not show what they are, in texts that somebody decides about.
 
-// Controls but newline and tab, formats (bidi, zero width, tags), separators, odd blanks and fillers,
-// variation selectors, private use and lone surrogates.
-const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}\u00a0\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
+const hidden = new RegExp(
+  `[${[
+    "\\p{Cc}\\p{Cf}", // controls, of which newline and tab are left out below, and formats: bidi, zero width, tags
+    "\\p{Zl}\\p{Zp}\\p{Co}\\p{Cs}", // separators of lines, private use, lone surrogates
+    "\\u00a0\\u2000-\\u200a\\u202f\\u205f\\u2800\\u3000", // blanks that are not the space
+    "\\u115f\\u1160\\u17b4\\u17b5\\u3164\\uffa0", // letters without a shape
+    "\\u034f\\u180b-\\u180f\\ufe00-\\ufe0f\\u{e0100}-\\u{e01ef}", // joiners and selectors of variants
+  ].join("")}]`,
+  "gu",
+);
 
 export type Piece = { text: string; hidden: boolean };
 
@@ -23,5 +30,7 @@ export function expose(text: string): Piece[] {
 
 /** exposed is expose as one text, for places without markup. */
 export function exposed(text: string): string {
-  return expose(text).map((p) => (p.hidden ? `<${p.text}>` : p.text)).join("");
+  return expose(text)
+    .map((p) => (p.hidden ? `<${p.text}>` : p.text))
+    .join("");
 }

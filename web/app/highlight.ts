@@ -5,9 +5,29 @@ const longest = 12 << 10; // characters; longer code stays plain, so that the pa
 const most = 64; // texts that are highlighted at the same time
 
 const aliases: Record<string, string> = {
-  sh: "bash", shell: "bash", zsh: "bash", console: "bash", js: "javascript", jsx: "javascript", mjs: "javascript", ts: "typescript", tsx: "typescript",
-  py: "python", rb: "ruby", rs: "rust", yml: "yaml", md: "markdown", html: "xml", svg: "xml", "c++": "cpp", h: "c", hpp: "cpp", golang: "go",
-  patch: "diff", jsonc: "json", make: "makefile",
+  sh: "bash",
+  shell: "bash",
+  zsh: "bash",
+  console: "bash",
+  js: "javascript",
+  jsx: "javascript",
+  mjs: "javascript",
+  ts: "typescript",
+  tsx: "typescript",
+  py: "python",
+  rb: "ruby",
+  rs: "rust",
+  yml: "yaml",
+  md: "markdown",
+  html: "xml",
+  svg: "xml",
+  "c++": "cpp",
+  h: "c",
+  hpp: "cpp",
+  golang: "go",
+  patch: "diff",
+  jsonc: "json",
+  make: "makefile",
 };
 
 let worker: Worker | undefined;
@@ -26,11 +46,24 @@ export function highlight(language: string, text: string): Promise<string | unde
 }
 
 function start(): Worker {
-  const types = (globalThis as { trustedTypes?: { createPolicy(name: string, rules: object): { createScriptURL(url: string): string } } }).trustedTypes;
-  const only = { createScriptURL: (url: string) => { if (url !== HIGHLIGHT_WORKER) throw new TypeError(url); return url; } };
-  const made = new Worker(types ? types.createPolicy("maestro", only).createScriptURL(HIGHLIGHT_WORKER) : HIGHLIGHT_WORKER);
+  const types = (
+    globalThis as {
+      trustedTypes?: { createPolicy(name: string, rules: object): { createScriptURL(url: string): string } };
+    }
+  ).trustedTypes;
+  const only = {
+    createScriptURL: (url: string) => {
+      if (url !== HIGHLIGHT_WORKER) throw new TypeError(url);
+      return url;
+    },
+  };
+  const made = new Worker(
+    types ? types.createPolicy("maestro", only).createScriptURL(HIGHLIGHT_WORKER) : HIGHLIGHT_WORKER,
+  );
   made.addEventListener("message", (e: MessageEvent<HighlightAnswer>) => end(e.data.id, e.data.html));
-  made.addEventListener("error", () => { for (const id of [...waiting.keys()]) end(id, undefined); });
+  made.addEventListener("error", () => {
+    for (const id of [...waiting.keys()]) end(id, undefined);
+  });
   return made;
 }
 

@@ -1,87 +1,14 @@
-// Markdown in blocks. A text that still grows is cut into blocks; finished blocks never change
-// again, so only the last one is parsed while the text arrives.
+// Blocks of markdown as elements of the page. Nothing in them runs, and nothing is loaded.
 import DOMPurify from "dompurify";
-import { Lexer, Marked, type Tokens } from "marked";
-
-// A block longer than this is ended, so that parsing the last block stays cheap.
-const maxOpen = 16 << 10;
-
-const fenceStart = /^( {0,3})(`{3,}|~{3,})([^\n`]*)(?:\n|$)/;
-
-export type Code = { language: string; text: string };
-
-/** split returns the blocks of a text that cannot change when more text follows, and the rest. */
-export function split(text: string): { done: string[]; rest: string } {
-  const done: string[] = [];
-  let rest = text;
-  for (;;) {
-    const fence = fenceStart.exec(rest);
-    if (fence) {
-      const end = fenceEnd(rest, fence);
-      if (end < 0) return cutFence(done, rest, fence);
-      done.push(rest.slice(0, end));
-      rest = rest.slice(end).replace(/^\n+/, "");
-      continue;
-    }
-    const tokens = new Lexer({ gfm: true }).blockTokens(rest, []).filter((t) => t.type !== "space" || t.raw.trim() !== "");
-    if (tokens.length < 2) break;
-    const first = tokens[0]!;
-    const at = rest.indexOf(first.raw) + first.raw.length;
-    if (first.raw === "" || at < first.raw.length) break;
-    done.push(rest.slice(0, at).replace(/^\n+|\n+$/g, ""));
-    rest = rest.slice(at).replace(/^\n+/, "");
-  }
-  if (rest.length > maxOpen) {
-    const at = cutPoint(rest);
-    done.push(rest.slice(0, at));
-    rest = rest.slice(at);
-  }
-  return { done, rest };
-}
-
-function fenceEnd(text: string, fence: RegExpExecArray): number {
-  const mark = fence[2]!;
-  const close = new RegExp(`\\n {0,3}${mark[0]}{${mark.length},}[ \\t]*(?:\\n|$)`, "g");
-  close.lastIndex = Math.max(0, fence[0].length - 1);
-  const found = close.exec(text);
-  return found ? close.lastIndex : -1;
-}
-
-// cutFence ends a long block of code that is still open, and opens another one of the same language.
-function cutFence(done: string[], rest: string, fence: RegExpExecArray) {
-  if (rest.length > maxOpen) {
-    const at = cutPoint(rest);
-    done.push(rest.slice(0, at));
-    rest = fence[0].trimEnd() + "\n" + rest.slice(at);
-  }
-  return { done, rest };
-}
-
-function cutPoint(text: string): number {
-  const line = text.lastIndexOf("\n", maxOpen);
-  return line > maxOpen / 2 ? line + 1 : maxOpen;
-}
-
-/** code returns the content of a block that is one block of code. */
-export function code(block: string): Code | null {
-  const fence = fenceStart.exec(block);
-  if (!fence) return null;
-  const end = fenceEnd(block, fence);
-  const body = block.slice(fence[0].length, end < 0 ? undefined : end);
-  const lines = body.split("\n");
-  if (end >= 0) {
-    while (lines.length > 0 && lines.at(-1) === "") lines.pop();
-    lines.pop(); // the closing fence
-  }
-  return { language: (fence[3] ?? "").trim().split(/\s+/)[0] ?? "", text: lines.join("\n").replace(/\n$/, "") };
-}
+import { Marked, type Tokens } from "marked";
 
 const marked = new Marked({
   gfm: true,
   breaks: false,
   renderer: {
     html: ({ text }: Tokens.HTML | Tokens.Tag) => escapeText(text), // shown, not interpreted
-    image: ({ href, text }: Tokens.Image) => `<a href="${escapeText(href)}">${escapeText(text || href)}</a>`, // nothing is loaded
+    // Nothing is loaded: an image is a link.
+    image: ({ href, text }: Tokens.Image) => `<a href="${escapeText(href)}">${escapeText(text || href)}</a>`,
     table(token: Tokens.Table) {
       return `<div class="table">${tableHTML(this.parser, token)}</div>`; // which scrolls by itself
     },
@@ -91,17 +18,46 @@ const marked = new Marked({
 type Parser = { parseInline: (tokens: Tokens.TableCell["tokens"]) => string };
 
 function tableHTML(parser: Parser, token: Tokens.Table): string {
-  const row = (cells: Tokens.TableCell[], tag: string) =>
-    `<tr>${cells.map((c) => `<${tag}${c.align ? ` align="${c.align}"` : ""}>${parser.parseInline(c.tokens)}</${tag}>`).join("")}</tr>`;
-  return `<table><thead>${row(token.header, "th")}</thead><tbody>${token.rows.map((r) => row(r, "td")).join("")}</tbody></table>`;
+  const cell = ({ align, tokens }: Tokens.TableCell, tag: string) =>
+    `<${tag}${align ? ` align="${align}"` : ""}>${parser.parseInline(tokens)}</${tag}>`;
+  const row = (cells: Tokens.TableCell[], tag: string) => `<tr>${cells.map((c) => cell(c, tag)).join("")}</tr>`;
+  const body = token.rows.map((r) => row(r, "td")).join("");
+  return `<table><thead>${row(token.header, "th")}</thead><tbody>${body}</tbody></table>`;
 }
 
 function escapeText(text: string): string {
   return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 }
 
-const tags = ["a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "input", "li", "ol", "p", "pre",
-  "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
+const tags = [
+  "a",
+  "blockquote",
+  "br",
+  "code",
+  "del",
+  "div",
+  "em",
+  "h1",
+  "h2",
+  "h3",
+  "h4",
+  "h5",
+  "h6",
+  "hr",
+  "input",
+  "li",
+  "ol",
+  "p",
+  "pre",
+  "strong",
+  "table",
+  "tbody",
+  "td",
+  "th",
+  "thead",
+  "tr",
+  "ul",
+];
 const attributes = ["align", "checked", "class", "disabled", "href", "start", "type"];
 
 DOMPurify.addHook("afterSanitizeAttributes", (node) => {
@@ -123,7 +79,11 @@ export function renderHighlighted(html: string): DocumentFragment {
 
 function sanitize(html: string, ALLOWED_TAGS: string[], ALLOWED_ATTR: string[]): DocumentFragment {
   return DOMPurify.sanitize(html, {
-    ALLOWED_TAGS, ALLOWED_ATTR, ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false,
+    ALLOWED_TAGS,
+    ALLOWED_ATTR,
+    ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
     RETURN_DOM_FRAGMENT: true,
   });
 }

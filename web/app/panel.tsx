@@ -9,8 +9,12 @@ import { goTo } from "./transcript";
 export function Panel({ close }: { close: () => void }) {
   return (
     <aside class="side right" id="panel" aria-label="People and turns">
-      <div class="brand"><strong class="grow">People and turns</strong>
-        <button type="button" class="button quiet square" aria-label="Close" onClick={close}><Icon sign="cross" /></button></div>
+      <div class="brand">
+        <strong class="grow">People and turns</strong>
+        <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
+          <Icon sign="cross" />
+        </button>
+      </div>
       <div class="panel">
         <People />
         <Turns key={openID.value} close={close} />
@@ -30,14 +34,25 @@ function People() {
       <ul>
         {list.map((c) => (
           <li class="person" key={c.connection_id}>
-            <span class="grow cut">{c.connection_id === me ? <b>You</b> : (nameOf(c.connection_id) ?? c.client_info?.name ?? "somebody")}</span>
+            <span class="grow cut">
+              {c.connection_id === me ? <b>You</b> : (nameOf(c.connection_id) ?? c.client_info?.name ?? "somebody")}
+            </span>
             <span class="meta">{roleOf(c)}</span>
           </li>
         ))}
         {hidden > 0 && <li class="meta">and {plural(hidden, "other")}</li>}
       </ul>
-      <h2><label for="own-name">Your name, as others see it</label></h2>
-      <input id="own-name" class="field" defaultValue={ownName()} maxLength={60} placeholder="Name" onChange={(e) => setName(e.currentTarget.value)} />
+      <h2>
+        <label for="own-name">Your name, as others see it</label>
+      </h2>
+      <input
+        id="own-name"
+        class="field"
+        defaultValue={ownName()}
+        maxLength={60}
+        placeholder="Name"
+        onChange={(e) => setName(e.currentTarget.value)}
+      />
     </section>
   );
 }
@@ -61,12 +76,17 @@ function Turns({ close }: { close: () => void }) {
   const prompts = people.value?.prompts.length ?? 0;
   useEffect(() => {
     let gone = false;
-    turns().then((page) => {
-      if (gone) return;
-      setList(page.turns);
-      setBefore(page.before);
-    }, () => {}); // the connection is lost: the list stays as it was
-    return () => { gone = true; };
+    turns().then(
+      (page) => {
+        if (gone) return;
+        setList(page.turns);
+        setBefore(page.before);
+      },
+      () => {},
+    ); // the connection is lost: the list stays as it was
+    return () => {
+      gone = true;
+    };
   }, [running, prompts]);
   const jump = (turn: HistoryTurn, i: number) => {
     if (matchMedia("(max-width: 1099px)").matches) close();
@@ -87,14 +107,29 @@ function Turns({ close }: { close: () => void }) {
               <button type="button" onClick={() => jump(t, i)}>
                 <Icon sign={sign} tone={tone} label={word} />
                 <span class="cut">{t.line}</span>
-                <span class="meta" title={exact(at)}>{[t.author && who(t.author), ago(at, now.value), t.duration_ms !== null && duration(t.duration_ms)].filter(Boolean).join(" · ")}</span>
+                <span class="meta" title={exact(at)}>
+                  {[t.author && who(t.author), ago(at, now.value), t.duration_ms !== null && duration(t.duration_ms)]
+                    .filter(Boolean)
+                    .join(" · ")}
+                </span>
               </button>
             </li>
           );
         })}
       </ol>
       {before !== null && list.length > 0 && (
-        <button type="button" class="button quiet" onClick={() => void turns(before).then((page) => { setList([...list, ...page.turns]); setBefore(page.before); })}>Earlier turns</button>
+        <button
+          type="button"
+          class="button quiet"
+          onClick={() =>
+            void turns(before).then((page) => {
+              setList([...list, ...page.turns]);
+              setBefore(page.before);
+            })
+          }
+        >
+          Earlier turns
+        </button>
       )}
     </section>
   );

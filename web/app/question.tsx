@@ -14,7 +14,9 @@ export function mayAnswer(kind: string): { can: boolean; why: string } {
   if (link.value.status !== "online") return { can: false, why: "You can answer when the connection is back." };
   if (role.value === "viewer") return { can: false, why: "You are watching. Your link does not allow answers." };
   if (role.value === "approver") {
-    return kind === "approval" || kind === "user_input" ? { can: true, why: "" } : { can: false, why: "Only who drives can answer this." };
+    return kind === "approval" || kind === "user_input"
+      ? { can: true, why: "" }
+      : { can: false, why: "Only who drives can answer this." };
   }
   const { mine, holder } = control.value;
   if (mine || holder === null) return { can: true, why: "" };
@@ -35,9 +37,25 @@ export function Questions() {
     <Sheet key={one.id} request={one} shown={people.value?.requests.find((r) => r.request_id === one.id)}>
       {all.length > 1 && (
         <span class="meta steps">
-          <button type="button" class="button quiet square" aria-label="Previous question" disabled={index === 0} onClick={() => setAt(index - 1)}><Icon sign="left" /></button>
+          <button
+            type="button"
+            class="button quiet square"
+            aria-label="Previous question"
+            disabled={index === 0}
+            onClick={() => setAt(index - 1)}
+          >
+            <Icon sign="left" />
+          </button>
           {index + 1} of {all.length}
-          <button type="button" class="button quiet square" aria-label="Next question" disabled={index === all.length - 1} onClick={() => setAt(index + 1)}><Icon sign="right" /></button>
+          <button
+            type="button"
+            class="button quiet square"
+            aria-label="Next question"
+            disabled={index === all.length - 1}
+            onClick={() => setAt(index + 1)}
+          >
+            <Icon sign="right" />
+          </button>
         </span>
       )}
     </Sheet>
@@ -53,15 +71,22 @@ function Sheet({ request, shown, children }: SheetProps) {
   const { can, why } = mayAnswer(request.kind);
   const send: Send = (reply) => {
     setSent(true);
-    void answer(request.id, shown?.digest, reply).then((done) => { if (!done) setSent(false); });
+    void answer(request.id, shown?.digest, reply).then((done) => {
+      if (!done) setSent(false);
+    });
   };
   const Body = bodies[request.kind] ?? Approval;
   return (
     <section class="question" role="group" aria-labelledby={title} data-question={request.kind}>
       <div class="ask">
-        <Icon sign={request.kind === "user_input" || request.kind === "mcp_elicitation" ? "ask" : "hand"} label="Waiting" />
+        <Icon
+          sign={request.kind === "user_input" || request.kind === "mcp_elicitation" ? "ask" : "attention"}
+          label="Waiting"
+        />
         <div class="grow">
-          <h2 id={title}><Exposed text={headline(request)} /></h2>
+          <h2 id={title}>
+            <Exposed text={headline(request)} />
+          </h2>
           <p class="meta">{facts(request).join(" · ")}</p>
         </div>
         {children}
@@ -75,9 +100,14 @@ function Sheet({ request, shown, children }: SheetProps) {
 function headline(r: PendingRequest): string {
   const args = r.args as Record<string, unknown> | null;
   switch (r.kind) {
-    case "user_input": return questionsOf(r).length > 1 ? `The agent has ${questionsOf(r).length} questions` : (questionsOf(r)[0]?.question ?? "The agent has a question");
-    case "mcp_elicitation": return `${String(args?.serverName ?? r.tool)} asks for details`;
-    case "tool_retry": return `${r.tool} failed. Try again?`;
+    case "user_input":
+      return questionsOf(r).length > 1
+        ? `The agent has ${questionsOf(r).length} questions`
+        : (questionsOf(r)[0]?.question ?? "The agent has a question");
+    case "mcp_elicitation":
+      return `${String(args?.serverName ?? r.tool)} asks for details`;
+    case "tool_retry":
+      return `${r.tool} failed. Try again?`;
   }
   const told = about(r.tool, r.args);
   if (told.command !== undefined) return "The agent wants to run a command";
@@ -94,7 +124,10 @@ function facts(r: PendingRequest): string[] {
 type BodyProps = { request: PendingRequest; shown: ShownRecord | undefined; can: boolean; send: Send };
 
 const bodies: Partial<Record<string, (p: BodyProps) => preact.JSX.Element>> = {
-  approval: Approval, user_input: UserInput, mcp_elicitation: Elicitation, tool_retry: Retry,
+  approval: Approval,
+  user_input: UserInput,
+  mcp_elicitation: Elicitation,
+  tool_retry: Retry,
 };
 
 /** All of a request: nothing is left out, and nothing is hidden. */
@@ -103,8 +136,14 @@ function Whole({ tool, args, shown }: { tool: string; args: unknown; shown: Show
   return (
     <div class="what" tabIndex={0} role="region" aria-label="What will run">
       {shown?.escaped && <p class="bad">There are hidden characters in it. They are shown with their numbers.</p>}
-      {shown?.truncated && isCut(args) && <p class="bad">The request is too long to be shown whole. This is its beginning.</p>}
-      {told.command !== undefined && <pre class="runs"><Exposed text={told.command} /></pre>}
+      {shown?.truncated && isCut(args) && (
+        <p class="bad">The request is too long to be shown whole. This is its beginning.</p>
+      )}
+      {told.command !== undefined && (
+        <pre class="runs">
+          <Exposed text={told.command} />
+        </pre>
+      )}
       {told.change && <Diff change={told.change} />}
       <Arguments rest={told.rest} />
     </div>
@@ -150,23 +189,57 @@ function Approval({ request, shown, can, send }: BodyProps) {
     <>
       <Whole tool={request.tool} args={request.args} shown={shown} />
       {shown?.votes_needed !== undefined && shown.votes_needed > 1 && (
-        <p class="meta">{plural(shown.votes_needed, "person", "people")} must allow it. {votes.length > 0 ? `Allowed by ${votes.map(who).join(", ")} so far.` : "Nobody has yet."}</p>
+        <p class="meta">
+          {plural(shown.votes_needed, "person", "people")} must allow it.{" "}
+          {votes.length > 0 ? `Allowed by ${votes.map(who).join(", ")} so far.` : "Nobody has yet."}
+        </p>
       )}
       {can && (
         <div class="answers" ref={group} onKeyDown={arrows}>
-          <input class="field" value={note} placeholder="Why not? Sent to the agent if you deny" aria-label="Reason, sent to the agent if you deny"
-            onInput={(e) => setNote(e.currentTarget.value)} />
-          <button type="button" class="button verdict" onClick={deny}>Deny <kbd class="only-wide" aria-hidden="true">D</kbd></button>
-          <button type="button" class="button primary verdict" onClick={allow}>Allow <kbd class="only-wide" aria-hidden="true">A</kbd></button>
+          <input
+            class="field"
+            value={note}
+            placeholder="Why not? Sent to the agent if you deny"
+            aria-label="Reason, sent to the agent if you deny"
+            onInput={(e) => setNote(e.currentTarget.value)}
+          />
+          <button type="button" class="button verdict" onClick={deny}>
+            Deny{" "}
+            <kbd class="only-wide" aria-hidden="true">
+              D
+            </kbd>
+          </button>
+          <button type="button" class="button primary verdict" onClick={allow}>
+            Allow{" "}
+            <kbd class="only-wide" aria-hidden="true">
+              A
+            </kbd>
+          </button>
         </div>
       )}
       {can && (remembers || lasting.length > 0) && (
         <details>
           <summary>More answers</summary>
           <div class="kept">
-            {remembers && <button type="button" class="button" onClick={() => send({ approved: true, reason: JSON.stringify({ remember: "session" }) })}>Allow this in the whole session</button>}
+            {remembers && (
+              <button
+                type="button"
+                class="button"
+                onClick={() => send({ approved: true, reason: JSON.stringify({ remember: "session" }) })}
+              >
+                Allow this in the whole session
+              </button>
+            )}
             {lasting.map((o) => (
-              <button type="button" class="button" onClick={() => send({ approved: o.kind.startsWith("allow"), reason: JSON.stringify({ option_id: o.id }) })}><Exposed text={o.name || o.id} /></button>
+              <button
+                type="button"
+                class="button"
+                onClick={() =>
+                  send({ approved: o.kind.startsWith("allow"), reason: JSON.stringify({ option_id: o.id }) })
+                }
+              >
+                <Exposed text={o.name || o.id} />
+              </button>
             ))}
           </div>
         </details>
@@ -176,18 +249,32 @@ function Approval({ request, shown, can, send }: BodyProps) {
 }
 
 export function typing(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+  );
 }
 
-type Asked = { header: string; question: string; options: { label: string; description?: string }[]; multiSelect: boolean };
+type Asked = {
+  header: string;
+  question: string;
+  options: { label: string; description?: string }[];
+  multiSelect: boolean;
+};
 
 function questionsOf(r: PendingRequest): Asked[] {
   const list = (r.args as { questions?: unknown } | null)?.questions;
   if (!Array.isArray(list)) return [];
-  return list.filter((q) => typeof q === "object" && q !== null).map((q) => ({
-    header: String(q.header ?? ""), question: String(q.question ?? ""), multiSelect: q.multiSelect === true,
-    options: Array.isArray(q.options) ? q.options.filter((o: unknown) => typeof (o as { label?: unknown })?.label === "string") : [],
-  }));
+  return list
+    .filter((q) => typeof q === "object" && q !== null)
+    .map((q) => ({
+      header: String(q.header ?? ""),
+      question: String(q.question ?? ""),
+      multiSelect: q.multiSelect === true,
+      options: Array.isArray(q.options)
+        ? q.options.filter((o: unknown) => typeof (o as { label?: unknown })?.label === "string")
+        : [],
+    }));
 }
 
 const noAnswer = "The user did not answer.";
@@ -207,26 +294,49 @@ function UserInput({ request, can, send }: BodyProps) {
   return (
     <form class="form" onSubmit={submit}>
       <div class="what">
-        {asked.length === 0 && <pre class="runs"><Exposed text={json(request.args)} /></pre>}
+        {asked.length === 0 && (
+          <pre class="runs">
+            <Exposed text={json(request.args)} />
+          </pre>
+        )}
         {parts.map((p, i) => (
           <fieldset key={i} disabled={!can}>
-            <legend class={asked.length > 1 ? "" : "unseen"}><Exposed text={p.question || p.header} /></legend>
-            <Choices name={`${request.id}-${i}`} many={p.multiSelect} chosen={chosen[i] ?? []}
-              choices={p.options.map((o) => ({ value: o.label, title: o.label, hint: o.description }))} set={(c) => setChosen(at(chosen, i, c))} />
-            <input class="field" value={typed[i]} placeholder={p.options.length > 0 ? "Something else" : "Answer"}
+            <legend class={asked.length > 1 ? "" : "unseen"}>
+              <Exposed text={p.question || p.header} />
+            </legend>
+            <Choices
+              name={`${request.id}-${i}`}
+              many={p.multiSelect}
+              chosen={chosen[i] ?? []}
+              choices={p.options.map((o) => ({ value: o.label, title: o.label, hint: o.description }))}
+              set={(c) => setChosen(at(chosen, i, c))}
+            />
+            <input
+              class="field"
+              value={typed[i]}
+              placeholder={p.options.length > 0 ? "Something else" : "Answer"}
               aria-label={p.options.length > 0 ? "Something else" : p.question || "Answer"}
               onInput={(e) => {
                 setTyped(at(typed, i, e.currentTarget.value));
                 if (!p.multiSelect) setChosen(at(chosen, i, []));
-              }} />
+              }}
+            />
           </fieldset>
         ))}
       </div>
       {can && (
         <div class="answers">
           <span class="grow" />
-          <button type="button" class="button" onClick={() => send({ content: [{ type: "text", text: noAnswer }], failed: true })}>Do not answer</button>
-          <button type="submit" class="button primary" disabled={answers.some((a) => a === "")}>Send answer</button>
+          <button
+            type="button"
+            class="button"
+            onClick={() => send({ content: [{ type: "text", text: noAnswer }], failed: true })}
+          >
+            Do not answer
+          </button>
+          <button type="submit" class="button primary" disabled={answers.some((a) => a === "")}>
+            Send answer
+          </button>
         </div>
       )}
     </form>
@@ -239,7 +349,8 @@ function Elicitation({ request, can, send }: BodyProps) {
   const [values, setValues] = useState<Values>(() => initialValues(fields ?? []));
   const [raw, setRaw] = useState("{}");
   const [errors, setErrors] = useState<Record<string, string>>({});
-  const reply = (action: string, more: object = {}) => send({ content: [{ type: "text", text: JSON.stringify({ action, ...more }) }] });
+  const reply = (action: string, more: object = {}) =>
+    send({ content: [{ type: "text", text: JSON.stringify({ action, ...more }) }] });
   const submit = (e: Event) => {
     e.preventDefault();
     if (args?.url) return reply("accept");
@@ -258,23 +369,59 @@ function Elicitation({ request, can, send }: BodyProps) {
   return (
     <form class="form" onSubmit={submit} noValidate>
       <div class="what">
-        {args?.message && <p class="said"><Exposed text={args.message} /></p>}
-        {args?.url && <pre class="runs">{link ? <a href={link} target="_blank" rel="noopener noreferrer"><Exposed text={link} /></a> : <Exposed text={args.url} />}</pre>}
-        {fields ? <fieldset class="form" disabled={!can}><Fields fields={fields} values={values} errors={errors} change={setValues} /></fieldset> : !args?.url && (
-          <fieldset disabled={!can}>
-            <pre class="runs"><Exposed text={json(args?.requestedSchema ?? request.args)} /></pre>
-            <label class="label" for={`raw-${request.id}`}>Answer as JSON</label>
-            <textarea class="field mono" id={`raw-${request.id}`} rows={4} value={raw} onInput={(e) => setRaw(e.currentTarget.value)} />
-            {errors.raw && <span class="wrong">{errors.raw}</span>}
+        {args?.message && (
+          <p class="said">
+            <Exposed text={args.message} />
+          </p>
+        )}
+        {args?.url && (
+          <pre class="runs">
+            {link ? (
+              <a href={link} target="_blank" rel="noopener noreferrer">
+                <Exposed text={link} />
+              </a>
+            ) : (
+              <Exposed text={args.url} />
+            )}
+          </pre>
+        )}
+        {fields ? (
+          <fieldset class="form" disabled={!can}>
+            <Fields fields={fields} values={values} errors={errors} change={setValues} />
           </fieldset>
+        ) : (
+          !args?.url && (
+            <fieldset disabled={!can}>
+              <pre class="runs">
+                <Exposed text={json(args?.requestedSchema ?? request.args)} />
+              </pre>
+              <label class="label" for={`raw-${request.id}`}>
+                Answer as JSON
+              </label>
+              <textarea
+                class="field mono"
+                id={`raw-${request.id}`}
+                rows={4}
+                value={raw}
+                onInput={(e) => setRaw(e.currentTarget.value)}
+              />
+              {errors.raw && <span class="wrong">{errors.raw}</span>}
+            </fieldset>
+          )
         )}
       </div>
       {can && (
         <div class="answers">
-          <button type="button" class="button quiet" onClick={() => reply("cancel")}>Cancel</button>
+          <button type="button" class="button quiet" onClick={() => reply("cancel")}>
+            Cancel
+          </button>
           <span class="grow" />
-          <button type="button" class="button" onClick={() => reply("decline")}>Decline</button>
-          <button type="submit" class="button primary">{args?.url ? "I have done it" : "Send"}</button>
+          <button type="button" class="button" onClick={() => reply("decline")}>
+            Decline
+          </button>
+          <button type="submit" class="button primary">
+            {args?.url ? "I have done it" : "Send"}
+          </button>
         </div>
       )}
     </form>
@@ -286,15 +433,25 @@ function Retry({ request, shown, can, send }: BodyProps) {
   return (
     <>
       <div class="what" tabIndex={0} role="region" aria-label="What failed">
-        {args?.error_message && <pre class="runs bad"><Exposed text={args.error_message} /></pre>}
+        {args?.error_message && (
+          <pre class="runs bad">
+            <Exposed text={args.error_message} />
+          </pre>
+        )}
       </div>
       <Whole tool={request.tool} args={args?.args ?? request.args} shown={shown} />
       {can && (
         <div class="answers">
           <span class="grow meta">{args?.attempt ? `Attempt ${args.attempt} failed.` : ""}</span>
-          <button type="button" class="button danger" onClick={() => send({ retry: "abort" })}>Abort</button>
-          <button type="button" class="button" onClick={() => send({ retry: "skip" })}>Skip</button>
-          <button type="button" class="button primary" onClick={() => send({ retry: "retry" })}>Retry</button>
+          <button type="button" class="button danger" onClick={() => send({ retry: "abort" })}>
+            Abort
+          </button>
+          <button type="button" class="button" onClick={() => send({ retry: "skip" })}>
+            Skip
+          </button>
+          <button type="button" class="button primary" onClick={() => send({ retry: "retry" })}>
+            Retry
+          </button>
         </div>
       )}
     </>

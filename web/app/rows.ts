@@ -1,7 +1,7 @@
 // The lines of the transcript: each item of the client's transcript as one or more rows, which the
 // list shows. A row is replaced, never changed, so that only what changed is drawn again.
 import type { EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem } from "../client/transcript.ts";
-import { split } from "./markdown";
+import { split } from "./blocks";
 import { reads } from "./tools";
 
 export type Row = { key: string } & (
@@ -33,7 +33,13 @@ export function newRows() {
       const text = more.length === 0 ? item.text : [item, ...more].map((i) => i.text).join("");
       now.text = blocks(item.key, text, old?.text);
       const { done, rest } = now.text;
-      now.rows = rest.trim() === "" ? done : [...done, { key: `${item.key}.${done.length}`, kind: "block", text: rest, open: (more.at(-1) ?? item).open }];
+      now.rows =
+        rest.trim() === ""
+          ? done
+          : [
+              ...done,
+              { key: `${item.key}.${done.length}`, kind: "block", text: rest, open: (more.at(-1) ?? item).open },
+            ];
     } else if (item.kind === "tool") now.rows = [{ key: item.key, kind: "tool", item, waits }];
     else if (shown(item)) now.rows = [{ key: item.key, kind: item.kind, item } as Row];
     kept.set(item, now);
@@ -72,7 +78,8 @@ export function newRows() {
 // them, such as a change of control, and those notes, which are shown after the whole text.
 function goesOn(items: readonly Item[], at: number): { texts: TextItem[]; notes: Item[] } {
   const first = items[at] as TextItem;
-  const texts: TextItem[] = [], notes: Item[] = [];
+  const texts: TextItem[] = [],
+    notes: Item[] = [];
   for (let i = at + 1; ; i++) {
     let end = i;
     while (items[end]?.kind === "note") end++;
@@ -93,9 +100,15 @@ function foldable(item: Item): boolean {
 function shown(item: Item): boolean {
   switch (item.kind) {
     case "question":
-      return item.resolved !== undefined || item.stopped === true || item.request !== undefined && item.request.request_type !== "approval";
+      return (
+        item.resolved !== undefined ||
+        item.stopped === true ||
+        (item.request !== undefined && item.request.request_type !== "approval")
+      );
     case "note": // who takes or leaves a free session is not news for the conversation
-      return item.event.type === "control_changed" ? item.event.from !== null && item.event.to !== null : item.event.type !== "status";
+      return item.event.type === "control_changed"
+        ? item.event.from !== null && item.event.to !== null
+        : item.event.type !== "status";
     case "thinking":
       return item.text.trim() !== "";
     default:

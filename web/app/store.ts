@@ -2,8 +2,19 @@
 // read signals and call the functions; nothing else talks to the server.
 import { batch, computed, signal } from "@preact/signals";
 import {
-  connect, Refusal, type Answer, type Control, type FeedStatus, type HistoryTurn, type LinkStatus, type PendingRequest, type People, type Role,
-  type Session, type SessionSummary, type State,
+  connect,
+  Refusal,
+  type Answer,
+  type Control,
+  type FeedStatus,
+  type HistoryTurn,
+  type LinkStatus,
+  type PendingRequest,
+  type People,
+  type Role,
+  type Session,
+  type SessionSummary,
+  type State,
 } from "../client/index.ts";
 import { who } from "./format";
 import { newRows, type Row } from "./rows";
@@ -23,6 +34,7 @@ export const link = signal<LinkStatus>({ status: "connecting" });
 export const control = signal<Control>({ mine: false, holder: null, asked: false, asking: [], last: null });
 /** the most that the credential of this page allows */
 export const role = signal<Role>("controller");
+let principal = "";
 let only: string | undefined; // the session that the credential is for, if it is for one
 export const rows = signal<readonly Row[]>([]);
 export const older = signal({ more: false, gap: false, loading: false, live: true });
@@ -31,13 +43,17 @@ export const loaded = signal(false);
 
 /** The state of the session; its fields are replaced when they change. */
 export const state = signal<Readonly<State> | null>(null);
-export const pending = computed<readonly PendingRequest[]>(() => (state.value?.pending_requests ?? []).filter((r) => r.kind !== "client_tool"));
+export const pending = computed<readonly PendingRequest[]>(() =>
+  (state.value?.pending_requests ?? []).filter((r) => r.kind !== "client_tool"),
+);
 export const people = computed<People | undefined>(() => state.value?.people);
 export const responding = computed(() => state.value?.is_responding ?? false);
 /** the agent works: it answers, runs a tool or waits for a question */
 export const busy = computed(() => {
   const s = state.value;
-  return !!s && (s.is_responding || s.active_tools.length > 0 || s.tracked_tools.length > 0 || s.pending_requests.length > 0);
+  return (
+    !!s && (s.is_responding || s.active_tools.length > 0 || s.tracked_tools.length > 0 || s.pending_requests.length > 0)
+  );
 });
 export const summary = computed(() => sessions.value.find((s) => s.session_id === openID.value));
 
@@ -74,18 +90,21 @@ export async function start(): Promise<void> {
   try {
     const me = await server.whoAmI();
     role.value = me.role;
+    principal = me.principal;
     only = me.session_id;
   } catch (err) {
     return lock(err as Refusal);
   }
   const list = server.sessions();
-  list.on(() => batch(() => {
-    sessions.value = list.sessions;
-    moreSessions.value = list.partial;
-    listLink.value = list.link;
-    if (stage.value === "starting") stage.value = "open";
-    if (openID.value === null && list.link.status === "online") openFirst();
-  }));
+  list.on(() =>
+    batch(() => {
+      sessions.value = list.sessions;
+      moreSessions.value = list.partial;
+      listLink.value = list.link;
+      if (stage.value === "starting") stage.value = "open";
+      if (openID.value === null && list.link.status === "online") openFirst();
+    }),
+  );
   addEventListener("hashchange", follow);
   follow();
 }
@@ -120,14 +139,21 @@ function follow(): void {
 /** openFirst opens the session that needs somebody most, or the only one. Phones show the list first. */
 function openFirst(): void {
   const [first] = sessions.value;
-  const id = only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
+  const id =
+    only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
   if (id) location.replace(address(id));
 }
 
 function open(id: string): void {
   session.peek()?.close(true); // control is still there for some time when its holder comes back
   const name = ownName();
-  const made = server.attach(id, { role: role.peek(), turns: 20, displayName: name || undefined, clientInfo: { name: "maestro-web" }, optOut: ["status"] });
+  const made = server.attach(id, {
+    role: role.peek(),
+    turns: 20,
+    displayName: name || undefined,
+    clientInfo: { name: "maestro-web" },
+    optOut: ["status"],
+  });
   const draw = newRows();
   let answering = false;
   batch(() => {
@@ -249,14 +275,27 @@ export async function turns(before?: number): Promise<{ turns: HistoryTurn[]; be
   return { turns: page.turns.toReversed(), before: page.before };
 }
 
+/** ownPrompts are what the person of this page wrote, the newest first. */
+export const ownPrompts = () =>
+  (people.peek()?.prompts ?? [])
+    .filter((p) => p.author.principal === principal && !p.truncated)
+    .map((p) => p.content)
+    .reverse();
+
 /** nameOf says who has a connection, as far as somebody with it has done something. */
 export function nameOf(connection: string): string | undefined {
   const p = people.value;
-  const authors = [p?.controller, ...(p?.prompts ?? []).map((r) => r.author), ...(p?.answers ?? []).map((r) => r.author)];
+  const authors = [
+    p?.controller,
+    ...(p?.prompts ?? []).map((r) => r.author),
+    ...(p?.answers ?? []).map((r) => r.author),
+  ];
   const found = authors.find((a) => a?.connection_id === connection);
   return found ? who(found) : undefined;
 }
 
 /** now is the time to which ages are counted. */
 export const now = signal(Date.now());
-setInterval(() => { now.value = Date.now(); }, 20_000);
+setInterval(() => {
+  now.value = Date.now();
+}, 20_000);

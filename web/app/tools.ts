@@ -15,7 +15,11 @@ export type About = {
 
 const pathKeys = ["path", "file_path", "filePath", "file", "filename", "notebook_path"];
 const changeKeys = [
-  ["old_string", "new_string"], ["oldString", "newString"], ["old_str", "new_str"], ["old_text", "new_text"], ["oldText", "newText"],
+  ["old_string", "new_string"],
+  ["oldString", "newString"],
+  ["old_str", "new_str"],
+  ["old_text", "new_text"],
+  ["oldText", "newText"],
 ] as const;
 const verbs: Record<string, string> = { bash: "run", shell: "run", execute: "run", glob: "find", grep: "search" };
 const readers = new Set(["read", "read_file", "view", "glob", "grep", "search", "ls", "list"]);
@@ -37,7 +41,8 @@ export function about(tool: string, args: unknown): About {
     if (typeof value === "string") left.delete(key);
     return typeof value === "string" ? value : undefined;
   };
-  const extra = left.get("_acp") as { title?: string; diff?: string; options?: Option[]; locations?: { path: string }[] } | undefined;
+  const extra = left.get("_acp") as
+    { title?: string; diff?: string; options?: Option[]; locations?: { path: string }[] } | undefined;
   const told = typeof extra === "object" && extra !== null;
   if (told) {
     left.delete("_acp");
@@ -46,7 +51,8 @@ export function about(tool: string, args: unknown): About {
   result.command = take("command");
   const path = pathKeys.map(take).find((p) => p !== undefined) ?? (told ? extra.locations?.[0]?.path : undefined) ?? "";
   for (const [old, now] of changeKeys) {
-    const before = left.get(old), after = left.get(now);
+    const before = left.get(old),
+      after = left.get(now);
     if (typeof before === "string" && typeof after === "string") {
       left.delete(old);
       left.delete(now);
@@ -64,7 +70,8 @@ export function about(tool: string, args: unknown): About {
   if (title && title !== result.command) result.rest.push(["title", title]);
   if (path && (result.command !== undefined || !result.change)) result.rest.push(["path", path]);
   for (const [name, value] of left) result.rest.push([name, typeof value === "string" ? value : json(value)]);
-  if (!result.object && result.rest.length > 0) result.object = oneLine(result.rest.map(([k, v]) => `${k}: ${v}`).join(", "));
+  if (!result.object && result.rest.length > 0)
+    result.object = oneLine(result.rest.map(([k, v]) => `${k}: ${v}`).join(", "));
   return result;
 }
 

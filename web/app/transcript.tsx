@@ -29,7 +29,9 @@ export function Transcript() {
     anchorTo: "end" as const,
     followOnAppend: true,
     scrollEndThreshold: nearEnd,
-    observeElementRect, observeElementOffset, scrollToFn: elementScroll,
+    observeElementRect,
+    observeElementOffset,
+    scrollToFn: elementScroll,
     onChange: (l: List) => {
       draw((n) => n + 1);
       setAtEnd(l.isAtEnd(nearEnd));
@@ -44,10 +46,14 @@ export function Transcript() {
   useLayoutEffect(() => list._willUpdate());
   useLayoutEffect(() => {
     shown = { list, rows: all };
-    return () => { shown = undefined; };
+    return () => {
+      shown = undefined;
+    };
   });
   useEffect(() => {
-    const watch = new ResizeObserver(() => { if (pinned.current) list.scrollToEnd(); });
+    const watch = new ResizeObserver(() => {
+      if (pinned.current) list.scrollToEnd();
+    });
     watch.observe(scroller.current!);
     return () => watch.disconnect();
   }, [list]);
@@ -56,7 +62,7 @@ export function Transcript() {
     const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current!;
     const by = last.current;
     if (height - top - visible < nearEnd) pinned.current = true;
-    else if (top < by.top && height === by.height && visible === by.visible) pinned.current = false; // a reader did it, not a new height
+    else if (top < by.top && height === by.height && visible === by.visible) pinned.current = false; // by a reader
     last.current = { top, height, visible };
   };
   const begun = loaded.value && all.length > 0;
@@ -67,27 +73,76 @@ export function Transcript() {
   const { gap, more, live } = older.value;
   return (
     <>
-      <div class="transcript" ref={scroller} role="log" aria-label="Conversation" aria-live="off" aria-busy={busy.value} tabIndex={0} onScroll={scrolled}>
-        {(gap || more) && <p class="older meta">{more ? "Earlier turns are loaded as you scroll up." : "What was before is not kept any more."}</p>}
+      <div
+        class="transcript"
+        ref={scroller}
+        role="log"
+        aria-label="Conversation"
+        aria-live="off"
+        aria-busy={busy.value}
+        tabIndex={0}
+        onScroll={scrolled}
+      >
+        {(gap || more) && (
+          <p class="older meta">
+            {more ? "Earlier turns are loaded as you scroll up." : "What was before is not kept any more."}
+          </p>
+        )}
         <div class="rows" style={{ height: `${list.getTotalSize()}px` }}>
           {list.getVirtualItems().map((at) => {
             const row = all[at.index];
-            return row && <Placed key={row.key} row={row} index={at.index} start={at.start} list={list} first={at.index === 0} last={at.index === all.length - 1} />;
+            return (
+              row && (
+                <Placed
+                  key={row.key}
+                  row={row}
+                  index={at.index}
+                  start={at.start}
+                  list={list}
+                  first={at.index === 0}
+                  last={at.index === all.length - 1}
+                />
+              )
+            );
           })}
         </div>
         {loaded.value && all.length === 0 && <Nothing />}
       </div>
       {(!atEnd || !live) && all.length > 0 && (
-        <div class="anchor"><button type="button" class="button jump" onClick={toEnd}><Icon sign="down" />{busy.value ? "Follow the answer" : "To the end"}</button></div>
+        <div class="anchor">
+          <button type="button" class="button jump" onClick={toEnd}>
+            <Icon sign="down" />
+            {busy.value ? "Follow the answer" : "To the end"}
+          </button>
+        </div>
       )}
     </>
   );
 }
 
-function Placed({ row, index, start, list, first, last }: { row: Row; index: number; start: number; list: List; first: boolean; last: boolean }) {
+function Placed({
+  row,
+  index,
+  start,
+  list,
+  first,
+  last,
+}: {
+  row: Row;
+  index: number;
+  start: number;
+  list: List;
+  first: boolean;
+  last: boolean;
+}) {
   const body = useMemo(() => <RowView row={row} />, [row]);
   return (
-    <div class={`row ${first ? "first" : ""} ${last ? "last" : ""}`} data-index={index} ref={list.measureElement} style={{ top: `${start}px` }}>
+    <div
+      class={`row ${first ? "first" : ""} ${last ? "last" : ""}`}
+      data-index={index}
+      ref={list.measureElement}
+      style={{ top: `${start}px` }}
+    >
       {body}
     </div>
   );
@@ -109,9 +164,12 @@ async function readOlder(): Promise<void> {
 // estimate guesses the height of a row that was never drawn.
 function estimate(row: Row): number {
   switch (row.kind) {
-    case "prompt": return 92 + 24 * Math.min(12, Math.ceil(row.item.prompt.content.length / 80));
-    case "block": return 12 + 24 * Math.ceil(row.text.length / 84);
-    default: return 28;
+    case "prompt":
+      return 92 + 24 * Math.min(12, Math.ceil(row.item.prompt.content.length / 80));
+    case "block":
+      return 12 + 24 * Math.ceil(row.text.length / 84);
+    default:
+      return 28;
   }
 }
 

@@ -25,12 +25,31 @@ export async function startServer(args = []) {
   let ready;
 
   async function start() {
-    child = spawn(program, ["serve", "--agent", `script:${join(here, "script.json")}`, "--listen", `127.0.0.1:${port}`, "--workspace", root,
-      "--state-dir", join(root, "state"), "--ready-stdout", ...args], { stdio: ["ignore", "pipe", "pipe"] });
+    child = spawn(
+      program,
+      [
+        "serve",
+        "--agent",
+        `script:${join(here, "script.json")}`,
+        "--listen",
+        `127.0.0.1:${port}`,
+        "--workspace",
+        root,
+        "--state-dir",
+        join(root, "state"),
+        "--ready-stdout",
+        ...args,
+      ],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
     let errors = "";
-    child.stderr.on("data", (d) => { errors = (errors + d).slice(-4000); });
+    child.stderr.on("data", (d) => {
+      errors = (errors + d).slice(-4000);
+    });
     const lines = createInterface({ input: child.stdout });
-    const ended = once(child, "exit").then(() => { throw new Error(`the server ended: ${errors}`); });
+    const ended = once(child, "exit").then(() => {
+      throw new Error(`the server ended: ${errors}`);
+    });
     const [line] = await Promise.race([once(lines, "line"), ended]);
     ended.catch(() => {}); // it is ended by stop
     ready = JSON.parse(line);
@@ -47,7 +66,9 @@ export async function startServer(args = []) {
 
   async function call(method, path, body) {
     const res = await fetch(url + path, {
-      method, headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" }, body: body && JSON.stringify(body),
+      method,
+      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      body: body && JSON.stringify(body),
     });
     if (!res.ok) throw new Error(`${method} ${path}: ${res.status} ${await res.text()}`);
     return res.json();
@@ -55,7 +76,10 @@ export async function startServer(args = []) {
 
   await start();
   return {
-    url, call, start, stop,
+    url,
+    call,
+    start,
+    stop,
     session: ready.sessionId,
     signal: (name) => child.kill(name),
     /** a link that logs in once */
@@ -94,15 +118,20 @@ export async function startBrowser() {
       context.setDefaultTimeout(patience);
       const page = await context.newPage();
       const complaints = [];
-      page.on("console", (m) => { if (["error", "warning"].includes(m.type())) complaints.push(m.text()); });
+      page.on("console", (m) => {
+        if (["error", "warning"].includes(m.type())) complaints.push(m.text());
+      });
       page.on("pageerror", (e) => complaints.push(String(e.stack ?? e)));
       await page.addInitScript(() => {
         globalThis.violations = [];
-        document.addEventListener("securitypolicyviolation", (e) => globalThis.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`));
+        document.addEventListener("securitypolicyviolation", (e) =>
+          globalThis.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`),
+        );
       });
       await page.goto(link);
       return {
-        page, context,
+        page,
+        context,
         /** what the page complained about since it was opened; known are complaints that a test causes itself */
         async complaints(known = []) {
           const violations = await page.evaluate(() => globalThis.violations);
@@ -110,6 +139,8 @@ export async function startBrowser() {
         },
       };
     },
+    /** closes all pages */
+    leave: () => Promise.all(browser.contexts().map((c) => c.close())),
     close: () => browser.close(),
   };
 }

@@ -10,9 +10,14 @@ const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch:
 
 let browser;
 let server;
-before(async () => { browser = await startBrowser(); });
-after(async () => { await browser?.close(); });
+before(async () => {
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+});
 afterEach(async () => {
+  await browser.leave();
   await server?.close();
   server = undefined;
 });
@@ -46,13 +51,25 @@ async function conversation(p) {
 }
 
 /** asOwner is a conversation as those see it who did not take part. */
-const asOwner = (texts) => texts.map((t) => t.replace(/^You drive\b/, "owner drives").replace(/^You\b/, "owner").replace("by you,", "by owner,"));
+const asOwner = (texts) =>
+  texts.map((t) =>
+    t
+      .replace(/^You drive\b/, "owner drives")
+      .replace(/^You\b/, "owner")
+      .replace("by you,", "by owner,"),
+  );
 
 async function accessible(p, what) {
   await p.page.evaluate(axe);
   const found = await p.page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
-  assert.deepEqual(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}: ${v.nodes[0]?.any[0]?.message ?? ""}`), [], what);
+  assert.deepEqual(
+    serious.map(
+      (v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}: ${v.nodes[0]?.any[0]?.message ?? ""}`,
+    ),
+    [],
+    what,
+  );
 }
 
 test("one drives, another watches, and a phone approves", { timeout: 4 * patience }, async () => {
@@ -66,18 +83,32 @@ test("one drives, another watches, and a phone approves", { timeout: 4 * patienc
   await watcher.page.locator(".question").waitFor();
   assert.equal(await watcher.page.locator(".question button.verdict").count(), 0, "a watcher has no buttons");
 
-  const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role: "approver", label: "Ben's phone" });
+  const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, {
+    role: "approver",
+    label: "Ben's phone",
+  });
   const hand = await browser.open(`${server.url}/#share=${share.token}`, phone);
   await button(hand, "Allow").waitFor();
-  assert.equal(new URL(hand.page.url()).hash, `#session=${server.session}`, "the secret is not in the address any more");
-  assert.equal(await hand.page.locator(".question pre.runs").innerText(), "go test ./login -run 'TestLogin|TestExpiry' -count=1");
+  assert.equal(
+    new URL(hand.page.url()).hash,
+    `#session=${server.session}`,
+    "the secret is not in the address any more",
+  );
+  assert.equal(
+    await hand.page.locator(".question pre.runs").innerText(),
+    "go test ./login -run 'TestLogin|TestExpiry' -count=1",
+  );
   await shows(hand, "Your link does not allow prompts.");
-  for (const height of [640, 300]) { // with the keyboard of the phone closed and open
+  for (const height of [640, 300]) {
+    // with the keyboard of the phone closed and open
     await hand.page.setViewportSize({ width: 360, height });
     await hand.page.waitForFunction((h) => document.querySelector(".app").getBoundingClientRect().height === h, height);
     for (const name of ["Deny", "Allow"]) {
       const box = await button(hand, name).boundingBox();
-      assert.ok(box.y >= 0 && box.y + box.height <= height && box.x >= 0 && box.x + box.width <= 360, `${name} is outside of ${height} pixels: ${JSON.stringify(box)}`);
+      assert.ok(
+        box.y >= 0 && box.y + box.height <= height && box.x >= 0 && box.x + box.width <= 360,
+        `${name} is outside of ${height} pixels: ${JSON.stringify(box)}`,
+      );
     }
   }
   await button(hand, "Allow").tap();
@@ -134,13 +165,18 @@ test("a killed server loses nothing that was shown", { timeout: 6 * patience }, 
   }
   const [a, b] = [await conversation(driver), await conversation(watcher)];
   assert.deepEqual(asOwner(a), b);
-  assert.ok(a.some((t) => t.includes("Line 10 ")), `the answer is still there: ${a.slice(-5)}`);
+  assert.ok(
+    a.some((t) => t.includes("Line 10 ")),
+    `the answer is still there: ${a.slice(-5)}`,
+  );
   const fresh = await browser.open(await server.link());
   await fresh.page.locator(".note.bad").waitFor();
   assert.deepEqual(await conversation(fresh), b, "a new page shows the same");
   await prompt(driver, "hello again");
   await shows(watcher, "This is a script, not a model.");
-  const lost = [/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection/];
+  const lost = [
+    /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection/,
+  ];
   assert.deepEqual(await Promise.all([driver, watcher, fresh].map((p) => p.complaints(lost))), [[], [], []]);
 });
 
@@ -160,12 +196,17 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
   await keyboard.press("d");
   await shows(p, "Denied by you");
   await finished(p);
-  await p.page.waitForFunction(() => document.querySelector('[role="status"].unseen').textContent.startsWith("Answer finished"));
+  await p.page.waitForFunction(() =>
+    document.querySelector('[role="status"].unseen').textContent.startsWith("Answer finished"),
+  );
   await keyboard.press("i");
   await keyboard.type("show something hidden");
   await keyboard.press("Enter");
   await shows(p, "There are hidden characters in it.");
-  assert.equal(await p.page.locator(".question pre.runs").innerText(), "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B");
+  assert.equal(
+    await p.page.locator(".question pre.runs").innerText(),
+    "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B",
+  );
   await keyboard.press("Escape");
   await keyboard.press("a");
   await shows(p, "Allowed by you");
@@ -174,7 +215,10 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
   await keyboard.press("k");
   await p.page.waitForFunction(() => document.querySelector(".prompt").getBoundingClientRect().top >= 0);
   await keyboard.press("Shift+G");
-  await p.page.waitForFunction(() => { const t = document.querySelector(".transcript"); return t.scrollHeight - t.scrollTop - t.clientHeight < 2; });
+  await p.page.waitForFunction(() => {
+    const t = document.querySelector(".transcript");
+    return t.scrollHeight - t.scrollTop - t.clientHeight < 2;
+  });
   assert.deepEqual(await p.complaints(), []);
 });
 
@@ -203,11 +247,15 @@ test("questions are answered in forms, and prompts wait in the queue", { timeout
 
 test("the page can be used by everybody", { timeout: 6 * patience }, async () => {
   server = await startServer();
-  for (const [name, options] of [["desk", {}], ["phone in the dark", { ...phone, colorScheme: "dark" }], ["dark desk", { colorScheme: "dark", reducedMotion: "reduce" }]]) {
+  for (const [name, options] of [
+    ["desk", {}],
+    ["phone in the dark", { ...phone, colorScheme: "dark" }],
+    ["dark desk", { colorScheme: "dark", reducedMotion: "reduce" }],
+  ]) {
     const p = await browser.open(await server.link(), options);
     await p.page.locator(".composer, .closed").waitFor();
     await accessible(p, `${name}, at the start`);
-    if (await button(p, "Take over").count() > 0) await button(p, "Take over").click();
+    if ((await button(p, "Take over").count()) > 0) await button(p, "Take over").click();
     await prompt(p, "Please fix the login test");
     await button(p, "Allow").waitFor();
     await accessible(p, `${name}, with a question`);
@@ -228,28 +276,42 @@ test("nothing that the agent says runs or loads anything", { timeout: 4 * patien
   server = await startServer();
   const p = await browser.open(await server.link());
   const foreign = [];
-  p.page.on("request", (r) => { if (!r.url().startsWith(server.url)) foreign.push(r.url()); });
-  await prompt(p, "be hostile");
+  const own = server.url;
+  p.page.on("request", (r) => {
+    if (!r.url().startsWith(own)) foreign.push(r.url());
+  });
+  await composer(p).fill("be hostile");
+  await composer(p).press("Enter");
   await shows(p, "The end of the hostile answer.");
   await finished(p);
   await p.page.locator("button.line").last().click();
   await p.page.locator(".diff").waitFor();
   const links = new Set();
   let shown = "";
-  for (let top = 0; ; top += 300) { // the list draws only what is visible
+  for (let top = 0; ; top += 300) {
+    // the list draws only what is visible
     const [hrefs, text, end] = await p.page.evaluate(async (y) => {
       const list = document.querySelector(".transcript");
       list.scrollTop = y;
       await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-      const bad = list.querySelectorAll("img, script, iframe, style, svg:not(.icon), [onerror], [onclick], [style*=display]").length;
-      return [[...list.querySelectorAll("a")].map((a) => a.getAttribute("href")), bad > 0 ? `${bad} bad elements` : list.innerText, y > list.scrollHeight];
+      const bad = list.querySelectorAll(
+        "img, script, iframe, style, svg:not(.icon), [onerror], [onclick], [style*=display]",
+      ).length;
+      return [
+        [...list.querySelectorAll("a")].map((a) => a.getAttribute("href")),
+        bad > 0 ? `${bad} bad elements` : list.innerText,
+        y > list.scrollHeight,
+      ];
     }, top);
     hrefs.forEach((h) => links.add(h));
     shown += text;
     if (end) break;
   }
   assert.deepEqual([...links].filter((h) => h !== null).sort(), ["https://evil.example/x.png", "https://example.com/"]);
-  assert.ok(!shown.includes("bad elements") && shown.includes("<script>globalThis.ran = 1</script>"), "code is shown as text");
+  assert.ok(
+    !shown.includes("bad elements") && shown.includes("<script>globalThis.ran = 1</script>"),
+    "code is shown as text",
+  );
   assert.equal(await p.page.evaluate(() => globalThis.ran), undefined);
   assert.deepEqual(foreign, []);
   assert.deepEqual(await p.complaints(), []);
