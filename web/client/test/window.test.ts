@@ -155,7 +155,7 @@ test("a window that is read in pages equals one that saw all events", async () =
       () => live,
       fold.state,
     );
-    paged.reset();
+    paged.reset(false);
     await paged.load();
     for (let i = live; i < events.length; i++) {
       fold.apply(events[i]!);
