@@ -101,7 +101,7 @@ func (w *watch) observe(p *Peer, f *Frame) {
 	case "heartbeat":
 		w.heartbeat(p, f)
 	case "history":
-		if f.Body["id"] != nil {
+		if f.Body["id"] != nil && p.s.socket() {
 			w.answer(p, f)
 		}
 	case "ws.result", "ws.error":
