@@ -56,8 +56,9 @@ func (h *Hub) History(
 	return page, h.refusedOr(err)
 }
 
-// answerHistory answers a ws.history frame, or such a line of the local client. It is called by the goroutine that reads the
-// socket, so a client has one request at a time.
+// answerHistory answers a ws.history frame, or such a line of the local client. It is
+// called by the goroutine that reads from the client, so a client has one request at a
+// time.
 func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 	h, b := r.hub, r.box
 	var page *contracts.HistoryPage

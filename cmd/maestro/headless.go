@@ -41,7 +41,8 @@ func headlessCommand() *cobra.Command {
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", "", "also serve the same session on the network, at this address or port on 127.0.0.1")
-	cmd.Flags().IntVar(&s.turns, "turns", 0, "begin with a page of the history, of the last turns before this start, at most 100; 0 means none")
+	cmd.Flags().IntVar(&s.turns, "turns", 0,
+		"begin with a page of the history: so many turns before this start, at most 100; 0 means none")
 	cmd.Flags().StringVar(&s.protocol, "protocol", "maestro", "protocol of the client on standard input: "+strings.Join(protocolNames(), ", "))
 	s.registerSockets(cmd)
 	s.chord.register(cmd)
