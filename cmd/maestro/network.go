@@ -228,8 +228,8 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 		return auth.New(opts)
 	}
 	n.token = tokenFile(root)
-	if h.dir != "" { // shares name sessions of this workspace
-		opts.ShareFile = filepath.Join(h.dir, "shares.json")
+	if h.dir != "" { // shares and cookies name sessions of this workspace
+		opts.ShareFile, opts.CookieFile = filepath.Join(h.dir, "shares.json"), filepath.Join(h.dir, "cookies.json")
 	}
 	token, err := auth.LoadOrCreateToken(n.token)
 	if err != nil {

@@ -2331,6 +2331,8 @@ export interface TicketRequest {
   sessionId?: string;
   /** viewer or approver limits the ticket to that role */
   role?: Role;
+  /** the ticket is for GET /login only, and valid for 10 minutes */
+  login?: boolean;
 }
 
 /**
