@@ -488,8 +488,10 @@ func (w *world) checkAuthors(events []contracts.Event) error {
 		switch e := ev.(type) {
 		case *contracts.PromptAccepted:
 			prompters = append(prompters, authored(&e.Author))
-		case *contracts.RequestAnswered:
-			answered[e.RequestID] = append(answered[e.RequestID], authored(&e.Author))
+		case *contracts.ServerRequestResolved:
+			if e.Author != nil {
+				answered[e.RequestID] = append(answered[e.RequestID], authored(e.Author))
+			}
 		}
 	}
 	if !slices.Equal(prompters, w.prompters) {
