@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 )
 
@@ -155,7 +156,7 @@ func (w *world) planInbox(d deed) (
 	case contracts.RequestClientTool:
 		want = contracts.CodeBadRequest // a program answers it
 	default:
-		if answer.Content = textOf("blue"); yes {
+		if answer.Content = []contracts.ContentBlock{{Type: "text", Text: "blue"}}; yes {
 			verdict = contracts.VerdictAnswered
 		}
 	}
@@ -215,7 +216,7 @@ func (w *world) kill(d deed) error {
 
 // An office is the overview of a world's process, with somebody who follows its inbox.
 type office struct {
-	*hub.Overview
+	*overview.Overview
 	peer   *memconn.Peer
 	before map[string]contracts.Verdict       // questions that ended before this process
 	open   map[string]contracts.InboxQuestion // as the follower was told
@@ -234,8 +235,9 @@ func (w *world) openOffice(opts *hub.Options, start func() (*hub.Hub, error)) (e
 	o := &office{
 		before: maps.Clone(w.resolved), open: map[string]contracts.InboxQuestion{}, ended: map[string]string{},
 	}
-	o.Overview, err = hub.NewOverview(hub.OverviewOptions{
+	o.Overview, err = overview.New(overview.Options{
 		Store: w.desk, Frame: func(dst, text []byte) []byte { return append(append(dst, text...), '\n') },
+		SocketForm: memconn.Lines, Find: func(context.Context, string, contracts.Principal) (*hub.Hub, error) { return w.Hub, nil },
 	})
 	if err != nil {
 		return err
@@ -352,7 +354,7 @@ type desk struct {
 	lost atomic.Bool // the process was killed: what it saves is lost
 }
 
-// Keys implements [hub.SummaryStore], as do the next three.
+// Keys implements [overview.Store], as do the next three.
 func (d *desk) Keys() iter.Seq[hub.Key] { return slices.Values([]hub.Key{{ID: "s"}}) }
 
 func (d *desk) Load(hub.Key) ([]byte, time.Time, error) {
