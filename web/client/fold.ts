@@ -56,6 +56,7 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
   const state = emptyState();
   let lastInit: Init | null = null;
   let unified: unknown[] = []; // what pending_requests was made of
+  let records: ShownRecord[] = []; // the requests of people, with those that are not pending
 
   function set<K extends keyof State>(key: K, value: State[K]): void {
     if (value === undefined) delete state[key];
@@ -118,10 +119,9 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
         })),
       ),
     );
-    const known = state.people;
-    if (!known) return;
-    const shown = known.requests.filter((r) => isPending(r.request_id));
-    if (shown.length < known.requests.length) set("people", { ...known, requests: shown });
+    const shown = pendingRecords();
+    const before = state.people?.requests ?? [];
+    if (shown.length !== before.length || shown.some((r, i) => r !== before[i])) setPeople({ requests: shown });
   }
 
   const isPending = (request: string) =>
@@ -199,9 +199,11 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     set("people", { ...(state.people ?? { prompts: [], answers: [], requests: [], controller: null }), ...change });
   }
 
+  const pendingRecords = () => records.filter((r) => isPending(r.request_id));
+
   function addShown(r: ShownRecord): void {
-    const others = (state.people?.requests ?? []).filter((o) => o.request_id !== r.request_id);
-    setPeople({ requests: [...others, cut(r, "display")].filter((o) => isPending(o.request_id)) });
+    records = [...pendingRecords().filter((o) => o.request_id !== r.request_id), cut(r, "display")];
+    setPeople({ requests: pendingRecords() });
   }
 
   function setQueue(prompts: People["queue"], held: boolean | undefined): void {
@@ -341,12 +343,12 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
         break;
       }
       case "request_voted":
-        if (!event.approved) break;
-        setPeople({
-          requests: (state.people?.requests ?? []).map((r) =>
+        if (event.approved) {
+          records = records.map((r) =>
             r.request_id === event.request_id ? { ...r, votes: [...(r.votes ?? []), event.author] } : r,
-          ),
-        });
+          );
+        }
+        setPeople({ requests: pendingRecords() });
         break;
       case "control_changed":
         setPeople({ controller: event.to });
@@ -378,6 +380,7 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     state.active_utility_commands = latest(state.active_utility_commands, maxActive);
     state.active_file_watches = latest(state.active_file_watches, maxActive);
     if (people) {
+      records = [];
       set("people", {
         ...people,
         prompts: people.prompts.slice(-maxPeople).map((p) => cut(p, "content")),

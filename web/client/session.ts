@@ -1,5 +1,6 @@
 import type {
   Attached,
+  Author,
   Capabilities,
   ClientFrame,
   ClientInfo,
@@ -140,7 +141,7 @@ export interface Session {
   };
 
   /** an open question; `shown` has the first 4 KiB of the display form if the question is not in the transcript */
-  question(requestId: string): (PendingRequest & { shown?: ShownRecord }) | undefined;
+  question(requestId: string): (PendingRequest & { shown?: ShownRecord; votes: Author[] }) | undefined;
   history(request?: PageRequest): Promise<HistoryPage>;
   turns(request?: PageRequest): Promise<HistoryPage & { turns: HistoryTurn[] }>;
   search(query: string, request?: PageRequest): Promise<HistoryPage>;
@@ -311,6 +312,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     attached = a;
     position = { epoch: a.epoch, cursor: position.cursor, known: position.known && replay };
     replaying = replay;
+    const owed = replay && awaitsPage; // the last connection was lost before the page came
     awaitsPage = !replay;
     control = {
       ...control,
@@ -322,6 +324,11 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     mark("control");
     link.online(a.heartbeat_interval_ms);
     calls.link(same);
+    if (owed) loadPage();
+  }
+
+  function loadPage(): void {
+    transcript.load().catch(() => {}); // older() reads it then, and so does the next reset
   }
 
   function message(cursor: number, event: Event): void {
@@ -345,8 +352,8 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     setHolder(s.state.controller_connection_id ?? null);
     utilities.restored();
     if (!fresh) return transcript.settle();
-    transcript.reset();
-    if (!awaitsPage) transcript.load().catch(() => {}); // the next reset, or older(), reads it again
+    transcript.reset(awaitsPage);
+    if (!awaitsPage) loadPage();
   }
 
   function setHolder(holder: string | null): void {
@@ -425,7 +432,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     utilities,
     on: listeners.add,
     onEvent: happenings.add,
-    ready: () => session.until(() => link.status.status === "online" && position.known && !awaitsPage),
+    ready: () => session.until(() => link.status.status === "online" && position.known && !transcript.loading),
     until(condition, signal) {
       return new Promise((resolve, reject) => {
         const check = () => {
@@ -480,7 +487,8 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     },
     question(requestId) {
       const found = fold.state.pending_requests.find((r) => r.id === requestId);
-      return found && { ...found, shown: transcript.question(requestId)?.shown ?? shown(requestId) };
+      const record = shown(requestId);
+      return found && { ...found, shown: transcript.question(requestId)?.shown ?? record, votes: record?.votes ?? [] };
     },
     history: (request = {}) => page(request),
     turns: (request = {}) => page({ ...request, kind: "turns" }) as Promise<HistoryPage & { turns: HistoryTurn[] }>,

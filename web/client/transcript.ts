@@ -133,8 +133,8 @@ interface Hooks {
 /** What a session needs of its transcript. */
 export interface OwnTranscript extends Transcript {
   apply(cursor: number, event: Event): void;
-  /** forgets everything; the window begins after the cursor */
-  reset(): void;
+  /** forgets everything; the server sends the newest page by itself if it is expected */
+  reset(expected: boolean): void;
   /** reads the newest page, unless the window was reset again meanwhile */
   load(): Promise<void>;
   /** takes the page that the server sends to an attaching client */
@@ -153,11 +153,12 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
   let loading = false;
   let generation = 0; // rises when the window is replaced; answers for an earlier one are dropped
 
-  function reset(): void {
+  function reset(expected = false): void {
     win = newWindow(hooks.touched);
     live = true;
     before = null;
-    gap = loading = false;
+    gap = false;
+    loading = expected;
     generation++;
     hooks.listed();
   }
@@ -223,7 +224,10 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
     },
     reset,
     settle,
-    opening: take,
+    opening(page) {
+      loading = false;
+      take(page);
+    },
     question: (id) => win.question(id),
     load() {
       before = hooks.cursor() + 1; // if it fails, older() reads the page

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { test } from "node:test";
 import { newFold } from "../fold.ts";
-import type { Event, Session, Snapshot, State } from "../index.ts";
+import type { Event, Options, Session, Snapshot, State } from "../index.ts";
 import { client, idle, network, page, serve, socket, texts, type Running } from "./harness.ts";
 
 const numbers = (times: number, rate?: number) => ({ repeat: { times, rate, steps: [{ say: "{{n}} " }] } });
@@ -262,4 +262,37 @@ test("after a reset the state and the transcript are those of a fresh client", {
   assert.deepEqual(texts(watcher), texts(fresh));
   assert.equal(texts(watcher).at(-1), "end");
   assert.deepEqual(shared(watcher.state), shared(driver.state));
+});
+
+test("the first page of the transcript comes although the connection is lost before it", async () => {
+  const server = await serve(script);
+  const c = client(server);
+  const id = await c.create();
+  const driver = c.attach(id, { role: "controller" });
+  await driver.ready();
+  await driver.prompt("hi");
+  await driver.until(() => texts(driver).includes("hello") && !driver.state.is_responding);
+  let sockets = 0;
+  const cut: Options["socket"] = (...args) => {
+    const ws = socket!(...args) as WebSocket;
+    if (++sockets > 1) return ws;
+    let lost = false;
+    ws.addEventListener(
+      "message",
+      (e) => {
+        if (lost) e.stopImmediatePropagation();
+        lost ||= JSON.parse(e.data).type === "snapshot";
+        if (lost)
+          queueMicrotask(() =>
+            ws.onclose?.(Object.assign(new Event("close"), { code: 1006, reason: "" }) as CloseEvent),
+          );
+      },
+      true,
+    );
+    return ws;
+  };
+  const late = client(server, { socket: cut }).attach(id);
+  await late.until(() => sockets === 2 && late.link.status === "online");
+  await late.ready();
+  assert.deepEqual(texts(late), ["> hi", "hello"]);
 });

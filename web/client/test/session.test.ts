@@ -166,7 +166,10 @@ test("a page that is loaded again keeps control", async () => {
   const after = client(server).attach(id, { role: "controller" });
   await after.ready();
   assert.equal(after.control.mine, true);
-  before.close();
+  await before.until(() => before.link.status === "waiting");
+  first.fire("pageshow"); // the browser kept the page, and shows it again
+  await before.until(() => before.link.status === "online");
+  await before.until(() => !before.control.mine && before.control.holder === after.me!.connectionId);
 });
 
 test("prompts wait in a queue that is edited, ordered and cancelled", async () => {
@@ -241,6 +244,47 @@ test("a share lets its holder in until it is revoked", async () => {
   await c.revoke(id, share.share_id);
   await s.until(() => s.link.status === "closed").catch(() => {});
   assert.equal(s.link.status === "closed" && s.link.why.code, "unauthenticated");
+});
+
+test("a session goes on with a new credential when the old one has ended", async () => {
+  const owner = client(server);
+  const id = await owner.create();
+  const first = await owner.share(id);
+  let { token } = first;
+  const login = async () => {
+    token = (await owner.share(id)).token;
+  };
+  const s = client({ url: server.url }, { token: () => token, login }).attach(id);
+  await s.ready();
+  const statuses = new Set<string>();
+  s.on(() => statuses.add(s.link.status));
+  await owner.revoke(id, first.share_id);
+  await s.until(() => statuses.has("login") && s.link.status === "online");
+  const driver = owner.attach(id, { role: "controller" });
+  await driver.ready();
+  await driver.prompt("hi");
+  await s.until(() => texts(s).includes("hello"));
+});
+
+test("several vote, each once, and everybody sees who", async () => {
+  const strict = await serve(script, "--approvals", "2", "--require-digest");
+  const owner = client(strict);
+  const id = await owner.create();
+  const { token } = await owner.share(id, { role: "approver", label: "bea" });
+  const bea = client({ url: strict.url, token }).attach(id, { role: "approver" });
+  const driver = owner.attach(id, { role: "controller" });
+  await Promise.all([bea.ready(), driver.ready()]);
+  await driver.prompt("run it");
+  await bea.until(() => bea.state.people?.requests[0]?.votes_needed === 2);
+  const question = bea.state.pending_requests[0]!.id;
+  await driver.answer(question, { approved: true });
+  await assert.rejects(driver.answer(question, { approved: true }), refusal("already_voted"));
+  await bea.until(() => bea.question(question)?.votes.length === 1);
+  assert.equal(bea.question(question)?.votes[0]?.name, "owner");
+  await bea.answer(question, { approved: true });
+  await driver.until(() => texts(driver).includes("It ran."));
+  const item = driver.transcript.items.find((i) => i.kind === "question");
+  assert.deepEqual(item?.kind === "question" && item.votes.map((v) => v.author.name), ["owner", "bea"]);
 });
 
 test("a ticket becomes a cookie", async () => {
