@@ -9,7 +9,7 @@ import { highlight } from "./highlight";
 import { Icon, type Sign } from "./icons";
 import { render, renderHighlighted } from "./markdown";
 import type { Row } from "./rows";
-import { act, session, state } from "./store";
+import { act, state, you } from "./store";
 import { about, oneLine } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
@@ -61,7 +61,7 @@ function Prompt({ row: { item, key: id } }: Of<"prompt">) {
   return (
     <article class={`prompt ${folded ? "fold" : ""}`} aria-label={`Prompt of ${who(author)}`}>
       <p class="by">
-        <b>{you(author.connection_id) ? "You" : who(author)}</b>
+        <b>{you(author) ? "You" : who(author)}</b>
         <Time at={item.at} />
       </p>
       <p class="said">{content}</p>
@@ -83,10 +83,6 @@ function Prompt({ row: { item, key: id } }: Of<"prompt">) {
       )}
     </article>
   );
-}
-
-export function you(connection: string | undefined): boolean {
-  return connection !== undefined && connection === session.peek()?.me?.connectionId;
 }
 
 function Block({ text, open }: { text: string; open: boolean }) {
@@ -324,6 +320,7 @@ function Reads({ row: { items, key: id } }: Of<"reads">) {
   );
 }
 
+const unknownVerdict: { sign: Sign; tone: string; word: string } = { sign: "check", tone: "", word: "Ended" };
 const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
   approved: { sign: "check", tone: "good", word: "Allowed" },
   denied: { sign: "cross", tone: "bad", word: "Denied" },
@@ -336,18 +333,14 @@ const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
   cancelled: { sign: "stop", tone: "", word: "Cancelled" },
 };
 
+const resolvers = { policy: "a rule", runtime: "the agent", client: "a client", user: "somebody" };
+const stockReasons = ["Approved", "Denied by user"]; // what the server says for an answer without a reason
+
 function Question({ row: { item } }: Of<"question">) {
-  const { request, resolved, answer } = item;
-  const approval = request?.request_type === "approval" || resolved?.request_type === "approval";
+  const { request, resolved } = item;
+  const approval = (request ?? resolved)?.request_type === "approval";
   const what = request && !approval ? `${(request.reason || request.tool).replace(/[.?:]$/, "")}: ` : "";
-  const said =
-    answer &&
-    resolved?.reason &&
-    !["Approved", "Denied by user"].includes(resolved.reason) &&
-    !resolved.reason.startsWith("{")
-      ? resolved.reason
-      : "";
-  if (!resolved)
+  if (!resolved) {
     return (
       <div class="body">
         <p class="note">
@@ -359,24 +352,19 @@ function Question({ row: { item } }: Of<"question">) {
         </p>
       </div>
     );
-  const { sign, tone, word } = verdicts[resolved.resolution] ?? {
-    sign: "check" as Sign,
-    tone: "",
-    word: resolved.resolution,
-  };
-  const by = answer
-    ? you(answer.author.connection_id)
-      ? "you"
-      : who(answer.author)
-    : { policy: "a rule", runtime: "the agent", client: "a client", user: "somebody" }[resolved.resolved_by];
+  }
+  const { author, reason = "", timestamp } = resolved;
+  const { sign, tone, word } = verdicts[resolved.resolution] ?? unknownVerdict;
+  const said = author && !stockReasons.includes(reason) && !reason.startsWith("{") ? oneLine(reason) : "";
+  const by = author ? (you(author) ? "you" : who(author)) : resolvers[resolved.resolved_by];
   return (
     <div class="body">
       <p class="note">
         <Icon sign={sign} tone={tone} />
         <span>
           {what}
-          {word} by {by}, <Time at={answer ? Date.parse(answer.timestamp) : item.at} />
-          {said && `: ${oneLine(said)}`}
+          {word} by {by}, <Time at={timestamp ? Date.parse(timestamp) : item.at} />
+          {said && `: ${said}`}
         </span>
       </p>
     </div>
@@ -443,7 +431,7 @@ function Note({ item: { event } }: { item: NoteItem }) {
 }
 
 function moved({ from, to, reason }: Extract<NoteItem["event"], { type: "control_changed" }>): string {
-  const now = you(to?.connection_id) ? "You drive" : `${who(to)} drives`;
+  const now = you(to) ? "You drive" : `${who(to)} drives`;
   return reason === "taken_over" ? `${now} now, taken over from ${who(from)}` : `${now} now, after ${who(from)}`;
 }
 

@@ -5,9 +5,11 @@ import {
   connect,
   Refusal,
   type Answer,
+  type Author,
   type Control,
   type FeedStatus,
   type HistoryTurn,
+  type InboxReply,
   type LinkStatus,
   type PendingRequest,
   type People,
@@ -232,9 +234,14 @@ export function driving(what: (s: Session) => Promise<unknown>): Promise<boolean
   });
 }
 
+/** answer answers a question. Who drives does it in the session, everybody else as in an inbox, without control. */
 export function answer(id: string, digest: string | undefined, reply: Answer): Promise<boolean> {
-  const send = (s: Session) => s.answer({ request_id: id, digest }, reply);
-  return role.peek() === "approver" ? act(send) : driving(send);
+  return act(async (s) => {
+    await s.ready();
+    if (s.control.mine) return s.answer({ request_id: id, digest }, reply);
+    const { reason: note, ...rest } = { reason: undefined, ...reply };
+    return server.answer({ session_id: s.id, request_id: id, digest }, { ...rest, note } as InboxReply);
+  });
 }
 
 const words: Partial<Record<string, string>> = {
@@ -273,6 +280,12 @@ export async function rename(id: string, title: string): Promise<void> {
 export async function turns(before?: number): Promise<{ turns: HistoryTurn[]; before: number | null }> {
   const page = await session.peek()!.turns({ before, limit: 50 });
   return { turns: page.turns.toReversed(), before: page.before };
+}
+
+/** you reports whether this page did something. */
+export function you(author: Author | null | undefined): boolean {
+  const id = author?.connection_id;
+  return id !== undefined && id === session.peek()?.me?.connectionId;
 }
 
 /** ownPrompts are what the person of this page wrote, the newest first. */

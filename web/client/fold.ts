@@ -174,6 +174,11 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
     const list = pendingLists[e.request_type];
     if (!list) return;
     drop(list, (p) => requestID(p) === e.request_id);
+    const { request_id, call_id, resolution, author, timestamp } = e;
+    if (author && timestamp) {
+      const answer = { request_id, call_id, resolution, author, timestamp };
+      setPeople({ answers: [...(state.people?.answers ?? []), answer].slice(-maxPeople) });
+    }
     // The call has ended, and no tool_end will come.
     const over =
       e.request_type === "approval"
@@ -327,11 +332,6 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
         const { type: _, ...prompt } = event;
         if (!state.is_responding) startRun(); // otherwise the prompt steers the run
         setPeople({ prompts: [...(state.people?.prompts ?? []), cut(prompt, "content")].slice(-maxPeople) });
-        break;
-      }
-      case "request_answered": {
-        const { type: _, ...answer } = event;
-        setPeople({ answers: [...(state.people?.answers ?? []), answer].slice(-maxPeople) });
         break;
       }
       case "queue_changed":

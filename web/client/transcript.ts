@@ -3,7 +3,6 @@ import type {
   HistoryPage,
   HistoryRequest,
   PromptAccepted,
-  RequestAnswered,
   RequestShown,
   RequestVoted,
   ResponseEnd,
@@ -70,7 +69,6 @@ export interface QuestionItem extends Entry {
   shown?: RequestShown;
   votes: RequestVoted[];
   resolved?: ServerRequestResolved;
-  answer?: RequestAnswered;
   /** it ended without an event */
   stopped?: boolean;
 }
@@ -396,12 +394,10 @@ function newWindow(touched: (item: Item) => void) {
       }
       case "request_shown":
       case "request_voted":
-      case "server_request_resolved":
-      case "request_answered": {
+      case "server_request_resolved": {
         const item = question(e.request_id, cursor, at);
         if (e.type === "request_shown") item.shown = e;
         else if (e.type === "request_voted") item.votes.push(e);
-        else if (e.type === "request_answered") item.answer = e;
         else item.resolved = e;
         change(item, cursor);
         break;

@@ -81,7 +81,11 @@ test("one drives, another watches, and a phone approves", { timeout: 4 * patienc
   await button(driver, "Allow").waitFor();
   await shows(watcher, "owner is driving. You are watching.");
   await watcher.page.locator(".question").waitFor();
-  assert.equal(await watcher.page.locator(".question button.verdict").count(), 0, "a watcher has no buttons");
+  const view = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role: "viewer" });
+  const viewer = await browser.open(`${server.url}/#share=${view.token}`);
+  await shows(viewer, "You are watching. Your link does not allow answers.");
+  assert.equal(await viewer.page.locator(".question button.verdict").count(), 0, "a viewer has no buttons");
+  await viewer.context.close();
 
   const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, {
     role: "approver",
@@ -123,31 +127,43 @@ test("one drives, another watches, and a phone approves", { timeout: 4 * patienc
   assert.deepEqual(await Promise.all([driver, watcher, hand].map((p) => p.complaints())), [[], [], []]);
 });
 
-test("control is taken, asked for and handed over, and a reload keeps it", { timeout: 4 * patience }, async () => {
-  server = await startServer();
-  const ann = await browser.open(await server.link());
-  await prompt(ann, "hello");
-  await finished(ann);
-  const ben = await browser.open(await server.link());
-  await button(ben, "Take over").click();
-  await composer(ben).waitFor();
-  await shows(ann, "owner is driving. You are watching.");
-  await button(ann, "Ask for control").click();
-  await shows(ann, "You have asked owner for control.");
-  await button(ben, "Hand over").click();
-  await composer(ann).waitFor();
-  await button(ben, "Ask for control").waitFor();
+test(
+  "control is taken, asked for, handed over and not needed for answers, and a reload keeps it",
+  { timeout: 4 * patience },
+  async () => {
+    server = await startServer();
+    const ann = await browser.open(await server.link());
+    await prompt(ann, "hello");
+    await finished(ann);
+    const ben = await browser.open(await server.link());
+    await button(ben, "Take over").click();
+    await composer(ben).waitFor();
+    await shows(ann, "owner is driving. You are watching.");
+    await button(ann, "Ask for control").click();
+    await shows(ann, "You have asked owner for control.");
+    await button(ben, "Hand over").click();
+    await composer(ann).waitFor();
+    await button(ben, "Ask for control").waitFor();
 
-  await composer(ann).fill("half a thought");
-  await ann.page.reload();
-  await shows(ann, "You drive");
-  assert.equal(await composer(ann).inputValue(), "half a thought");
-  await button(ann, "Release").click();
-  await shows(ann, "Nobody drives");
-  await prompt(ben, "Ben goes on");
-  await shows(ben, "You drive");
-  assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
-});
+    await composer(ann).fill("half a thought");
+    await ann.page.reload();
+    await shows(ann, "You drive");
+    assert.equal(await composer(ann).inputValue(), "half a thought");
+    await prompt(ann, "Please fix the login test");
+    await button(ben, "Deny").waitFor();
+    await ben.page.getByLabel("Reason, sent").fill("not on a Monday");
+    await button(ben, "Deny").click(); // without control
+    await shows(ann, "Denied by owner");
+    await shows(ben, "not on a Monday");
+    await finished(ann);
+    await shows(ann, "You drive");
+    await button(ann, "Release").click();
+    await shows(ann, "Nobody drives");
+    await prompt(ben, "Ben goes on");
+    await shows(ben, "You drive");
+    assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
+  },
+);
 
 test("a killed server loses nothing that was shown", { timeout: 6 * patience }, async () => {
   server = await startServer();
