@@ -84,6 +84,10 @@ type AskOptions struct {
 	// type; negative means without limit.
 	Timeout time.Duration
 
+	// Truncated says that the request has only the beginning of what the agent would do.
+	// Clients see it in request_shown.
+	Truncated bool
+
 	// Opened, if not nil, is called after the question has been published.
 	Opened func()
 }
