@@ -120,7 +120,8 @@ type Host interface {
 	// used must not be used again.
 	Restored() bool
 
-	// ApprovalMode returns the current policy.
+	// ApprovalMode returns the current policy. It is prompt instead of auto if calls may
+	// need the votes of several principals.
 	ApprovalMode() ApprovalMode
 
 	// ClientTools returns the tools that the controller offers. They change with

@@ -233,6 +233,9 @@ func TestModeAutoDoesNotApproveAloneWhatNeedsVotes(t *testing.T) {
 		if out := <-free; out.Verdict != contracts.VerdictApproved || out.By != contracts.ResolvedByPolicy {
 			t.Errorf("a call without a rule: got %+v, want it approved by the mode", out)
 		}
+		if mode := agent.host.ApprovalMode(); mode != contracts.ApprovalPrompt {
+			t.Errorf("got mode %s for the agent, want %s, because it may have to wait for votes", mode, contracts.ApprovalPrompt)
+		}
 		_, outcome := asks(t, h, agent, "q", "bash")
 		refusedWith(t, "first", joinAs(t, h, "owner", contracts.RoleController, false)(decision("q", true, "")), "")
 		synctest.Wait()
