@@ -369,10 +369,10 @@ type extras struct {
 }
 
 // args returns a call's input and extras for clients, and which parts were cut. partial
-// reports whether anything is not shown as it was sent.
-// options is nil unless approval is requested; altered says that the program sent other
-// options. If the args are too long, the input is left out first, because the options
-// are needed for the answer and the diff shows the change.
+// reports whether anything is not shown as it was sent. options is nil unless approval is
+// requested; altered says that the program sent other options. If the args are too long,
+// the input is left out first, because the options are needed for the answer and the
+// diff shows the change.
 func (c *call) args(options contracts.ApprovalOptions, altered bool) (args json.RawMessage, cut []string, partial bool) {
 	more := extras{
 		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,

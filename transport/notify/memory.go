@@ -15,7 +15,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A memory is what outlives the process about one receiver.
+// A memory is what the file has about one receiver.
 type memory struct {
 	State contracts.ReceiverState `json:"state"` // without Waiting
 	Queue []*waiting              `json:"queue"` // the first is being sent; at most maxQueue

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +21,11 @@ type lifetime struct {
 	t       *testing.T
 	options Options
 	asked   map[string]string // when
-	ids     []string          // of the requests that arrived
+	ids     []string          // of the requests that arrived; guarded by wire.mu
 }
 
 // outliving runs a test in a bubble with receivers of the names. They answer with status.
-func outliving(t *testing.T, status *int, change func(o *Options), test func(l *lifetime), names ...string) {
+func outliving(t *testing.T, status *atomic.Int32, change func(o *Options), test func(l *lifetime), names ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state", "notify.json")
 	synctest.Test(t, func(t *testing.T) {
@@ -34,8 +36,10 @@ func outliving(t *testing.T, status *int, change func(o *Options), test func(l *
 		for _, name := range names {
 			l.options.Config.Receivers = append(l.options.Config.Receivers, Receiver{Name: name, Kind: "webhook", URL: "https://" + name, Secret: secret})
 			w.answers[name] = func(_ int, r *http.Request) (*http.Response, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				l.ids = append(l.ids, r.Header.Get("Webhook-Id"))
-				return reply(*status, nil), nil
+				return reply(int(status.Load()), nil), nil
 			}
 		}
 		if change != nil {
@@ -75,6 +79,13 @@ func (l *lifetime) kill() {
 	l.begin()
 }
 
+// arrived returns the ids of the requests that arrived.
+func (l *lifetime) arrived() []string {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return slices.Clone(l.ids)
+}
+
 // poses tells of a question. Each process tells of those that are open.
 func (l *lifetime) poses(id string) {
 	if l.asked[id] == "" {
@@ -86,7 +97,8 @@ func (l *lifetime) poses(id string) {
 }
 
 func TestRetriesGoOnAfterARestart(t *testing.T) {
-	status := 503
+	var status atomic.Int32
+	status.Store(503)
 	outliving(t, &status, nil, func(l *lifetime) {
 		l.poses("q")
 		time.Sleep(5 * time.Second)
@@ -104,14 +116,16 @@ func TestRetriesGoOnAfterARestart(t *testing.T) {
 			l.restart()
 			l.poses("q")
 		}
-		for _, id := range l.ids {
-			want(t, "the id", id, l.ids[0])
+		ids := l.arrived()
+		for _, id := range ids {
+			want(t, "the id", id, ids[0])
 		}
 	}, "hook")
 }
 
 func TestReceiverIsToldAtLeastOnce(t *testing.T) {
-	status := 200
+	var status atomic.Int32
+	status.Store(200)
 	outliving(t, &status, nil, func(l *lifetime) {
 		l.poses("q1")
 		synctest.Wait()
@@ -124,14 +138,14 @@ func TestReceiverIsToldAtLeastOnce(t *testing.T) {
 		l.kill()
 		l.poses("q1")
 		time.Sleep(time.Second)
-		if len(l.ids) != 2 || l.ids[0] != l.ids[1] {
-			t.Errorf("got the ids %v, want one twice", l.ids)
+		if ids := l.arrived(); len(ids) != 2 || ids[0] != ids[1] {
+			t.Errorf("got the ids %v, want one twice", ids)
 		}
-		status = 503
+		status.Store(503)
 		l.poses("q2")
 		time.Sleep(time.Second)
 		l.kill() // nobody asks again
-		status = 200
+		status.Store(200)
 		time.Sleep(time.Minute)
 		want(t, "counts", l.counts("hook"), "0 2 0 0")
 		if err := os.WriteFile(l.options.StateFile, []byte("{"), 0o600); err != nil {
@@ -145,7 +159,8 @@ func TestReceiverIsToldAtLeastOnce(t *testing.T) {
 }
 
 func TestQuietHoursHoldAfterARestart(t *testing.T) {
-	status := 200
+	var status atomic.Int32
+	status.Store(200)
 	outliving(t, &status, func(o *Options) {
 		o.Config.Receivers[0].QuietHours, o.Config.Receivers[0].TimeZone = "22:00-07:00", "UTC" // a bubble begins at midnight UTC
 	}, func(l *lifetime) {
@@ -165,7 +180,8 @@ func TestQuietHoursHoldAfterARestart(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	status := 200
+	var status atomic.Int32
+	status.Store(200)
 	outliving(t, &status, nil, func(l *lifetime) {
 		for i := range 3 * maxSettled {
 			l.poses(fmt.Sprint("q", i))
