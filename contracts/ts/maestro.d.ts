@@ -582,9 +582,9 @@ export interface Ping {
 }
 
 /**
- * HistoryRequest asks for a part of the stored history before a cursor.
- * The answer is a history envelope with the same id. Over HTTP, the path says
- * the kind and the query has the other members.
+ * HistoryRequest asks for a part of the stored history before a cursor,
+ * also on stdio. The answer is a history envelope with the same id. Over HTTP,
+ * the path says the kind and the query has the other members.
  */
 export interface HistoryRequest {
   type: "ws.history";
