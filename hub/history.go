@@ -274,7 +274,8 @@ func (r *historyReader) read(take takeFunc, pause func() bool) error {
 			return nil
 		}
 		last, scanned = e.Cursor, scanned+len(e.Body)+entryBytes
-		if e.Kind != journal.Message || e.Class&r.skip != 0 || held != nil && held.join(&e) {
+		e, seen := e.Seen(r.skip)
+		if !seen || e.Kind != journal.Message || held != nil && held.join(&e) {
 			continue
 		}
 		if !l.add(held) {

@@ -143,14 +143,14 @@ func withOldAndNew(t *testing.T, prompts []string, test historyTest) {
 	})
 }
 
-// peopleless stores empty notes in place of prompt_accepted.
+// peopleless stores no prompt_accepted.
 type peopleless struct{ journal.Store }
 
 func (s peopleless) Append(entries []journal.Entry) error {
 	entries = slices.Clone(entries)
 	for i, e := range entries {
-		if typeOf(e.Body) == "prompt_accepted" {
-			entries[i] = journal.Entry{Cursor: e.Cursor, Time: e.Time, Kind: journal.Note}
+		if p := e.Parts(); typeOf(p.Inner) == "prompt_accepted" {
+			entries[i] = journal.Entry{Cursor: e.Cursor, Time: e.Time, Kind: journal.Note, Body: p.Hidden}
 		}
 	}
 	return s.Store.Append(entries)

@@ -798,6 +798,10 @@ export interface ServerRequestResolved {
   resolution: Verdict;
   reason?: string;
   resolved_by: Resolver;
+  /** who answered; only for clients with the capability people */
+  author?: Author;
+  /** ISO-8601 UTC; beside author */
+  timestamp?: string;
 }
 
 /**
@@ -1030,21 +1034,6 @@ export interface PromptAccepted {
 }
 
 /**
- * RequestAnswered says who answered a request. It follows the
- * server_request_resolved of the answer. A request that ended without an
- * answer, such as by a timeout, has none.
- */
-export interface RequestAnswered {
-  type: "request_answered";
-  request_id: string;
-  call_id: string;
-  resolution: Verdict;
-  author: Author;
-  /** ISO-8601 UTC */
-  timestamp: string;
-}
-
-/**
  * ControlChanged says that the controller lease moved. From and To are null
  * where the lease was or is free.
  */
@@ -1058,9 +1047,9 @@ export interface ControlChanged {
 }
 
 /**
- * RequestShown follows the server_request of a question. It names the digest
- * that an answer may echo, and shows the question in a form without hidden
- * characters.
+ * RequestShown comes before the server_request of a question. It names the
+ * digest that an answer may echo, and shows the question in a form without
+ * hidden characters.
  */
 export interface RequestShown {
   type: "request_shown";
@@ -1297,7 +1286,8 @@ export interface ActiveWatch {
 }
 
 /**
- * AnswerRecord is a request_answered in the state.
+ * AnswerRecord is an answer to a request in the state. A request that ended
+ * without an answer, such as by a timeout, has none.
  */
 export interface AnswerRecord {
   request_id: string;
@@ -2463,7 +2453,6 @@ export type Event =
   | SessionInfo
   | ConnectionInfo
   | PromptAccepted
-  | RequestAnswered
   | ControlChanged
   | RequestShown
   | RequestVoted
