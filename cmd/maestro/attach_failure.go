@@ -31,6 +31,8 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("%s speaks http, not https: want http://%s", host, host)
 	case e.Reason == "" && e.Status != 0 && e.Status < http.StatusInternalServerError:
 		return fmt.Errorf("%s is no maestro server: it answers %d %s", host, e.Status, http.StatusText(e.Status))
+	case e.Reason == contracts.CodeUnauthenticated && f.share != "":
+		return fmt.Errorf("%s does not accept the link: it may be revoked or over", host)
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
