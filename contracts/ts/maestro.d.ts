@@ -1190,6 +1190,8 @@ export interface ControlRequest {
   connection_id: string;
   client_info?: ClientInfo;
   reason?: string;
+  /** who asks; only for holders with the capability people */
+  author?: Author;
 }
 
 /**
