@@ -64,24 +64,11 @@ type People struct {
 }
 
 // PromptRecord is a prompt_accepted in the state. Its content is cut to
-// MaxPromptRecord.
-type PromptRecord struct {
-	PromptID    string   `json:"prompt_id"`
-	Content     string   `json:"content"`
-	Truncated   bool     `json:"truncated,omitempty"` // content is only the beginning of the prompt
-	Attachments []string `json:"attachments,omitempty"`
-	Author      Author   `json:"author"`
-	Timestamp   string   `json:"timestamp"`
-}
+// MaxPromptRecord, and truncated says so.
+type PromptRecord PromptAccepted
 
 // AnswerRecord is a request_answered in the state.
-type AnswerRecord struct {
-	RequestID  string  `json:"request_id"`
-	CallID     string  `json:"call_id"`
-	Resolution Verdict `json:"resolution"`
-	Author     Author  `json:"author"`
-	Timestamp  string  `json:"timestamp"`
-}
+type AnswerRecord RequestAnswered
 
 func (*PromptAccepted) EventType() string  { return "prompt_accepted" }
 func (*RequestAnswered) EventType() string { return "request_answered" }

@@ -1921,12 +1921,11 @@ export interface PlatformEvidence {
 
 /**
  * PromptRecord is a prompt_accepted in the state. Its content is cut to
- * MaxPromptRecord.
+ * MaxPromptRecord, and truncated says so.
  */
 export interface PromptRecord {
   prompt_id: string;
   content: string;
-  /** content is only the beginning of the prompt */
   truncated?: boolean;
   attachments?: string[];
   author: Author;
