@@ -49,8 +49,23 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	return err
 }
 
-// onlyApproves is the refusal of a controller whose credential is an approver's.
-var onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
+// lower sets the flag of the role of a link, if err refuses a role that the link does not
+// allow. The user needs to know the link only.
+func (f *attachFlags) lower(err error) bool {
+	e, ok := errors.AsType[*client.CloseError](err)
+	if f.share == "" || !ok || f.view || f.approve || f.take {
+		return false
+	}
+	f.approve, f.view = e.Message == onlyApproves.Error(), e.Message == onlyViews.Error()
+	return f.approve || f.view
+}
+
+// onlyApproves and onlyViews are the refusals of a controller whose credential is an
+// approver's or a viewer's.
+var (
+	onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
+	onlyViews    = contracts.Principal{Role: contracts.RoleViewer}.CheckRole(contracts.RoleController)
+)
 
 // inWords returns a refusal in words.
 func inWords(err error) string {

@@ -48,6 +48,14 @@ func TestShareCommands(t *testing.T) {
 			t.Errorf("%s in the query: got %s, want 401", name, res.Status)
 		}
 	}
+	for role, want := range map[string]string{"viewer": "! you only watch\n", "approver": "! you only answer questions, and none is open\n"} {
+		_, link, _ := strings.Cut(strings.TrimSpace(share("create", "--role", role)), "\n")
+		attach := program(t, "attach", "--no-history", link)
+		attach.Stdin = strings.NewReader("hi\n")
+		if out, err := attach.CombinedOutput(); exitCode(t, err) != exitFailure || !strings.Contains(string(out), want) {
+			t.Errorf("the link of a %s: got %v and %s, want the role of the link", role, err, out)
+		}
+	}
 	share("revoke", id)
 	attach = program(t, "attach", "--no-history", link)
 	attach.Stdin = strings.NewReader("")
