@@ -134,7 +134,11 @@ func (v *view) howTo(q *question) string {
 	case v.controller == "":
 		return "whoever takes control can answer"
 	}
-	return v.name(v.controller) + " can answer"
+	or := ""
+	if v.approvers {
+		or = " or an approver"
+	}
+	return v.name(v.controller) + or + " can answer"
 }
 
 // mayAnswer reports whether we may answer questions. An answer takes a free lease,
@@ -162,7 +166,9 @@ func (v *view) connections(e *contracts.ConnectionInfo) {
 // people takes the names of the attached clients.
 func (v *view) people(list []contracts.ConnectionState) {
 	clear(v.names)
+	v.approvers = false
 	for _, c := range list {
+		v.approvers = v.approvers || c.MayAnswer
 		v.names[c.ConnectionID] = ""
 		if c.ClientInfo != nil {
 			v.names[c.ConnectionID] = c.ClientInfo.Name

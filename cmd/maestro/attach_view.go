@@ -21,6 +21,7 @@ type view struct {
 	viewer     bool              // we may never act
 	approver   bool              // we may only answer approvals and user input
 	controller string            // the lease holder; empty if nobody
+	approvers  bool              // an approver is attached
 	known      bool              // controller has been printed
 	where      string            // the workspace, as printed last
 	answers    string            // the agent, as printed last

@@ -512,6 +512,17 @@ func TestQuestionIsShownOnce(t *testing.T) {
 `)
 }
 
+func TestWatcherIsToldThatApproversCanAnswer(t *testing.T) {
+	watcher := connectedAs("conn_me", "conn_ada")
+	watcher.Attached.Role = contracts.RoleViewer
+	people := &contracts.ConnectionInfo{Connections: []contracts.ConnectionState{{ConnectionID: "conn_ada"}, {ConnectionID: "conn_eve", MayAnswer: true}}}
+	compareText(t, rendered(append([]client.Update{watcher}, told(people, approval)...)...), `-- attached to session sess_a to watch
+? approval: bash
+  $ ls
+  conn_ada or an approver can answer
+`)
+}
+
 // A silent run goes on, but not while it waits for somebody.
 func TestNobodyWorksWhoWaitsForAnAnswer(t *testing.T) {
 	ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit", Args: raw(`{}`)}
