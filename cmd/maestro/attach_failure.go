@@ -72,7 +72,7 @@ func inWords(err error) string {
 	switch refusal, _ := errors.AsType[*contracts.Error](err); {
 	case refusal == nil:
 	case refusal.Code == contracts.CodeRuntimeBusy:
-		return "the agent is at work on a prompt: wait until it is done, or /interrupt it"
+		return "the agent is at work on a prompt: /queue sends yours after it, /interrupt ends it"
 	case refusal.Code == contracts.CodeRequestNotFound:
 		return "the question has ended already"
 	}

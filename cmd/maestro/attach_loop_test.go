@@ -369,7 +369,7 @@ func TestRefusalByTheServerIsShown(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing\x1b[2J"}
 		tm.typeLine("hi")
-		tm.wantShown("! prompt: the agent is at work on a prompt: wait until it is done, or /interrupt it\n")
+		tm.wantShown("! prompt: the agent is at work on a prompt: /queue sends yours after it, /interrupt ends it\n")
 		tm.stillThere()
 	})
 }
