@@ -29,7 +29,6 @@ type view struct {
 	failed     string            // the error, as printed last; empty if the state has none
 	names      map[string]string // client names by connection id, of the attached clients
 	persons    map[string]string // names of their users, as far as they are known
-	verdict    [2]string         // what to print before and after the name of who answered; empty if nothing waits
 	voted      bool              // a vote was printed, and the status of the same vote comes next
 	replay     bool              // the agent plays a script
 	remembers  bool              // the agent can remember answers
@@ -91,10 +90,6 @@ func newView(s *console.Screen) *view {
 
 // show prints an update.
 func (v *view) show(u client.Update) {
-	if e, ok := u.Event.(*contracts.RequestAnswered); ok {
-		v.end(cmp.Or(v.author(&e.Author), "user"))
-	}
-	v.end("user")
 	switch u.Kind {
 	case client.KindEvent:
 		if info, ok := u.Event.(*contracts.ConnectionInfo); ok && u.Replayed && !v.past {
@@ -394,28 +389,19 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, show.OneLine(string(e.ErrorType), 20), hanging(e.Message)))
 }
 
-// resolved prints how a question ended. If a user answered it, the next update may say who,
-// so end prints it.
+// resolved prints how a question ended, and who answered it.
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	options := v.questions[e.RequestID].options
 	delete(v.questions, e.RequestID)
 	verdict, more := decided(e, options)
-	how := show.OneLine(verdict, 20)
+	how, by := show.OneLine(verdict, 20), show.OneLine(string(e.ResolvedBy), 20)
 	if e.RequestType != contracts.RequestApproval {
 		how = strings.ReplaceAll(show.OneLine(string(e.RequestType), 20), "_", " ") + " " + how
 	}
-	v.verdict = [2]string{how + " by ", more}
-	if e.ResolvedBy != contracts.ResolvedByUser {
-		v.end(show.OneLine(string(e.ResolvedBy), 20))
+	if e.Author != nil {
+		by = cmp.Or(v.author(e.Author), by)
 	}
-}
-
-// end prints how a question ended, unless that is printed already.
-func (v *view) end(by string) {
-	if v.verdict[0] != "" {
-		v.notice(console.Dim, "%s%s%s", v.verdict[0], by, v.verdict[1])
-		v.verdict = [2]string{}
-	}
+	v.notice(console.Dim, "%s by %s%s", how, by, more)
 }
 
 // prompt prints the prompt of a user, with the author's name if it is another one.
