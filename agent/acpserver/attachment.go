@@ -40,7 +40,6 @@ type attachment struct {
 	greeted bool                  // the request that attached was answered
 	present bool                  // the history before the connection has been sent
 	gap     bool                  // updates were missed before the next state
-	people  bool                  // the server sends request_shown
 	fold    *session.State        // the state as of the last update
 	calls   map[string]*call      // calls that have not ended; at most session.MaxTools
 	dirty   time.Time             // when unsent output first arrived; zero if there is none
@@ -174,13 +173,12 @@ func (a *attachment) take(u client.Update) {
 			a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
 		}
 	}
-	if ok, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {
-		a.people = ok.Capabilities != nil && ok.Capabilities.People
+	if _, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {
 		a.flush()
 		a.present = true
 		a.greet()
 	}
-	if a.present && a.mattersToQuestions(u) {
+	if a.present && mattersToQuestions(u) {
 		a.reconcile()
 	}
 }

@@ -32,15 +32,12 @@ var yesOrNo = contracts.ApprovalOptions{
 }
 
 // mattersToQuestions reports whether an update can change the open questions,
-// or who may answer them. A question is asked only after the request_shown that follows
-// it, because the answer needs the digest.
-func (a *attachment) mattersToQuestions(u client.Update) bool {
+// or who may answer them.
+func mattersToQuestions(u client.Update) bool {
 	switch u.Kind {
 	case client.KindEvent:
 		switch u.Event.(type) {
-		case *contracts.ServerRequest:
-			return !a.people
-		case *contracts.RequestShown, *contracts.ServerRequestResolved, *contracts.ToolEnd, *contracts.ConnectionInfo, *contracts.HelloOK:
+		case *contracts.ServerRequest, *contracts.ServerRequestResolved, *contracts.ToolEnd, *contracts.ConnectionInfo, *contracts.HelloOK:
 			return true
 		}
 		return false
