@@ -213,6 +213,7 @@ type ControlRequest struct {
 	ConnectionID string      `json:"connection_id"`
 	ClientInfo   *ClientInfo `json:"client_info,omitempty"`
 	Reason       string      `json:"reason,omitempty"`
+	Author       *Author     `json:"author,omitempty"` // who asks; only for holders with the capability people
 }
 
 // Pong answers ws.ping.
