@@ -171,6 +171,11 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
   }
 
   function resolved(e: ServerRequestResolved): void {
+    if (e.author) {
+      const { request_id, call_id, resolution, author, timestamp = "" } = e;
+      const answer = { request_id, call_id, resolution, author, timestamp };
+      setPeople({ answers: [...(state.people?.answers ?? []), answer].slice(-maxPeople) });
+    }
     const list = pendingLists[e.request_type];
     if (!list) return;
     drop(list, (p) => requestID(p) === e.request_id);
@@ -327,11 +332,6 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
         const { type: _, ...prompt } = event;
         if (!state.is_responding) startRun(); // otherwise the prompt steers the run
         setPeople({ prompts: [...(state.people?.prompts ?? []), cut(prompt, "content")].slice(-maxPeople) });
-        break;
-      }
-      case "request_answered": {
-        const { type: _, ...answer } = event;
-        setPeople({ answers: [...(state.people?.answers ?? []), answer].slice(-maxPeople) });
         break;
       }
       case "queue_changed":
