@@ -4,7 +4,7 @@ import { oneLine } from "./tools";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
 import { toEnd } from "./transcript";
-import { act, busy, control, driving, link, nameOf, openID, ownPrompts, people, refusal, role } from "./store";
+import { act, busy, control, driving, link, openID, ownPrompts, people, refusal, role } from "./store";
 
 const draftKey = (id: string | null) => `maestro.draft.${id}`;
 
@@ -184,7 +184,7 @@ export function ControlRequests() {
       {control.value.asking.map((a) => (
         <div class="closed" role="group" aria-label="Somebody asks for control" key={a.connection_id}>
           <p role="status">
-            <b>{nameOf(a.connection_id) ?? "Somebody else"}</b> asks for control
+            <b>{a.author ? who(a.author) : "Somebody"}</b> asks for control
             {a.reason ? `: ${oneLine(a.reason)}` : "."}
           </p>
           <button type="button" class="button" onClick={() => void act((s) => s.lease.deny(a.connection_id))}>

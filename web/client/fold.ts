@@ -171,14 +171,14 @@ export function newFold(touched: (field: keyof State) => void = () => {}): Fold 
   }
 
   function resolved(e: ServerRequestResolved): void {
-    const list = pendingLists[e.request_type];
-    if (!list) return;
-    drop(list, (p) => requestID(p) === e.request_id);
-    const { request_id, call_id, resolution, author, timestamp } = e;
-    if (author && timestamp) {
+    if (e.author) {
+      const { request_id, call_id, resolution, author, timestamp = "" } = e;
       const answer = { request_id, call_id, resolution, author, timestamp };
       setPeople({ answers: [...(state.people?.answers ?? []), answer].slice(-maxPeople) });
     }
+    const list = pendingLists[e.request_type];
+    if (!list) return;
+    drop(list, (p) => requestID(p) === e.request_id);
     // The call has ended, and no tool_end will come.
     const over =
       e.request_type === "approval"

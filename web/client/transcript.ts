@@ -1,4 +1,5 @@
 import type {
+  Author,
   Event,
   HistoryPage,
   HistoryRequest,
@@ -69,6 +70,8 @@ export interface QuestionItem extends Entry {
   shown?: RequestShown;
   votes: RequestVoted[];
   resolved?: ServerRequestResolved;
+  /** who answered, and when; absent if nobody did */
+  answer?: { author: Author; timestamp: string };
   /** it ended without an event */
   stopped?: boolean;
 }
@@ -270,6 +273,7 @@ function newWindow(touched: (item: Item) => void) {
   const items: Item[] = [];
   const tools = new Map<string, ToolItem>(); // the latest with the id
   const questions = new Map<string, QuestionItem>();
+  const firsts = new Map<string, { item: ToolItem | QuestionItem; begins: boolean }>();
   let open: TextItem | undefined; // takes further text
   let size = 0;
 
@@ -311,13 +315,21 @@ function newWindow(touched: (item: Item) => void) {
     change(open, cursor);
   }
 
-  function tool(id: string, cursor: number, at: number, fresh = false): ToolItem {
+  /** tool returns the item of a call. A call that begins after another with the same id has ended is a new one. */
+  function tool(id: string, cursor: number, at: number, begins = false): ToolItem {
     let item = tools.get(id);
-    if (!item || fresh) {
+    if (!item || (begins && item.end)) {
       item = push({ ...entry("c", cursor, at), kind: "tool", id, output: "", omitted: 0, cutAt: [] });
       tools.set(id, item);
+      note(item, begins);
     }
     return item;
+  }
+
+  /** note records the first item of each id, which may continue one of an older window. */
+  function note(item: ToolItem | QuestionItem, begins: boolean): void {
+    const key = `${item.kind} ${item.id}`;
+    if (!firsts.has(key)) firsts.set(key, { item, begins });
   }
 
   function output(item: ToolItem, cursor: number, content: string, omitted: number): void {
@@ -337,11 +349,12 @@ function newWindow(touched: (item: Item) => void) {
     change(item, cursor);
   }
 
-  function question(id: string, cursor: number, at: number): QuestionItem {
+  function question(id: string, cursor: number, at: number, begins = false): QuestionItem {
     let item = questions.get(id);
-    if (!item) {
+    if (!item || (begins && item.resolved)) {
       item = push({ ...entry("q", cursor, at), kind: "question", id, votes: [] });
       questions.set(id, item);
+      note(item, begins);
     }
     return item;
   }
@@ -386,7 +399,7 @@ function newWindow(touched: (item: Item) => void) {
         break;
       }
       case "server_request": {
-        const item = question(e.request_id, cursor, at);
+        const item = question(e.request_id, cursor, at, true);
         item.request = e;
         size += JSON.stringify(e.args)?.length ?? 0;
         change(item, cursor);
@@ -395,10 +408,13 @@ function newWindow(touched: (item: Item) => void) {
       case "request_shown":
       case "request_voted":
       case "server_request_resolved": {
-        const item = question(e.request_id, cursor, at);
+        const item = question(e.request_id, cursor, at, e.type === "request_shown");
         if (e.type === "request_shown") item.shown = e;
         else if (e.type === "request_voted") item.votes.push(e);
-        else item.resolved = e;
+        else {
+          item.resolved = e;
+          if (e.author) item.answer = { author: e.author, timestamp: e.timestamp ?? "" };
+        }
         change(item, cursor);
         break;
       }
@@ -418,23 +434,25 @@ function newWindow(touched: (item: Item) => void) {
   function join(newer: ReturnType<typeof newWindow>): void {
     const own = newer.parts();
     const merged = new Set<Item>();
-    for (const later of own.tools.values()) {
-      const mine = tools.get(later.id);
-      if (!mine || later.call) continue;
-      absorb(mine, later, {
-        output: mine.output + later.output,
-        omitted: mine.omitted + later.omitted,
-        cutAt: [...mine.cutAt, ...later.cutAt],
-        startedAt: mine.startedAt ?? later.startedAt,
-      });
-      own.tools.set(later.id, mine);
-      merged.add(later);
-    }
-    for (const later of own.questions.values()) {
-      const mine = questions.get(later.id);
-      if (!mine || later.request) continue;
-      absorb(mine, later, { votes: [...mine.votes, ...later.votes] });
-      own.questions.set(later.id, mine);
+    for (const [key, first] of own.firsts) {
+      const { item: later, begins } = first;
+      const mine = later.kind === "tool" ? tools.get(later.id) : questions.get(later.id);
+      if (!mine || (begins && (mine.kind === "tool" ? mine.end : mine.resolved))) {
+        if (!firsts.has(key)) firsts.set(key, first);
+        continue;
+      }
+      if (mine.kind === "tool" && later.kind === "tool") {
+        absorb(mine, later, {
+          output: mine.output + later.output,
+          omitted: mine.omitted + later.omitted,
+          cutAt: [...mine.cutAt, ...later.cutAt],
+          startedAt: later.startedAt ?? mine.startedAt,
+        });
+        if (own.tools.get(later.id) === later) own.tools.set(later.id, mine);
+      } else if (mine.kind === "question" && later.kind === "question") {
+        absorb(mine, later, { votes: [...mine.votes, ...later.votes] });
+        if (own.questions.get(later.id) === later) own.questions.set(later.id, mine);
+      }
       merged.add(later);
     }
     const cutOff = open;
@@ -477,6 +495,7 @@ function newWindow(touched: (item: Item) => void) {
       size -= itemSize + weight(item);
       if (item.kind === "tool" && tools.get(item.id) === item) tools.delete(item.id);
       if (item.kind === "question" && questions.get(item.id) === item) questions.delete(item.id);
+      if ("id" in item) firsts.delete(`${item.kind} ${item.id}`);
       if (item === open) open = undefined;
     }
   }
@@ -531,7 +550,7 @@ function newWindow(touched: (item: Item) => void) {
     trimEnd,
     settle,
     question: (id: string) => questions.get(id),
-    parts: () => ({ items, tools, questions, size, open }),
+    parts: () => ({ items, tools, questions, firsts, size, open }),
   };
 }
 

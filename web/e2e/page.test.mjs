@@ -141,6 +141,7 @@ test(
     await shows(ann, "owner is driving. You are watching.");
     await button(ann, "Ask for control").click();
     await shows(ann, "You have asked owner for control.");
+  await shows(ben, "owner asks for control.");
     await button(ben, "Hand over").click();
     await composer(ann).waitFor();
     await button(ben, "Ask for control").waitFor();

@@ -24,24 +24,16 @@ function history(rnd: (below: number) => number, length: number): Event[] {
   let questions: string[] = [];
   const end = (call_id: string) => events.push({ type: "tool_end", call_id, success: true });
   const resolve = (request_id: string) =>
-    events.push(
-      {
-        type: "server_request_resolved",
-        request_id,
-        request_type: "approval",
-        call_id: request_id,
-        resolution: "approved",
-        resolved_by: "user",
-      },
-      {
-        type: "request_answered",
-        request_id,
-        call_id: request_id,
-        resolution: "approved",
-        author: ann,
-        timestamp: "2026-05-03T10:59:30.250Z",
-      },
-    );
+    events.push({
+      type: "server_request_resolved",
+      request_id,
+      request_type: "approval",
+      call_id: request_id,
+      resolution: "approved",
+      resolved_by: "user",
+      author: ann,
+      timestamp: "2026-05-03T10:59:30.250Z",
+    });
   const close = () => {
     tools.forEach(end);
     questions.forEach(resolve);
@@ -73,18 +65,30 @@ function history(rnd: (below: number) => number, length: number): Event[] {
         events.push({ type: "response_start", response_id: (open = `r${++n}`) });
         break;
       case 2:
-        tools.push(`c${++n}`);
+        tools.push(`c${rnd(5) === 0 && !tools.includes(`c${n}`) ? n : ++n}`); // sometimes an id again
         events.push(
-          { type: "tool_call", call_id: `c${n}`, tool: "t", args: { n }, requires_approval: false },
-          { type: "tool_start", call_id: `c${n}` },
+          { type: "tool_call", call_id: tools.at(-1)!, tool: "t", args: { n }, requires_approval: false },
+          { type: "tool_start", call_id: tools.at(-1)! },
         );
         break;
       case 3:
+        if (tools.length > 0 && rnd(3) === 0) {
+          // A question about a call that runs announces the call again.
+          events.push({
+            type: "tool_call",
+            call_id: tools[0]!,
+            tool: "t",
+            args: { again: ++n },
+            requires_approval: true,
+          });
+          break;
+        }
         if (tools.length > 0) end(tools.shift()!);
         break;
       case 4:
         questions.push(`q${++n}`);
         events.push(
+          { type: "request_shown", request_id: `q${n}`, digest: "sha256:", display: "t {}" },
           {
             type: "server_request",
             request_id: `q${n}`,
@@ -94,7 +98,6 @@ function history(rnd: (below: number) => number, length: number): Event[] {
             args: {},
             reason: "",
           },
-          { type: "request_shown", request_id: `q${n}`, digest: "sha256:", display: "t {}" },
         );
         break;
       case 5:
@@ -239,7 +242,7 @@ test("a snapshot and the events after it give the same state as all events", () 
     const pick = <T>(list: T[]) => list[rnd(list.length)]!;
     const draw = (): Event =>
       pick<() => Event>([
-        () => pick(history(rnd, 30).filter((e) => e.type !== "request_shown")), // comes only after its question
+        () => pick(history(rnd, 30).filter((e) => e.type !== "request_shown")), // comes right before its question
         () => ({ type: "response_start", response_id: id() }),
         () => ({
           type: "response_chunk",
