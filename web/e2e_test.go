@@ -17,7 +17,8 @@ func TestPage(t *testing.T) {
 		t.Parallel()
 		binary := filepath.Join(t.TempDir(), "maestro")
 		run(t, exec.Command("go", "build", "-o", binary, "../cmd/maestro"))
-		cmd := exec.Command("node", "--test", "--test-reporter=spec", "e2e/page.test.mjs")
+		cmd := exec.Command("node", "--test", "--test-reporter=spec", "--test-concurrency=1",
+			"e2e/page.test.mjs", "e2e/lists.test.mjs")
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})

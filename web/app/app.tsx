@@ -4,10 +4,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Queue, Refused } from "./composer";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
-import waitingIcon from "./icon-waiting.svg";
+import { nameTab } from "./badge";
+import { Inbox } from "./inbox";
+import { place } from "./lists";
 import { Panel } from "./panel";
 import { Questions, typing } from "./question";
-import { Sidebar, titleOf } from "./sidebar";
+import { Sidebar } from "./sidebar";
 import {
   announcement,
   createSession,
@@ -18,7 +20,6 @@ import {
   session,
   sessions,
   stage,
-  summary,
 } from "./store";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
@@ -65,7 +66,7 @@ function Login() {
 const narrow = () => matchMedia("(max-width: 759px)").matches;
 
 function Page() {
-  const [listing, setListing] = useState(!narrow() || openID.value === null);
+  const [listing, setListing] = useState(!narrow() || (place.value === "session" && openID.value === null));
   const [paneled, setPaneled] = useState(matchMedia("(min-width: 1400px)").matches);
   const help = useRef<HTMLDialogElement>(null);
   useEffect(() => {
@@ -85,6 +86,9 @@ function Page() {
         s: () => setListing((l) => !l),
         p: () => setPaneled((l) => !l),
         n: () => void createSession(),
+        b: () => {
+          location.hash = "#inbox";
+        },
       };
       if (!run[e.key]) return;
       e.preventDefault();
@@ -95,7 +99,7 @@ function Page() {
   }, []);
   useSignalEffect(nameTab);
   useSignalEffect(() => {
-    if (openID.value !== null && narrow()) setListing(false);
+    if ((openID.value !== null || place.value !== "session") && narrow()) setListing(false);
   });
   const close = () => {
     setListing(false);
@@ -108,16 +112,21 @@ function Page() {
     <div class={`app ${listing ? "listing" : "folded"} ${paneled ? "paneled" : ""}`}>
       <Sidebar pick={pick} help={() => help.current?.showModal()} />
       <main class="main">
-        <Head
-          list={() => setListing(!listing)}
-          panel={() => setPaneled(!paneled)}
-          paneled={paneled}
-          listing={listing}
-        />
-        <Connection />
-        {session.value ? <Conversation /> : <Choose />}
+        {place.value === "session" && (
+          <>
+            <Head
+              list={() => setListing(!listing)}
+              panel={() => setPaneled(!paneled)}
+              paneled={paneled}
+              listing={listing}
+            />
+            <Connection />
+            {session.value ? <Conversation /> : <Choose />}
+          </>
+        )}
+        {place.value === "inbox" && <Inbox list={() => setListing(!listing)} />}
       </main>
-      {paneled && session.value && <Panel close={() => setPaneled(false)} />}
+      {paneled && place.value === "session" && session.value && <Panel close={() => setPaneled(false)} />}
       <div class="scrim" onClick={close} />
       <p class="unseen" role="status" aria-live="polite">
         {announcement.value}
@@ -171,6 +180,7 @@ const keyHelp: [string, string][] = [
   ["Ctrl+Enter", "steer the agent while it works"],
   ["S", "sessions"],
   ["P", "people and turns"],
+  ["B", "inbox"],
   ["N", "new session"],
   ["?", "these keys"],
 ];
@@ -197,14 +207,4 @@ function Help({ place }: { place: preact.RefObject<HTMLDialogElement | null> }) 
       </dl>
     </dialog>
   );
-}
-
-// nameTab says in the title and the icon of the tab how many sessions wait.
-function nameTab(): void {
-  const waiting = sessions.value.filter((s) => s.status === "waiting").length;
-  const title = openID.value === null ? "Maestro" : `${titleOf(summary.value, openID.value)} · Maestro`;
-  document.title = waiting > 0 ? `(${waiting}) ${title}` : title;
-  const link = document.querySelector<HTMLLinkElement>('link[rel="icon"]')!;
-  const href = waiting > 0 ? waitingIcon : icon;
-  if (link.getAttribute("href") !== href) link.setAttribute("href", href);
 }

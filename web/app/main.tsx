@@ -1,4 +1,5 @@
 import "./style.css";
+import "./lists.css";
 import { render } from "preact";
 import { App } from "./app";
 import { start } from "./store";

@@ -1,6 +1,7 @@
 // The open question, pinned above the composer: all of what will run, and the answers to it.
-import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import type { Answer, PendingRequest, ShownRecord } from "../client/index.ts";
+import { createContext } from "preact";
+import { useContext, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import type { Answer, PendingRequest, ShownRecord, State } from "../client/index.ts";
 import { Diff, Exposed } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
@@ -9,9 +10,16 @@ import { Arguments } from "./row";
 import { announce, answer, link, pending, people, role, state } from "./store";
 import { about, json } from "./tools";
 
+/** Asking is the session of a question and the way of an answer to it. By default it is the open session. */
+export const Asking = createContext({
+  state: (): Readonly<State> | null => state.value,
+  online: () => link.value.status === "online",
+  answer,
+});
+
 /** mayAnswer says whether this page can answer, and why not. */
-export function mayAnswer(kind: string): { can: boolean; why: string } {
-  if (link.value.status !== "online") return { can: false, why: "You can answer when the connection is back." };
+function mayAnswer(kind: string, online: boolean): { can: boolean; why: string } {
+  if (!online) return { can: false, why: "You can answer when the connection is back." };
   if (role.value === "viewer") return { can: false, why: "You are watching. Your link does not allow answers." };
   if (role.value === "approver") {
     return kind === "approval" || kind === "user_input"
@@ -63,13 +71,14 @@ export function Questions() {
 type SheetProps = { request: PendingRequest; shown: ShownRecord | undefined; children: preact.ComponentChildren };
 type Send = (reply: Answer) => void;
 
-function Sheet({ request, shown, children }: SheetProps) {
+export function Sheet({ request, shown, children }: SheetProps) {
+  const asking = useContext(Asking);
   const title = useId();
   const [sent, setSent] = useState(false);
-  const { can, why } = mayAnswer(request.kind);
+  const { can, why } = mayAnswer(request.kind, asking.online());
   const send: Send = (reply) => {
     setSent(true);
-    void answer(request.id, shown?.digest, reply).then((done) => {
+    void asking.answer(request.id, shown?.digest, reply).then((done) => {
       if (!done) setSent(false);
     });
   };
@@ -85,7 +94,7 @@ function Sheet({ request, shown, children }: SheetProps) {
           <h2 id={title}>
             <Exposed text={headline(request)} />
           </h2>
-          <p class="meta">{facts(request).join(" · ")}</p>
+          <p class="meta">{facts(request, asking.state()?.cwd).join(" · ")}</p>
         </div>
         {children}
       </div>
@@ -113,10 +122,9 @@ function headline(r: PendingRequest): string {
   return `The agent wants to use ${r.tool}`;
 }
 
-function facts(r: PendingRequest): string[] {
-  const s = state.value;
+function facts(r: PendingRequest, cwd: string | null | undefined): string[] {
   const labels = [r.display_name ?? r.tool, r.action_description].filter((l): l is string => !!l);
-  return [...new Set(labels), s?.cwd ? `in ${s.cwd}` : ""].filter(Boolean);
+  return [...new Set(labels), cwd ? `in ${cwd}` : ""].filter(Boolean);
 }
 
 type BodyProps = { request: PendingRequest; shown: ShownRecord | undefined; can: boolean; send: Send };
@@ -161,7 +169,8 @@ function Approval({ request, shown, can, send }: BodyProps) {
   const group = useRef<HTMLDivElement>(null);
   const options = useMemo(() => about(request.tool, request.args).options, [request]);
   const lasting = options.filter((o) => o.kind.endsWith("_always"));
-  const remembers = options.length === 0 && remembering.has(state.value?.provider ?? "") && ownTools.has(request.tool);
+  const provider = useContext(Asking).state()?.provider ?? "";
+  const remembers = options.length === 0 && remembering.has(provider) && ownTools.has(request.tool);
   const allow = () => send({ approved: true });
   const deny = () => send(note.trim() ? { approved: false, reason: note.trim() } : { approved: false });
   useEffect(() => {

@@ -320,8 +320,8 @@ function Reads({ row: { items, key: id } }: Of<"reads">) {
   );
 }
 
-const unknownVerdict: { sign: Sign; tone: string; word: string } = { sign: "check", tone: "", word: "Ended" };
-const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
+export const unknownVerdict: { sign: Sign; tone: string; word: string } = { sign: "check", tone: "", word: "Ended" };
+export const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
   approved: { sign: "check", tone: "good", word: "Allowed" },
   denied: { sign: "cross", tone: "bad", word: "Denied" },
   answered: { sign: "check", tone: "good", word: "Answered" },
@@ -333,7 +333,7 @@ const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
   cancelled: { sign: "stop", tone: "", word: "Cancelled" },
 };
 
-const resolvers = { policy: "a rule", runtime: "the agent", client: "a client", user: "somebody" };
+export const resolvers: Record<string, string> = { policy: "a rule", runtime: "the agent", client: "a client", user: "somebody" };
 const stockReasons = ["Approved", "Denied by user"]; // what the server says for an answer without a reason
 
 function Question({ row: { item } }: Of<"question">) {

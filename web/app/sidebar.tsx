@@ -3,6 +3,7 @@ import type { SessionStatus, SessionSummary } from "../client/index.ts";
 import { ago, cost, exact, initials, who } from "./format";
 import icon from "./icon.svg";
 import { Icon, type Sign } from "./icons";
+import { needed, place } from "./lists";
 import { address, createSession, listLink, logout, now, openID, sessions } from "./store";
 
 const groups: { title: string; of: SessionStatus[] }[] = [
@@ -38,6 +39,13 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
           <Icon sign="plus" />
         </button>
       </div>
+      <div class="places">
+        <a class="place" href="#inbox" aria-current={place.value === "inbox" ? "page" : undefined} onClick={pick}>
+          <Icon sign="attention" />
+          <span class="grow">Inbox</span>
+          {needed.value > 0 && <span class="needs">{needed.value}</span>}
+        </a>
+      </div>
       <div class="sessions">
         {groups.map(({ title, of }) => {
           const part = all.filter((s) => of.includes(s.status));
@@ -45,7 +53,7 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
           return (
             <section key={title}>
               <h2>
-                {title} {of[0] === "waiting" && <span class="needs">{part.length}</span>}
+                {title}
               </h2>
               <ul>
                 {part.map((s) => (
@@ -95,7 +103,7 @@ function Entry({ session: s, pick }: { session: SessionSummary; pick: () => void
     <a
       class="session"
       href={address(s.session_id)}
-      aria-current={s.session_id === openID.value ? "page" : undefined}
+      aria-current={place.value === "session" && s.session_id === openID.value ? "page" : undefined}
       onClick={pick}
     >
       <span class="title cut">{titleOf(s, s.session_id)}</span>

@@ -64,7 +64,7 @@ export const refusal = signal("");
 /** said once to screen readers */
 export const announcement = signal("");
 
-const server = connect(location.href, {
+export const server = connect(location.href, {
   login: (why) => {
     lock(why);
     return Promise.reject(why);
@@ -140,6 +140,7 @@ function follow(): void {
 
 /** openFirst opens the session that needs somebody most, or the only one. Phones show the list first. */
 function openFirst(): void {
+  if (location.hash.length > 1) return; // the inbox or the dashboard
   const [first] = sessions.value;
   const id =
     only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);

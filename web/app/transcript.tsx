@@ -59,7 +59,8 @@ export function Transcript() {
   }, [list]);
   const last = useRef({ top: 0, height: 0, visible: 0 });
   const scrolled = () => {
-    const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current!;
+    if (!scroller.current) return; // the event comes a frame later, when the list may be gone
+    const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current;
     const by = last.current;
     if (height - top - visible < nearEnd) pinned.current = true;
     else if (top < by.top && height === by.height && visible === by.visible) pinned.current = false; // by a reader

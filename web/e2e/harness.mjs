@@ -1,7 +1,9 @@
 // Starts the server and the browser for tests of the page.
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,6 +18,22 @@ const program = process.env.MAESTRO ?? join(here, "../../bin/maestro");
 
 /** patience bounds each wait for something that comes by itself; the machine may be busy. */
 export const patience = 60_000;
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** accessible fails if axe finds something serious in the page. */
+export async function accessible(p, what) {
+  await p.page.evaluate(axe);
+  const found = await p.page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
+  assert.deepEqual(
+    serious.map(
+      (v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}: ${v.nodes[0]?.any[0]?.message ?? ""}`,
+    ),
+    [],
+    what,
+  );
+}
 
 /** startServer serves the script on a port of its own, which it keeps when it is started again. */
 export async function startServer(args = []) {

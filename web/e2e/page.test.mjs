@@ -1,11 +1,8 @@
 // The page in a browser, against the program that was built.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { after, afterEach, before, test } from "node:test";
-import { patience, startBrowser, startServer } from "./harness.mjs";
+import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
 
 let browser;
@@ -58,19 +55,6 @@ const asOwner = (texts) =>
       .replace(/^You\b/, "owner")
       .replace("by you,", "by owner,"),
   );
-
-async function accessible(p, what) {
-  await p.page.evaluate(axe);
-  const found = await p.page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-  const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
-  assert.deepEqual(
-    serious.map(
-      (v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}: ${v.nodes[0]?.any[0]?.message ?? ""}`,
-    ),
-    [],
-    what,
-  );
-}
 
 test("one drives, another watches, and a phone approves", { timeout: 4 * patience }, async () => {
   server = await startServer();

@@ -1,0 +1,209 @@
+// The inbox: the open questions of all sessions, each answered where it stands.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { InboxQuestion, PendingRequest, Session } from "../client/index.ts";
+import { Exposed } from "./diff";
+import { ago, clock, exact, plural, who } from "./format";
+import { Icon } from "./icons";
+import {
+  answerFromInbox,
+  closed,
+  inbox,
+  keyOf,
+  look,
+  moreQuestions,
+  questions,
+  type Closed,
+} from "./lists";
+import { Asking, Sheet, typing } from "./question";
+import { resolvers, unknownVerdict, verdicts } from "./row";
+import { address, now, role } from "./store";
+import { about } from "./tools";
+
+/** Top is the head of a part of the page that is not a session. */
+export function Top({ title, list, children }: { title: string; list: () => void; children?: preact.ComponentChildren }) {
+  return (
+    <header class="head">
+      <button type="button" class="button quiet square" aria-label="Sessions" aria-controls="sessions" onClick={list}>
+        <Icon sign="menu" />
+      </button>
+      <h1 class="grow cut">{title}</h1>
+      {children}
+    </header>
+  );
+}
+
+export function Inbox({ list }: { list: () => void }) {
+  const all = questions.value;
+  const [open, setOpen] = useState("");
+  useEffect(() => {
+    const keys = (e: KeyboardEvent) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || (e.key !== "j" && e.key !== "k")) return;
+      const heads = [...document.querySelectorAll<HTMLElement>(".entry > button")];
+      const at = heads.indexOf(document.activeElement as HTMLElement);
+      heads[Math.max(0, Math.min(heads.length - 1, at + (e.key === "j" ? 1 : -1)))]?.focus();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
+  return (
+    <>
+      <Top title="Inbox" list={list}>
+        <span class="meta">{all.length > 0 ? `${plural(all.length, "question")} open` : ""}</span>
+      </Top>
+      <div class="inbox" tabIndex={-1}>
+        <div class="entries">
+          {all.map((q) => {
+            const key = keyOf(q);
+            return <Entry key={key} question={q} open={open === key} toggle={() => setOpen(open === key ? "" : key)} />;
+          })}
+          {moreQuestions.value && <p class="meta">There are more. They appear when these are answered.</p>}
+          {all.length === 0 && <Nothing />}
+          {closed.value.length > 0 && (
+            <section aria-label="Answered" class="ended">
+              <h2 class="meta">Answered</h2>
+              <ul>
+                {closed.value.map((c) => (
+                  <li key={keyOf(c.ending)}>
+                    <Ended of={c} />
+                  </li>
+                ))}
+              </ul>
+            </section>
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Nothing() {
+  if (role.value === "viewer") return <p class="rest">Your link lets you watch. It shows no questions.</p>;
+  switch (inbox.value) {
+    case "online":
+      return (
+        <div class="rest">
+          <Icon sign="check" tone="good" />
+          <h2>Nothing needs you</h2>
+          <p>Questions of all sessions appear here as soon as an agent asks.</p>
+        </div>
+      );
+    case "closed":
+      return <p class="rest">The inbox is not available with your login.</p>;
+    default:
+      return <p class="rest">Reconnecting…</p>;
+  }
+}
+
+// beginning says what a question is about, before it is opened.
+function beginning(q: InboxQuestion): { asks: string; code?: string } {
+  switch (q.request_type) {
+    case "user_input":
+    case "mcp_elicitation":
+      return { asks: q.reason || q.description || "The agent asks" };
+    case "tool_retry":
+      return { asks: `${q.tool} failed. Try again?`, code: q.display };
+  }
+  const args = q.display.slice(q.tool.length + 1);
+  try {
+    const { command, change } = about(q.tool, JSON.parse(args));
+    if (command !== undefined) return { asks: "Wants to run a command", code: command };
+    if (change) return { asks: `Wants to change ${change.path || "a file"}` };
+  } catch {
+    // the display is only the beginning of the arguments
+  }
+  return { asks: `Wants to use ${q.tool}`, code: args };
+}
+
+function Entry({ question: q, open, toggle }: { question: InboxQuestion; open: boolean; toggle: () => void }) {
+  const at = Date.parse(q.asked_at);
+  const { asks, code } = useMemo(() => beginning(q), [q]);
+  const ends = q.expires_at ? Date.parse(q.expires_at) : undefined;
+  return (
+    <article class="entry" aria-label={`${asks}, ${q.session_title || "New session"}`}>
+      <button type="button" aria-expanded={open} onClick={toggle}>
+        <Icon sign={q.request_type === "user_input" || q.request_type === "mcp_elicitation" ? "ask" : "attention"} />
+        <span class="title cut">{q.session_title || "New session"}</span>
+        <time class="meta" dateTime={q.asked_at} title={exact(at)}>
+          {ago(at, now.value)}
+        </time>
+        <span class="asks">
+          <Exposed text={asks} />
+          {(q.votes_needed ?? 0) > 1 && ` · ${q.votes ?? 0} of ${q.votes_needed} have allowed it`}
+          {ends !== undefined && ` · ends ${clock(ends)}`}
+        </span>
+        {!open && code && (
+          <code class="display">
+            <Exposed text={code} />
+          </code>
+        )}
+      </button>
+      {open && <Whole question={q} />}
+    </article>
+  );
+}
+
+// Whole is the question as its session shows it. An inbox has only the beginning of a long one, so the page looks
+// at the session while the question is open here.
+function Whole({ question: q }: { question: InboxQuestion }) {
+  const [session, setSession] = useState<Session>();
+  const [, changed] = useState(0);
+  const [refused, setRefused] = useState("");
+  useEffect(() => {
+    const made = look(q.session_id);
+    made.on(() => changed((n) => n + 1));
+    setSession(made);
+    return () => made.close();
+  }, [q.session_id]);
+  const asking = useMemo(
+    () => ({
+      state: () => session?.state ?? null,
+      online: () => session?.link.status === "online",
+      async answer(_: string, digest: string | undefined, reply: Parameters<typeof answerFromInbox>[2]) {
+        const why = await answerFromInbox(q, digest, reply);
+        setRefused(why);
+        return why === "";
+      },
+    }),
+    [session, q],
+  );
+  const request: PendingRequest | undefined = session?.state.pending_requests.find((r) => r.id === q.request_id);
+  const shown = session?.state.people?.requests.find((r) => r.request_id === q.request_id);
+  return (
+    <Asking.Provider value={asking}>
+      {request ? (
+        <Sheet request={request} shown={shown}>
+          <a class="meta" href={address(q.session_id)}>
+            Open session
+          </a>
+        </Sheet>
+      ) : (
+        <p class="meta" role="status">
+          {session?.link.status === "closed"
+            ? `The question cannot be read: ${session.link.why?.message ?? "its session is closed"}`
+            : "Reading the question…"}
+        </p>
+      )}
+      {refused && (
+        <p class="refused" role="alert">
+          <Icon sign="alert" /> {refused}
+        </p>
+      )}
+    </Asking.Provider>
+  );
+}
+
+function Ended({ of: { question, ending, at, yours } }: { of: Closed }) {
+  const { sign, tone, word } = verdicts[ending.resolution ?? ""] ?? unknownVerdict;
+  const by = yours ? "you" : ending.author ? who(ending.author) : resolvers[ending.resolved_by ?? "runtime"];
+  return (
+    <a class="line" href={address(question.session_id)}>
+      <Icon sign={sign} tone={tone} />
+      <span>
+        {ending.resolution ? `${word} by ${by}` : "The session is gone"}, {clock(at)}
+      </span>
+      <span class="cut grow meta">
+        {question.tool} in {question.session_title || "New session"}
+      </span>
+    </a>
+  );
+}

@@ -1,0 +1,88 @@
+// What the page knows about all sessions: which part of it is shown, and the inbox.
+import { batch, computed, effect, signal } from "@preact/signals";
+import type { Answer, InboxEnding, InboxQuestion, InboxReply, Session } from "../client/index.ts";
+import { announce, inWords, role, server, sessions, stage } from "./store";
+
+export type Place = "session" | "inbox" | "dashboard";
+
+/** place is what the page shows, as its address says. */
+export const place = signal<Place>(placed());
+
+function placed(): Place {
+  const name = location.hash.slice(1);
+  return name === "inbox" || name === "dashboard" ? name : "session";
+}
+
+addEventListener("hashchange", () => {
+  place.value = placed();
+});
+
+/** The open questions of all sessions, the oldest first. */
+export const questions = signal<readonly InboxQuestion[]>([]);
+export const inbox = signal<"connecting" | "online" | "closed">("connecting");
+export const moreQuestions = signal(false);
+
+/** A Closed question is one that ended while the page watched. */
+export interface Closed {
+  question: InboxQuestion;
+  ending: InboxEnding;
+  at: number;
+  yours: boolean;
+}
+
+const maxClosed = 5;
+/** the questions that ended last, the newest first */
+export const closed = signal<readonly Closed[]>([]);
+
+/** needed is how much waits for the person of this page. */
+export const needed = computed(() =>
+  inbox.value === "online" ? questions.value.length : sessions.value.filter((s) => s.status === "waiting").length,
+);
+
+export const keyOf = (q: { session_id: string; request_id: string }) => `${q.session_id} ${q.request_id}`;
+
+const answered = new Set<string>(); // by this page, until their end is known
+
+let following = false;
+effect(() => {
+  if (stage.value !== "open" || role.value === "viewer" || following) return;
+  following = true;
+  const list = server.questions();
+  list.on(() =>
+    batch(() => {
+      const known = new Map(questions.peek().map((q) => [keyOf(q), q]));
+      const ended = list.ended.flatMap((ending): Closed[] => {
+        const question = known.get(keyOf(ending));
+        const yours = answered.delete(keyOf(ending));
+        return question ? [{ question, ending, at: Date.now(), yours }] : [];
+      });
+      if (ended.length > 0) closed.value = [...ended.reverse(), ...closed.peek()].slice(0, maxClosed);
+      const before = questions.peek().length;
+      questions.value = list.questions;
+      moreQuestions.value = list.truncated;
+      const { status } = list.link;
+      if (place.peek() === "inbox" && inbox.peek() === "online" && list.questions.length > before) {
+        announce("A question came in.");
+      }
+      inbox.value = status === "online" || status === "closed" ? status : "connecting";
+    }),
+  );
+});
+
+/** answerFromInbox answers without control of the session. It returns why that was refused, in words. */
+export async function answerFromInbox(q: InboxQuestion, digest: string | undefined, reply: Answer): Promise<string> {
+  const { reason: note, ...rest } = { reason: undefined, ...reply };
+  answered.add(keyOf(q));
+  try {
+    await server.answer({ ...q, digest: digest ?? q.digest }, { ...rest, note } as InboxReply);
+    return "";
+  } catch (err) {
+    answered.delete(keyOf(q));
+    return inWords(err);
+  }
+}
+
+/** look watches a session, without a part in it and with as little of its history as possible. */
+export function look(id: string): Session {
+  return server.attach(id, { role: "viewer", turns: 1, clientInfo: { name: "maestro-inbox" }, optOut: ["status"] });
+}

@@ -1,0 +1,120 @@
+// The inbox, the list of sessions and the dashboard in a browser, against the program that was built.
+import assert from "node:assert/strict";
+import { after, afterEach, before, test } from "node:test";
+import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
+
+const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
+
+let browser;
+let server;
+before(async () => {
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+});
+afterEach(async () => {
+  await browser.leave();
+  await server?.close();
+  server = undefined;
+});
+
+const composer = (p) => p.page.locator(".composer textarea");
+const button = (p, name) => p.page.getByRole("button", { name, exact: true });
+const entry = (p, text) => p.page.locator(".entry", { hasText: text });
+
+async function prompt(p, text) {
+  await composer(p).fill(text);
+  await button(p, "Send").click();
+  await p.page.locator(".prompt", { hasText: text }).waitFor();
+}
+
+/** startSession makes a session with a first prompt, and returns its address. */
+async function startSession(p, text) {
+  const before = p.page.url();
+  await button(p, "New session").first().click();
+  await p.page.waitForURL((url) => url.href !== before);
+  await prompt(p, text);
+  return new URL(p.page.url()).hash;
+}
+
+async function visit(p, name) {
+  await p.page.goto(`${server.url}/#${name}`);
+}
+
+test("questions of all sessions are answered in the inbox", { timeout: 6 * patience }, async () => {
+  server = await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  await prompt(ann, "Please fix the login test");
+  await startSession(ann, "show something hidden");
+  await startSession(ann, "ask me something");
+  await ann.page.locator(".question").waitFor();
+  const ben = await browser.open(await server.link());
+  await composer(ben).or(ben.page.locator(".closed")).first().waitFor();
+  await ben.page.getByRole("link", { name: "Inbox 3" }).click();
+  await entry(ben, "show something hidden").waitFor();
+  assert.equal(await ben.page.locator(".entry").count(), 3);
+  await ben.page.waitForFunction(() => document.title === "(3) Inbox · Maestro");
+  await ben.page.waitForFunction(() =>
+    document.querySelector('link[rel="icon"]').getAttribute("href").startsWith("data:image/png"),
+  );
+  assert.equal(await ben.page.locator(".question").count(), 0, "nothing is open, so no key answers anything");
+
+  // The whole question opens in its place, with the same buttons and keys as in the session.
+  await entry(ben, "show something hidden").getByRole("button").first().click();
+  assert.equal(
+    await ben.page.locator(".question pre.runs").innerText(),
+    "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B",
+  );
+  await accessible(ben, "the inbox with an open question");
+  await ben.page.getByLabel("Reason, sent").fill("what is this?");
+  await button(ben, "Deny").click();
+  await ben.page.locator(".ended", { hasText: "Denied by you" }).waitFor();
+  assert.equal(await entry(ben, "show something hidden").count(), 0);
+  await ben.page.waitForFunction(() => document.title === "(2) Inbox · Maestro");
+
+  // Forms as well. The page of the session follows.
+  await entry(ben, "ask me something").getByRole("button").first().click();
+  await ben.page.getByText("Compare in UTC everywhere").click();
+  await button(ben, "Send answer").click();
+  await ben.page.locator(".ended", { hasText: "Answered by you" }).waitFor();
+  await ann.page.locator(".main", { hasText: "I will use the clock you chose." }).waitFor();
+
+  // Whoever is late sees who was faster.
+  await ben.page.locator(".entry > button").focus();
+  await ben.page.keyboard.press("Enter");
+  await button(ben, "Allow").waitFor();
+  await visit(ann, "inbox");
+  await entry(ann, "Please fix").getByRole("button").first().click();
+  await button(ann, "Allow").waitFor();
+  await ann.page.keyboard.press("a");
+  await ben.page.locator(".ended", { hasText: "Allowed by owner" }).waitFor();
+  await ben.page.getByRole("heading", { name: "Nothing needs you" }).waitFor();
+  await ben.page.waitForFunction(() => document.title === "Inbox · Maestro");
+  await ben.page.waitForFunction(() =>
+    document.querySelector('link[rel="icon"]').getAttribute("href").endsWith(".svg"),
+  );
+  await accessible(ben, "the empty inbox");
+  assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
+});
+
+test("an approver answers in the inbox on a phone, and a viewer sees no questions", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  await prompt(ann, "Please fix the login test");
+  await button(ann, "Allow").waitFor();
+  const share = (role) => server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role, label: "Ben" });
+  const hand = await browser.open(`${server.url}/#share=${(await share("approver")).token}`, phone);
+  await hand.page.locator(".closed").waitFor();
+  await visit(hand, "inbox");
+  await entry(hand, "Please fix").getByRole("button").first().tap();
+  await button(hand, "Allow").tap();
+  await ann.page.locator(".main", { hasText: "Allowed by Ben" }).waitFor();
+  const viewer = await browser.open(`${server.url}/#share=${(await share("viewer")).token}`);
+  await viewer.page.locator(".closed").waitFor();
+  await visit(viewer, "inbox");
+  await viewer.page.getByText("It shows no questions.").waitFor();
+  assert.deepEqual(await Promise.all([ann, hand, viewer].map((p) => p.complaints())), [[], [], []]);
+});
