@@ -1,6 +1,6 @@
 // The open question, pinned above the composer: all of what will run, and the answers to it.
 import { createContext } from "preact";
-import { useContext, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Answer, PendingRequest, ShownRecord, State } from "../client/index.ts";
 import { Diff, Exposed } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
@@ -173,7 +173,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
   const remembers = options.length === 0 && remembering.has(provider) && ownTools.has(request.tool);
   const allow = () => send({ approved: true });
   const deny = () => send(note.trim() ? { approved: false, reason: note.trim() } : { approved: false });
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!can) return;
     const keys = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;

@@ -4,7 +4,8 @@ import { ago, cost, exact, initials, who } from "./format";
 import icon from "./icon.svg";
 import { Icon, type Sign } from "./icons";
 import { needed, place } from "./lists";
-import { address, createSession, listLink, logout, now, openID, sessions } from "./store";
+import { found, More, Notice, Rename, renaming, Search } from "./manage";
+import { address, createSession, listLink, logout, now, openID, role, sessions } from "./store";
 
 const groups: { title: string; of: SessionStatus[] }[] = [
   { title: "Needs you", of: ["waiting"] },
@@ -21,6 +22,7 @@ const signs: Partial<Record<SessionStatus, { sign: Sign; tone: string; words: st
 
 export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) {
   const all = sessions.value;
+  const hits = found.value?.map((f) => all.find((s) => s.session_id === f.session_id) ?? f);
   return (
     <nav class="side left" aria-label="Sessions" id="sessions">
       <div class="brand">
@@ -46,29 +48,33 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
           {needed.value > 0 && <span class="needs">{needed.value}</span>}
         </a>
       </div>
+      <div class="search">
+        <Search />
+      </div>
       <div class="sessions">
+        {hits && (
+          <section>
+            <h2>{hits.length === 0 ? "Nothing found" : "Found"}</h2>
+            <Entries of={hits} pick={pick} />
+          </section>
+        )}
         {groups.map(({ title, of }) => {
           const part = all.filter((s) => of.includes(s.status));
-          if (part.length === 0) return null;
+          if (part.length === 0 || hits) return null;
           return (
             <section key={title}>
               <h2>
                 {title}
               </h2>
-              <ul>
-                {part.map((s) => (
-                  <li key={s.session_id}>
-                    <Entry session={s} pick={pick} />
-                  </li>
-                ))}
-              </ul>
+              <Entries of={part} pick={pick} />
             </section>
           );
         })}
-        {all.length === 0 && listLink.value.status === "online" && (
+        {all.length === 0 && !hits && listLink.value.status === "online" && (
           <p class="empty">No sessions yet. Start one with a prompt.</p>
         )}
       </div>
+      <Notice />
       <div class="foot">
         <span class="meta grow">{listWords()}</span>
         <button type="button" class="button quiet only-wide" onClick={help}>
@@ -96,6 +102,21 @@ function listWords(): string {
 export const titleOf = (s: SessionSummary | undefined, id: string | null) =>
   s?.title || (s || !id ? "New session" : id);
 
+function Entries({ of, pick }: { of: readonly SessionSummary[]; pick: () => void }) {
+  return (
+    <ul>
+      {of.map((s) => (
+        <li key={s.session_id} class={role.value === "controller" ? "managed" : ""}>
+          {renaming.value === s.session_id ? <Rename session={s} /> : <Entry session={s} pick={pick} />}
+          {role.value === "controller" && renaming.value !== s.session_id && (
+            <More session={s} title={titleOf(s, s.session_id)} />
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function Entry({ session: s, pick }: { session: SessionSummary; pick: () => void }) {
   const at = Date.parse(s.updated_at);
   const sign = signs[s.status];
@@ -117,7 +138,7 @@ function Entry({ session: s, pick }: { session: SessionSummary; pick: () => void
             <span class={sign.tone === "spin" ? "" : sign.tone}>{sign.words}</span>
           </>
         ) : (
-          cost(s.total_cost_usd) || (s.status === "at_rest" ? "at rest" : "idle")
+          cost(s.total_cost_usd) || (s.archived ? "archived" : s.status === "at_rest" ? "at rest" : "idle")
         )}
       </span>
       <span class="by meta" title={s.author ? who(s.author) : undefined}>

@@ -186,6 +186,18 @@ function open(id: string): void {
   link.value = made.link;
 }
 
+/** leave closes the open session and goes to another one, or to the inbox if there is none. */
+export function leave(next: string | undefined): void {
+  session.peek()?.close();
+  batch(() => {
+    openID.value = null;
+    session.value = null;
+    state.value = null;
+    rows.value = [];
+  });
+  location.hash = next === undefined ? "#inbox" : address(next);
+}
+
 function lastText(all: readonly Row[]): string {
   for (let i = all.length - 1; i >= 0 && all[i]!.kind !== "prompt"; i--) {
     const row = all[i]!;

@@ -118,3 +118,50 @@ test("an approver answers in the inbox on a phone, and a viewer sees no question
   await viewer.page.getByText("It shows no questions.").waitFor();
   assert.deepEqual(await Promise.all([ann, hand, viewer].map((p) => p.complaints())), [[], [], []]);
 });
+
+test("sessions are found, renamed, archived and deleted in their list", { timeout: 6 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link());
+  await composer(p).waitFor();
+  await prompt(p, "hello, first");
+  await startSession(p, "hello, second");
+  const third = await startSession(p, "hello, third");
+  const sessions = p.page.locator(".session");
+  const act = async (title, name) => {
+    await p.page.getByRole("button", { name: `Actions for ${title}` }).click();
+    await p.page.locator(".acts").getByRole("button", { name }).click();
+  };
+  await sessions.filter({ hasText: "hello, third" }).waitFor();
+  await p.page.getByLabel("Search sessions").fill("second");
+  await p.page.getByRole("heading", { name: "Found" }).waitFor();
+  assert.deepEqual(await p.page.locator(".session .title").allInnerTexts(), ["hello, second"]);
+  await act("hello, second", "Rename");
+  await p.page.getByLabel("Title").fill("The second of three");
+  await p.page.keyboard.press("Enter");
+  await sessions.filter({ hasText: "The second of three" }).waitFor();
+  await accessible(p, "a search");
+  await p.page.getByLabel("Search sessions").press("Escape");
+
+  // An archived session is only found by a search.
+  await act("The second of three", "Archive");
+  await p.page.locator(".notice", { hasText: "Archived “The second of three”." }).waitFor();
+  await sessions.filter({ hasText: "The second" }).waitFor({ state: "detached" });
+  await p.page.getByLabel("Search sessions").fill("of three");
+  await sessions.filter({ hasText: "archived" }).waitFor();
+  await act("The second of three", "Unarchive");
+  await sessions.filter({ hasText: "archived" }).waitFor({ state: "detached" });
+  await p.page.getByLabel("Search sessions").press("Escape");
+
+  // The open session is deleted: the page goes to another one, and undo comes back.
+  assert.equal(new URL(p.page.url()).hash, third);
+  await act("hello, third", "Delete");
+  await sessions.filter({ hasText: "hello, third" }).waitFor({ state: "detached" });
+  assert.notEqual(new URL(p.page.url()).hash, third);
+  await accessible(p, "a deleted session");
+  await button(p, "Undo").click();
+  await sessions.filter({ hasText: "hello, third" }).waitFor();
+  await p.page.waitForURL((url) => url.hash === third);
+  await p.page.locator(".prompt", { hasText: "hello, third" }).waitFor();
+  assert.equal(await p.page.locator(".session").count(), 3);
+  assert.deepEqual(await p.complaints(), []);
+});

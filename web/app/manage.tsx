@@ -1,0 +1,230 @@
+// What can be done with sessions in their list: search, rename, archive, delete, and undo.
+import { effect, signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import type { SessionSummary, SessionUpdate } from "../client/index.ts";
+import { Icon } from "./icons";
+import { address, inWords, leave, openID, server, sessions } from "./store";
+
+const perSearch = 50;
+
+export const search = signal("");
+/** what the search has found, archived sessions last; null without a search */
+export const found = signal<readonly SessionSummary[] | null>(null);
+/** what was done or refused last */
+export const notice = signal<{ text: string; undo?: () => Promise<unknown> } | null>(null);
+/** the session whose actions are shown, and the one whose title is edited */
+export const acting = signal("");
+export const renaming = signal("");
+
+let reading = false;
+let again = false;
+
+// read asks the server once at a time, and for the last search only.
+async function read(): Promise<void> {
+  again = true;
+  if (reading) return;
+  reading = true;
+  while (again) {
+    again = false;
+    const q = search.peek().trim();
+    if (q === "") {
+      found.value = null;
+      continue;
+    }
+    await attempt(async () => {
+      const pages = await Promise.all(
+        [false, true].map((archived) => server.overview({ q, archived, limit: perSearch })),
+      );
+      if (!again) found.value = pages.flatMap((p) => p.sessions);
+    });
+  }
+  reading = false;
+}
+effect(() => {
+  if (search.value !== undefined) void read();
+});
+
+// attempt does something and shows why it was refused.
+async function attempt(what: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await what();
+    return true;
+  } catch (err) {
+    notice.value = { text: inWords(err) };
+    return false;
+  }
+}
+
+async function update(id: string, change: SessionUpdate): Promise<boolean> {
+  return attempt(async () => {
+    await server.update(id, change);
+    await read();
+  });
+}
+
+// putAway takes a session out of the list. The page goes to the next one if it was open, and undo comes back to it.
+async function putAway(s: SessionSummary, done: string, away: () => Promise<unknown>, back: () => Promise<unknown>) {
+  const open = openID.peek() === s.session_id;
+  if (open) leave(sessions.peek().find((other) => other.session_id !== s.session_id)?.session_id);
+  if (!(await attempt(away))) {
+    if (open) location.hash = address(s.session_id);
+    return;
+  }
+  void read();
+  notice.value = {
+    text: `${done} “${s.title || "New session"}”.`,
+    undo: () =>
+      attempt(async () => {
+        await back();
+        void read();
+        if (open) location.hash = address(s.session_id);
+      }),
+  };
+}
+
+const archive = (s: SessionSummary) =>
+  putAway(
+    s,
+    "Archived",
+    () => server.update(s.session_id, { archived: true }),
+    () => server.update(s.session_id, { archived: false }),
+  );
+
+const remove = (s: SessionSummary) =>
+  putAway(
+    s,
+    "Deleted",
+    () => server.remove(s.session_id),
+    () => server.restore(s.session_id),
+  );
+
+export function Search() {
+  return (
+    <input
+      class="field"
+      type="search"
+      placeholder="Search sessions"
+      aria-label="Search sessions"
+      value={search.value}
+      onInput={(e) => {
+        search.value = e.currentTarget.value;
+      }}
+      onKeyDown={(e) => {
+        if (e.key !== "Escape") return;
+        search.value = "";
+        e.currentTarget.blur();
+      }}
+    />
+  );
+}
+
+/** More has the actions on one session; they open below its entry. */
+export function More({ session: s, title }: { session: SessionSummary; title: string }) {
+  const id = s.session_id;
+  const open = acting.value === id;
+  const choose = (what: () => unknown) => () => {
+    acting.value = "";
+    what();
+  };
+  return (
+    <>
+      <button
+        type="button"
+        class="button quiet square more"
+        aria-label={`Actions for ${title}`}
+        aria-expanded={open}
+        onClick={() => {
+          acting.value = open ? "" : id;
+        }}
+      >
+        <Icon sign="more" />
+      </button>
+      {open && (
+        <div class="acts" role="group" aria-label={`Actions for ${title}`}>
+          <button
+            type="button"
+            class="button"
+            onClick={choose(() => {
+              renaming.value = id;
+            })}
+          >
+            Rename
+          </button>
+          {s.archived ? (
+            <button type="button" class="button" onClick={choose(() => update(id, { archived: false }))}>
+              Unarchive
+            </button>
+          ) : (
+            <button type="button" class="button" onClick={choose(() => archive(s))}>
+              Archive
+            </button>
+          )}
+          <button type="button" class="button danger" onClick={choose(() => remove(s))}>
+            Delete
+          </button>
+        </div>
+      )}
+    </>
+  );
+}
+
+export function Rename({ session: s }: { session: SessionSummary }) {
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.select(), []);
+  const done = (title: string) => {
+    if (renaming.peek() !== s.session_id) return;
+    renaming.value = "";
+    if (title.trim() !== s.title) void update(s.session_id, { title: title.trim() });
+  };
+  return (
+    <input
+      class="field"
+      aria-label="Title"
+      ref={field}
+      defaultValue={s.title}
+      maxLength={200}
+      onBlur={(e) => done(e.currentTarget.value)}
+      onKeyDown={(e) => {
+        if (e.key === "Enter") done(e.currentTarget.value);
+        else if (e.key === "Escape") done(s.title);
+        else return;
+        e.stopPropagation(); // Escape also closes the list of a phone
+      }}
+    />
+  );
+}
+
+export function Notice() {
+  const n = notice.value;
+  return (
+    <div role="status" class={n ? "notice" : ""}>
+      {n && (
+        <>
+          <span class="grow">{n.text}</span>
+          {n.undo && (
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
+                notice.value = null;
+                void n.undo!();
+              }}
+            >
+              Undo
+            </button>
+          )}
+          <button
+            type="button"
+            class="button quiet square"
+            aria-label="Dismiss"
+            onClick={() => {
+              notice.value = null;
+            }}
+          >
+            <Icon sign="cross" />
+          </button>
+        </>
+      )}
+    </div>
+  );
+}
