@@ -867,7 +867,7 @@ func TestScriptGoesOnAfterARunThatItMissed(t *testing.T) {
 		{snapshot(client.KindReset, 12, contracts.State{IsResponding: true}), true},
 		{snapshot(client.KindReset, 9, contracts.State{}), true}, // as of before the prompt
 	} {
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.await()
 		d.accept(9)
@@ -875,7 +875,7 @@ func TestScriptGoesOnAfterARunThatItMissed(t *testing.T) {
 		if got := d.running(); got != test.waits {
 			t.Errorf("%+v, accepted before: got waiting %t, want %t", test.state.Snapshot, got, test.waits)
 		}
-		d = newInbox()
+		d = newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.await()
 		d.note(test.state)
@@ -900,7 +900,7 @@ func TestHandOverDoesNotEndTheRun(t *testing.T) {
 		{snapshot(client.KindReset, 5, contracts.State{}), false},
 		{snapshot(client.KindReset, 5, contracts.State{IsResponding: true}), true},
 	} {
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.note(told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0])
 		d.note(test.state)
@@ -914,7 +914,7 @@ func TestHandOverDoesNotEndTheRun(t *testing.T) {
 // goes on after its last tool.
 func TestRunThatWasGoingOnEndsWithIt(t *testing.T) {
 	for _, asked := range []bool{false, true} { // by this client, before it lost its connection
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		if asked {
 			d.await()
@@ -933,7 +933,7 @@ func TestRunThatWasGoingOnEndsWithIt(t *testing.T) {
 }
 
 func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
-	d := newInbox()
+	d := newActivity()
 	d.note(connectedAs("conn_me", "conn_me"))
 	d.note(told(approval)[0])
 	q := *d.first()
@@ -958,7 +958,7 @@ func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
 
 // TestQuestionThatEndedIsNotOpenedAgain has somebody else's answer be the first.
 func TestQuestionThatEndedIsNotOpenedAgain(t *testing.T) {
-	d := newInbox()
+	d := newActivity()
 	d.note(connectedAs("conn_me", "conn_me"))
 	d.note(told(approval)[0])
 	q := *d.first()
@@ -1119,7 +1119,7 @@ func TestScriptIsToldThatARunFailed(t *testing.T) {
 		{"one of somebody else's later", []contracts.Event{begin, went, end, over, begin, failed, over}, false},
 		{"one before", []contracts.Event{begin, failed, over, begin, went, end, over}, true},
 	} {
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.note(told(failed)[0]) // of before
 		d.await()

@@ -8,9 +8,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An inbox has the open questions, oldest first, and the clients that ask for control.
-// It also follows whether the agent works. The goroutine of the attachment owns it.
-type inbox struct {
+// An activity is what goes on in the session: the open questions, oldest first, the
+// clients that ask for control, and whether the agent works. The goroutine of the
+// attachment owns it.
+type activity struct {
 	questions []question
 	askers    []contracts.ControlRequest
 	busy      map[string]bool // the run, open responses and tools, by kind and id
@@ -31,7 +32,7 @@ type runStatus struct {
 	pending bool // the run of the prompt may not have begun yet
 }
 
-// Bounds of the inbox. At a bound the oldest entry is dropped.
+// Bounds of the activity. At a bound the oldest entry is dropped.
 const (
 	maxQuestions = 256
 	maxAskers    = 16
@@ -44,10 +45,10 @@ const (
 	begun   = "run"
 )
 
-func newInbox() *inbox { return &inbox{busy: map[string]bool{}, answered: map[string]bool{}} }
+func newActivity() *activity { return &activity{busy: map[string]bool{}, answered: map[string]bool{}} }
 
 // note handles an update. It returns the number of a new asker, or 0.
-func (d *inbox) note(u client.Update) int {
+func (d *activity) note(u client.Update) int {
 	switch u.Kind {
 	case client.KindSnapshot, client.KindReset:
 		seen := d.follows && u.Kind == client.KindSnapshot
@@ -104,11 +105,11 @@ func (d *inbox) note(u client.Update) int {
 	return 0
 }
 
-// restore replaces the inbox by a state. The state may be older than the last order: a
+// restore replaces the activity by a state. The state may be older than the last order: a
 // prompt is still awaited, and an answered question is not asked again. seen says that
 // no event before the state is missing. Otherwise the run may have ended and another
 // one begun.
-func (d *inbox) restore(st *contracts.State, seen bool) {
+func (d *activity) restore(st *contracts.State, seen bool) {
 	old, answered := d.questions, d.answered
 	d.questions, d.answered = nil, map[string]bool{}
 	for i := range st.PendingRequests {
@@ -137,7 +138,7 @@ func (d *inbox) restore(st *contracts.State, seen bool) {
 }
 
 // age marks the open questions as older than the lines of a script.
-func (d *inbox) age() {
+func (d *activity) age() {
 	for i := range d.questions {
 		d.questions[i].older = true
 	}
@@ -145,7 +146,7 @@ func (d *inbox) age() {
 
 // end notes that a script interrupts the run. If a question is open, the next line
 // waits for the end of the run, because it is not an answer to the question.
-func (d *inbox) end() {
+func (d *activity) end() {
 	if d.first() != nil {
 		d.start(begun)
 		d.ending = true
@@ -153,10 +154,10 @@ func (d *inbox) end() {
 }
 
 // asks reports whether the next line of a script may answer a question.
-func (d *inbox) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
+func (d *activity) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
 
 // await notes that a prompt is being sent.
-func (d *inbox) await() {
+func (d *activity) await() {
 	d.accepted, d.ending = nil, false
 	d.broken = d.broke()
 	d.own, d.erred = true, false
@@ -164,21 +165,21 @@ func (d *inbox) await() {
 }
 
 // accept notes that the awaited prompt was accepted at cursor.
-func (d *inbox) accept(cursor uint64) {
+func (d *activity) accept(cursor uint64) {
 	d.accepted = &cursor
 	d.settle()
 }
 
 // settle stops awaiting a run if a later state says that it has begun or ended: its
 // events were missed.
-func (d *inbox) settle() {
+func (d *activity) settle() {
 	if d.accepted != nil && d.run.cursor > *d.accepted && !d.run.pending {
 		delete(d.busy, awaited)
 	}
 }
 
 // put adds a question, unless it is there.
-func (d *inbox) put(q question) {
+func (d *activity) put(q question) {
 	if d.holds(q.id) {
 		return
 	}
@@ -189,7 +190,7 @@ func (d *inbox) put(q question) {
 }
 
 // answer removes a question that is being answered.
-func (d *inbox) answer(id string) {
+func (d *activity) answer(id string) {
 	d.drop(id)
 	if len(d.answered) < maxQuestions {
 		d.answered[id] = true
@@ -198,7 +199,7 @@ func (d *inbox) answer(id string) {
 
 // reopen puts a question back whose answer was refused, unless the question has ended
 // meanwhile.
-func (d *inbox) reopen(q question) {
+func (d *activity) reopen(q question) {
 	if !d.answered[q.id] {
 		return
 	}
@@ -207,27 +208,27 @@ func (d *inbox) reopen(q question) {
 }
 
 // holds reports whether a question is open.
-func (d *inbox) holds(id string) bool {
+func (d *activity) holds(id string) bool {
 	return slices.ContainsFunc(d.questions, func(o question) bool { return o.id == id })
 }
 
 // broke reports whether a run that was started here ended with an error, without an
 // event after it.
-func (d *inbox) broke() bool { return d.broken || d.own && d.erred }
+func (d *activity) broke() bool { return d.broken || d.own && d.erred }
 
-func (d *inbox) drop(id string) {
+func (d *activity) drop(id string) {
 	d.questions = slices.DeleteFunc(d.questions, func(o question) bool { return o.id == id })
 }
 
 // start notes that something runs. Beyond the bound it is not noted.
-func (d *inbox) start(id string) {
+func (d *activity) start(id string) {
 	if len(d.busy) < maxBusy {
 		d.busy[id] = true
 	}
 }
 
 // asked adds an asker, or finds it again, and returns its number.
-func (d *inbox) asked(f contracts.ControlRequest) int {
+func (d *activity) asked(f contracts.ControlRequest) int {
 	same := func(o contracts.ControlRequest) bool { return o.ConnectionID == f.ConnectionID }
 	if i := slices.IndexFunc(d.askers, same); i >= 0 {
 		return i + 1
@@ -240,7 +241,7 @@ func (d *inbox) asked(f contracts.ControlRequest) int {
 }
 
 // first returns the question to be answered next, or nil.
-func (d *inbox) first() *question {
+func (d *activity) first() *question {
 	if len(d.questions) == 0 {
 		return nil
 	}
@@ -248,4 +249,4 @@ func (d *inbox) first() *question {
 }
 
 // running reports whether there is something to interrupt.
-func (d *inbox) running() bool { return len(d.busy) > 0 || len(d.questions) > 0 }
+func (d *activity) running() bool { return len(d.busy) > 0 || len(d.questions) > 0 }
