@@ -87,7 +87,9 @@ func (s *Server) FollowSessions(ctx context.Context, limit int) iter.Seq2[ListUp
 }
 
 // UpdateSession sets the title of a session, or whether it is archived.
-func (s *Server) UpdateSession(ctx context.Context, id string, u contracts.SessionUpdate) (*contracts.SessionSummary, error) {
+func (s *Server) UpdateSession(
+	ctx context.Context, id string, u contracts.SessionUpdate,
+) (*contracts.SessionSummary, error) {
 	return ask[contracts.SessionSummary](ctx, s, http.MethodPatch, nil, &u, "sessions", id)
 }
 
@@ -130,7 +132,9 @@ func (s *Server) AnswerQuestion(
 }
 
 // CreateShare makes a share of a session. Only its answer has the secret, Token.
-func (s *Server) CreateShare(ctx context.Context, session string, r contracts.ShareRequest) (*contracts.ShareAnswer, error) {
+func (s *Server) CreateShare(
+	ctx context.Context, session string, r contracts.ShareRequest,
+) (*contracts.ShareAnswer, error) {
 	return ask[contracts.ShareAnswer](ctx, s, http.MethodPost, nil, &r, "sessions", session, "shares")
 }
 
@@ -166,7 +170,9 @@ func ask[A any](ctx context.Context, s *Server, method string, query url.Values,
 }
 
 // request makes a request and returns the response if its status is 200.
-func (s *Server) request(ctx context.Context, method string, query url.Values, body any, path []string) (*http.Response, *CloseError) {
+func (s *Server) request(
+	ctx context.Context, method string, query url.Values, body any, path []string,
+) (*http.Response, *CloseError) {
 	target := s.base
 	for _, part := range path {
 		target = target.JoinPath(url.PathEscape(part))
@@ -228,7 +234,9 @@ func followList[E any](ctx context.Context, s *Server, query url.Values, path ..
 		tries := attempts{policy: s.config.reconnect, jitter: mathrand.Float64}
 		for {
 			began := time.Now()
-			why := readList(ctx, s, query, path, func(event *E) bool { return yield(ListUpdate[E]{Event: event}, nil) })
+			why := readList(ctx, s, query, path, func(event *E) bool {
+				return yield(ListUpdate[E]{Event: event}, nil)
+			})
 			if why == nil {
 				return
 			}

@@ -52,8 +52,15 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		}
 		a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 	case "who":
-		st := a.client.State()
-		a.view.who(a.local, &st)
+		a.who()
+	case "inbox":
+		if err := a.inboxCommand(act.text); err != nil {
+			a.refuse(err)
+		}
+	case "share":
+		if err := a.share(act.text); err != nil {
+			a.refuse(err)
+		}
 	case "queued":
 		for i, p := range a.queue() {
 			a.local.Line(console.Plain, queuedLine(i+1, &p))
@@ -86,13 +93,13 @@ func (a *attachment) refusal(act action) error {
 		return errors.New("you only watch: attach without --view to act")
 	}
 	if a.view.approver {
-		if act.verb == verbSay && a.activity.first() != nil {
+		if act.verb == verbSay && a.activity.first() != nil || act.verb == "inbox" {
 			return nil
 		}
 		return errors.New("you only answer questions: attach without --approve to do more")
 	}
 	switch act.verb {
-	case "ask", "take":
+	case "ask", "take", "inbox", "share":
 		return nil
 	case verbSay, "interrupt", "queue", "steer":
 		if a.view.controller == "" {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -33,6 +34,8 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("%s is no maestro server: it answers %d %s", host, e.Status, http.StatusText(e.Status))
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
+	case e.Reason == contracts.CodeUnauthenticated && f.share != "":
+		return fmt.Errorf("%s does not accept this link: it has expired or was revoked", host)
 	case e.Reason == contracts.CodeUnauthenticated:
 		return fmt.Errorf("%s needs a token: name its file with --token-file", host)
 	case e.Code == 4404 && e.Reason == contracts.CodeNotFound && e.Message == "route not found":
@@ -52,12 +55,21 @@ var onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(c
 
 // inWords returns a refusal in words.
 func inWords(err error) string {
-	switch refusal, _ := errors.AsType[*contracts.Error](err); {
+	refusal, _ := errors.AsType[*contracts.Error](err)
+	why, _ := errors.AsType[*client.CloseError](err)
+	switch {
+	case refusal == nil && why != nil && why.Status == 0 && why.Err != nil:
+		return "no answer from the server: " + show.OneLine(innermost(why.Err), show.MaxArgs)
 	case refusal == nil:
 	case refusal.Code == contracts.CodeRuntimeBusy:
 		return "the agent is at work on a prompt: wait until it is done, or /interrupt it"
 	case refusal.Code == contracts.CodeRequestNotFound:
-		return "the question has ended already"
+		how := strings.ReplaceAll(refusal.Metadata["resolution"], "_", " ")
+		return "the question has ended already" + colon(how)
+	case refusal.Code == contracts.CodeAlreadyVoted:
+		return "you have approved this already: somebody else must too"
+	case why != nil:
+		return show.OneLine(refusal.Message, show.MaxArgs)
 	}
 	return show.OneLine(err.Error(), show.MaxArgs)
 }

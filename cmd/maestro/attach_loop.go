@@ -48,6 +48,8 @@ type driver interface {
 // the server. The goroutine in run owns all fields.
 type attachment struct {
 	client   driver
+	server   serverCalls
+	shareURL string                                  // URL that the links of shares open
 	redial   func(context.Context) (follower, error) // opens a second connection that begins at the start of the session
 	view     *view
 	activity *activity
@@ -65,12 +67,14 @@ type attachment struct {
 	acted     bool   // a line did more than watch
 	ended     bool   // there are no more lines
 	lastStop  time.Time
-	gone      time.Time  // when the question at the prompt ended; zero if the next line is not meant for it
-	intruded  time.Time  // when a question came while a line was being typed
-	goneBegun bool       // that question was answered in part
-	past      *history   // nil unless it is being shown
-	orders    chan order // maxSending-buffered; never closed
-	outcomes  chan order // likewise
+	gone      time.Time    // when the question at the prompt ended; zero if the next line is not meant for it
+	intruded  time.Time    // when a question came while a line was being typed
+	goneBegun bool         // that question was answered in part
+	past      *history     // nil unless it is being shown
+	inbox     []inboxEntry // as shown last
+	shares    []string     // ids, as shown last
+	orders    chan order   // maxSending-buffered; never closed
+	outcomes  chan order   // likewise
 }
 
 // An order is a request to the server, and later its outcome.

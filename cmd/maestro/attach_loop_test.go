@@ -27,6 +27,11 @@ type fakeDriver struct {
 	state    contracts.State
 	history  contracts.HistoryPage
 
+	connections contracts.ConnectionList
+	inbox       contracts.Inbox
+	shares      contracts.ShareList
+	voting      bool // answers in the inbox are votes that do not decide
+
 	mu    sync.Mutex
 	calls []string
 }
@@ -137,7 +142,7 @@ func attachTo(t *testing.T, flags attachFlags, typed bool, size func() (int, int
 		signals: make(chan os.Signal, 1), left: make(chan error, 1),
 	}
 	tm.a = newAttachment(tm.driver, tm.out, tm.err, &flags, size)
-	tm.a.typed = typed
+	tm.a.typed, tm.a.server = typed, tm.driver
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { tm.left <- tm.a.run(ctx, r, tm.signals) }()
 	t.Cleanup(func() {
@@ -481,14 +486,6 @@ func TestEndOfTheSessionEndsTheAttachment(t *testing.T) {
 	}
 }
 
-func TestWhoListsThoseAttached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
-		tm.typeLine("/who")
-		tm.wantShown("* controller you\n  viewer     bob (conn_bob)\n  and 1 more\n")
-	})
-}
-
 func TestHistoryIsShownWhileThePresentWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", ""))
@@ -542,6 +539,8 @@ func TestPromptSaysHowTheSessionStands(t *testing.T) {
 	mine, bobs := connectedAs("conn_me", "conn_me"), connectedAs("conn_me", "conn_bob")
 	works := told(&contracts.ResponseStart{ResponseID: "r"})[0]
 	asks := told(approval)[0]
+	approver := connectedAs("conn_me", "conn_bob")
+	approver.Attached.Role = contracts.RoleApprover
 	for _, test := range []struct {
 		flags attachFlags
 		begin []client.Update
@@ -559,6 +558,8 @@ func TestPromptSaysHowTheSessionStands(t *testing.T) {
 		{attachFlags{view: true}, []client.Update{bobs, works}, "watching, working > "},
 		{attachFlags{}, []client.Update{bobs}, "watching (/ask, /take) > "},
 		{attachFlags{}, []client.Update{bobs, asks}, "watching, waiting > "},
+		{attachFlags{approve: true}, []client.Update{approver}, "watching > "},
+		{attachFlags{approve: true}, []client.Update{approver, asks}, "approve? [y/n] "},
 		{attachFlags{}, []client.Update{mine, told(&contracts.Ready{ExecutorType: contracts.ExecutorReplay})[0]}, "[REPLAY] > "},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	}
 	switch {
 	case drives:
-	case p.State == "" && a.viewer:
+	case p.State == "" && (a.viewer || a.view.approver):
 		p.State = "watching"
 	case p.State == "":
 		p.State = "watching (/ask, /take)"

@@ -18,6 +18,7 @@ type view struct {
 	screen *console.Screen
 
 	me         string            // our connection id
+	session    string            // id of the session
 	viewer     bool              // we may never act
 	approver   bool              // we may only answer approvals and user input
 	controller string            // the lease holder; empty if nobody
@@ -38,6 +39,7 @@ type view struct {
 	response string            // the response whose text was printed last
 	own      []string          // prompts typed here whose event has not arrived, in order
 	prompted bool              // prompt_accepted came, and the message_start of the same prompt comes next
+	voted    bool              // a vote was printed, and a status with the same comes next
 	present  bool              // the events before this attachment have been printed
 	past     bool              // only the history is printed
 
@@ -196,6 +198,7 @@ func (v *view) event(event contracts.Event) {
 		if e.Approved {
 			name := cmp.Or(authorName(&e.Author), show.OneLine(e.Author.Name, 40))
 			v.notice(console.Dim, "%s approved, %d of %d", name, e.Votes, e.VotesNeeded)
+			v.voted = e.Votes < e.VotesNeeded
 		}
 	case *contracts.ResponseChunk:
 		v.chunk(e)
@@ -220,6 +223,10 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.Compaction:
 		v.notice(console.Dim, "history summarised: %s", show.OneLine(e.Summary, show.MaxArgs))
 	case *contracts.Status:
+		if v.voted && strings.HasSuffix(e.Message, " votes") {
+			v.voted = false
+			return
+		}
 		if commands, ok := strings.CutPrefix(e.Message, "Agent commands: "); ok {
 			words := strings.Fields(commands)
 			v.announced = words[:min(len(words), maxFlows)]

@@ -375,6 +375,7 @@ func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
 	updates = append(updates, told(
 		&contracts.RequestShown{Escaped: true, Display: `bash {"command":"rm \u202e"}`, VotesNeeded: 2},
 		&contracts.RequestVoted{Approved: true, Author: by("conn_b", "Bob", "", ""), Votes: 1, VotesNeeded: 2},
+		&contracts.Status{Message: "Bob approved bash: 1 of 2 votes"}, // for clients that do not know votes
 	)...)
 	compareText(t, rendered(updates...), `-- attached to session sess_a
 -- nobody is in control
