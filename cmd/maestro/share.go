@@ -1,22 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/show"
 )
@@ -70,15 +67,15 @@ do not send the fragment to servers. The server does not show the secret again.`
 	}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
 		seconds := int64(expires / time.Second)
-		body := &contracts.ShareRequest{Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: &seconds}
-		var made contracts.ShareAnswer
-		if err := flags.call(ctx, http.MethodPost, "", body, &made); err != nil {
+		body := contracts.ShareRequest{Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: &seconds}
+		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
+			made, err := s.CreateShare(ctx, flags.session, body)
+			if err == nil {
+				_, err = fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID,
+					made.Role, made.ExpiresAt, cmp.Or(req.page, pageOf(flags.server))+sharePart, made.Token)
+			}
 			return err
-		}
-		page := cmp.Or(req.page, flags.server.JoinPath("/").String())
-		_, err := fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID,
-			made.Role, made.ExpiresAt, page+sharePart, made.Token)
-		return err
+		})
 	})
 	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer),
 		"what the holder may do: viewer, approver or controller")
@@ -92,8 +89,12 @@ func listSharesCommand() *cobra.Command {
 	var flags shareFlags
 	cmd := &cobra.Command{Use: "list [URL]", Short: "List the shares of a session and their use"}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
-		var list contracts.ShareList
-		if err := flags.call(ctx, http.MethodGet, "", nil, &list); err != nil {
+		var list *contracts.ShareList
+		err := flags.ask(ctx, func(ctx context.Context, s *client.Server) (err error) {
+			list, err = s.Shares(ctx, flags.session)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -111,70 +112,34 @@ func revokeShareCommand() *cobra.Command {
 	var flags shareFlags
 	cmd := &cobra.Command{Use: "revoke SHARE [URL]", Short: "Revoke a share and end its connections"}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, args []string) error {
-		if err := flags.call(ctx, http.MethodDelete, args[0], nil, &contracts.SuccessAnswer{}); err != nil {
+		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
+			err := s.RevokeShare(ctx, flags.session, args[0])
+			if err == nil {
+				_, err = fmt.Fprintf(out, "share %s is revoked\n", args[0])
+			}
 			return err
-		}
-		_, err := fmt.Fprintf(out, "share %s is revoked\n", args[0])
-		return err
+		})
 	})
 	return cmd
 }
 
 var errShareOfShare = errors.New("a share cannot make, list or revoke shares: leave #share= out of the URL")
 
-const (
-	sharePatience  = 30 * time.Second // for the server to answer
-	maxShareAnswer = 1 << 20          // bytes; 256 shares take less
-)
-
-// call sends a request about the shares of the session, or about one, and decodes the
-// answer.
-func (f *shareFlags) call(ctx context.Context, method, share string, body, answer any) error {
-	path := []string{"api/headless/sessions", url.PathEscape(f.session), "shares"}
-	if share != "" {
-		path = append(path, url.PathEscape(share))
-	}
-	u := *f.server
-	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
-	u.Path = strings.TrimSuffix(u.Path, "/api/headless/ws")
-	var text []byte
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, sharePatience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, u.JoinPath(path...).String(), bytes.NewReader(text))
+// ask calls do with the server and a time limit.
+func (f *shareFlags) ask(ctx context.Context, do func(context.Context, *client.Server) error) error {
+	token, err := f.attachFlags.token()
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	file, err := f.token()
-	if err == nil && file != "" {
-		var token []byte
-		token, err = os.ReadFile(file)
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
+	s, err := client.NewServer(f.server.String(), f.credential(token))
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
+	ctx, stop := context.WithTimeout(ctx, serverPatience)
+	defer stop()
+	err = do(ctx, s)
+	if refused, ok := errors.AsType[*contracts.Error](err); ok && refused.Code != contracts.CodeUnauthenticated {
+		return errors.New(show.OneLine(refused.Message, show.MaxArgs))
 	}
-	defer func() { _ = res.Body.Close() }() // the needed part was read
-	text, err = io.ReadAll(io.LimitReader(res.Body, maxShareAnswer))
-	if err != nil {
-		return err
-	}
-	if res.StatusCode == http.StatusOK {
-		return json.Unmarshal(text, answer)
-	}
-	var refusal struct{ Error string }
-	if json.Unmarshal(text, &refusal) != nil || refusal.Error == "" {
-		return errors.New(res.Status)
-	}
-	return fmt.Errorf("%s: %s", res.Status, show.InLine(refusal.Error, show.MaxArgs))
+	return f.explain(err, f.server.Host, token)
 }
