@@ -68,6 +68,8 @@ func inWords(err error) string {
 		return "the question has ended already" + colon(how)
 	case refusal.Code == contracts.CodeAlreadyVoted:
 		return "you have approved this already: somebody else must too"
+	case why != nil && refusal.Code == contracts.CodeNotFound:
+		return "this server does not offer that"
 	case why != nil:
 		return show.OneLine(refusal.Message, show.MaxArgs)
 	}

@@ -77,6 +77,10 @@ func TestWhoListsThoseConnected(t *testing.T) {
 		tm.driver.refuse = &client.CloseError{Code: 1006, Err: errors.New("dial: refused")}
 		tm.typeLine("/who")
 		tm.wantShown("! who: no answer from the server: dial: refused\n")
+		missing := &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"} // a hosted runner
+		tm.driver.refuse = &client.CloseError{Code: 4404, Status: 404, Reason: missing.Code, Err: missing}
+		tm.typeLine("/inbox")
+		tm.wantShown("! inbox: this server does not offer that\n")
 	})
 }
 
