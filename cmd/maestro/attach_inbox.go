@@ -99,12 +99,9 @@ func newInboxEntry(q contracts.InboxQuestion) inboxEntry {
 	e := inboxEntry{InboxQuestion: q}
 	args, found := strings.CutPrefix(q.Display, q.Tool+" ")
 	e.whole = found && !q.Truncated && json.Valid([]byte(args))
-	e.question = question{
-		id: q.RequestID, kind: q.RequestType, tool: q.Tool, label: q.Description, reason: q.Reason,
-		args: json.RawMessage(args),
-	}
-	if !e.whole {
-		e.question.args = show.JSON(q.Display)
+	e.question = question{id: q.RequestID, kind: q.RequestType, tool: q.Tool, label: q.Description, reason: q.Reason}
+	if e.whole {
+		e.question.args = json.RawMessage(args)
 	}
 	return e
 }
@@ -157,11 +154,19 @@ func (a *attachment) inboxLine(e *inboxEntry) string {
 	case e.SessionTitle != "":
 		where += " (" + show.OneLine(e.SessionTitle, 60) + ")"
 	}
-	what := show.OneLine(e.Display, show.MaxArgs)
+	what := e.Display
 	if e.whole && !e.Escaped {
-		what = show.OneLine(e.Tool, 60) + " " + show.Summary(e.question.args)
+		what = e.Tool + " " + e.summary()
 	}
-	return where + ": " + what + votes(e)
+	return where + ": " + show.OneLine(what, 100) + votes(e)
+}
+
+// summary returns what is asked on one line.
+func (e *inboxEntry) summary() string {
+	if e.RequestType == contracts.RequestApproval {
+		return show.Summary(e.question.args)
+	}
+	return strings.Join(e.question.body(), " ")
 }
 
 // votes returns how many have approved, if several must.
@@ -178,11 +183,18 @@ func (a *attachment) showInboxEntry(n int, e *inboxEntry) {
 	if e.Escaped {
 		a.local.Line(console.Red, "-- the request has hidden characters: "+show.InLine(e.Display, show.MaxArgs))
 	}
+	a.local.Block(console.Yellow, e.question.text("", true))
+	if !e.whole {
+		a.local.Line(console.Yellow, "  "+show.InLine(e.Display, show.MaxShown))
+	}
 	if e.Truncated {
 		a.local.Line(console.Red, "-- this is only the beginning of the request")
 	}
-	how := fmt.Sprintf("/inbox %d and: %s", n, e.question.keys(a.view.remembers))
-	a.local.Block(console.Yellow, e.question.text(how, true))
+	keys := e.question.keys(a.view.remembers)
+	if e.Truncated && e.RequestType == contracts.RequestApproval {
+		keys = "n [reason] = deny; attach to the session to approve"
+	}
+	a.local.Line(console.Yellow, fmt.Sprintf("  /inbox %d and: %s", n, keys))
 }
 
 // errCutQuestion refuses to approve what was not shown.
@@ -193,7 +205,7 @@ func (a *attachment) answerInboxEntry(n int, e *inboxEntry, text string) error {
 	r, err := e.question.answer(text, a.view.remembers)
 	switch {
 	case errors.Is(err, errMore):
-		a.local.Line(console.Yellow, fmt.Sprintf("-- /inbox %d and: %s", n, e.question.prompt(a.view.remembers)))
+		a.local.Line(console.Yellow, fmt.Sprintf("-- next for /inbox %d: %s", n, e.question.prompt(a.view.remembers)))
 		return nil
 	case err != nil:
 		return err

@@ -127,7 +127,7 @@ func TestInboxIsListedAndAnswered(t *testing.T) {
 		tm.wantShown("! " + errCutQuestion.Error() + "\n")
 		tm.typeLine("/inbox 2 n")
 		tm.typeLine("/inbox 3 2")
-		tm.wantShown("-- /inbox 3 and: answer 2 of 2: \n")
+		tm.wantShown("-- next for /inbox 3: answer 2 of 2: \n")
 		tm.typeLine("/inbox 3 later")
 		tm.typeLine("/inbox 1 perhaps")
 		tm.wantShown("! want a decision: y, or n and a reason\n")
@@ -180,7 +180,8 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 		tm.typeLine("/share approver 8h Ann Lee")
 		tm.wantShown("-- whoever has this link is approver of this session until " + clock(shareEnd) + ": Ann Lee\n" +
 			"http://here/#share=mshare_secret\n-- in a terminal: maestro attach --approve 'LINK'\n")
-		tm.typeLine("/share viewer wall")
+		tm.typeLine("/share viewer 7d")
+		tm.typeLine("/share viewer wall 1h")
 		tm.driver.shares = contracts.ShareList{Shares: []contracts.ShareAnswer{
 			{ShareID: "aa", Role: contracts.RoleApprover, Label: "Ann\x07", ExpiresAt: shareEnd, Uses: 3, LastUsedAt: shareEnd, LastUsedFrom: "::1"},
 			{ShareID: "bb", Role: contracts.RoleViewer, ExpiresAt: shareEnd},
@@ -191,7 +192,7 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 		tm.typeLine("/share revoke 2")
 		tm.wantShown("-- share 2 is revoked, and its connections have ended\n")
 		tm.wantCalls(`create sess_a {"role":"approver","expiresInSeconds":28800,"label":"Ann Lee"}`,
-			`create sess_a {"role":"viewer","label":"wall"}`, "shares sess_a", "revoke sess_a bb")
+			`create sess_a {"role":"viewer","expiresInSeconds":604800}`, `create sess_a {"role":"viewer","label":"wall 1h"}`, "shares sess_a", "revoke sess_a bb")
 		tm.driver.refuse = &client.CloseError{Code: 4403, Status: 403, Reason: contracts.CodeAccessDenied, Message: "a share cannot share"}
 		tm.typeLine("/share viewer")
 		tm.wantShown("! share: a share cannot share\n")

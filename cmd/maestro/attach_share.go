@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
@@ -41,8 +40,9 @@ func (a *attachment) share(text string) error {
 func shareRequest(role contracts.Role, text string) contracts.ShareRequest {
 	r := contracts.ShareRequest{Role: role, Label: text}
 	first, rest, _ := strings.Cut(text, " ")
-	if d, err := time.ParseDuration(first); err == nil {
-		r.Label, r.ExpiresInSeconds = strings.TrimSpace(rest), new(int64(d/time.Second))
+	var e expiry
+	if e.Set(first) == nil {
+		r.Label, r.ExpiresInSeconds = strings.TrimSpace(rest), e.seconds()
 	}
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,7 +28,8 @@ type shareFlags struct {
 func shareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "share", Short: "Make, list and revoke links to one session", Args: cobra.NoArgs,
-		Long: `A share lets its holder view or control one session until it expires or is revoked.
+		Long: `A share lets its holder view one session, answer its questions, or control it, until the share
+expires or is revoked.
 The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -59,15 +61,16 @@ func (f *shareFlags) register(cmd *cobra.Command, run func(ctx context.Context, 
 func createShareCommand() *cobra.Command {
 	var flags shareFlags
 	var req struct{ role, label, page string }
-	var expires time.Duration
+	expires := expiry(24 * time.Hour)
 	cmd := &cobra.Command{
 		Use: "create [URL]", Short: "Make a link to a session",
 		Long: `Create prints a link. The secret is in the fragment of the link, after #share=. Browsers
 do not send the fragment to servers. The server does not show the secret again.`,
 	}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
-		seconds := int64(expires / time.Second)
-		body := contracts.ShareRequest{Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: &seconds}
+		body := contracts.ShareRequest{
+			Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: expires.seconds(),
+		}
 		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
 			made, err := s.CreateShare(ctx, flags.session, body)
 			if err == nil {
@@ -80,10 +83,33 @@ do not send the fragment to servers. The server does not show the secret again.`
 	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer),
 		"what the holder may do: viewer, approver or controller")
 	cmd.Flags().StringVar(&req.label, "label", "", "text that the list shows, of at most 64 bytes")
-	cmd.Flags().DurationVar(&expires, "expires", 24*time.Hour, "time until the share ends, 720h at most")
+	cmd.Flags().Var(&expires, "expires", "time until the share ends, such as 90m, 8h or 7d; 30d at most")
 	cmd.Flags().StringVar(&req.page, "page", "", "`URL` of the page that the link opens; default: the server's")
 	return cmd
 }
+
+// An expiry is the time until a share ends: a duration of Go, or a number of days and d.
+type expiry time.Duration
+
+// String implements [pflag.Value].
+func (e *expiry) String() string { return time.Duration(*e).String() }
+
+// Type implements [pflag.Value].
+func (*expiry) Type() string { return "duration" }
+
+// Set implements [pflag.Value].
+func (e *expiry) Set(text string) error {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		*e = expiry(time.Duration(n) * 24 * time.Hour)
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	*e = expiry(d)
+	return err
+}
+
+func (e *expiry) seconds() *int64 { return new(int64(time.Duration(*e) / time.Second)) }
 
 func listSharesCommand() *cobra.Command {
 	var flags shareFlags

@@ -57,13 +57,13 @@ func TestShareCommands(t *testing.T) {
 	if got := share("list"); strings.Contains(got, id) {
 		t.Errorf("got the list\n%s\nwant no share", got)
 	}
-	for _, args := range [][]string{{"revoke", id}, {"create", "--role", "king"}, {"create", "--expires", "9000h"}, {"create", "--session", "none"}} {
+	for _, args := range [][]string{{"revoke", id}, {"create", "--role", "king"}, {"create", "--expires", "9000h"}, {"create", "--expires", "31d"}, {"create", "--session", "none"}} {
 		cmd := program(t, append(append([]string{"share"}, args...), r.ready.BaseURL, "--token-file", r.ready.TokenFile)...)
 		if out, err := cmd.CombinedOutput(); exitCode(t, err) != exitFailure {
 			t.Errorf("share %q: got %v and %s, want a failure", args, err, out)
 		}
 	}
-	for _, args := range [][]string{{"revoke"}, {"create", link}} {
+	for _, args := range [][]string{{"revoke"}, {"create", link}, {"create", "--expires", "1y"}, {"create", "--expires", "d"}} {
 		if out, err := program(t, append([]string{"share"}, args...)...).CombinedOutput(); exitCode(t, err) != 2 {
 			t.Errorf("share %q: got %v and %s, want wrong usage", args, err, out)
 		}
