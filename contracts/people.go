@@ -124,3 +124,8 @@ func CleanLabel(s string, limit int) string {
 	}
 	return s
 }
+
+// CleanTitle returns a text as the title of a session: a label without line breaks.
+func CleanTitle(text string) string {
+	return CleanLabel(strings.Join(strings.Fields(text), " "), MaxTitleBytes)
+}

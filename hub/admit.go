@@ -84,7 +84,7 @@ func (tx *tx) checkCommand(call *call) error {
 		return errViewerSends
 	case call.fromApprover():
 		if !isAnswer(cmd) {
-			return errApproverSends
+			return handshake.ErrApproverSends
 		}
 		return nil
 	}
@@ -219,7 +219,7 @@ func (tx *tx) answerRequest(call *call, n note) error {
 		return err
 	}
 	if approver && !handshake.ApproverAnswers(row.Request.RequestType) {
-		return errApproverSends
+		return handshake.ErrApproverSends
 	}
 	if err := tx.checkAnswer(row, &answer); err != nil {
 		return err

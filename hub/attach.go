@@ -135,7 +135,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 // trace (A24).
 func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
 	if !tx.credentialValid(att.Principal) {
-		return errExpired
+		return ErrExpired
 	}
 	if err := att.Principal.CheckRole(t.Role); err != nil {
 		return err
@@ -404,7 +404,7 @@ func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error 
 func (tx *tx) checkStream(req contracts.StreamRequest, by contracts.Caller) error {
 	switch {
 	case !tx.credentialValid(by.Principal):
-		return errExpired
+		return ErrExpired
 	case req.SubscriptionID == "":
 		return tx.checkRoom(false)
 	}

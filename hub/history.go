@@ -33,7 +33,7 @@ func (h *Hub) History(
 	skip := classRaw
 	err := h.request(opRequest, func(tx *tx) error {
 		if !tx.credentialValid(by.Principal) {
-			return errExpired
+			return ErrExpired
 		}
 		if by.ConnectionID == "" && by.SubscriptionID == "" {
 			return nil

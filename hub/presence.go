@@ -223,7 +223,7 @@ func (tx *tx) connectionState(c *connection) contracts.ConnectionState {
 func (h *Hub) Connections(by contracts.Caller) (list *contracts.ConnectionList, err error) {
 	err = h.request(opRequest, func(tx *tx) error {
 		if !tx.credentialValid(by.Principal) {
-			return errExpired
+			return ErrExpired
 		}
 		tx.expireLease()
 		cl := &tx.clients

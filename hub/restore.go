@@ -74,7 +74,7 @@ type checkpoint struct {
 	Run         *progress               `json:"run,omitempty"`
 	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
 	Queue       *contracts.KeptQueue    `json:"queue,omitempty"`
-	Digest      digest                  `json:"digest,omitzero"`
+	Digest      Digest                  `json:"digest,omitzero"`
 	Audit       auditHead               `json:"audit"`
 }
 

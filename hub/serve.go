@@ -190,7 +190,7 @@ func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	if ok {
 		h.opts.Observer.Refused(why.Code)
 		var out []byte
-		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), goodbyeFrame(why, 0)} {
+		for _, frame := range []contracts.Frame{contracts.NewRefusal(nil, seq, why), goodbyeFrame(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
 				out = conn.Form().AppendControl(out, text)
 			}
@@ -261,6 +261,10 @@ func (r *reader) handleFrame(text []byte) {
 		r.command(&f.ID, cmd)
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
+	case *contracts.FollowLists:
+		r.refuse(optional(f.ID), errOneSession)
+	case *contracts.AnswerQuestion:
+		r.refuse(&f.ID, errOneSession)
 	case *contracts.Ack:
 	case *contracts.Bye:
 		r.resumable, r.ended = f.Keep, true
@@ -302,6 +306,11 @@ func (r *reader) pong(p *contracts.Ping) {
 		}
 		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
+}
+
+// errOneSession refuses a frame for a socket of lists.
+var errOneSession = &contracts.Error{
+	Code: contracts.CodeBadRequest, Message: "this socket is for one session; lists are on /api/headless/lists/ws",
 }
 
 func optional(id string) *string {

@@ -109,6 +109,13 @@ export type LeaseReason =
   | "denied";
 
 /**
+ * A ListName names a list that a socket can follow.
+ */
+export type ListName =
+  | "sessions"
+  | "inbox";
+
+/**
  * A Notification is a kind of message or envelope a client may opt out of.
  */
 export type Notification =
@@ -596,6 +603,31 @@ export interface HistoryRequest {
   full?: boolean;
   /** search: the text to find, 1 to 256 bytes; case does not matter */
   query?: string;
+}
+
+/**
+ * FollowLists says which lists a socket of lists carries from now on.
+ * The answer is ws.result; then each list that is new on the socket begins.
+ * A list that the frame does not name ends before the answer.
+ */
+export interface FollowLists {
+  type: "ws.follow";
+  id?: string;
+  lists: ListName[];
+  /** most sessions of a list, 1 to 500; default: 100 */
+  limit?: number;
+}
+
+/**
+ * AnswerQuestion answers a question of the inbox on a socket of lists.
+ * Message is a server_request_response. Ended in the ws.result says whether the
+ * question ended.
+ */
+export interface AnswerQuestion {
+  type: "ws.answer";
+  id: string;
+  session_id: string;
+  message: Command;
 }
 
 /**
@@ -1119,6 +1151,16 @@ export interface HistoryEnvelope {
 }
 
 /**
+ * ListEnvelope carries one event of a list to a socket that follows it. Exactly
+ * one of its members is present.
+ */
+export interface ListEnvelope {
+  type: "list";
+  sessions?: OverviewEvent;
+  inbox?: InboxEvent;
+}
+
+/**
  * Attached answers the handshake.
  */
 export interface Attached {
@@ -1144,13 +1186,15 @@ export interface Attached {
 /**
  * Result answers an accepted client frame. ID is null for a bare message; Seq
  * is the frame's ordinal number on this socket, from 1. Cursor is the journal's
- * head after the frame's effects.
+ * head after the frame's effects; 0 for ws.follow.
  */
 export interface Result {
   type: "ws.result";
   id: string | null;
   seq: number;
   cursor: number;
+  /** of ws.answer only; false: the question needs more votes */
+  ended?: boolean;
 }
 
 /**
@@ -2311,6 +2355,8 @@ export interface TicketRequest {
   sessionId?: string;
   /** viewer or approver limits the ticket to that role */
   role?: Role;
+  /** the ticket is for GET /login only, and valid for 10 minutes */
+  login?: boolean;
 }
 
 /**
@@ -2481,6 +2527,8 @@ export type ClientFrame =
   | DenyControl
   | Ping
   | HistoryRequest
+  | FollowLists
+  | AnswerQuestion
   | Ack
   | Bye;
 
@@ -2493,6 +2541,7 @@ export type ServerFrame =
   | HeartbeatEnvelope
   | ResetEnvelope
   | HistoryEnvelope
+  | ListEnvelope
   | Attached
   | Result
   | Refusal
