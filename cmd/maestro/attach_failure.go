@@ -50,8 +50,22 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	return err
 }
 
-// onlyApproves is the refusal of a controller whose credential is an approver's.
-var onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
+// Refusals of a controller whose credential is an approver's or a viewer's.
+var (
+	onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
+	onlyViews    = contracts.Principal{Role: contracts.RoleViewer}.CheckRole(contracts.RoleController)
+)
+
+// asAllowed takes the role that a link allows, if err says that it is a lesser one. A user
+// who asked for a role keeps it, and sees the error.
+func (f *attachFlags) asAllowed(err error) bool {
+	e, ok := errors.AsType[*client.CloseError](err)
+	if !ok || f.share == "" || f.view || f.approve || f.take {
+		return false
+	}
+	f.approve, f.view = e.Message == onlyApproves.Error(), e.Message == onlyViews.Error()
+	return f.approve || f.view
+}
 
 // inWords returns a refusal in words.
 func inWords(err error) string {

@@ -179,7 +179,7 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 		tm.wantShown("! /share revoke takes a number: /share list shows them\n")
 		tm.typeLine("/share approver 8h Ann Lee")
 		tm.wantShown("-- whoever has this link is approver of this session until " + clock(shareEnd) + ": Ann Lee\n" +
-			"http://here/#share=mshare_secret\n-- in a terminal: maestro attach --approve 'LINK'\n")
+			"http://here/#share=mshare_secret\n-- in a terminal: maestro attach 'LINK'\n")
 		tm.typeLine("/share viewer 7d")
 		tm.typeLine("/share viewer wall 1h")
 		tm.driver.shares = contracts.ShareList{Shares: []contracts.ShareAnswer{

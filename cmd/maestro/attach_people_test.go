@@ -38,13 +38,13 @@ func TestColleagueAnswersInTheInboxOfATerminal(t *testing.T) {
 	owner.types("/share approver 8h Ann\r")
 	owner.shows("whoever has this link is approver of this session until ")
 	owner.shows(": Ann")
-	owner.shows("maestro attach --approve 'LINK'")
+	owner.shows("maestro attach 'LINK'")
 	link := regexp.MustCompile(`http://\S+/#share=mshare_\S+`).FindString(owner.screen.String())
 	if !strings.HasPrefix(link, r.ready.BaseURL+"/#") {
 		t.Fatalf("got link %q, want one to the server", link)
 	}
 
-	ann := onTerminal(t, program(t, "attach", "--approve", link))
+	ann := onTerminal(t, program(t, "attach", link))
 	ann.shows("to watch and answer questions")
 	ann.shows("watching > ")
 	owner.types("/who\r")

@@ -54,8 +54,7 @@ func (a *attachment) createShare(session string, r contracts.ShareRequest) {
 		a.local.Line(console.Bold, fmt.Sprintf("-- whoever has this link is %s of this session until %s%s",
 			show.OneLine(string(made.Role), 20), clock(made.ExpiresAt), colon(r.Label)))
 		a.local.Block(console.Plain, a.shareURL+sharePart+show.InLine(made.Token, show.MaxArgs))
-		flag := map[contracts.Role]string{contracts.RoleViewer: " --view", contracts.RoleApprover: " --approve"}[r.Role]
-		a.local.Line(console.Dim, "-- in a terminal: maestro attach"+flag+" 'LINK'")
+		a.local.Line(console.Dim, "-- in a terminal: maestro attach 'LINK'")
 	})
 }
 

@@ -259,6 +259,32 @@ func TestDefaultTokenFileMayBeMissing(t *testing.T) {
 	}
 }
 
+// A link admits in its own role, unless the user asked for another one.
+func TestLinkGivesItsRole(t *testing.T) {
+	refusal := func(role contracts.Role) error {
+		err := contracts.Principal{Role: role}.CheckRole(contracts.RoleController)
+		return &client.CloseError{Code: 4403, Reason: contracts.CodeAccessDenied, Message: err.Error()}
+	}
+	for _, test := range []struct {
+		err                 error
+		flags               attachFlags
+		again, view, answer bool
+	}{
+		{refusal(contracts.RoleViewer), attachFlags{share: "s"}, true, true, false},
+		{refusal(contracts.RoleApprover), attachFlags{share: "s"}, true, false, true},
+		{refusal(contracts.RoleViewer), attachFlags{share: "s", take: true}, false, false, false},
+		{refusal(contracts.RoleViewer), attachFlags{share: "s", approve: true}, false, false, true},
+		{refusal(contracts.RoleViewer), attachFlags{}, false, false, false},
+		{io.EOF, attachFlags{share: "s"}, false, false, false},
+		{nil, attachFlags{share: "s"}, false, false, false},
+	} {
+		f := test.flags
+		if again := f.asAllowed(test.err); again != test.again || f.view != test.view || f.approve != test.answer {
+			t.Errorf("%v with %+v: got %t, %+v", test.err, test.flags, again, f)
+		}
+	}
+}
+
 func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 	refused := func(code int, reason contracts.Code, message string) error {
 		return fmt.Errorf("attach: %w", &client.CloseError{Code: code, Reason: reason, Message: message})
