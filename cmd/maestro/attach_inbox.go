@@ -58,6 +58,7 @@ func (a *attachment) who() {
 		return a.server.Connections(ctx, session)
 	}, func(list *contracts.ConnectionList) {
 		for _, c := range list.Connections {
+			a.view.learn(&c.Author)
 			a.local.Line(console.Plain, "  "+a.view.connectionLine(&c))
 		}
 		if rest := list.Count - int64(len(list.Connections)); rest > 0 {

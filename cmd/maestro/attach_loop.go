@@ -316,6 +316,9 @@ func (a *attachment) update(n news) error {
 	number := a.activity.note(n.update)
 	a.miss(waiting, n.update)
 	could, present := a.view.mayAnswer(), a.view.present
+	if n.update.Kind == client.KindConnected {
+		a.view.learnPeople(a.client.State().People)
+	}
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
 		a.view.asked(f, number)
 	}

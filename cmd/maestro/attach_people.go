@@ -168,6 +168,33 @@ func (v *view) people(list []contracts.ConnectionState) {
 	}
 }
 
+// learn keeps the names of people by their connections.
+func (v *view) learn(authors ...*contracts.Author) {
+	for _, a := range authors {
+		if a == nil || a.ConnectionID == "" {
+			continue
+		}
+		if len(v.authors) == maxFlows {
+			clear(v.authors) // most of them have left
+		}
+		v.authors[a.ConnectionID] = authorName(a)
+	}
+}
+
+// learnPeople keeps the names of those who did something last.
+func (v *view) learnPeople(p *contracts.People) {
+	if p == nil {
+		return
+	}
+	for i := range p.Prompts {
+		v.learn(&p.Prompts[i].Author)
+	}
+	for i := range p.Answers {
+		v.learn(&p.Answers[i].Author)
+	}
+	v.learn(p.Controller)
+}
+
 // attached reports whether a client of that name is attached.
 func (v *view) attached(name string) bool {
 	for id, other := range v.names {
@@ -230,6 +257,8 @@ func (v *view) name(id string) string {
 		return "nobody"
 	case id == v.me:
 		return "you"
+	case v.authors[id] != "":
+		return v.authors[id] + " (" + show.OneLine(id, 14) + ")"
 	case v.names[id] != "":
 		return show.OneLine(v.names[id], 40) + " (" + show.OneLine(id, 14) + ")"
 	}

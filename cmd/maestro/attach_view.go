@@ -28,6 +28,7 @@ type view struct {
 	lost       string            // why there is no connection, as printed last; empty with one
 	failed     string            // the error, as printed last; empty if the state has none
 	names      map[string]string // client names by connection id, of the attached clients
+	authors    map[string]string // names of people by connection id, as far as they did something; at most maxFlows
 	replay     bool              // the agent plays a script
 	remembers  bool              // the agent can remember answers
 	rules      bool              // the agent knows /rules and /forget
@@ -82,7 +83,7 @@ const maxFlows = 256
 
 func newView(s *console.Screen) *view {
 	return &view{
-		screen: s, names: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
+		screen: s, names: map[string]string{}, authors: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
 		commands: map[string]bool{}, questions: map[string]shownQuestion{},
 	}
 }
@@ -133,6 +134,7 @@ func (v *view) forget() {
 func (v *view) snapshot(s *contracts.Snapshot) {
 	st := &s.State
 	v.people(st.Connections)
+	v.learnPeople(st.People)
 	if st.Model != "" && v.answers == "" {
 		v.ready(st.Model, st.Provider, "")
 	}
@@ -179,11 +181,15 @@ func (v *view) event(event contracts.Event) {
 		v.connections(e)
 	case *contracts.RawAgentEvent:
 		v.raw(e)
+	case *contracts.ControlChanged:
+		v.learn(e.From, e.To)
 	case *contracts.PromptAccepted:
+		v.learn(&e.Author)
 		v.prompt(e)
 	case *contracts.QueueChanged:
 		v.queue(e)
 	case *contracts.RequestAnswered:
+		v.learn(&e.Author)
 		if name := authorName(&e.Author); name != "" && e.Author.ConnectionID != v.me {
 			v.notice(console.Dim, "%s answered", name)
 		}

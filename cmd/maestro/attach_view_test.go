@@ -403,6 +403,24 @@ Bob> long…
 `)
 }
 
+func TestThoseInControlAreNamedAsPeople(t *testing.T) {
+	bob := &contracts.Author{Name: "Bob\x07 Lee", ConnectionID: "conn_bob", ClientInfo: &contracts.ClientInfo{Name: attachName}}
+	owner := &contracts.Author{Name: "owner", ConnectionID: "conn_own", ClientInfo: &contracts.ClientInfo{Name: attachName}}
+	moves := func(to *contracts.Author) []client.Update {
+		lease := &contracts.LeaseChange{ControllerConnectionID: &to.ConnectionID}
+		return append(told(&contracts.ControlChanged{To: to}), client.Update{Kind: client.KindControl, Control: lease})
+	}
+	state := contracts.State{People: &contracts.People{Controller: bob}, ControllerConnectionID: contracts.String("conn_bob")}
+	updates := append([]client.Update{connectedAs("conn_me", "")}, moves(bob)...)
+	updates = append(append(updates, moves(owner)...), client.Update{Kind: client.KindSnapshot, Snapshot: &contracts.Snapshot{State: state}})
+	compareText(t, rendered(updates...), `-- attached to session sess_a
+-- nobody is in control
+-- Bob Lee (conn_bob) is in control
+-- conn_own is in control
+-- Bob Lee (conn_bob) is in control
+`)
+}
+
 func TestOwnPromptIsKnownByItsAuthor(t *testing.T) {
 	said := func(conn, text string, cut bool) client.Update {
 		return told(&contracts.PromptAccepted{Content: text, Truncated: cut, Author: contracts.Author{Name: "Ann", ConnectionID: conn}})[0]
