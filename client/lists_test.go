@@ -117,6 +117,11 @@ func TestFailedRequestsAreDescribed(t *testing.T) {
 	if why, _ = try(refuse(200, "{")); why.Code != codeProtocol {
 		t.Errorf("got %+v, want a broken answer", why)
 	}
+	for _, id := range []string{"", ".", ".."} {
+		if err := s.server(refuse(200, `{"success":true}`)).RevokeShare(t.Context(), "main", id); err == nil {
+			t.Errorf("got share %q revoked, want a refusal of what names another route", id)
+		}
+	}
 	s.setDown(true)
 	if why, _ = try(nil); why.Code != codeLost || !why.temporary() {
 		t.Errorf("got %+v, want a lost connection", why)

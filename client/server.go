@@ -28,8 +28,8 @@ import (
 //
 // The error of a method is a [*CloseError]. If the server refused, errors.As also finds a
 // [*contracts.Error] with the metadata of the refusal. The client does not repeat a
-// request. Every request may be repeated: of several answers to one question only the
-// first counts.
+// request. All requests but CreateShare may be repeated: of several answers to one question
+// only the first counts.
 type Server struct {
 	base *url.URL // of the routes, with /api/headless
 
@@ -175,6 +175,10 @@ func (s *Server) request(
 ) (*http.Response, *CloseError) {
 	target := s.base
 	for _, part := range path {
+		if part == "" || part == "." || part == ".." { // it would name another route
+			const code = contracts.CodeBadRequest
+			return nil, &CloseError{Code: code.CloseCode(), Reason: code, Message: "malformed id"}
+		}
 		target = target.JoinPath(url.PathEscape(part))
 	}
 	target.RawQuery = query.Encode()

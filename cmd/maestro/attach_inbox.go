@@ -92,6 +92,7 @@ type inboxEntry struct {
 	contracts.InboxQuestion
 	question question // the same in the form of a question of this session
 	whole    bool     // question has the arguments
+	seen     bool     // it was shown, and not only listed
 }
 
 // newInboxEntry returns the entry of a question. The display form has the arguments, if it
@@ -142,7 +143,7 @@ func (a *attachment) listInbox(list *contracts.Inbox) {
 	case list.Truncated:
 		a.local.Line(console.Dim, "-- there are more: these are the oldest")
 	default:
-		a.local.Line(console.Dim, "-- /inbox 1 shows the first one, /inbox 1 y answers it")
+		a.local.Line(console.Dim, "-- /inbox 1 shows the first one, then /inbox 1 y approves it")
 	}
 }
 
@@ -179,10 +180,11 @@ func votes(e *inboxEntry) string {
 }
 
 func (a *attachment) showInboxEntry(n int, e *inboxEntry) {
+	e.seen = true
 	a.local.Line(console.Bold, fmt.Sprintf("-- question %d, asked %s in %s%s",
 		n, clock(e.AskedAt), show.OneLine(e.SessionID, 60), votes(e)))
 	if e.Escaped {
-		a.local.Line(console.Red, "-- the request has hidden characters: "+show.InLine(e.Display, show.MaxArgs))
+		a.local.Line(console.Red, "-- the request has hidden characters: "+show.InLine(e.Display, show.MaxShown))
 	}
 	a.local.Block(console.Yellow, e.question.text("", true))
 	if !e.whole {
@@ -210,8 +212,12 @@ func (a *attachment) answerInboxEntry(n int, e *inboxEntry, text string) error {
 		return nil
 	case err != nil:
 		return err
-	case e.Truncated && r.Approved != nil && *r.Approved:
+	case r.Approved == nil || !*r.Approved:
+	case e.Truncated:
 		return errCutQuestion
+	case !e.seen: // a line of the list is only a summary
+		a.showInboxEntry(n, e)
+		return errors.New("not sent: this is the whole request. The same line again approves it")
 	}
 	answer := contracts.InboxAnswer{
 		Approved: r.Approved, Note: r.Reason, Digest: e.Digest, DecisionAction: r.DecisionAction,

@@ -104,15 +104,18 @@ func TestInboxIsListedAndAnswered(t *testing.T) {
 		tm.typeLine("/inbox")
 		for _, want := range []string{
 			" 1 docs (Write the docs): bash $ make (1 of 2 have approved)\n",
-			" 2 this session: bash {\"command\":\"ec\\u202eho\n", "-- /inbox 1 shows the first one, /inbox 1 y answers it\n",
+			" 2 this session: bash {\"command\":\"ec\\u202eho\n", "-- /inbox 1 shows the first one, then /inbox 1 y approves it\n",
 		} {
 			if !strings.Contains(tm.out.String(), want) {
 				t.Errorf("got\n%s\nwant a line %q", tm.out, want)
 			}
 		}
+		shown := "-- question 1, asked " + clock(shareEnd) + " in docs (1 of 2 have approved)\n" +
+			"? approval: bash - builds\n  $ make\n  /inbox 1 and: y = approve, n [reason] = deny\n"
+		tm.typeLine("/inbox 1 y")
+		tm.wantShown(shown + "! not sent: this is the whole request. The same line again approves it\n")
 		tm.typeLine("/inbox 1")
-		tm.wantShown("-- question 1, asked " + clock(shareEnd) + " in docs (1 of 2 have approved)\n" +
-			"? approval: bash - builds\n  $ make\n  /inbox 1 and: y = approve, n [reason] = deny\n")
+		tm.wantShown(shown)
 		tm.driver.voting = true
 		tm.typeLine("/inbox 1 y")
 		tm.wantShown("-- your vote counts; question 1 needs more votes\n")
@@ -162,6 +165,7 @@ func TestInboxNeedsTheRole(t *testing.T) {
 		tm := open(t, attachFlags{approve: true}, true, as)
 		tm.driver.inbox = inboxOf
 		tm.typeLine("/inbox")
+		tm.typeLine("/inbox 1")
 		tm.typeLine("/inbox 1 y")
 		tm.wantCalls("inbox", `answer docs q1 {"approved":true,"digest":"sha256:1"}`)
 	})

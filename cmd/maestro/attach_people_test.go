@@ -58,6 +58,8 @@ func TestColleagueAnswersInTheInboxOfATerminal(t *testing.T) {
 	}
 	ann.types("/inbox\r")
 	ann.shows(" 1 this session: bash $ echo out of the inbox")
+	ann.types("/inbox 1\r")
+	ann.shows("/inbox 1 and: y = approve")
 	ann.types("/inbox 1 y\r")
 	ann.shows("question 1 is answered")
 	owner.shows("Ann answered")
