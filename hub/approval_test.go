@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -291,7 +292,8 @@ func eventsIn(t *testing.T, store journal.Store) (events []contracts.Event) {
 		if r != nil && r.What == hub.AuditEnded {
 			ended++
 		}
-		if e.Kind != journal.Message {
+		e, seen := everybody.seen(e)
+		if !seen || e.Kind != journal.Message {
 			return true
 		}
 		ev, err := (&contracts.Decoder{}).Event(e.Body)
@@ -313,7 +315,7 @@ func eventsIn(t *testing.T, store journal.Store) (events []contracts.Event) {
 	return events
 }
 
-var schedules = flag.Int("schedules", 200, "random schedules of questions, votes and failures")
+var schedules = flag.Int("schedules", 300, "random schedules of questions, votes and failures")
 
 // Whatever happens in which order, each question ends once, and an approval that needs
 // votes is approved by so many principals.
@@ -485,12 +487,14 @@ func TestAuditFindsWhatWasChanged(t *testing.T) {
 	}
 	checked := 0
 	for i, e := range entries {
-		if e.Kind != journal.Note || !strings.Contains(string(e.Body), `"audit"`) {
+		parts := e.Parts()
+		if e.Kind == journal.Checkpoint || !strings.Contains(string(parts.Hidden), `"audit"`) {
 			continue
 		}
 		checked++
 		forged := slices.Clone(entries)
-		forged[i].Body = []byte(strings.Replace(string(e.Body), `"request_id":"q`, `"request_id":"z`, 1))
+		parts.Hidden = []byte(strings.Replace(string(parts.Hidden), `"request_id":"q`, `"request_id":"z`, 1))
+		forged[i] = parts.Joint()
 		if _, why, _ := verify(forged); !strings.Contains(why, "hash is not that of its content") {
 			t.Errorf("entry %d changed: got %q", i, why)
 		}
@@ -533,4 +537,26 @@ func TestVotesMoveWithADrainedSession(t *testing.T) {
 			t.Errorf("%d questions are open after three votes", n)
 		}
 	})
+}
+
+func TestAuditRecordsReadWell(t *testing.T) {
+	at := time.Date(2026, 4, 20, 9, 15, 45, 0, time.UTC)
+	for want, r := range map[string]hub.AuditRecord{
+		`asked approval "bash" request="q"`: {What: hub.AuditAsked, RequestID: "q", RequestType: contracts.RequestApproval, Tool: "bash"},
+		`ended approval "a\nb" approved by "Ann" without its digest request="q" connection="c" credential="share_1"`: {
+			What: hub.AuditEnded, RequestID: "q", RequestType: contracts.RequestApproval, Tool: "a\nb", Verdict: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser,
+			Principal: "share_1", Name: "Ann", Connection: "c", Credential: "share_1",
+		},
+		`ended approval "bash" denied by policy`: {What: hub.AuditEnded, RequestType: contracts.RequestApproval, Tool: "bash",
+			Verdict: contracts.VerdictDenied, ResolvedBy: contracts.ResolvedByPolicy},
+		`lease to "Bob" principal="bob" credential="jwt_1" generation=2`: {
+			What: hub.AuditLease, Principal: "bob", Name: "Bob", Credential: "jwt_1", Generation: 2,
+		},
+		`lease to nobody generation=3`: {What: hub.AuditLease, Generation: 3},
+	} {
+		r.N, r.Time = 7, at
+		if got, want := r.String(), "7 2026-04-20T09:15:45.000Z "+want; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
 }

@@ -304,6 +304,9 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 		tx.clients.addSubscription(c, sub)
 		b = tx.attachBox(sub, conn, transportStdio, h.startCursor)
 		h.local.Store(true)
+		if att.Turns > 0 {
+			tx.push(b, parcel{at: tx.head(), turns: att.Turns})
+		}
 		for _, row := range tx.work.table.Pending() {
 			if row.Opened.Before(h.openedAt) { // asked before the restart; the bare wire has no snapshot that would list it
 				tx.pushEvent(b, tx.head(), row.Request)

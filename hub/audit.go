@@ -144,14 +144,15 @@ func (a *AuditReader) Read(e journal.Entry) (r *AuditRecord, why string, err err
 		}
 		a.head, a.known = cp.Audit, true
 		return nil, why, nil
-	case journal.Note:
+	case journal.Note, journal.Joint:
 		var n struct {
 			Audit *savedAudit `json:"audit"`
 		}
-		if len(e.Body) == 0 {
+		text := e.Parts().Hidden
+		if len(text) == 0 {
 			return nil, "", nil
 		}
-		if err := json.Unmarshal(e.Body, &n); err != nil || n.Audit == nil {
+		if err := json.Unmarshal(text, &n); err != nil || n.Audit == nil {
 			return nil, "", err
 		}
 		return a.follow(n.Audit)
@@ -183,14 +184,37 @@ func (a *AuditReader) follow(saved *savedAudit) (*AuditRecord, string, error) {
 	return r, why, nil
 }
 
-// String returns the record in one line.
+// String returns the record in one line: what happened and who did it, and then the ids.
 func (r *AuditRecord) String() string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "%d %s %s", r.N, r.Time.Format("2006-01-02T15:04:05.000Z"), r.What)
+	if r.RequestType != "" {
+		fmt.Fprintf(&line, " %s %q", r.RequestType, r.Tool)
+	}
+	if r.Verdict != "" {
+		fmt.Fprintf(&line, " %s", r.Verdict)
+	}
+	who := cmp.Or(r.Name, r.Principal)
+	switch {
+	case r.What == AuditLease && who == "":
+		line.WriteString(" to nobody")
+	case r.What == AuditLease:
+		fmt.Fprintf(&line, " to %q", who)
+	case who != "":
+		fmt.Fprintf(&line, " by %q", who)
+	case r.ResolvedBy != "":
+		fmt.Fprintf(&line, " by %s", r.ResolvedBy)
+	}
+	if r.What == AuditEnded && r.Principal != "" && !r.Echoed {
+		line.WriteString(" without its digest")
+	}
+	principal := r.Principal
+	if principal == r.Credential {
+		principal = ""
+	}
 	for _, field := range []struct{ name, value string }{
-		{"request", r.RequestID}, {"type", string(r.RequestType)}, {"tool", r.Tool}, {"digest", r.Digest},
-		{"verdict", string(r.Verdict)}, {"resolver", string(r.ResolvedBy)}, {"reason", r.Reason},
-		{"principal", r.Principal}, {"name", r.Name}, {"connection", r.Connection}, {"credential", r.Credential},
+		{"reason", r.Reason}, {"request", r.RequestID}, {"digest", r.Digest},
+		{"principal", principal}, {"connection", r.Connection}, {"credential", r.Credential},
 	} {
 		if field.value != "" {
 			fmt.Fprintf(&line, " %s=%q", field.name, field.value)
@@ -198,9 +222,6 @@ func (r *AuditRecord) String() string {
 	}
 	if r.What == AuditLease {
 		fmt.Fprintf(&line, " generation=%d", r.Generation)
-	}
-	if r.What == AuditEnded && r.Principal != "" && !r.Echoed {
-		line.WriteString(" without its digest")
 	}
 	return line.String()
 }

@@ -237,6 +237,7 @@ type work struct {
 	toResume  []answeredQuestion                // oldest first; at most Options.MaxPending
 	queue     contracts.KeptQueue               // prompts that wait, bounded by checkRoom; prompts in it do not change
 	deadlines map[string]time.Time              // of requests; used only while restoring
+	lastShown *contracts.RequestShown           // the last one; used only while restoring
 }
 
 // eventLog holds the state folded from the published events, and decides when a

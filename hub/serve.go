@@ -283,15 +283,20 @@ func (r *reader) handleFrame(text []byte) {
 // unknown ws.* frames close the socket (4400), because the following frames cannot
 // be trusted. Anything else is refused.
 func (r *reader) undecodable(text []byte, err error) {
-	var head struct{ Type string }
-	_ = json.Unmarshal(text, &head) // a text that has no type is no unknown frame
-	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(head.Type, "ws.")
+	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(frameType(text), "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, why) })
 		return
 	}
 	r.refuse(nil, err)
+}
+
+// frameType returns the type of a frame that cannot be decoded, or "".
+func frameType(text []byte) string {
+	var head struct{ Type string }
+	_ = json.Unmarshal(text, &head) // a text that is not JSON has no type
+	return head.Type
 }
 
 // isSuperseded reports whether a newer socket replaced this one. The hub ignores
@@ -359,8 +364,17 @@ func (r *reader) handleLine(text []byte) {
 		r.ended = r.ended && r.hub.lifeNow().phase >= phaseClosing
 		return
 	}
-	if r.hub.opts.Shared {
-		if frame, other := r.decoder.ClientFrame(text); other == nil && r.handleLeaseFrame(frame) {
+	frame, other := r.decoder.ClientFrame(text)
+	switch f := frame.(type) {
+	case *contracts.HistoryRequest:
+		r.answerHistory(f)
+		return
+	case nil:
+		if frameType(text) == (*contracts.HistoryRequest)(nil).FrameType() {
+			err = other
+		}
+	default:
+		if r.hub.opts.Shared && r.handleLeaseFrame(frame) {
 			return
 		}
 	}

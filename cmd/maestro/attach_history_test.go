@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -17,7 +18,7 @@ func TestLastTurnsAreShown(t *testing.T) {
 			{Cursor: 6, Message: raw(`{"type":"status","message":"done"}`)},
 		}}
 		tm.typeLine("/history 2")
-		tm.wantShown("-- the last 2 turn(s)\n" +
+		tm.wantShown("-- the last turns: 2\n" +
 			"-- what is before is left out: /history without a number shows all\n  | begin\n" +
 			"-- 70 more bytes of this output are not shown\n-- done\n-- now\n")
 		if got := tm.driver.called(); got != `history  turns=2 query=""` {
@@ -29,7 +30,7 @@ func TestLastTurnsAreShown(t *testing.T) {
 		}
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeOverloaded, Message: "too much"}
 		tm.typeLine("/history 2")
-		tm.wantShown("-- the last 2 turn(s)\n! history: too much\n-- now\n")
+		tm.wantShown("-- the last turns: 2\n! history: too much\n-- now\n")
 	})
 }
 
@@ -48,7 +49,7 @@ func TestIndexIsListed(t *testing.T) {
 		hit := contracts.HistoryHit{Cursor: 8, At: at, Of: "response_chunk", Excerpt: "There are 212."}
 		tm.driver.history = contracts.HistoryPage{Hits: []contracts.HistoryHit{hit}}
 		tm.typeLine("/find 212")
-		tm.wantShown("  " + clock(at) + " response_chunk: There are 212.\n")
+		tm.wantShown("  " + clock(at) + " response chunk: There are 212.\n")
 		tm.driver.history = contracts.HistoryPage{}
 		tm.typeLine("/find 213")
 		tm.wantShown("-- nothing found\n")
@@ -58,4 +59,28 @@ func TestIndexIsListed(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
+}
+
+func TestHeadlessBeginsWithTheLastTurns(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	run := func(input string, flags ...string) []string {
+		args := []string{"headless", "--agent", "conformance", "--state-dir", state, "--workspace", dir}
+		cmd := program(t, append(args, flags...)...)
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Split(string(out), "\n")
+	}
+	run(`{"type":"prompt","content":"one"}` + "\n")
+	run(`{"type":"prompt","content":"two"}` + "\n")
+	lines := run(`{"type":"ws.history","id":"h","kind":"turns"}`+"\n", "--turns", "1")
+	if !strings.HasPrefix(lines[2], `{"type":"history","page":`) || !strings.Contains(lines[2], `"content":"two"`) ||
+		strings.Contains(lines[2], `"content":"one"`) {
+		t.Errorf("third line: got %s, want the last turn", lines[2])
+	}
+	if !strings.HasPrefix(lines[3], `{"type":"history","id":"h",`) || !strings.Contains(lines[3], `"line":"one"`) {
+		t.Errorf("fourth line: got %s, want the index", lines[3])
+	}
 }

@@ -184,6 +184,8 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 		tm.typeLine("/share approver 8h Ann Lee")
 		tm.wantShown("-- whoever has this link is approver of this session until " + clock(shareEnd) + ": Ann Lee\n" +
 			"http://here/#share=mshare_secret\n-- in a terminal: maestro attach 'LINK'\n")
+		tm.typeLine("/share viewer 31d")
+		tm.wantShown("! /share viewer: want a time from 1s to 30d\n")
 		tm.typeLine("/share viewer 7d")
 		tm.typeLine("/share viewer wall 1h")
 		tm.driver.shares = contracts.ShareList{Shares: []contracts.ShareAnswer{

@@ -62,7 +62,7 @@ func TestColleagueAnswersInTheInboxOfATerminal(t *testing.T) {
 	ann.shows("/inbox 1 and: y = approve")
 	ann.types("/inbox 1 y\r")
 	ann.shows("question 1 is answered")
-	owner.shows("Ann answered")
+	owner.shows("approved by Ann")
 	owner.shows("  | out of the inbox")
 	if u := next(); u.Event == nil || u.Event.Ended == nil || u.Event.Ended.Author == nil || u.Event.Ended.Author.Name != "Ann" {
 		t.Fatalf("got %+v, want the end by Ann", u)
@@ -74,7 +74,7 @@ func TestColleagueAnswersInTheInboxOfATerminal(t *testing.T) {
 	owner.shows(" 1 approver   until ")
 	owner.types("/share revoke 1\r")
 	owner.shows("share 1 is revoked")
-	ann.shows("does not accept this link: it has expired or was revoked")
+	ann.shows("does not accept the link: it has expired or was revoked")
 	if err := ann.ends(); exitCode(t, err) != exitFailure {
 		t.Errorf("got %v, want a failure", err)
 	}

@@ -29,22 +29,20 @@ func (a *attachment) share(text string) error {
 	case word == "revoke":
 		return a.revokeShare(session, rest)
 	case role == contracts.RoleViewer || role == contracts.RoleApprover || role == contracts.RoleController:
-		a.createShare(session, shareRequest(role, rest))
+		r := contracts.ShareRequest{Role: role, Label: rest}
+		first, label, _ := strings.Cut(rest, " ")
+		var e expiry
+		if e.Set(first) == nil {
+			if err := e.check(); err != nil {
+				return fmt.Errorf("/share %s: %w", word, err)
+			}
+			r.Label, r.ExpiresInSeconds = strings.TrimSpace(label), e.seconds()
+		}
+		a.createShare(session, r)
 	default:
 		return errShareUsage
 	}
 	return nil
-}
-
-// shareRequest reads the time and the label after a role.
-func shareRequest(role contracts.Role, text string) contracts.ShareRequest {
-	r := contracts.ShareRequest{Role: role, Label: text}
-	first, rest, _ := strings.Cut(text, " ")
-	var e expiry
-	if e.Set(first) == nil {
-		r.Label, r.ExpiresInSeconds = strings.TrimSpace(rest), e.seconds()
-	}
-	return r
 }
 
 func (a *attachment) createShare(session string, r contracts.ShareRequest) {

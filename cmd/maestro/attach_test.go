@@ -279,7 +279,7 @@ func TestLinkGivesItsRole(t *testing.T) {
 		{nil, attachFlags{share: "s"}, false, false, false},
 	} {
 		f := test.flags
-		if again := f.asAllowed(test.err); again != test.again || f.view != test.view || f.approve != test.answer {
+		if again := f.lower(test.err); again != test.again || f.view != test.view || f.approve != test.answer {
 			t.Errorf("%v with %+v: got %t, %+v", test.err, test.flags, again, f)
 		}
 	}
@@ -301,7 +301,7 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 		{&client.CloseError{Code: 1006, Err: unknown}, attachFlags{}, "", "nothing answers at h:1 (no such host): is `maestro serve` running?"},
 		{refused(4401, contracts.CodeUnauthenticated, "invalid credential"), attachFlags{}, "/t", "h:1 does not accept the token in /t: invalid credential"},
 		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 needs a token: name its file with --token-file"},
-		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{share: "mshare_x"}, "", "h:1 does not accept this link: it has expired or was revoked"},
+		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{share: "mshare_x"}, "", "h:1 does not accept the link: it has expired or was revoked"},
 		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create creates it`},
 		{missing, attachFlags{session: "s", create: true}, "", missing.Error()},
 		{refused(4404, contracts.CodeNotFound, "route not found"), attachFlags{session: "s"}, "", "h:1 answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions"},

@@ -40,7 +40,7 @@ func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	case a.past != nil:
 		p.State, p.Look = "history, Ctrl-C ends it", console.Dim
 	case purpose != "":
-	case q != nil:
+	case q != nil || len(a.activity.answered) > 0: // the answers of others count too
 		p.State, p.Look = "waiting", console.Yellow
 	case a.activity.running():
 		p.State, p.Look = "working", console.Cyan

@@ -28,7 +28,7 @@ type shareFlags struct {
 func shareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "share", Short: "Make, list and revoke links to one session", Args: cobra.NoArgs,
-		Long: `A share lets its holder view one session, answer its questions, or control it, until the share
+		Long: `A share lets its holder watch or control one session, or answer its questions, until it
 expires or is revoked.
 The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -66,6 +66,17 @@ func createShareCommand() *cobra.Command {
 		Use: "create [URL]", Short: "Make a link to a session",
 		Long: `Create prints a link. The secret is in the fragment of the link, after #share=. Browsers
 do not send the fragment to servers. The server does not show the secret again.`,
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		switch contracts.Role(req.role) {
+		case contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController:
+		default:
+			return usage{fmt.Errorf("--role %q: want viewer, approver or controller", req.role)}
+		}
+		if err := expires.check(); err != nil {
+			return usage{fmt.Errorf("--expires: %w", err)}
+		}
+		return nil
 	}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
 		body := contracts.ShareRequest{
@@ -107,6 +118,14 @@ func (e *expiry) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	*e = expiry(d)
 	return err
+}
+
+// check refuses what the server would refuse.
+func (e *expiry) check() error {
+	if d := time.Duration(*e); d < time.Second || d > 30*24*time.Hour {
+		return errors.New("want a time from 1s to 30d")
+	}
+	return nil
 }
 
 func (e *expiry) seconds() *int64 { return new(int64(time.Duration(*e) / time.Second)) }

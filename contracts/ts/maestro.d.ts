@@ -582,9 +582,9 @@ export interface Ping {
 }
 
 /**
- * HistoryRequest asks for a part of the stored history before a cursor.
- * The answer is a history envelope with the same id. Over HTTP, the path says
- * the kind and the query has the other members.
+ * HistoryRequest asks for a part of the stored history before a cursor,
+ * also on stdio. The answer is a history envelope with the same id. Over HTTP,
+ * the path says the kind and the query has the other members.
  */
 export interface HistoryRequest {
   type: "ws.history";
@@ -798,6 +798,10 @@ export interface ServerRequestResolved {
   resolution: Verdict;
   reason?: string;
   resolved_by: Resolver;
+  /** who answered; only for clients with the capability people */
+  author?: Author;
+  /** ISO-8601 UTC; beside author */
+  timestamp?: string;
 }
 
 /**
@@ -1030,21 +1034,6 @@ export interface PromptAccepted {
 }
 
 /**
- * RequestAnswered says who answered a request. It follows the
- * server_request_resolved of the answer. A request that ended without an
- * answer, such as by a timeout, has none.
- */
-export interface RequestAnswered {
-  type: "request_answered";
-  request_id: string;
-  call_id: string;
-  resolution: Verdict;
-  author: Author;
-  /** ISO-8601 UTC */
-  timestamp: string;
-}
-
-/**
  * ControlChanged says that the controller lease moved. From and To are null
  * where the lease was or is free.
  */
@@ -1058,9 +1047,9 @@ export interface ControlChanged {
 }
 
 /**
- * RequestShown follows the server_request of a question. It names the digest
- * that an answer may echo, and shows the question in a form without hidden
- * characters.
+ * RequestShown comes before the server_request of a question. It names the
+ * digest that an answer may echo, and shows the question in a form without
+ * hidden characters.
  */
 export interface RequestShown {
   type: "request_shown";
@@ -1234,6 +1223,8 @@ export interface ControlRequest {
   connection_id: string;
   client_info?: ClientInfo;
   reason?: string;
+  /** who asks; only for holders with the capability people */
+  author?: Author;
 }
 
 /**
@@ -1297,7 +1288,8 @@ export interface ActiveWatch {
 }
 
 /**
- * AnswerRecord is a request_answered in the state.
+ * AnswerRecord is an answer to a request in the state. A request that ended
+ * without an answer, such as by a timeout, has none.
  */
 export interface AnswerRecord {
   request_id: string;
@@ -1987,12 +1979,11 @@ export interface PlatformEvidence {
 
 /**
  * PromptRecord is a prompt_accepted in the state. Its content is cut to
- * MaxPromptRecord.
+ * MaxPromptRecord, and truncated says so.
  */
 export interface PromptRecord {
   prompt_id: string;
   content: string;
-  /** content is only the beginning of the prompt */
   truncated?: boolean;
   attachments?: string[];
   author: Author;
@@ -2487,7 +2478,6 @@ export type Event =
   | SessionInfo
   | ConnectionInfo
   | PromptAccepted
-  | RequestAnswered
   | ControlChanged
   | RequestShown
   | RequestVoted

@@ -231,6 +231,14 @@ func TestInboxShowsWhatAPrincipalMayAnswer(t *testing.T) {
 		wantCode(t, l.answers(approver, "a", retry), contracts.CodeAccessDenied)
 		stream := l.followInbox(approver)
 		l.settled()
+		if !l.Looking("ann") || l.Looking("owner") {
+			t.Error("got another reader of the inbox, want ann alone")
+		}
+		own := l.followInbox(contracts.Caller{Principal: contracts.Principal{ID: "key_1"}})
+		if !l.Looking("owner") {
+			t.Error("the owner reads the inbox, want it noticed")
+		}
+		own.Close()
 		if err := l.answers(bob, "a", retry); err != nil {
 			t.Fatal(err)
 		}
