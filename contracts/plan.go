@@ -296,7 +296,7 @@ var (
 		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil),
 		(*Inbox)(nil), (*InboxEvent)(nil), (*InboxAnswer)(nil), (*InboxReceipt)(nil), (*DeliveryList)(nil),
 		(*PushRequest)(nil), (*PushAnswer)(nil),
-		(*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil),
+		(*WhoAmI)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil),
 		(*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 

@@ -2364,6 +2364,22 @@ export interface Usage {
 }
 
 /**
+ * A WhoAmI says whose credential a request has, and what it allows.
+ */
+export interface WhoAmI {
+  /** id, as in Author */
+  principal: string;
+  /** display name, as in Author */
+  name: string;
+  /** the most that its connections may be */
+  role: Role;
+  /** the only session that it may reach */
+  session_id?: string;
+  /** of the credential; ISO-8601 UTC; absent: never */
+  expires_at?: string;
+}
+
+/**
  * A WorkContinuity counts the work in progress when a drain began. Restore
  * ignores it.
  */

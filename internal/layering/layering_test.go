@@ -119,6 +119,7 @@ var rooms = map[string]room{
 	"transport/sse":                     {ours: []string{"contracts", "transport/connlimit", "transport/httperr"}},
 	"transport/stdio":                   {ours: []string{"contracts", "internal/line"}, others: []string{system}},
 	"transport/ws":                      {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit"}, others: []string{websocket}},
+	"web":                               {ours: []string{"contracts", "transport/httperr"}},
 	"utility":                           {ours: []string{"contracts", "internal/proc", "pty", "workspace", "internal/abridge"}, others: []string{fsnotify, system}},
 	"pty":                               {ours: []string{"internal/proc"}, others: []string{creack, system}},
 	"workspace":                         {ours: []string{"internal/abridge", "internal/lazyregexp"}, others: []string{gitignore}},
