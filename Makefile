@@ -34,6 +34,7 @@ others: ## programs of others that tests run, from npm
 	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix agent/acpserver/testdata/sdk ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
+	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 
 # The two packages that take longest begin first. Without GORACE each program with the race
 # detector, tests included, sleeps for a second when it exits.
@@ -88,12 +89,18 @@ transcripts: build ## docs/transcripts anew; needs agents
 example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 
-.PHONY: gen gen-check fmt fmt-check
+.PHONY: gen gen-check web fmt fmt-check
 gen: ## schema, TypeScript types, protocol tables and docs/rules.md
 	go run ./contracts/gen
 
-gen-check: ## fail if gen would change anything
+web: ## web/dist, the page that bin/maestro serves; needs npm
+	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+	node web/build.mjs
+
+gen-check: ## fail if gen or web would change anything
 	go test -count=1 -run TestGeneratedFilesAreCurrent ./contracts/gen
+	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+	node web/build.mjs --check
 
 fmt: ## format all Go files
 	gofmt -s -w .

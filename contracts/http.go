@@ -115,6 +115,15 @@ type SuccessAnswer struct {
 	Success bool `json:"success"`
 }
 
+// A WhoAmI says whose credential a request has, and what it allows.
+type WhoAmI struct {
+	Principal string `json:"principal"`            // id, as in Author
+	Name      string `json:"name"`                 // display name, as in Author
+	Role      Role   `json:"role"`                 // the most that its connections may be
+	SessionID string `json:"session_id,omitempty"` // the only session that it may reach
+	ExpiresAt string `json:"expires_at,omitempty"` // of the credential; ISO-8601 UTC; absent: never
+}
+
 // A TicketRequest is the body of ws-tickets.
 type TicketRequest struct {
 	SessionID string `json:"sessionId,omitempty"` // the only session that the ticket is for

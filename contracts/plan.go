@@ -296,8 +296,8 @@ var (
 		(*SessionList)(nil), (*Overview)(nil), (*OverviewEvent)(nil), (*SessionSummary)(nil), (*SessionUpdate)(nil),
 		(*Inbox)(nil), (*InboxEvent)(nil), (*InboxAnswer)(nil), (*InboxReceipt)(nil), (*DeliveryList)(nil),
 		(*PushRequest)(nil), (*PushAnswer)(nil),
-		(*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil), (*ConnectionList)(nil),
-		(*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
+		(*WhoAmI)(nil), (*TicketRequest)(nil), (*TicketAnswer)(nil), (*ShareRequest)(nil), (*ShareAnswer)(nil), (*ShareList)(nil),
+		(*ConnectionList)(nil), (*HistoryPage)(nil), (*RunnerIdentity)(nil), (*DrainRequest)(nil), (*DrainAnswer)(nil), (*Manifest)(nil),
 	}
 
 	// byGoType holds each type that can be encoded.

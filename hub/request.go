@@ -17,7 +17,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 	if err := contracts.ValidateEvent(req); err != nil {
 		return contracts.Outcome{}, err
 	}
-	shown := h.announcement(req)
+	shown := h.announcement(req, opts.Truncated)
 	var (
 		wait    chan contracts.Outcome
 		outcome contracts.Outcome
@@ -109,10 +109,12 @@ type announced struct {
 	legacy  []encoded // the event for older clients, if the question has one
 	request encoded
 	shown   *contracts.RequestShown // comes before the request
+	display encoded                 // shown
 }
 
-// announcement returns the events that show a question.
-func (h *Hub) announcement(req *contracts.ServerRequest) announced {
+// announcement returns the events that show a question. cut says that the agent has cut
+// it.
+func (h *Hub) announcement(req *contracts.ServerRequest, cut bool) announced {
 	var legacy []encoded
 	switch kind := req.RequestType; {
 	case kind == contracts.RequestApproval:
@@ -124,7 +126,8 @@ func (h *Hub) announcement(req *contracts.ServerRequest) announced {
 		legacy = append(legacy, encode(nil, call))
 	}
 	shown := h.shownRequest(req)
-	return announced{legacy: legacy, request: encode(nil, req), shown: shown}
+	shown.Truncated = shown.Truncated || cut
+	return announced{legacy: legacy, request: encode(nil, req), shown: shown, display: encode(nil, shown)}
 }
 
 func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.AskOptions) (chan contracts.Outcome, error) {
@@ -139,7 +142,7 @@ func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.Ask
 		tx.publishEncoded(e)
 	}
 	record := aboutRequest(AuditAsked, req, a.shown.Digest)
-	tx.noteWith(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)}, a.shown)
+	tx.noteEncoded(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)}, a.display)
 	tx.publishEncoded(a.request)
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})

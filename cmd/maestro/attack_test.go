@@ -633,6 +633,7 @@ var surface = []shot{
 	{what: "POST /api/headless/sessions/{main}/disconnect", body: `{"connectionId":"{conn}"}`},
 	{what: "WS /api/headless/ws?sessionId={main}"},
 	{what: "WS /api/headless/sessions/{main}/ws"},
+	{what: "GET /api/headless/whoami"},
 	{what: "POST /api/headless/ws-tickets", body: `{}`},
 	{what: "GET /api/headless/sessions/{main}/shares"},
 	{what: "POST /api/headless/sessions/{main}/shares", body: `{}`},

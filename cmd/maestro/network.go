@@ -69,6 +69,7 @@ type backend struct {
 	observer *observe.Observer
 	overview *overview.Overview // nil has none
 	notifier *notify.Notifier   // nil notifies nobody
+	page     http.Handler       // for browsers; nil has none
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -320,7 +321,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      streams,
+		Page: h.page, Streams: streams,
 		MaxBodyBytes: s.session.MaxFrameBytes, Strict: s.session.Strict,
 	})
 	if err != nil {
@@ -333,6 +334,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	if h.overview != nil {
 		mux.Handle("/api/headless/lists/ws", listSockets)
 	}
+	mux.Handle("/api/headless/whoami", g.WhoAmI())
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())

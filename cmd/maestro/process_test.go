@@ -438,9 +438,9 @@ func TestRunnerThatWouldBeOpenLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestBrowsersAreToldHowToAttach opens the address that the server prints, by its
+// TestBrowsersGetThePage opens the address that the server prints, by its
 // own name and by a stranger's that resolves to it.
-func TestBrowsersAreToldHowToAttach(t *testing.T) {
+func TestBrowsersGetThePage(t *testing.T) {
 	r := serving(t)
 	for host, status := range map[string]int{"": http.StatusOK, "evil.example": http.StatusForbidden} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL, nil)

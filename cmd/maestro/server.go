@@ -22,6 +22,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/hecate"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/notify"
+	"github.com/seed-028515a8/maestro/web"
 )
 
 // A server serves the sessions of one workspace on the network. The open sessions
@@ -56,7 +57,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	v.net, err = listen(s, root, backend{
 		workspace: m.work.Root(), dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
 		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate, overview: v.overview,
-		notifier: v.notifier,
+		notifier: v.notifier, page: web.Handler(),
 	}, log)
 	if err == nil {
 		v.sockets, err = listenSockets(&s, v.openFirst, log)
@@ -80,7 +81,8 @@ func (v *server) openLists() (err error) {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.sessions.counts, PushFile: filepath.Join(v.sessions.dir, "push.json"), Log: v.sessions.log,
+			Config: config, Alive: v.sessions.counts, Log: v.sessions.log,
+			PushFile: filepath.Join(v.sessions.dir, "push.json"), StateFile: filepath.Join(v.sessions.dir, "notify.json"),
 			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})
 		if err != nil {
@@ -88,8 +90,13 @@ func (v *server) openLists() (err error) {
 		}
 		tell = v.notifier.Notify
 	}
-	if v.overview, err = v.openOverview(tell); err != nil && v.notifier != nil {
+	v.overview, err = v.openOverview(tell)
+	switch {
+	case v.notifier == nil:
+	case err != nil:
 		v.notifier.Close()
+	default:
+		v.notifier.Start()
 	}
 	return err
 }

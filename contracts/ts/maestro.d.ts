@@ -2044,8 +2044,8 @@ export interface QueuedPrompt {
 }
 
 /**
- * A ReceiverState describes one receiver of notifications since the server
- * started.
+ * A ReceiverState describes one receiver of notifications. The counts go on
+ * after a restart of the server.
  */
 export interface ReceiverState {
   name: string;
@@ -2385,6 +2385,22 @@ export interface Usage {
   total_cost_usd: number;
   model_id: string;
   provider: string;
+}
+
+/**
+ * A WhoAmI says whose credential a request has, and what it allows.
+ */
+export interface WhoAmI {
+  /** id, as in Author */
+  principal: string;
+  /** display name, as in Author */
+  name: string;
+  /** the most that its connections may be */
+  role: Role;
+  /** the only session that it may reach */
+  session_id?: string;
+  /** of the credential; ISO-8601 UTC; absent: never */
+  expires_at?: string;
 }
 
 /**

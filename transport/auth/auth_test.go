@@ -360,6 +360,37 @@ func TestTicketGrantsNoMoreThanItsHolderHas(t *testing.T) {
 	}
 }
 
+func TestWhoAmISaysWhatTheCredentialAllows(t *testing.T) {
+	g := newAuthenticator(t, Options{})
+	confined, _, err := g.Mint(g.owner, "sess_a", contracts.RoleApprover, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expiring := g.owner
+	expiring.Name, expiring.Expires = "ann", time.Now().Add(time.Hour)
+	passing, _, err := g.Mint(expiring, "", "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := `{"principal":"` + g.owner.ID + `","name":"`
+	for _, tt := range []struct {
+		what, url string
+		headers   []string
+		status    int
+		want      string
+	}{
+		{"the token", "/", []string{bearer}, 200, owner + `owner","role":"controller"}`},
+		{"a ticket for a session", "/?ticket=" + confined, nil, 200, owner + `owner","role":"approver","session_id":"sess_a"}`},
+		{"a credential that ends", "/?ticket=" + passing, nil, 200, owner + `ann","role":"controller","expires_at":"` + timestamp(expiring.Expires) + `"}`},
+		{"nothing", "/", nil, 401, `{"error":`},
+	} {
+		w := serve(g.WhoAmI(), request("GET", tt.url, tt.headers...))
+		if got := w.Body.String(); w.Code != tt.status || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: got %d %s, want %d %s", tt.what, w.Code, got, tt.status, tt.want)
+		}
+	}
+}
+
 func TestTicketsAreIssuedOverHTTP(t *testing.T) {
 	const jsonType = "Content-Type: application/json"
 	const path = "/api/headless/ws-tickets"

@@ -61,7 +61,7 @@ func planted(secret string) (requests []string) {
 		requests = append(requests, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\r\n"))
 	}
 	const host = "\nHost: localhost\n"
-	paths := []string{"/login", "/who", "/control", "/logout", "/api/headless/ws-tickets", "/api/headless/sessions/sess_a/shares"}
+	paths := []string{"/login", "/who", "/control", "/logout", "/api/headless/ws-tickets", "/api/headless/whoami", "/api/headless/sessions/sess_a/shares"}
 	for _, path := range paths {
 		for _, method := range []string{"GET", "POST", "OPTIONS"} {
 			start := method + " " + path
@@ -139,6 +139,7 @@ func TestSecretsAreInNoAnswerAndNoLog(t *testing.T) {
 	mux.Handle("/login", g.Login())
 	mux.Handle("/logout", g.Logout())
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
+	mux.Handle("/api/headless/whoami", g.WhoAmI())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
 	server := httptest.NewUnstartedServer(g.Wrap(mux))

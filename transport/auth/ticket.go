@@ -86,6 +86,25 @@ func ownRead(r *http.Request, wanted, origin string) bool {
 	return origin == "" && r.Header.Get("Sec-Fetch-Site") == "same-origin" && sameOrigin(wanted, r.Host)
 }
 
+// WhoAmI serves GET /api/headless/whoami: it says whose credential the request
+// has, and what it allows. A page asks it who its reader is.
+func (g *Authenticator) WhoAmI() http.Handler {
+	return httperr.Methods{"GET": g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		p, err := g.authorizeOwnRoute(w, r)
+		if err != nil {
+			return nil, err
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		answer := &contracts.WhoAmI{
+			Principal: p.ID, Name: p.Name, Role: cmp.Or(p.Role, contracts.RoleController), SessionID: p.SessionID,
+		}
+		if !p.Expires.IsZero() {
+			answer.ExpiresAt = timestamp(p.Expires)
+		}
+		return answer, nil
+	})}
+}
+
 // Tickets serves POST /api/headless/ws-tickets: it makes a ticket for the
 // principal of the request, bound to the session and role in the body and to
 // the request's Origin.

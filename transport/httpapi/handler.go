@@ -62,7 +62,10 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mount(mux, session+"/disconnect", httperr.Methods{"POST": asks(onTarget(h, Session.Disconnect))})
 	mux.Handle("/healthz", reads(healthz))
 	mux.Handle("/readyz", reads(h.readyz))
-	mux.HandleFunc("/", noRoute)
+	mux.HandleFunc("/", h.noRoute)
+	if h.opts.Page != nil {
+		mux.Handle("/assets/", h.opts.Page)
+	}
 }
 
 func mount(mux *http.ServeMux, path string, can httperr.Methods) {
@@ -177,7 +180,7 @@ func answer(w http.ResponseWriter, status int, body any, err error) {
 	}
 }
 
-// welcome is the text for a person who opens the server's address in a browser.
+// welcome is the text for a person who opens the address of a server without a page in a browser.
 // It is the same on every server, because the reader has shown no credential.
 const welcome = `This is a Maestro server: a coding agent that one client at a time drives, and any number watch.
 
@@ -191,9 +194,9 @@ all that is needed, such as where its token is.
 
 var errNoRoute = &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
 
-// noRoute serves paths without a route. A browser at / gets the welcome text,
-// every other request a refusal.
-func noRoute(w http.ResponseWriter, r *http.Request) {
+// noRoute serves paths without a route. A browser at / gets the page or the welcome
+// text, every other request a refusal.
+func (h *Handler) noRoute(w http.ResponseWriter, r *http.Request) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if r.URL.Path == "/" {
 		w.Header().Add("Vary", "Accept")
@@ -202,11 +205,15 @@ func noRoute(w http.ResponseWriter, r *http.Request) {
 		httperr.Write(w, errNoRoute)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if h.opts.Page != nil {
+		h.opts.Page.ServeHTTP(w, r)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	_, _ = w.Write([]byte(welcome)) // an error says that the browser has gone
 }
 
@@ -306,6 +313,9 @@ type Options struct {
 	// Ready reports whether clients may attach, and whether the process is
 	// draining. Nil means ready.
 	Ready func() (ready, draining bool)
+
+	// Page serves a browser at / and the files below /assets/. Nil shows a text at /.
+	Page http.Handler
 
 	Streams *sse.Streams
 	Rates   RateLimiter // limits the requests of one principal; nil means no limit

@@ -173,8 +173,23 @@ func TestUnknownPathsAreNotFound(t *testing.T) {
 	h.session.untouched(t)
 }
 
-// A person who opens the address in a browser is told what is there; programs
-// are told, as everywhere, that nothing is.
+func TestBrowsersGetThePage(t *testing.T) {
+	h := newHouse(t, func(o *Options) {
+		o.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
+	})
+	h.refuse = errors.New("a browser has no credential yet")
+	for target, accept := range map[string]string{"/": "text/html", "/assets/a.js": "*/*"} {
+		if e := h.ask("GET", target, "", "Accept: "+accept); e.Code != 200 || e.Body.String() != "page "+target {
+			t.Errorf("%s: got %d %q, want the page", target, e.Code, e.Body)
+		}
+	}
+	h.ask("GET", "/", "", "Accept: */*").refused(contracts.CodeNotFound)
+	h.ask("GET", "/index.html", "", "Accept: text/html").refused(contracts.CodeNotFound)
+	h.session.untouched(t)
+}
+
+// A person who opens the address of a server without a page in a browser is told what is there;
+// programs are told, as everywhere, that nothing is.
 func TestBrowsersAreWelcomed(t *testing.T) {
 	h := newHouse(t, nil)
 	h.refuse = errors.New("a browser has no credential yet")

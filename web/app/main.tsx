@@ -1,0 +1,7 @@
+import "./style.css";
+import { render } from "preact";
+import { App } from "./app";
+import { start } from "./store";
+
+render(<App />, document.getElementById("app")!);
+void start();

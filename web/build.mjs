@@ -1,0 +1,114 @@
+// Builds the page into dist/, which the Go package web embeds. With --check it writes
+// nothing and fails if dist/ is not what a build would write.
+import { build } from "esbuild";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const dist = join(here, "dist");
+
+const common = {
+  absWorkingDir: here,
+  bundle: true,
+  write: false,
+  minify: true,
+  metafile: true,
+  format: "esm",
+  target: ["chrome109", "firefox115", "safari16.4"],
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  loader: { ".svg": "file" },
+  assetNames: "assets/[name]-[hash]",
+  chunkNames: "assets/[name]-[hash]",
+  entryNames: "assets/[name]-[hash]",
+  outdir: "dist",
+  publicPath: "/",
+  legalComments: "none", // assets/licenses.txt has all licenses
+  logLevel: "warning",
+};
+
+// The worker has its own build, because the page has to know its hashed name.
+const worker = await build({ ...common, entryPoints: ["app/highlight-worker.ts"], format: "iife" });
+const page = await build({
+  ...common,
+  entryPoints: ["app/main.tsx"],
+  splitting: true,
+  define: { HIGHLIGHT_WORKER: JSON.stringify(outputs(worker).entry("app/highlight-worker.ts")) },
+});
+
+const files = new Map();
+for (const result of [worker, page]) {
+  for (const f of result.outputFiles) files.set(relative(dist, f.path).replaceAll("\\", "/"), Buffer.from(f.contents));
+}
+const built = outputs(page);
+const html = readFileSync(join(here, "app/index.html"), "utf8")
+  .replace("{{script}}", built.entry("app/main.tsx"))
+  .replace("{{style}}", built.style("app/main.tsx"))
+  .replace("{{icon}}", built.asset("app/icon.svg"));
+files.set("index.html", Buffer.from(html));
+files.set("assets/licenses.txt", Buffer.from(licenses([worker, page])));
+
+if (process.argv.includes("--check")) {
+  const stale = compare(files);
+  if (stale.length > 0) {
+    console.error(`web/dist is not current, run make web: ${stale.join(", ")}`);
+    process.exit(1);
+  }
+} else {
+  rmSync(dist, { recursive: true, force: true });
+  mkdirSync(join(dist, "assets"), { recursive: true });
+  for (const [name, content] of files) writeFileSync(join(dist, name), content);
+}
+
+// outputs finds the names of what a build wrote.
+function outputs(result) {
+  const all = Object.entries(result.metafile.outputs);
+  const url = (found, what) => {
+    if (!found) throw new Error(`the build has no ${what}`);
+    return found.replace(/^dist/, "");
+  };
+  const of = (source) => all.find(([, o]) => o.entryPoint === source);
+  return {
+    entry: (source) => url(of(source)?.[0], source),
+    style: (source) => url(of(source)?.[1].cssBundle, `style of ${source}`),
+    asset: (source) => url(all.find(([name, o]) => !name.endsWith(".css") && o.inputs[source])?.[0], source),
+  };
+}
+
+// licenses returns the licenses of all packages that are in the bundle.
+function licenses(results) {
+  const names = new Set();
+  for (const r of results) {
+    for (const input of Object.keys(r.metafile.inputs)) {
+      const found = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(input);
+      if (found) names.add(found[1]);
+    }
+  }
+  return [...names]
+    .sort()
+    .map((name) => {
+      const folder = join(here, "node_modules", name);
+      const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+      const text = readdirSync(folder)
+        .filter((f) => /^licen[cs]e/i.test(f))
+        .sort();
+      const body = text.map((f) => readFileSync(join(folder, f), "utf8").trim()).join("\n\n");
+      return `${name} ${about.version} (${about.license})\n\n${body}\n`;
+    })
+    .join("\n" + "-".repeat(80) + "\n\n");
+}
+
+// compare returns the names of files that a build would add, change or remove.
+function compare(files) {
+  const present = existsSync(dist)
+    ? readdirSync(dist, { recursive: true, withFileTypes: true })
+        .filter((e) => e.isFile())
+        .map((e) => relative(dist, join(e.parentPath ?? e.path, e.name)).replaceAll("\\", "/"))
+    : [];
+  const stale = present.filter((name) => !files.has(name));
+  for (const [name, content] of files) {
+    if (!present.includes(name) || !readFileSync(join(dist, name)).equals(content)) stale.push(name);
+  }
+  return stale;
+}

@@ -1,0 +1,98 @@
+/** A Schedule runs a function soon, once. */
+export type Schedule = (run: () => void) => void;
+
+/** Where the page runs; everything is optional, so that it works in Node. */
+export interface Surroundings {
+  document?: EventTarget & { visibilityState?: string };
+  window?: EventTarget;
+}
+
+/** surroundings returns those of the page, or none outside of a page. */
+export function surroundings(): Surroundings {
+  const g = globalThis as { document?: Document; window?: Window };
+  return g.document && g.window ? { document: g.document, window: g.window } : {};
+}
+
+/**
+ * frames returns a schedule that runs once in an animation frame. Pages in the background have no
+ * frames, so a timer runs there instead. Outside of a page it runs in a microtask.
+ */
+export function frames(): Schedule {
+  const g = globalThis as { requestAnimationFrame?: (f: () => void) => number };
+  if (!g.requestAnimationFrame) return queueMicrotask;
+  return (run) => {
+    let done = false;
+    const once = () => {
+      if (done) return;
+      done = true;
+      clearTimeout(timer);
+      run();
+    };
+    const timer = setTimeout(once, 250);
+    g.requestAnimationFrame!(once);
+  };
+}
+
+/** A Listeners holds the listeners of one kind of news. */
+export interface Listeners<T> {
+  /** adds a listener; the result removes it */
+  add(listen: (news: T) => void): () => void;
+  tell(news: T): void;
+  clear(): void;
+}
+
+/** newListeners makes a list of listeners. An error of one listener does not reach the others. */
+export function newListeners<T>(): Listeners<T> {
+  const all = new Set<(news: T) => void>();
+  return {
+    add(listen) {
+      const own = (news: T) => listen(news); // so that the same function can be added twice
+      all.add(own);
+      return () => void all.delete(own);
+    },
+    tell(news) {
+      for (const listen of [...all]) {
+        try {
+          listen(news);
+        } catch (err) {
+          queueMicrotask(() => {
+            throw err;
+          }); // reported as uncaught, like that of an event listener
+        }
+      }
+    },
+    clear: () => all.clear(),
+  };
+}
+
+/** onWake calls run when the page comes back: from sleep, from the background, or on the network. */
+export function onWake(around: Surroundings, run: () => void): () => void {
+  const visible = () => {
+    if (around.document?.visibilityState !== "hidden") run();
+  };
+  around.document?.addEventListener("visibilitychange", visible);
+  around.window?.addEventListener("pageshow", run);
+  around.window?.addEventListener("online", run);
+  return () => {
+    around.document?.removeEventListener("visibilitychange", visible);
+    around.window?.removeEventListener("pageshow", run);
+    around.window?.removeEventListener("online", run);
+  };
+}
+
+/**
+ * backoff returns delays in milliseconds that double from 250 to 10,000, each shortened by up to half at
+ * random, so that the clients of a restarted server do not return at once.
+ */
+export function backoff(random: () => number = Math.random) {
+  let last = 0;
+  return {
+    next(atLeast = 0): number {
+      last = Math.min(Math.max(2 * last, 250), 10_000);
+      return Math.max(last - (random() * last) / 2, atLeast);
+    },
+    reset(): void {
+      last = 0;
+    },
+  };
+}

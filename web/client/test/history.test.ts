@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { Refusal, UtilityFileWatchEvent } from "../index.ts";
+import { client, network, serve, texts } from "./harness.ts";
+
+const script = {
+  model: "m",
+  provider: "p",
+  prompts: [
+    { match: "big", steps: [{ tool: { name: "t", args: {}, output: "o".repeat(40_000) } }, { say: "big done" }] },
+  ],
+  default: [{ say: "a lantern" }],
+};
+const server = await serve(script);
+
+async function session(prompts: string[]) {
+  const c = client(server);
+  const s = c.attach(await c.create(), { role: "controller" });
+  await s.ready();
+  for (const [i, p] of prompts.entries()) {
+    await s.prompt(p);
+    await s.until(() => s.transcript.items.filter((x) => x.kind === "end").length === i + 1 && !s.state.is_responding);
+  }
+  return s;
+}
+
+test("an old session opens with its last turns, and the others are read page by page", async () => {
+  const s = await session(Array.from({ length: 30 }, (_, i) => `prompt ${i}`));
+  const late = client(server).attach(s.id, { turns: 2 });
+  await late.ready();
+  assert.deepEqual(
+    texts(late).filter((t) => t.startsWith(">")),
+    ["> prompt 28", "> prompt 29"],
+  );
+  assert.equal(late.transcript.more, true);
+  while (late.transcript.more) await late.transcript.older();
+  assert.deepEqual(texts(late), texts(s));
+  const turns = await late.turns({ limit: 3 });
+  assert.deepEqual(
+    turns.turns.map((t) => [t.line, t.outcome]),
+    [27, 28, 29].map((i) => [`prompt ${i}`, "completed"]),
+  );
+  await late.transcript.jump(turns.turns[1]!.cursor);
+  assert.deepEqual(texts(late), ["> prompt 27", "a lantern"]);
+  await late.transcript.toEnd();
+  assert.equal(texts(late).at(-2), "> prompt 29");
+  const found = await late.search("LANTERN", { limit: 5 });
+  assert.equal(found.hits?.length, 5);
+  assert.match(found.hits![0]!.excerpt, /lantern/);
+  assert.equal((await late.history({ limit: 1 })).entries?.length, 1);
+});
+
+test("a long output is cut in the history and fetched when it is opened", async () => {
+  const s = await session(["big"]);
+  const late = client(server).attach(s.id);
+  await late.ready();
+  const tool = late.transcript.items.find((i) => i.kind === "tool");
+  assert.ok(tool?.kind === "tool" && tool.omitted > 0 && tool.output.length < 10_000);
+  const whole = await late.history({ before: tool.cutAt[0]! + 1, limit: 1, full: true });
+  const message = whole.entries?.[0]?.message;
+  assert.equal(message?.type === "tool_output" && message.content.length, 40_000);
+});
+
+test("the controller runs commands and terminals, and finds, reads and watches files", async () => {
+  const net = await network(server);
+  const c = client({ url: net.url, token: server.token });
+  const s = c.attach(await c.create(), { role: "controller" });
+  await s.ready();
+  const { utilities } = s;
+  let output = "";
+  const ran = utilities.run("read x; echo got $x; exit 3", { allow_stdin: true }, (p) => {
+    output += p.content;
+  });
+  assert.equal((await ran.started).command_id, ran.id);
+  net.cut(); // a running command outlives its connection
+  await s.until(() => s.link.status !== "online");
+  await ran.write("it\n", true);
+  const { exit_code } = await ran.exited;
+  assert.deepEqual([output, exit_code], ["got it\n", 3]);
+
+  const terminal = utilities.run("stty size; sleep 60", { terminal_mode: "pty", columns: 100, rows: 30 }, (p) => {
+    output += p.content;
+  });
+  await terminal.started;
+  await terminal.resize(90, 20);
+  await s.until(() => s.state.active_utility_commands[0]?.columns === 90);
+  await terminal.stop(true);
+  await terminal.exited;
+  await assert.rejects(utilities.run("").exited, (e) => (e as Refusal).code !== undefined);
+
+  const changes: UtilityFileWatchEvent[] = [];
+  const watch = utilities.watchFiles({ include_patterns: ["**/*.txt"] }, (change) => changes.push(change));
+  await s.until(() => s.state.active_file_watches.length === 1);
+  mkdirSync(join(server.workspace, "notes"));
+  writeFileSync(join(server.workspace, "notes", "plan.txt"), "one\ntwo\n");
+  await new Promise<void>((resolve) =>
+    s.onEvent(({ event }) => {
+      if (event.type === "utility_file_watch_event") resolve();
+    }),
+  );
+  assert.equal(changes[0]?.relative_path, "notes/plan.txt");
+  await watch.stop();
+  await watch.stopped;
+  const found = await utilities.findFiles("plan");
+  assert.equal(found.results[0]?.path, "notes/plan.txt");
+  const read = await utilities.readFile("notes/plan.txt", { offset: 2 });
+  assert.equal(read.content, "two");
+  await assert.rejects(utilities.readFile("absent.txt"), /File not found/);
+});
+
+test("a viewer may not use utilities", async () => {
+  const s = client(server).attach("main");
+  await s.ready();
+  await assert.rejects(s.utilities.findFiles("x"), (e) => (e as Refusal).code === "access_denied");
+});

@@ -1,0 +1,576 @@
+import type {
+  Author,
+  Event,
+  HistoryPage,
+  HistoryRequest,
+  PromptAccepted,
+  RequestShown,
+  RequestVoted,
+  ResponseEnd,
+  ServerRequest,
+  ServerRequestResolved,
+  State,
+  ToolCall,
+  ToolEnd,
+} from "../../contracts/ts/maestro.d.ts";
+
+interface Entry {
+  /** unique among the items, and stays as long as the item is there */
+  readonly key: string;
+  /** cursor of the first event of the item */
+  readonly cursor: number;
+  /** when it happened, in milliseconds since 1970; of live events without a time, when they arrived */
+  readonly at: number;
+  /** rises with every change of the item */
+  version: number;
+  /** cursor of its last event */
+  last: number;
+}
+
+/** A prompt and who wrote it. */
+export interface PromptItem extends Entry {
+  kind: "prompt";
+  prompt: PromptAccepted;
+}
+
+/** A run of text of one response. A tool between two texts of a response makes two items. */
+export interface TextItem extends Entry {
+  kind: "text" | "thinking";
+  response: string;
+  text: string;
+  /** more may come */
+  open: boolean;
+}
+
+/** A tool call. */
+export interface ToolItem extends Entry {
+  kind: "tool";
+  id: string;
+  /** absent until the page with the beginning of the call is read */
+  call?: ToolCall;
+  /** when it began to run */
+  startedAt?: number;
+  output: string;
+  /** characters or bytes of the output that are left out at its end, or at its beginning if it is live */
+  omitted: number;
+  /** cursors of outputs that the history cut; ask for them with `before: cursor + 1, limit: 1, full: true` */
+  cutAt: number[];
+  end?: ToolEnd;
+  endedAt?: number;
+  /** it ended without a tool_end, such as by an interrupt */
+  stopped?: boolean;
+}
+
+/** A question, and how it ended. */
+export interface QuestionItem extends Entry {
+  kind: "question";
+  id: string;
+  /** absent until the page with the beginning of the question is read */
+  request?: ServerRequest;
+  shown?: RequestShown;
+  votes: RequestVoted[];
+  resolved?: ServerRequestResolved;
+  /** who answered, and when; absent if nobody did */
+  answer?: { author: Author; timestamp: string };
+  /** it ended without an event */
+  stopped?: boolean;
+}
+
+/** The end of a response: usage and durations. */
+export interface EndItem extends Entry {
+  kind: "end";
+  end: ResponseEnd;
+}
+
+/** Anything else that people may want to see. */
+export interface NoteItem extends Entry {
+  kind: "note";
+  event: Extract<Event, { type: "error" | "status" | "compaction" | "control_changed" }>;
+}
+
+export type Item = PromptItem | TextItem | ToolItem | QuestionItem | EndItem | NoteItem;
+
+/**
+ * A Transcript is a window of the conversation: the newest items, and the older ones that were asked for. `items` is
+ * changed in place; the session announces the changes.
+ */
+export interface Transcript {
+  readonly items: readonly Item[];
+  /** the window reaches to the newest event */
+  readonly live: boolean;
+  /** there is something before the window */
+  readonly more: boolean;
+  /** events before the window are missing: removed or lost */
+  readonly gap: boolean;
+  readonly loading: boolean;
+  /** reads one more page at the beginning; if the window is full, it then ends earlier and is not live */
+  older(): Promise<void>;
+  /** shows the window that ends before a cursor, such as that of the turn after the one to show */
+  jump(before: number): Promise<void>;
+  /** shows the newest events again */
+  toEnd(): Promise<void>;
+}
+
+// Bounds of the window.
+const maxItems = 10_000;
+const maxSize = 16 << 20; // characters
+const itemSize = 256; // what an item counts beside its texts
+const maxPiece = 1 << 20; // characters of one item; a longer text goes on in a second item
+const maxOutput = 256 << 10; // characters of one output; a longer one loses its beginning
+
+interface Hooks {
+  fetch(request: Omit<HistoryRequest, "type" | "id">): Promise<HistoryPage>;
+  /** the content of an item changed */
+  touched(item: Item): void;
+  /** items were added or removed */
+  listed(): void;
+  /** the cursor of the newest event that was applied */
+  cursor(): number;
+  state: State;
+  /** turns of the first page */
+  turns: number;
+}
+
+/** What a session needs of its transcript. */
+export interface OwnTranscript extends Transcript {
+  apply(cursor: number, event: Event): void;
+  /** forgets everything; the server sends the newest page by itself if it is expected */
+  reset(expected: boolean): void;
+  /** reads the newest page, unless the window was reset again meanwhile */
+  load(): Promise<void>;
+  /** takes the page that the server sends to an attaching client */
+  opening(page: HistoryPage): void;
+  /** ends the items that the state shows as ended */
+  settle(): void;
+  /** the latest question with the id, if it is in the window */
+  question(id: string): QuestionItem | undefined;
+}
+
+export function newTranscript(hooks: Hooks): OwnTranscript {
+  let win = newWindow(hooks.touched);
+  let live = true;
+  let before: number | null = null; // of the next older page
+  let gap = false;
+  let loading = false;
+  let generation = 0; // rises when the window is replaced; answers for an earlier one are dropped
+
+  function reset(expected = false): void {
+    win = newWindow(hooks.touched);
+    live = true;
+    before = null;
+    gap = false;
+    loading = expected;
+    generation++;
+    hooks.listed();
+  }
+
+  function take(page: HistoryPage): void {
+    const older = newWindow(hooks.touched);
+    for (const e of page.entries ?? []) {
+      if (e.message) older.add(e.cursor, Date.parse(e.at), e.message, e.omitted);
+    }
+    older.join(win);
+    win = older;
+    before = page.before;
+    gap = page.gap ?? false;
+    settle();
+    hooks.listed();
+  }
+
+  /** read takes a page at the beginning of the window. */
+  async function read(request: Parameters<Hooks["fetch"]>[0]): Promise<void> {
+    const mine = generation;
+    loading = true;
+    hooks.listed();
+    try {
+      const page = await hooks.fetch(request);
+      if (mine === generation) take(page);
+    } finally {
+      if (mine === generation) {
+        loading = false;
+        hooks.listed();
+      }
+    }
+  }
+
+  function settle(): void {
+    if (!live) return;
+    const { state } = hooks;
+    const tools = new Set([...state.tracked_tools, ...state.active_tools].map((t) => t.call_id));
+    const questions = new Set(state.pending_requests.map((r) => r.id));
+    win.settle((i) =>
+      i.kind === "tool"
+        ? tools.has(i.id)
+        : i.kind === "question"
+          ? questions.has(i.id)
+          : (i.kind !== "text" && i.kind !== "thinking") || state.current_response?.response_id === i.response,
+    );
+  }
+
+  return {
+    get items() {
+      return win.items;
+    },
+    get live() {
+      return live;
+    },
+    get more() {
+      return before !== null;
+    },
+    get gap() {
+      return gap;
+    },
+    get loading() {
+      return loading;
+    },
+    reset,
+    settle,
+    opening(page) {
+      loading = false;
+      take(page);
+    },
+    question: (id) => win.question(id),
+    load() {
+      before = hooks.cursor() + 1; // if it fails, older() reads the page
+      return read({ before, turns: hooks.turns, limit: 1000 });
+    },
+    apply(cursor, event) {
+      if (!live) return;
+      const length = win.items.length;
+      win.add(cursor, timeOf(event), event);
+      const cut = win.trimStart();
+      if (cut !== undefined) before = cut;
+      if (cut !== undefined || win.items.length !== length) hooks.listed();
+    },
+    async older() {
+      if (before === null || loading) return;
+      await read({ before, limit: 200 });
+      if (!win.trimEnd()) return;
+      live = false;
+      hooks.listed();
+    },
+    async jump(at) {
+      reset();
+      live = false;
+      await read({ before: at, turns: 1, limit: 1000 });
+    },
+    async toEnd() {
+      if (live) return;
+      reset();
+      await this.load();
+    },
+  };
+}
+
+/** timeOf returns when a live event happened. */
+function timeOf(event: Event): number {
+  const at = "timestamp" in event && typeof event.timestamp === "string" ? Date.parse(event.timestamp) : NaN;
+  return Number.isNaN(at) ? Date.now() : at;
+}
+
+/** newWindow folds consecutive events into items. */
+function newWindow(touched: (item: Item) => void) {
+  const items: Item[] = [];
+  const tools = new Map<string, ToolItem>(); // the latest with the id
+  const questions = new Map<string, QuestionItem>();
+  const firsts = new Map<string, { item: ToolItem | QuestionItem; begins: boolean }>();
+  let open: TextItem | undefined; // takes further text
+  let size = 0;
+
+  function push<T extends Item>(item: T): T {
+    items.push(item);
+    size += itemSize;
+    touched(item);
+    return item;
+  }
+
+  function entry(prefix: string, cursor: number, at: number) {
+    return { key: `${prefix}${cursor}`, cursor, at, version: 0, last: cursor };
+  }
+
+  function change(item: Item, cursor: number): void {
+    item.version++;
+    item.last = cursor;
+    touched(item);
+  }
+
+  function closeText(): void {
+    if (open) {
+      open.open = false;
+      change(open, open.last);
+    }
+    open = undefined;
+  }
+
+  function text(cursor: number, at: number, response: string, thinking: boolean, content: string): void {
+    const kind = thinking ? "thinking" : "text";
+    if (
+      open &&
+      (open.response !== response || open.kind !== kind || items.at(-1) !== open || open.text.length > maxPiece)
+    )
+      closeText();
+    open ??= push({ ...entry("t", cursor, at), kind, response, text: "", open: true });
+    open.text += content;
+    size += content.length;
+    change(open, cursor);
+  }
+
+  /** tool returns the item of a call. A call that begins after another with the same id has ended is a new one. */
+  function tool(id: string, cursor: number, at: number, begins = false): ToolItem {
+    let item = tools.get(id);
+    if (!item || (begins && item.end)) {
+      item = push({ ...entry("c", cursor, at), kind: "tool", id, output: "", omitted: 0, cutAt: [] });
+      tools.set(id, item);
+      note(item, begins);
+    }
+    return item;
+  }
+
+  /** note records the first item of each id, which may continue one of an older window. */
+  function note(item: ToolItem | QuestionItem, begins: boolean): void {
+    const key = `${item.kind} ${item.id}`;
+    if (!firsts.has(key)) firsts.set(key, { item, begins });
+  }
+
+  function output(item: ToolItem, cursor: number, content: string, omitted: number): void {
+    size += content.length;
+    item.output += content;
+    if (omitted > 0) {
+      item.omitted += omitted;
+      item.cutAt.push(cursor);
+    }
+    const over = item.output.length - maxOutput;
+    if (over > maxOutput) {
+      // twice as long: cutting is rare
+      item.output = item.output.slice(over);
+      item.omitted += over;
+      size -= over;
+    }
+    change(item, cursor);
+  }
+
+  function question(id: string, cursor: number, at: number, begins = false): QuestionItem {
+    let item = questions.get(id);
+    if (!item || (begins && item.resolved)) {
+      item = push({ ...entry("q", cursor, at), kind: "question", id, votes: [] });
+      questions.set(id, item);
+      note(item, begins);
+    }
+    return item;
+  }
+
+  function add(cursor: number, at: number, e: Event, omitted = 0): void {
+    switch (e.type) {
+      case "prompt_accepted":
+        push({ ...entry("p", cursor, at), kind: "prompt", prompt: e });
+        size += e.content.length;
+        break;
+      case "response_start":
+        closeText();
+        break;
+      case "response_chunk":
+        text(cursor, at, e.response_id, e.is_thinking, e.content);
+        break;
+      case "response_end":
+        closeText();
+        push({ ...entry("e", cursor, at), kind: "end", end: e });
+        break;
+      case "tool_call": {
+        const item = tool(e.call_id, cursor, at, true);
+        item.call = e;
+        size += JSON.stringify(e.args)?.length ?? 0;
+        change(item, cursor);
+        break;
+      }
+      case "tool_start": {
+        const item = tool(e.call_id, cursor, at);
+        item.startedAt = at;
+        change(item, cursor);
+        break;
+      }
+      case "tool_output":
+        output(tool(e.call_id, cursor, at), cursor, e.content, omitted);
+        break;
+      case "tool_end": {
+        const item = tool(e.call_id, cursor, at);
+        item.end = e;
+        item.endedAt = at;
+        change(item, cursor);
+        break;
+      }
+      case "server_request": {
+        const item = question(e.request_id, cursor, at, true);
+        item.request = e;
+        size += JSON.stringify(e.args)?.length ?? 0;
+        change(item, cursor);
+        break;
+      }
+      case "request_shown":
+      case "request_voted":
+      case "server_request_resolved": {
+        const item = question(e.request_id, cursor, at, e.type === "request_shown");
+        if (e.type === "request_shown") item.shown = e;
+        else if (e.type === "request_voted") item.votes.push(e);
+        else {
+          item.resolved = e;
+          if (e.author) item.answer = { author: e.author, timestamp: e.timestamp ?? "" };
+        }
+        change(item, cursor);
+        break;
+      }
+      case "error":
+      case "status":
+      case "compaction":
+      case "control_changed":
+        push({ ...entry("n", cursor, at), kind: "note", event: e });
+        break;
+    }
+  }
+
+  /**
+   * join appends a newer window, which must not be used afterwards. Items of it that continue an item of this window
+   * become a part of that one.
+   */
+  function join(newer: ReturnType<typeof newWindow>): void {
+    const own = newer.parts();
+    const merged = new Set<Item>();
+    for (const [key, first] of own.firsts) {
+      const { item: later, begins } = first;
+      const mine = later.kind === "tool" ? tools.get(later.id) : questions.get(later.id);
+      if (!mine || (begins && (mine.kind === "tool" ? mine.end : mine.resolved))) {
+        if (!firsts.has(key)) firsts.set(key, first);
+        continue;
+      }
+      if (mine.kind === "tool" && later.kind === "tool") {
+        absorb(mine, later, {
+          output: mine.output + later.output,
+          omitted: mine.omitted + later.omitted,
+          cutAt: [...mine.cutAt, ...later.cutAt],
+          startedAt: later.startedAt ?? mine.startedAt,
+        });
+        if (own.tools.get(later.id) === later) own.tools.set(later.id, mine);
+      } else if (mine.kind === "question" && later.kind === "question") {
+        absorb(mine, later, { votes: [...mine.votes, ...later.votes] });
+        if (own.questions.get(later.id) === later) own.questions.set(later.id, mine);
+      }
+      merged.add(later);
+    }
+    const cutOff = open;
+    if (own.items.length > merged.size) open = undefined;
+    for (const item of own.items) {
+      if (merged.has(item)) continue;
+      const before = items.at(-1);
+      if (
+        isText(item) &&
+        before &&
+        isText(before) &&
+        before.response === item.response &&
+        before.kind === item.kind &&
+        before.text.length <= maxPiece
+      ) {
+        absorb(before, item, { text: before.text + item.text });
+        merged.add(item);
+        if (item === own.open) open = before;
+      } else items.push(item);
+    }
+    for (const [id, item] of own.tools) tools.set(id, item);
+    for (const [id, item] of own.questions) questions.set(id, item);
+    size += own.size - merged.size * itemSize;
+    if (own.open && !merged.has(own.open)) open = own.open;
+    if (cutOff && cutOff !== open) cutOff.open = false; // something else followed
+  }
+
+  /** absorb adds what a later part of the same item knows. */
+  function absorb<T extends Item>(mine: T, later: T, sum: Partial<T>): void {
+    const { key, cursor, at, version } = mine;
+    Object.assign(mine, later, sum, { key, cursor, at, version });
+    change(mine, later.last);
+  }
+
+  const over = (times: number) => items.length > times * maxItems || size > times * maxSize;
+
+  /** drop removes items and their counts. */
+  function drop(from: number, count: number): void {
+    for (const item of items.splice(from, count)) {
+      size -= itemSize + weight(item);
+      if (item.kind === "tool" && tools.get(item.id) === item) tools.delete(item.id);
+      if (item.kind === "question" && questions.get(item.id) === item) questions.delete(item.id);
+      if ("id" in item) firsts.delete(`${item.kind} ${item.id}`);
+      if (item === open) open = undefined;
+    }
+  }
+
+  /**
+   * cut returns the first index at or after `from` at which no item before has an event after the item there, so that
+   * a page that ends there has all of them. A text is no place for a cut, because the history joins pieces of texts.
+   * If there is none, a window of twice the size is cut anyhow.
+   */
+  function cut(from: number): number | undefined {
+    let last = 0;
+    for (const [i, item] of items.entries()) {
+      if (i >= from && !isText(item) && last < item.cursor) return i;
+      last = Math.max(last, item.last);
+    }
+    return over(2) ? from : undefined;
+  }
+
+  /** trimStart drops the oldest quarter of a full window. It returns the cursor at which the window then begins. */
+  function trimStart(): number | undefined {
+    const at = over(1) ? cut(Math.ceil(items.length / 4)) : undefined;
+    if (at === undefined) return undefined;
+    drop(0, at);
+    return items[0]?.cursor;
+  }
+
+  /** trimEnd drops the newest quarter of a full window. */
+  function trimEnd(): boolean {
+    const at = over(1) ? cut(Math.floor((items.length * 3) / 4)) : undefined;
+    if (at === undefined) return false;
+    drop(at, items.length - at);
+    open = undefined;
+    return true;
+  }
+
+  /** settle ends the items that are open although running says that they are not. */
+  function settle(running: (item: Item) => boolean): void {
+    if (open && !running(open)) closeText();
+    for (const item of [...tools.values(), ...questions.values()]) {
+      const known = item.kind === "tool" ? item.call && !item.end : item.request && !item.resolved;
+      if (item.stopped || !known || running(item)) continue;
+      item.stopped = true;
+      change(item, item.last);
+    }
+  }
+
+  return {
+    items,
+    add,
+    join,
+    trimStart,
+    trimEnd,
+    settle,
+    question: (id: string) => questions.get(id),
+    parts: () => ({ items, tools, questions, firsts, size, open }),
+  };
+}
+
+function isText(item: Item): item is TextItem {
+  return item.kind === "text" || item.kind === "thinking";
+}
+
+/** weight returns what the texts of an item count. */
+function weight(item: Item): number {
+  switch (item.kind) {
+    case "prompt":
+      return item.prompt.content.length;
+    case "text":
+    case "thinking":
+      return item.text.length;
+    case "tool":
+      return item.output.length + (JSON.stringify(item.call?.args)?.length ?? 0);
+    case "question":
+      return JSON.stringify(item.request?.args)?.length ?? 0;
+    default:
+      return 0;
+  }
+}

@@ -1,0 +1,121 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func get(t *testing.T, method, path string, header ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	Handler().ServeHTTP(w, r)
+	return w.Result()
+}
+
+func text(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPageNamesFilesThatAreThere(t *testing.T) {
+	page := get(t, "GET", "/")
+	html := text(t, page.Body)
+	if page.StatusCode != 200 || page.Header.Get("Content-Type") != "text/html; charset=utf-8" || page.Header.Get("Cache-Control") != "no-cache" {
+		t.Fatalf("got %d %v, want the page", page.StatusCode, page.Header)
+	}
+	names := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(html, -1)
+	if len(names) != 3 {
+		t.Fatalf("got %q, want an icon, a style and a script", names)
+	}
+	for _, name := range names {
+		file := get(t, "GET", name[1])
+		if file.StatusCode != 200 || !strings.Contains(file.Header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: got %d, Cache-Control %q, want a file to keep", name[1], file.StatusCode, file.Header.Get("Cache-Control"))
+		}
+	}
+	if got := get(t, "GET", "/assets/licenses.txt").Header.Get("Cache-Control"); got != "no-cache" {
+		t.Errorf("got Cache-Control %q for a name without a hash, want no-cache", got)
+	}
+}
+
+func TestPageHasNoInlineCode(t *testing.T) {
+	page := get(t, "GET", "/")
+	html := text(t, page.Body)
+	for _, inline := range []string{"<style", "style=", " on", "javascript:"} {
+		if strings.Contains(strings.SplitN(html, "<noscript>", 2)[0], inline) {
+			t.Errorf("got a page with %q, want none", inline)
+		}
+	}
+	if regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(html) {
+		t.Error("got a script in the page, want none")
+	}
+	policy := page.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") {
+		t.Errorf("got %q, want nothing but files of the server", policy)
+	}
+}
+
+func TestFilesAreCompressedAndRevalidated(t *testing.T) {
+	plain := get(t, "GET", "/")
+	packed := get(t, "GET", "/", "Accept-Encoding", "gzip, br")
+	if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" {
+		t.Fatalf("got %v, want gzip", packed.Header)
+	}
+	unpacked, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := text(t, unpacked), text(t, plain.Body); got != want {
+		t.Errorf("got %q from gzip, want %q", got, want)
+	}
+	again := get(t, "GET", "/", "If-None-Match", plain.Header.Get("ETag"))
+	if again.StatusCode != 304 || text(t, again.Body) != "" {
+		t.Errorf("got %d for a page that the browser has, want 304", again.StatusCode)
+	}
+	head := get(t, "HEAD", "/")
+	if text(t, head.Body) != "" || head.ContentLength != plain.ContentLength {
+		t.Errorf("got a HEAD with a body or length %d, want %d", head.ContentLength, plain.ContentLength)
+	}
+}
+
+func TestOtherPathsAreRefused(t *testing.T) {
+	for _, path := range []string{"/index.html", "/assets/", "/assets/none.js", "/assets/../web.go", "/dist/index.html", "//"} {
+		if got := get(t, "GET", path); got.StatusCode != 404 {
+			t.Errorf("%s: got %d, want 404", path, got.StatusCode)
+		}
+	}
+	if got := get(t, "POST", "/"); got.StatusCode != 405 {
+		t.Errorf("got %d for a POST, want 405", got.StatusCode)
+	}
+}
+
+// The budget is that of the page without highlighting, which a worker loads later.
+func TestPageFitsItsBudget(t *testing.T) {
+	const budget = 200 << 10
+	total := 0
+	for name, a := range assets() {
+		if name != "/assets/licenses.txt" && !strings.Contains(name, "highlight") {
+			total += len(a.gzipped)
+		}
+	}
+	if total == 0 || total > budget {
+		t.Errorf("got %d bytes with gzip, want at most %d", total, budget)
+	}
+	if bytes.Contains(assets()["/"].text, []byte("{{")) {
+		t.Error("got a page with a placeholder, want none")
+	}
+}
