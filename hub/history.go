@@ -52,7 +52,7 @@ func (h *Hub) History(
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.readHistory(*req, skip, ctx.Done())
+	page, err := h.readHistory(*req, by.Principal.ID, skip, ctx.Done())
 	return page, h.refusedOr(err)
 }
 
@@ -62,7 +62,7 @@ func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 	h, b := r.hub, r.box
 	var page *contracts.HistoryPage
 	err := h.aside(b.conn, func() (err error) {
-		page, err = h.readHistory(*req, journal.Class(b.skip.Load()), b.stopped)
+		page, err = h.readHistory(*req, b.sub.conn.principal.ID, journal.Class(b.skip.Load()), b.stopped)
 		return err
 	})
 	var frame []byte
@@ -95,29 +95,26 @@ func historyFrame(form Form, id string, page *contracts.HistoryPage) ([]byte, er
 // client's snapshot is.
 func (h *Hub) openingPage(b *mailbox, p parcel) ([]byte, error) {
 	req := contracts.HistoryRequest{Before: p.at + 1, Turns: int64(p.turns), Limit: contracts.MaxHistoryLimit}
-	page, err := h.readHistory(req, journal.Class(b.skip.Load()), b.stopped)
+	page, err := h.readHistory(req, b.sub.conn.principal.ID, journal.Class(b.skip.Load()), b.stopped)
 	if err != nil {
 		return nil, h.refusal(err)
 	}
 	return historyFrame(b.form, "", page)
 }
 
-// readHistory checks a request and reads its page. A closed stop ends the wait for
-// other requests. It takes no lock: the entries are immutable.
+// readHistory checks a request of a principal and reads its page. A closed stop ends the
+// wait for other requests. It takes no lock: the entries are immutable.
 func (h *Hub) readHistory(
-	req contracts.HistoryRequest, skip journal.Class, stop <-chan struct{},
+	req contracts.HistoryRequest, principal string, skip journal.Class, stop <-chan struct{},
 ) (*contracts.HistoryPage, error) {
 	if err := prepareHistory(&req); err != nil {
 		return nil, err
 	}
-	select {
-	case h.opts.Memory.historyReads <- struct{}{}:
-		defer func() { <-h.opts.Memory.historyReads }()
-	case <-stop:
-		return nil, errGone
-	case <-h.done:
+	leave, ok := h.opts.Memory.historyReads.enter(principal, stop, h.done)
+	if !ok {
 		return nil, errGone
 	}
+	defer leave()
 	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, stop: stop}
 	r.skip = skip &^ (classRaw | classPeople) // which may be prompts
 	switch req.Kind {

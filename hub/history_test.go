@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -614,6 +615,47 @@ func TestReadingHistoryDelaysNobody(t *testing.T) {
 		close(store.release)
 		for range cap(done) {
 			<-done
+		}
+	})
+}
+
+// The requests of one principal wait for one another, and not those of others for all of
+// them.
+func TestManyRequestsOfOnePrincipalDelayOthersByOne(t *testing.T) {
+	store := &slowStore{Store: journal.NewMemory(journal.MemoryOptions{})}
+	withOrator(t, hub.Options{Store: store}, []string{"one"}, func(t *testing.T, r *room, _ func(string) error) {
+		store.release = make(chan struct{}) // in the bubble
+		store.slow.Store(true)
+		ended := make(chan string, 101)
+		read := func(principal string) {
+			by := contracts.Caller{Principal: contracts.Principal{ID: principal}}
+			go func() { // ends with the read
+				if _, err := r.History(t.Context(), &contracts.HistoryRequest{}, by); err != nil {
+					t.Error(err)
+				}
+				ended <- principal
+			}()
+			synctest.Wait()
+		}
+		for range 100 {
+			read("flood")
+		}
+		read("ann")
+		before := 0
+		for principal := ""; principal != "ann"; {
+			select {
+			case store.release <- struct{}{}: // one read of the store
+			case principal = <-ended:
+				before++
+			}
+			synctest.Wait()
+		}
+		if most := max(1, runtime.GOMAXPROCS(0)/2); before > most+2 {
+			t.Errorf("got %d requests that ended no later than that of ann, want at most %d", before, most+2)
+		}
+		close(store.release)
+		for range 101 - before {
+			<-ended
 		}
 	})
 }
