@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,11 +29,10 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Bounds. A notification above a bound of queues becomes a dead letter.
+// Bounds. A notification above maxQueue becomes a dead letter.
 const (
-	maxQueue    = 64   // notifications that wait for one receiver
-	maxQueued   = 2048 // of all receivers
-	maxDead     = 16   // dead letters kept of one receiver
+	maxQueue    = 64 // notifications that wait for one receiver
+	maxDead     = 16 // dead letters kept of one receiver
 	maxAttempts = 8
 	maxReason   = 200     // bytes of the reason of a dead letter
 	maxAnswer   = 4 << 10 // bytes read of an answer; the connection is then closed
@@ -70,7 +70,6 @@ type Notifier struct {
 
 	mu     sync.Mutex
 	lanes  []*lane
-	queued int // in all lanes; at most maxQueued
 	closed bool
 }
 
@@ -213,11 +212,10 @@ func (n *Notifier) queue(scope string, q *contracts.InboxQuestion) {
 	for _, l := range n.lanes {
 		switch {
 		case !l.sees(m):
-		case len(l.queue) >= maxQueue || n.queued >= maxQueued:
+		case len(l.queue) >= maxQueue:
 			l.bury(m, 0, "too many notifications wait")
 		default:
 			l.queue = append(l.queue, m)
-			n.queued++
 			select {
 			case l.wake <- struct{}{}:
 			default:
@@ -226,17 +224,24 @@ func (n *Notifier) queue(scope string, q *contracts.InboxQuestion) {
 	}
 }
 
-// drop tells the lanes that a question has ended. They skip its notification.
+// drop removes the notification about a question that has ended. A lane that is sending
+// it skips further attempts.
 func (n *Notifier) drop(scope string, end *contracts.InboxEnding) {
 	for _, l := range n.lanes {
-		for _, m := range l.queue {
-			if m.scope == scope && m.session == end.SessionID && m.request == end.RequestID {
-				select {
-				case <-m.ended: // another lane closed it
-				default:
-					close(m.ended)
-				}
+		for i, m := range l.queue {
+			if m.scope != scope || m.session != end.SessionID || m.request != end.RequestID {
+				continue
 			}
+			select {
+			case <-m.ended: // another lane closed it
+			default:
+				close(m.ended)
+			}
+			if i > 0 { // else it is being sent, and finish removes it
+				l.queue = slices.Delete(l.queue, i, i+1)
+				l.state.Skipped++
+			}
+			break
 		}
 	}
 }
@@ -305,7 +310,6 @@ func (n *Notifier) finish(l *lane, m *notice, attempts int, result error) {
 		return
 	}
 	l.queue = l.queue[1:]
-	n.queued--
 	switch {
 	case result == nil:
 		l.state.Delivered++
@@ -325,7 +329,7 @@ func (n *Notifier) deliver(l *lane, m *notice) (attempts int, err error) {
 		if err := await(l.ctx, m, l.quiet.left(time.Now())); err != nil {
 			return attempts, err
 		}
-		if b := l.browser; b != nil && (b.Principal.Expired(time.Now()) || !n.opts.Alive(b.Principal)) {
+		if b := l.browser; b != nil && !n.alive(b) {
 			return attempts, errGone{}
 		}
 		if l.UnlessLooking != "" && n.opts.Looking(l.UnlessLooking) {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -178,6 +179,7 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 	if err != nil {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 	}
+	n.dropDead()
 	list := without(n.push.list, p, s.Endpoint)
 	own := n.push.count(p) - (len(n.push.list) - len(list))
 	if len(list) >= maxSubscriptions || own >= maxOwn {
@@ -231,11 +233,29 @@ func (n *Notifier) removeLane(p contracts.Principal, endpoint string) {
 		if l.browser == nil || l.browser.Principal.ID != p.ID || l.browser.Endpoint != endpoint {
 			return false
 		}
-		n.queued -= len(l.queue)
 		l.queue = nil
 		l.stop()
 		return true
 	})
+}
+
+// dropDead removes the subscriptions whose credentials are not valid any more, so that
+// they take no room. The file is written with the next change. The caller holds push.mu.
+func (n *Notifier) dropDead() {
+	n.push.list = slices.DeleteFunc(slices.Clone(n.push.list), func(s *subscription) bool {
+		dead := !n.alive(s)
+		if dead {
+			n.mu.Lock()
+			n.removeLane(s.Principal, s.Endpoint)
+			n.mu.Unlock()
+		}
+		return dead
+	})
+}
+
+// alive reports whether the credential behind a subscription is still valid.
+func (n *Notifier) alive(s *subscription) bool {
+	return !s.Principal.Expired(time.Now()) && n.opts.Alive(s.Principal)
 }
 
 // pushLane returns the lane of a browser, which is not started.
