@@ -215,7 +215,7 @@ func (o *Overview) follow(ctx context.Context, f *follower) error {
 		stop(err)
 	}()
 	text := conn.Form().AppendOpening(nil)
-	heartbeat := time.NewTimer(o.opts.Heartbeat)
+	heartbeat := time.NewTimer(o.untilHeartbeat(p))
 	defer heartbeat.Stop()
 	for {
 		if p.Expired(time.Now()) || !o.opts.Alive(p) {
@@ -236,7 +236,7 @@ func (o *Overview) follow(ctx context.Context, f *follower) error {
 				return err
 			}
 			text = nil
-			heartbeat.Reset(o.opts.Heartbeat)
+			heartbeat.Reset(o.untilHeartbeat(p))
 			continue
 		}
 		select {
@@ -247,6 +247,15 @@ func (o *Overview) follow(ctx context.Context, f *follower) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// untilHeartbeat returns the time until the next heartbeat, or until the credential of a
+// principal expires if that is sooner.
+func (o *Overview) untilHeartbeat(p contracts.Principal) time.Duration {
+	if p.Expires.IsZero() {
+		return o.opts.Heartbeat
+	}
+	return min(o.opts.Heartbeat, time.Until(p.Expires))
 }
 
 // read returns what a follower is sent next. If that is nothing, moved is closed when

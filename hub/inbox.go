@@ -214,12 +214,14 @@ func (o *Overview) FollowInbox(ctx context.Context, conn Conn, by contracts.Call
 	return o.follow(ctx, &follower{by: by, conn: conn, inbox: true})
 }
 
-// Looking reports whether a principal follows the inbox.
+// Looking reports whether a principal follows the inbox. The owner of the server has the
+// id "owner" too.
 func (o *Overview) Looking(principalID string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for f := range o.followers {
-		if f.inbox && f.by.Principal.ID == principalID {
+		p := f.by.Principal
+		if f.inbox && (p.ID == principalID || p.Owner() && principalID == "owner") {
 			return true
 		}
 	}

@@ -105,6 +105,20 @@ func (l *library) answers(by contracts.Caller, session string, a contracts.Serve
 	return err
 }
 
+func TestWhoLooksAtTheInbox(t *testing.T) {
+	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+		defer l.follow(theOwner, 10).Close() // a list of sessions
+		defer l.followInbox(approver).Close()
+		if !l.Looking("ann") || l.Looking("owner") || l.Looking("bob") {
+			t.Error("want ann alone to look")
+		}
+		defer l.followInbox(contracts.Caller{Principal: contracts.Principal{ID: "key_1"}}).Close()
+		if !l.Looking("owner") || !l.Looking("key_1") {
+			t.Error("want the owner to look")
+		}
+	})
+}
+
 func TestInboxOfAllSessions(t *testing.T) {
 	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
 		a, b := l.enterAble("a"), l.enterAble("b")

@@ -793,6 +793,12 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		(&room{t: t}).wantEnd(expiring.Peer, contracts.CodeUnauthenticated)
+		soon := l.follow(contracts.Principal{ID: "p", Expires: time.Now().Add(time.Second)}, 10)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if why, ended := soon.Closed(); !ended || why == nil || why.Code != contracts.CodeUnauthenticated {
+			t.Errorf("when the credential expired: got closed %t, %v", ended, why)
+		}
 		if _, ended := stays.Closed(); ended {
 			t.Error("a follower with a valid credential was ended")
 		}

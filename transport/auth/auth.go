@@ -110,6 +110,9 @@ type Authenticator struct {
 // Anonymous is the principal's id when authentication is off.
 const Anonymous = "anon"
 
+// ownerPrefix begins the id of the owner. No other principal has it.
+const ownerPrefix = "key_"
+
 // New returns an Authenticator.
 func New(opts Options) (*Authenticator, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
@@ -165,7 +168,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 			return err
 		}
 		g.token = new(sha256.Sum256([]byte(opts.Token)))
-		g.owner.ID, g.owner.Name = "key_"+hex.EncodeToString(g.token[:8]), "owner"
+		g.owner.ID, g.owner.Name = ownerPrefix+hex.EncodeToString(g.token[:8]), "owner"
 	}
 	if opts.ControlToken == "" {
 		return nil
@@ -317,12 +320,20 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 }
 
 // Alive reports whether the credential of a principal is still valid: it has
-// not expired, and a share has not been revoked. A ticket or cookie is valid no
+// not expired, a share has not been revoked, and a token has not been replaced. A ticket or cookie is valid no
 // longer than the credential that it was made for. Call Alive again after
 // registering a connection: the credential may have been revoked between
 // Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
-	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
+	switch {
+	case p.Expired(g.opts.Now()):
+		return false
+	case isShare(p):
+		return g.shares.has(p.ID, g.opts.Now())
+	case p.ID == Anonymous || strings.HasPrefix(p.ID, ownerPrefix):
+		return p.ID == g.owner.ID
+	}
+	return true
 }
 
 // Control refuses a request that may not control the server itself, such as
