@@ -16,6 +16,9 @@ type scope struct {
 	removed []string     // ids, since the last batch
 	asked   []inboxEvent // since the last batch; at most maxBatchEvents+1
 
+	questions int  // of all rows; at most maxScopeQuestions
+	leftOut   bool // questions were left out because of a bound
+
 	sessions broadcast
 	inbox    broadcast
 }

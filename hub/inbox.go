@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	maxQuestions     = 4096    // questions of all sessions in an inbox; further ones are left out
-	maxListed        = 256     // questions of one list
-	maxStored        = 16      // questions of one session in its stored summary
-	maxQuestionText  = 2 << 10 // bytes of the display; the other texts have a quarter
-	maxUnreadEndings = 256     // endings of a session between two rounds of publish; older ones show no author
+	maxQuestions      = 4096    // questions of all sessions in an inbox; further ones are left out
+	maxScopeQuestions = 1024    // of one scope, so that one scope cannot use up all
+	maxListed         = 256     // questions of one list
+	maxStored         = 16      // questions of one session in its stored summary
+	maxQuestionText   = 2 << 10 // bytes of the display; the other texts have a quarter
+	maxUnreadEndings  = 256     // endings of a session between two rounds of publish; older ones show no author
 )
 
 // questions returns the open questions of a session that people answer, without the id
@@ -119,6 +120,7 @@ func (o *Overview) compareQuestions(r *row, before []contracts.InboxQuestion, en
 		o.opts.Notify(r.key.Scope, ev)
 	}
 	o.questions += len(after) - len(before)
+	o.scope(r.key.Scope).questions += len(after) - len(before)
 }
 
 // queueInbox queues an event for the followers of an inbox. Above maxBatchEvents they get
@@ -180,11 +182,12 @@ func (o *Overview) Inbox(by contracts.Caller) (*contracts.Inbox, error) {
 
 // inbox lists the questions. The caller holds mu.
 func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
-	list := &contracts.Inbox{Questions: []contracts.InboxQuestion{}, Truncated: o.leftOut}
+	list := &contracts.Inbox{Questions: []contracts.InboxQuestion{}}
 	sc := o.scopes[by.Principal.Scope]
 	if sc == nil {
 		return list
 	}
+	list.Truncated = sc.leftOut
 	for _, r := range sc.order {
 		if r.status() != contracts.SessionWaiting { // waiting sessions come first
 			break

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
+	"github.com/seed-028515a8/maestro/journal"
 )
 
 var (
@@ -103,6 +105,37 @@ func (l *library) answers(by contracts.Caller, session string, a contracts.Serve
 	}
 	_, _, err = h.Answer(&a, by)
 	return err
+}
+
+// One scope, however many questions it has, leaves room for those of others.
+func TestQuestionsOfOneScopeLeaveRoomForOthers(t *testing.T) {
+	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+		for i := range 300 {
+			var list []contracts.InboxQuestion
+			for j := range 16 {
+				list = append(list, contracts.InboxQuestion{RequestID: fmt.Sprint("q", j), RequestType: contracts.RequestApproval})
+			}
+			text, err := json.Marshal(map[string]any{"pending": len(list), "questions": list})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := hub.Key{Scope: "mallory", ID: fmt.Sprint("m", i)}
+			l.mu.Lock()
+			l.journals[key], l.texts[key] = journal.NewMemory(journal.MemoryOptions{}), string(text)
+			l.mu.Unlock()
+		}
+		l.restart()
+		l.settled()
+		mallory := contracts.Caller{Principal: contracts.Principal{ID: "mallory", Scope: "mallory"}}
+		if list, err := l.Inbox(mallory); err != nil || len(list.Questions) != 256 || !list.Truncated {
+			t.Errorf("got %d questions, truncated %t, %v", len(list.Questions), list.Truncated, err)
+		}
+		a := l.enterAble("a")
+		l.poses(a, contracts.RequestApproval, "q1")
+		if list := l.wantInbox(bob, "a/q1"); list.Truncated {
+			t.Error("got a list that leaves out questions")
+		}
+	})
 }
 
 func TestWhoLooksAtTheInbox(t *testing.T) {

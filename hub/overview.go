@@ -84,7 +84,6 @@ type Overview struct {
 	loading   bool
 	truncated bool // rows were left out because of Max
 	questions int  // of all rows; at most maxQuestions
-	leftOut   bool // questions were left out because of maxQuestions
 	failing   bool // the last save failed
 }
 
@@ -204,7 +203,7 @@ func (o *Overview) add(key Key, rec record) *row {
 		o.evict()
 	}
 	r := &row{key: key, record: rec}
-	o.limitQuestions(&r.record, 0)
+	o.limitQuestions(key.Scope, &r.record, 0)
 	r.place = r.newPlace()
 	o.rows[key] = r
 	o.scope(key.Scope).insert(r)
@@ -216,11 +215,13 @@ func (o *Overview) add(key Key, rec record) *row {
 	return r
 }
 
-// limitQuestions leaves out questions of a row above maxQuestions. before is how many the
-// row has had. The caller holds mu.
-func (o *Overview) limitQuestions(rec *record, before int) {
-	if room := max(maxQuestions-o.questions+before, 0); len(rec.Questions) > room {
-		rec.Questions, o.leftOut = rec.Questions[:room], true
+// limitQuestions leaves out questions of a row above maxQuestions and maxScopeQuestions.
+// before is how many the row has had. The caller holds mu.
+func (o *Overview) limitQuestions(scope string, rec *record, before int) {
+	sc := o.scope(scope)
+	room := min(maxQuestions-o.questions, maxScopeQuestions-sc.questions) + before
+	if room = max(room, 0); len(rec.Questions) > room {
+		rec.Questions, sc.leftOut = rec.Questions[:room], true
 	}
 }
 
@@ -327,7 +328,7 @@ func (o *Overview) take(r *row, h *Hub) {
 		return
 	}
 	now.Marks, now.Digest.At = r.Marks, cmp.Or(now.Digest.At, r.Digest.At) // zero: nothing has happened in the session
-	o.limitQuestions(&now, len(r.questions()))
+	o.limitQuestions(r.key.Scope, &now, len(r.questions()))
 	o.change(r, func() { r.record = now }, ended...)
 }
 
