@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -134,6 +135,30 @@ func TestQuestionsOfOneScopeLeaveRoomForOthers(t *testing.T) {
 		l.poses(a, contracts.RequestApproval, "q1")
 		if list := l.wantInbox(bob, "a/q1"); list.Truncated {
 			t.Error("got a list that leaves out questions")
+		}
+	})
+}
+
+// A server that is killed right after a question lists it at its next start.
+func TestQuestionsAreStoredAtOnce(t *testing.T) {
+	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+		a := l.enterAble("a")
+		time.Sleep(time.Minute)
+		stored := func() string {
+			time.Sleep(200 * time.Millisecond)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.texts[hub.Key{ID: "a"}]
+		}
+		l.poses(a, contracts.RequestApproval, "q1")
+		if text := stored(); !strings.Contains(text, `"request_id":"q1"`) {
+			t.Errorf("got %s stored, want the question", text)
+		}
+		if err := l.answers(bob, "a", contracts.ServerRequestResponse{RequestID: "q1", Approved: &yes}); err != nil {
+			t.Fatal(err)
+		}
+		if text := stored(); strings.Contains(text, "q1") {
+			t.Errorf("got %s stored, want no question", text)
 		}
 	})
 }

@@ -60,11 +60,12 @@ type OverviewOptions struct {
 // One goroutine collects the changes of all sessions and encodes each change once for
 // all followers; see publish.
 type Overview struct {
-	opts OverviewOptions
-	ctx  context.Context // ends with Close
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-	wake chan struct{} // 1-buffered; a token means that there is something to publish
+	opts  OverviewOptions
+	ctx   context.Context // ends with Close
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	wake  chan struct{} // 1-buffered; a token means that there is something to publish
+	hurry chan struct{} // 1-buffered; a token means that asked is not empty
 
 	started string // when the process started, as in InboxQuestion.AskedAt
 
@@ -78,6 +79,7 @@ type Overview struct {
 	scopes    map[string]*scope
 	opening   map[Key]bool // sessions that are being opened
 	unsaved   map[Key]bool // rows to be saved
+	asked     map[Key]bool // rows to be saved at once, because their questions changed
 	deleted   map[Key]bool // rows to be removed
 	followers map[*follower]bool
 	revision  uint64
@@ -135,9 +137,10 @@ func NewOverview(opts OverviewOptions) (*Overview, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	o := &Overview{
-		opts: opts, wake: make(chan struct{}, 1), changed: map[Key]bool{}, loading: true, started: timestamp(time.Now()),
+		opts: opts, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		changed: map[Key]bool{}, loading: true, started: timestamp(time.Now()),
 		rows: map[Key]*row{}, scopes: map[string]*scope{}, opening: map[Key]bool{},
-		unsaved: map[Key]bool{}, deleted: map[Key]bool{}, followers: map[*follower]bool{},
+		unsaved: map[Key]bool{}, asked: map[Key]bool{}, deleted: map[Key]bool{}, followers: map[*follower]bool{},
 		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
@@ -248,6 +251,7 @@ func (o *Overview) drop(r *row) {
 	o.compareQuestions(r, before, nil)
 	delete(o.rows, r.key)
 	delete(o.unsaved, r.key)
+	delete(o.asked, r.key)
 	delete(o.deleted, r.key)
 	o.scope(r.key.Scope).remove(r)
 	o.release(r.key.Scope)
@@ -264,9 +268,13 @@ func (o *Overview) gone(r *row) {
 // change changes a row with f and moves it in the order. ended says how questions ended.
 // The caller holds mu.
 func (o *Overview) change(r *row, f func(), ended ...contracts.InboxEnding) {
-	before := r.questions()
+	before, pending := r.questions(), r.Pending
 	f()
 	o.compareQuestions(r, before, ended)
+	if r.Pending != pending || !slices.Equal(r.questions(), before) {
+		o.asked[r.key] = true
+		signal(o.hurry)
+	}
 	if now := r.newPlace(); now != r.place {
 		sc := o.scope(r.key.Scope)
 		sc.remove(r)
