@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -28,8 +29,23 @@ type broadcast struct {
 	followers int
 	moved     chan struct{} // closed and replaced when there is a batch
 	recent    []batch
-	first     uint64 // number of the first of recent; at least 1
-	bytes     int    // of recent
+	first     uint64      // number of the first of recent; at least 1
+	bytes     int         // of recent
+	list      *sharedList // the last list since the newest batch; nil for none
+}
+
+// A sharedList is a list for all followers that are to get the same. The first of them
+// encodes it.
+type sharedList struct {
+	key    listKey
+	encode func() ([]byte, error)
+}
+
+// A listKey says which followers get the same list. Those with a credential for one
+// session share none.
+type listKey struct {
+	limit           int
+	credential, own contracts.Role // of the credential, and of the request
 }
 
 func newBroadcast() broadcast { return broadcast{moved: make(chan struct{}), first: 1} }
@@ -157,6 +173,7 @@ func (b *broadcast) publish(next batch, flood bool) {
 	if b.followers == 0 {
 		return
 	}
+	b.list = nil
 	b.recent = append(b.recent, next)
 	b.bytes += len(next.text)
 	for len(b.recent) > 0 && (flood || len(b.recent) > maxBatches || b.bytes > maxBatchBytes) {
@@ -217,7 +234,8 @@ func (o *Overview) follow(ctx context.Context, f *follower) error {
 		_, err := conn.ReadFrame() // its error says that the client has gone
 		stop(err)
 	}()
-	text := conn.Form().AppendOpening(nil)
+	opening := conn.Form().AppendOpening(nil)
+	var text []byte
 	heartbeat := time.NewTimer(o.untilHeartbeat(p))
 	defer heartbeat.Stop()
 	for {
@@ -229,10 +247,14 @@ func (o *Overview) follow(ctx context.Context, f *follower) error {
 		if err != nil {
 			return err
 		}
-		if len(text) == 0 {
+		if opening != nil {
+			if err := conn.Write(opening); err != nil {
+				return err
+			}
+			opening = nil
+		}
+		if len(more) > 0 {
 			text = more // shared with other followers
-		} else {
-			text = append(text, more...)
 		}
 		if len(text) > 0 {
 			if err := conn.Write(text); err != nil {
@@ -276,15 +298,32 @@ func (o *Overview) read(f *follower) (text []byte, moved <-chan struct{}, err er
 		return text, moved, nil
 	}
 	f.next = end
-	list, err := o.list(f)
+	list := o.shareList(b, f)
 	o.mu.Unlock()
-	if err == nil {
-		text, err = contracts.EncodeBody(list)
+	text, err = list.encode()
+	return text, moved, err
+}
+
+// shareList returns the list of a follower. The list may be older than the call, but no
+// batch has been published since it was made. The caller holds mu.
+func (o *Overview) shareList(b *broadcast, f *follower) *sharedList {
+	key := listKey{f.limit, f.by.Principal.Role, f.by.Role}
+	confined := f.by.Principal.SessionID != ""
+	if b.list != nil && b.list.key == key && !confined {
+		return b.list
 	}
-	if err != nil {
-		return nil, nil, err
+	list, err := o.list(f)
+	shared := &sharedList{key, sync.OnceValues(func() ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		text, err := contracts.EncodeBody(list)
+		return o.opts.Frame(nil, text), err
+	})}
+	if !confined && !o.loading {
+		b.list = shared
 	}
-	return o.opts.Frame(nil, text), moved, nil
+	return shared
 }
 
 // list returns the event with which the stream of a follower begins. The caller holds mu.
@@ -318,7 +357,7 @@ func (o *Overview) leave(f *follower) {
 	b := f.of(o.scope(f.by.Principal.Scope))
 	if b.followers--; b.followers == 0 {
 		b.first += uint64(len(b.recent))
-		b.recent, b.bytes = nil, 0
+		b.recent, b.bytes, b.list = nil, 0, nil
 	}
 	o.release(f.by.Principal.Scope)
 }

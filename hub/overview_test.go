@@ -33,6 +33,7 @@ type library struct {
 	agents  map[string]*puppet // by session
 	gate    chan struct{}      // closed when sessions may open; nil: at once
 	opened  int
+	framed  atomic.Int64 // events that were encoded
 
 	mu       sync.Mutex
 	journals map[hub.Key]journal.Store
@@ -56,7 +57,10 @@ func inLibrary(t *testing.T, options hub.OverviewOptions, test func(t *testing.T
 func (l *library) start() {
 	l.t.Helper()
 	o := l.options
-	o.Store, o.Frame = l, func(dst, text []byte) []byte { return append(append(dst, text...), '\n') }
+	o.Store, o.Frame = l, func(dst, text []byte) []byte {
+		l.framed.Add(1)
+		return append(append(dst, text...), '\n')
+	}
 	var err error
 	if l.Overview, err = hub.NewOverview(o); err != nil {
 		l.t.Fatal(err)
@@ -774,6 +778,53 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 		page, err := l.Page(share, contracts.OverviewQuery{})
 		if err != nil || len(page.Sessions) != 1 || page.Sessions[0].SessionID != "a" {
 			t.Errorf("got %+v, %v, want the session of the share", page, err)
+		}
+	})
+}
+
+// A list that many followers get at once is encoded once.
+func TestFollowersWhoComeTogetherShareTheirList(t *testing.T) {
+	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+		l.enter("a")
+		l.enter("b")
+		l.settled()
+		confined := contracts.Principal{ID: "share:1", SessionID: "a"}
+		for _, round := range []struct {
+			p     contracts.Principal
+			limit int
+			want  string
+			most  int64
+		}{{theOwner, 10, "[a b]", 1}, {theOwner, 1, "[a]", 1}, {confined, 10, "[a]", 20}, {theOwner, 10, "[a b]", 1}} {
+			before := l.framed.Load()
+			var all []*listReader
+			for range 20 {
+				all = append(all, l.follow(round.p, round.limit))
+			}
+			for _, r := range all {
+				var ids []string
+				for _, s := range r.events()[0].Overview.Sessions {
+					ids = append(ids, s.SessionID)
+				}
+				if slices.Sort(ids); fmt.Sprint(ids) != round.want {
+					t.Errorf("%s, at most %d: got %v, want %s", round.p.ID, round.limit, ids, round.want)
+				}
+			}
+			if n := l.framed.Load() - before; n > round.most {
+				t.Errorf("%s: got %d lists encoded, want at most %d", round.p.ID, n, round.most)
+			}
+			for _, r := range all {
+				r.Close()
+			}
+		}
+		first := l.follow(theOwner, 10)
+		defer first.Close()
+		first.events()
+		l.prompts(l.enter("a"), "a title")
+		l.settled()
+		second := l.follow(theOwner, 10)
+		defer second.Close()
+		if got := second.lines()[0]; !strings.Contains(got, "a title") {
+			t.Errorf("after a change: got %s", got)
 		}
 	})
 }
