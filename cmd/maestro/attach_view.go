@@ -10,6 +10,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
 	"github.com/seed-028515a8/maestro/internal/show"
+	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
 // A view prints updates as lines for a human. The goroutine of the attachment owns
@@ -423,7 +424,8 @@ func (v *view) queue(e *contracts.QueueChanged) {
 }
 
 // authorName returns the proven name of an author with the name that the client gives,
-// or "" for a user of this server whose client has no name of its own.
+// or "" for the owner of the server whose client has no name of its own. Others may be
+// named "owner" too.
 func authorName(a *contracts.Author) string {
 	said := a.ClaimedName
 	if said == "" && a.ClientInfo != nil && a.ClientInfo.Name != attachName {
@@ -433,7 +435,7 @@ func authorName(a *contracts.Author) string {
 	switch {
 	case said != "" && said != a.Name:
 		return name + " (" + show.OneLine(said, 40) + ")"
-	case slices.Contains([]string{"owner", "anonymous", "local"}, a.Name):
+	case a.Principal == "" && a.Name == "local", a.Principal == auth.Anonymous, strings.HasPrefix(a.Principal, "key_"):
 		return ""
 	}
 	return name

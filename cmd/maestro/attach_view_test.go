@@ -356,7 +356,10 @@ func TestOwnPromptIsNotRepeated(t *testing.T) {
 
 func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
 	by := func(conn, name, claimed, program string) contracts.Author {
-		a := contracts.Author{Principal: "p", Name: name, ClaimedName: claimed, ConnectionID: conn}
+		a := contracts.Author{Principal: "share_1", Name: name, ClaimedName: claimed, ConnectionID: conn}
+		if conn == "conn_e" {
+			a.Principal = "key_1"
+		}
 		if program != "" {
 			a.ClientInfo = &contracts.ClientInfo{Name: program}
 		}
@@ -366,7 +369,7 @@ func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
 	updates := []client.Update{connectedAs("conn_me", "")}
 	for _, a := range []contracts.Author{
 		by("conn_me", "Ann Lee", "", "lantern"), by("conn_b", "Bob", "", ""), by("conn_c", "owner", "cleo", "lantern"), by("conn_d", "for Dan", "", "lantern"),
-		by("conn_e", "owner", "", attachName), by("", "Eve", "Eve", ""),
+		by("conn_e", "owner", "", attachName), by("", "Eve", "Eve", ""), by("conn_f", "owner", "", attachName),
 	} {
 		resolved := &contracts.ServerRequestResolved{RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}
 		updates = append(updates, told(&contracts.PromptAccepted{Content: "hi", Author: a}, message, resolved, &contracts.RequestAnswered{Author: a})...)
@@ -394,6 +397,9 @@ for Dan (lantern)> hi
 Eve> hi
 -- approval approved by user
 -- Eve answered
+owner> hi
+-- approval approved by user
+-- owner answered
 Bob> long…
 -- with a.md, b.png
 -- the request has hidden characters: bash {"command":"rm \u202e"}
