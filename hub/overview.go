@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,6 +96,7 @@ type row struct {
 	hub      *Hub // nil if the session is not open
 	record        // what is stored of it
 	place    place
+	lower    string // title in lower case, for searches
 	revision uint64
 	queued   bool // in scope.changed
 }
@@ -207,7 +209,7 @@ func (o *Overview) add(key Key, rec record) *row {
 	}
 	r := &row{key: key, record: rec}
 	o.limitQuestions(key.Scope, &r.record, 0)
-	r.place = r.newPlace()
+	r.place, r.lower = r.newPlace(), strings.ToLower(r.title())
 	o.rows[key] = r
 	o.scope(key.Scope).insert(r)
 	if !r.Marks.Deleted.IsZero() {
@@ -270,6 +272,7 @@ func (o *Overview) gone(r *row) {
 func (o *Overview) change(r *row, f func(), ended ...contracts.InboxEnding) {
 	before, pending := r.questions(), r.Pending
 	f()
+	r.lower = strings.ToLower(r.title())
 	o.compareQuestions(r, before, ended)
 	if r.Pending != pending || !slices.Equal(r.questions(), before) {
 		o.asked[r.key] = true

@@ -782,6 +782,34 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 	})
 }
 
+// A search holds the lock of the overview, so it must not do much for each session.
+func TestSearchesOfTheOverviewAreCheap(t *testing.T) {
+	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+		l.mu.Lock()
+		for i := range 1000 {
+			key := hub.Key{ID: fmt.Sprint("s", i)}
+			l.journals[key] = journal.NewMemory(journal.MemoryOptions{})
+			l.texts[key] = `{"digest":{"title":"` + strings.Repeat("É", 100) + `"}}`
+		}
+		l.mu.Unlock()
+		l.restart()
+		l.settled()
+		find := func(text string) int {
+			page, err := l.Page(theOwner, contracts.OverviewQuery{Text: text, Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Sessions)
+		}
+		if n := find("éÉé"); n != 10 {
+			t.Errorf("got %d sessions, want a full page", n)
+		}
+		if n := testing.AllocsPerRun(5, func() { find("absent") }); n > 100 {
+			t.Errorf("got %.0f allocations for a search in 1,000 sessions, want few", n)
+		}
+	})
+}
+
 // A list that many followers get at once is encoded once.
 func TestFollowersWhoComeTogetherShareTheirList(t *testing.T) {
 	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
