@@ -193,14 +193,16 @@ func round[T fmt.Stringer](t *trial, res *results[T], rep int, c contender, run 
 	}
 }
 
-// build compiles a program unless that was done before. No name is no program.
+// build compiles a program, as the Makefile does, unless that was done before. No
+// name is no program.
 func (t *trial) build(name string) {
 	if name == "" || t.built[name] != "" {
 		return
 	}
 	p := programs[name]
 	path := filepath.Join(t.bin, name)
-	cmd := exec.CommandContext(t.ctx, "go", "build", "-trimpath", "-o", path, p.pkg)
+	cmd := exec.CommandContext(t.ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o", path, p.pkg)
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	cmd.Dir = filepath.Join(t.root, p.module)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		check(fmt.Errorf("build %s: %w\n%s", name, err, out))

@@ -14,8 +14,9 @@ func approvers() []Scenario {
 		seed.scenario("digest/bound", "R53", "An answer with another digest than that of the request is refused, and the request stays", func(s *Session) {
 			p := s.join("alice", s.asksForPeople(contracts.RoleController))
 			s.skipWithoutPeople(p)
-			p.ask(contracts.RequestApproval, "bound")
+			p.prompt(s.question(contracts.RequestApproval, "bound", toolFor(contracts.RequestApproval)))
 			shown := p.expect("R53:digest", message("request_shown").with("request_id", "bound"))
+			p.expect("R53:digest", requested("bound")) // in this order: no client asks its user without the digest
 			digest := shown.str("digest")
 			s.failIf(!strings.HasPrefix(digest, "sha256:") || shown.str("display") != `bash {"path":"a.txt"}`,
 				"R53:digest", "expected the digest and the display of the request, got %s", shown.said())
@@ -35,7 +36,8 @@ func approvers() []Scenario {
 			}
 			rhea.accepted("R28:approver", rhea.command(approve("asked", true)))
 			expectAll("R52", resolved("asked").with("resolution", "approved").with("resolved_by", "user"), alice, rhea)
-			rhea.expect("R32:people", message("request_answered").with("author.connection_id", rhea.connection))
+			f := rhea.last(resolved("asked"))
+			s.failIf(f.str("author.connection_id") != rhea.connection, "R32:people", "expected that rhea answered, got %s", f.said())
 			alice.accepted("R28:approver", alice.command(initNothing()))
 		}),
 		seedOverHTTP.scenario("approver/over-http", "R28", "An approver answers over HTTP without the lease, and does nothing else", func(s *Session) {

@@ -92,6 +92,25 @@ func histories() []Scenario {
 				p.notAccepted("10.3", p.frame("ws.history", fields{"limit": 5000}))
 				p.fence()
 			}),
+		Needs{Transport: Stdio, Seed: true}.triggers().controller("history/on-stdio", "10.3",
+			"A client on stdio asks for pages, and gets one line for each", func(s *Session, p *Peer) {
+				p.prompt("one")
+				p.fence()
+				for list, ask := range map[string]string{
+					"entries": `{"type":"ws.history","id":"entries","turns":1}`,
+					"turns":   `{"type":"ws.history","id":"turns","kind":"turns"}`,
+					"hits":    `{"type":"ws.history","id":"hits","kind":"search","query":"one"}`,
+				} {
+					from := len(p.log)
+					p.send([]byte(ask))
+					f := p.await("10.3", from, control("history").with("id", list))
+					s.failIf(len(listOf(f, "page."+list)) == 0, "10.3",
+						"expected %s in the page, got %s", list, f.said())
+				}
+				p.send([]byte(`{"type":"ws.history","id":"far","limit":5000}`))
+				p.expect("10.3", message("error").with("request_id", "far"))
+				p.fence()
+			}),
 		seedOnSocket.triggers().controller("history/attach", "10.3", "A client may begin with the state and the last turns",
 			func(s *Session, alice *Peer) {
 				alice.prompt("one")

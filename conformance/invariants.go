@@ -101,7 +101,7 @@ func (w *watch) observe(p *Peer, f *Frame) {
 	case "heartbeat":
 		w.heartbeat(p, f)
 	case "history":
-		if f.Body["id"] != nil {
+		if f.Body["id"] != nil && p.s.socket() {
 			w.answer(p, f)
 		}
 	case "ws.result", "ws.error":
@@ -226,7 +226,7 @@ func (w *watch) message(p *Peer, f *Frame) {
 			"%s: %s was opted out of, got %s", p.name, f.Type, f.said())
 	case "raw_agent_event":
 		p.s.failIf(!w.raw, "A54", "%s: raw events were not negotiated, got %s", p.name, f.said())
-	case "prompt_accepted", "request_answered", "control_changed", "queue_changed", "request_shown", "request_voted":
+	case "prompt_accepted", "control_changed", "queue_changed", "request_shown", "request_voted":
 		p.s.failIf(!w.people && w.hellos == 0, "R32:people", "%s: people was not negotiated, got %s", p.name, f.said())
 	case "error":
 		p.s.failIf(f.at("fatal") == true, "R104",

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,6 +77,7 @@ type socket struct {
 // dialOptions are what a socket says before its first frame.
 type dialOptions struct {
 	base        string // ws:// or wss:// address of the server
+	path        string // empty means that of base, else socketPath
 	token       string // bearer credential; empty for none
 	subprotocol string
 	query       url.Values
@@ -87,8 +89,8 @@ func dialSocket(ctx context.Context, o dialOptions) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = socketPath
+	if u.Path == "" || u.Path == "/" || o.path != "" {
+		u.Path = cmp.Or(o.path, socketPath)
 	}
 	query := u.Query()
 	for k, v := range o.query {

@@ -187,7 +187,7 @@ func (p *Peer) parse(a arrival) *Frame {
 		return p.parseStream(a)
 	}
 	f := &Frame{Body: p.object(a.text), Raw: a.text, At: a.at}
-	if p.s.socket() {
+	if p.s.socket() || f.Body["type"] == "history" { // a page has its envelope on stdio too
 		p.unwrap(f)
 		return f
 	}

@@ -24,10 +24,12 @@ func people() []Scenario {
 			alice.ask(contracts.RequestApproval, "asked")
 			alice.accepted("R32:people", alice.command(approve("asked", true)))
 			expectAll("R32:people", resolved("asked"), rhea, vera)
-			rhea.expect("R32:people", message("request_answered").with("request_id", "asked").with("resolution", "approved").
-				with("author.connection_id", alice.connection))
+			f := rhea.last(resolved("asked"))
+			s.failIf(f.str("author.connection_id") != alice.connection, "R32:people", "expected that alice answered, got %s", f.said())
 			for _, p := range []*Peer{alice, vera} {
-				p.still("R32:people", 0, anyOf(message("prompt_accepted"), message("request_answered"), message("control_changed")))
+				p.still("R32:people", 0, anyOf(message("prompt_accepted"), message("control_changed")))
+				f := p.last(resolved("asked"))
+				s.failIf(f.at("author") != nil, "R32:people", "expected no author for %s, who did not ask, got %s", p.name, f.said())
 			}
 		}),
 		seedSocket.controller("people/control", "R32", "Clients that negotiated people are shown who takes control from whom", func(s *Session, alice *Peer) {

@@ -158,7 +158,7 @@ const (
 func Scenarios() []Scenario {
 	return slices.Concat(framing(), handshake(), runs(), requests(), states(),
 		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
-		routes(), overviews(), histories(), inboxes(), spellings(), refusals(), connections(),
+		routes(), overviews(), histories(), inboxes(), lists(), spellings(), refusals(), connections(),
 		creations(), subscriptions(), liveness(),
 		posts(), tokens(), parity(), offers(),
 		commands(), terminals(), files(), fileWatches(), possessions(), audiences(),

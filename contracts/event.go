@@ -222,6 +222,8 @@ type ServerRequestResolved struct {
 	Resolution  Verdict     `json:"resolution"`
 	Reason      string      `json:"reason,omitempty"`
 	ResolvedBy  Resolver    `json:"resolved_by"`
+	Author      *Author     `json:"author,omitempty"`    // who answered; only for clients with the capability people
+	Timestamp   string      `json:"timestamp,omitempty"` // ISO-8601 UTC; beside author
 }
 
 // RawAgentEvent is an internal event for clients that asked for them.
@@ -384,6 +386,6 @@ var allEvents = []Event{
 	(*UtilityCommandOutput)(nil), (*UtilityCommandExited)(nil), (*UtilityFileSearchResults)(nil),
 	(*UtilityFileReadResult)(nil), (*UtilityFileWatchStarted)(nil), (*UtilityFileWatchEvent)(nil),
 	(*UtilityFileWatchStopped)(nil), (*ErrorEvent)(nil), (*Status)(nil), (*Compaction)(nil), (*SessionInfo)(nil),
-	(*ConnectionInfo)(nil), (*PromptAccepted)(nil), (*RequestAnswered)(nil), (*ControlChanged)(nil),
+	(*ConnectionInfo)(nil), (*PromptAccepted)(nil), (*ControlChanged)(nil),
 	(*RequestShown)(nil), (*RequestVoted)(nil), (*QueueChanged)(nil),
 }

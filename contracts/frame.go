@@ -112,6 +112,23 @@ type HistoryRequest struct {
 	Query  string      `json:"query,omitempty"`  // search: the text to find, 1 to 256 bytes; case does not matter
 }
 
+// FollowLists says which lists a socket of lists carries from now on. The answer is
+// ws.result; then each list that is new on the socket begins. A list that the frame does
+// not name ends before the answer.
+type FollowLists struct {
+	ID    string     `json:"id,omitempty" wire:"id"`
+	Lists []ListName `json:"lists" wire:"unique"`
+	Limit int64      `json:"limit,omitempty"` // most sessions of a list, 1 to 500; default: 100
+}
+
+// AnswerQuestion answers a question of the inbox on a socket of lists. Message is a
+// server_request_response. Ended in the ws.result says whether the question ended.
+type AnswerQuestion struct {
+	ID        string          `json:"id" wire:"id"`
+	SessionID string          `json:"session_id" wire:"id"`
+	Message   json.RawMessage `json:"message" wire:"body=command"`
+}
+
 // Ack tells the server which entry the client has applied.
 type Ack struct {
 	Cursor uint64 `json:"cursor"` // the last entry applied
@@ -130,6 +147,13 @@ type Bye struct {
 type HistoryEnvelope struct {
 	ID   string      `json:"id,omitempty"`
 	Page HistoryPage `json:"page"`
+}
+
+// ListEnvelope carries one event of a list to a socket that follows it. Exactly one of
+// its members is present.
+type ListEnvelope struct {
+	Sessions *OverviewEvent `json:"sessions,omitempty"`
+	Inbox    *InboxEvent    `json:"inbox,omitempty"`
 }
 
 // AttachLimits are the bounds a client must respect.
@@ -156,11 +180,12 @@ type Attached struct {
 
 // Result answers an accepted client frame. ID is null for a bare message; Seq is
 // the frame's ordinal number on this socket, from 1. Cursor is the journal's head
-// after the frame's effects.
+// after the frame's effects; 0 for ws.follow.
 type Result struct {
 	ID     *string `json:"id"`
 	Seq    uint64  `json:"seq"`
 	Cursor uint64  `json:"cursor"`
+	Ended  *bool   `json:"ended,omitempty"` // of ws.answer only; false: the question needs more votes
 }
 
 // Refusal answers a refused client frame.
@@ -217,9 +242,12 @@ func (*GrantControl) FrameType() string      { return "ws.grant_control" }
 func (*DenyControl) FrameType() string       { return "ws.deny_control" }
 func (*Ping) FrameType() string              { return "ws.ping" }
 func (*HistoryRequest) FrameType() string    { return "ws.history" }
+func (*FollowLists) FrameType() string       { return "ws.follow" }
+func (*AnswerQuestion) FrameType() string    { return "ws.answer" }
 func (*Ack) FrameType() string               { return "ws.ack" }
 func (*Bye) FrameType() string               { return "ws.bye" }
 func (*HistoryEnvelope) FrameType() string   { return "history" }
+func (*ListEnvelope) FrameType() string      { return "list" }
 func (*Attached) FrameType() string          { return "ws.attached" }
 func (*Result) FrameType() string            { return "ws.result" }
 func (*Refusal) FrameType() string           { return "ws.error" }
@@ -238,10 +266,19 @@ func (m *Message) FrameType() string { return m.Command.CommandType() }
 var (
 	allClientControls = []Frame{
 		(*Resume)(nil), (*Send)(nil), (*TakeControl)(nil), (*ReleaseControl)(nil), (*AskControl)(nil), (*GrantControl)(nil),
-		(*DenyControl)(nil), (*Ping)(nil), (*HistoryRequest)(nil), (*Ack)(nil), (*Bye)(nil),
+		(*DenyControl)(nil), (*Ping)(nil), (*HistoryRequest)(nil), (*FollowLists)(nil), (*AnswerQuestion)(nil),
+		(*Ack)(nil), (*Bye)(nil),
 	}
 	allServerFrames = []Frame{
-		(*MessageEnvelope)(nil), (*SnapshotEnvelope)(nil), (*HeartbeatEnvelope)(nil), (*ResetEnvelope)(nil), (*HistoryEnvelope)(nil), (*Attached)(nil),
-		(*Result)(nil), (*Refusal)(nil), (*LeaseChange)(nil), (*ControlRequest)(nil), (*Pong)(nil), (*Goodbye)(nil),
+		(*MessageEnvelope)(nil), (*SnapshotEnvelope)(nil), (*HeartbeatEnvelope)(nil), (*ResetEnvelope)(nil), (*HistoryEnvelope)(nil),
+		(*ListEnvelope)(nil), (*Attached)(nil), (*Result)(nil), (*Refusal)(nil), (*LeaseChange)(nil), (*ControlRequest)(nil), (*Pong)(nil), (*Goodbye)(nil),
 	}
 )
+
+// NewRefusal returns the answer to a refused frame, the seq-th of its socket.
+func NewRefusal(id *string, seq uint64, why *Error) *Refusal {
+	return &Refusal{
+		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
+		Retryable: why.Code.Retryable(), Details: why.Details(),
+	}
+}

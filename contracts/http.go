@@ -119,6 +119,7 @@ type SuccessAnswer struct {
 type TicketRequest struct {
 	SessionID string `json:"sessionId,omitempty"` // the only session that the ticket is for
 	Role      Role   `json:"role,omitempty"`      // viewer or approver limits the ticket to that role
+	Login     bool   `json:"login,omitempty"`     // the ticket is for GET /login only, and valid for 10 minutes
 }
 
 // A TicketAnswer answers ws-tickets.

@@ -31,6 +31,7 @@ const (
 	MaxQueuedBytes     = 1 << 20   // contents and attachment paths of the prompts in the queue, together
 	WritePart          = 256 << 10 // bytes that a client must read within the write timeout
 	HistoryFrames      = 10        // frames that one ws.history of a viewer counts as
+	FollowFrames       = 10        // frames that one ws.follow counts as
 	MaxHistoryLimit    = 1000      // entries, turns or hits of a page of the history
 	MaxHistoryBytes    = 512 << 10 // messages of a page of the history, and one message in it
 	MaxHistoryTurns    = 100       // turns that a page of the history may begin with

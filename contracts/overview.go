@@ -58,6 +58,15 @@ type OverviewEvent struct {
 	SessionID string `json:"session_id,omitempty"`
 }
 
+// A ListName names a list that a socket can follow.
+type ListName string
+
+// The lists.
+const (
+	ListSessions ListName = "sessions" // the overview
+	ListInbox    ListName = "inbox"    // the open questions of all sessions
+)
+
 // A SessionUpdate is the body of a PATCH of a session. Absent fields do not change.
 type SessionUpdate struct {
 	Title    *string `json:"title,omitempty"` // cut to MaxTitleBytes; empty: the beginning of the first prompt

@@ -8,7 +8,8 @@ import (
 )
 
 // Who did what. A client that negotiated the capability people gets the events of this
-// file, and the key people in the state of its snapshots. Other clients get neither.
+// file, the author of server_request_resolved, and the key people in the state of its
+// snapshots. Other clients get none of them.
 
 // An Author is the person or program that did something. Principal and Name come from
 // the credential. ClaimedName and ClientInfo are what the client says about itself, and
@@ -30,17 +31,6 @@ type PromptAccepted struct {
 	Attachments []string `json:"attachments,omitempty"` // names of the files, without their folders
 	Author      Author   `json:"author"`
 	Timestamp   string   `json:"timestamp"` // ISO-8601 UTC
-}
-
-// RequestAnswered says who answered a request. It follows the
-// server_request_resolved of the answer. A request that ended without an answer, such
-// as by a timeout, has none.
-type RequestAnswered struct {
-	RequestID  string  `json:"request_id"`
-	CallID     string  `json:"call_id"`
-	Resolution Verdict `json:"resolution"`
-	Author     Author  `json:"author"`
-	Timestamp  string  `json:"timestamp"` // ISO-8601 UTC
 }
 
 // ControlChanged says that the controller lease moved. From and To are null where
@@ -74,7 +64,8 @@ type PromptRecord struct {
 	Timestamp   string   `json:"timestamp"`
 }
 
-// AnswerRecord is a request_answered in the state.
+// AnswerRecord is an answer to a request in the state. A request that ended without an
+// answer, such as by a timeout, has none.
 type AnswerRecord struct {
 	RequestID  string  `json:"request_id"`
 	CallID     string  `json:"call_id"`
@@ -83,14 +74,13 @@ type AnswerRecord struct {
 	Timestamp  string  `json:"timestamp"`
 }
 
-func (*PromptAccepted) EventType() string  { return "prompt_accepted" }
-func (*RequestAnswered) EventType() string { return "request_answered" }
-func (*ControlChanged) EventType() string  { return "control_changed" }
+func (*PromptAccepted) EventType() string { return "prompt_accepted" }
+func (*ControlChanged) EventType() string { return "control_changed" }
 
 // AboutPeople reports whether only clients with the capability people get an event.
 func AboutPeople(ev Event) bool {
 	switch ev.(type) {
-	case *PromptAccepted, *RequestAnswered, *ControlChanged, *QueueChanged, *RequestShown, *RequestVoted:
+	case *PromptAccepted, *ControlChanged, *QueueChanged, *RequestShown, *RequestVoted:
 		return true
 	}
 	return false
@@ -123,4 +113,9 @@ func CleanLabel(s string, limit int) string {
 		s = strings.TrimSpace(SplitText(s, limit)[0])
 	}
 	return s
+}
+
+// CleanTitle returns a text as the title of a session: a label without line breaks.
+func CleanTitle(text string) string {
+	return CleanLabel(strings.Join(strings.Fields(text), " "), MaxTitleBytes)
 }

@@ -373,6 +373,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
 	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
 	reflect.TypeFor[SessionStatus]():    enumValues(SessionStatuses()...),
+	reflect.TypeFor[ListName]():         enumValues(ListSessions, ListInbox),
 	reflect.TypeFor[HistoryKind]():      enumValues(HistoryEntries, HistoryTurns, HistorySearch),
 	reflect.TypeFor[TurnOutcome]():      enumValues(TurnRunning, TurnCompleted, TurnFailed, TurnCancelled),
 	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),

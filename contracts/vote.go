@@ -1,7 +1,7 @@
 package contracts
 
-// RequestShown follows the server_request of a question. It names the digest that an
-// answer may echo, and shows the question in a form without hidden characters.
+// RequestShown comes before the server_request of a question. It names the digest that
+// an answer may echo, and shows the question in a form without hidden characters.
 type RequestShown struct {
 	RequestID   string `json:"request_id"`
 	Digest      string `json:"digest"`                 // of the whole request: sha256: and 64 hex digits

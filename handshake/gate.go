@@ -1,6 +1,10 @@
 package handshake
 
-import "github.com/seed-028515a8/maestro/contracts"
+import (
+	"cmp"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
 
 // Require returns an unsupported_capability error if cmd needs an operation that t
 // does not allow (R81), or people that t does not have, otherwise nil. Commands without
@@ -53,3 +57,28 @@ func Operation(cmd contracts.Command) (op contracts.UtilityOperation, id string)
 	}
 	return "", ""
 }
+
+// MayAnswer refuses a caller without a connection that may not answer questions of a type.
+// An empty type stands for approvals.
+func MayAnswer(by contracts.Caller, kind contracts.RequestType) error {
+	role := cmp.Or(by.Principal.Role, contracts.RoleController)
+	if by.Role != "" && by.Role != contracts.RoleController {
+		role = by.Role
+	}
+	if err := by.Principal.CheckRole(role); err != nil {
+		return err
+	}
+	switch {
+	case role == contracts.RoleViewer:
+		return errViewerAnswers
+	case role == contracts.RoleApprover && kind != "" && !ApproverAnswers(kind):
+		return ErrApproverSends
+	}
+	return nil
+}
+
+// ErrApproverSends refuses an approver that sends anything but the answers it may give.
+var ErrApproverSends = refuse(contracts.CodeAccessDenied,
+	"Approver headless connections can only answer approvals and user input")
+
+var errViewerAnswers = refuse(contracts.CodeAccessDenied, "viewers answer no questions")

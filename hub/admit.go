@@ -84,7 +84,7 @@ func (tx *tx) checkCommand(call *call) error {
 		return errViewerSends
 	case call.fromApprover():
 		if !isAnswer(cmd) {
-			return errApproverSends
+			return handshake.ErrApproverSends
 		}
 		return nil
 	}
@@ -121,8 +121,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	tx.log.events.ApplyCommand(hello)
 	if c.role != contracts.RoleController && tx.clients.lease.Release(c.id) { // the local client says that it is no controller
 		tx.opts.Observer.LeaseMoved(contracts.LeaseReleased)
-		tx.noteLease()
-		tx.showControl(c, nil, contracts.LeaseReleased)
+		tx.noteLease(tx.controlChanged(c, nil, contracts.LeaseReleased))
 	}
 	tx.sendHelloOK(c)
 	tx.showChange(c)
@@ -133,7 +132,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 // configure executes init. It publishes a status that names the changed fields, and
 // decides the pending approvals by the new approval mode (R33, R65).
 func (tx *tx) configure(cmd *contracts.Init, n note) {
-	tx.noteCommand(cmd, n)
+	tx.noteCommand(cmd, n, nil)
 	tx.publish(&contracts.Status{Message: initialized(cmd)})
 	if cmd.ApprovalMode != "" {
 		tx.work.mode = cmd.ApprovalMode
@@ -175,7 +174,7 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	}
 	tx.holdQueue()
 	tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
-	tx.noteCommand(cmd, n)
+	tx.noteCommand(cmd, n, nil)
 	tx.publishSnapshot()
 	tx.stopRun(why)
 	tx.then(func(h *Hub) {
@@ -192,7 +191,7 @@ func (tx *tx) shutdown(cmd contracts.Command, n note) {
 func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
 	tx.holdQueue()
 	tx.resolve(tx.work.table.CancelAll(stopShutdown.requests, tx.now)...)
-	tx.noteCommand(cmd, n)
+	tx.noteCommand(cmd, n, nil)
 	tx.life.phase = phaseClosing
 	tx.stopRun(stopShutdown)
 }
@@ -219,7 +218,7 @@ func (tx *tx) answerRequest(call *call, n note) error {
 		return err
 	}
 	if approver && !handshake.ApproverAnswers(row.Request.RequestType) {
-		return errApproverSends
+		return handshake.ErrApproverSends
 	}
 	if err := tx.checkAnswer(row, &answer); err != nil {
 		return err
@@ -269,8 +268,7 @@ func (tx *tx) echo(c *connection, cmd *contracts.ServerRequestResponse) {
 		RequestID: cmd.RequestID, RequestType: cmd.RequestType, CallID: cmd.RequestID,
 		Resolution: verdict, Reason: reason, ResolvedBy: contracts.ResolvedByUser,
 	}
-	tx.publish(resolved)
-	tx.showAnswer(c.author(), resolved)
+	tx.publishWith(resolved, tx.withAuthor(resolved, c.author()), note{})
 }
 
 func answersApproval(cmd contracts.Command) bool {

@@ -48,7 +48,7 @@ func (o *Options) votesNeeded(req *contracts.ServerRequest) (votes int) {
 	return votes
 }
 
-// shownRequest returns the event that follows a request.
+// shownRequest returns the event that comes before a request.
 func (h *Hub) shownRequest(req *contracts.ServerRequest) *contracts.RequestShown {
 	display := contracts.DisplayRequest(req)
 	return &contracts.RequestShown{
@@ -112,14 +112,16 @@ func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 				return false, err
 			}
 		}
-		tx.publish(&contracts.RequestVoted{
+		voted := &contracts.RequestVoted{
 			RequestID: row.Request.RequestID, Approved: approved, Author: *by,
 			Votes: int64(votes), VotesNeeded: int64(row.Needed), Timestamp: timestamp(tx.now),
-		})
-		if approved && votes < row.Needed {
+		}
+		if !approved || votes >= row.Needed {
+			tx.publish(voted)
+		} else {
 			record := aboutRequest(AuditVoted, row.Request, row.Digest)
 			record.Verdict = contracts.VerdictApproved
-			tx.note(note{Audit: tx.audit(record, tx.answering)})
+			tx.noteWith(note{Audit: tx.audit(record, tx.answering)}, voted)
 			tx.publish(&contracts.Status{Message: fmt.Sprintf("%s approved %s: %d of %d votes",
 				by.Name, contracts.CleanLabel(row.Request.Tool, contracts.MaxLabelBytes), votes, row.Needed)})
 			return false, nil
@@ -141,14 +143,12 @@ func (tx *tx) endByAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 // publishEnd publishes how a request ended, and who answered it unless by is nil, and
 // adds it to the audit.
 func (tx *tx) publishEnd(res *serverreq.Resolution, by *contracts.Author) {
-	tx.publish(&res.Event)
-	tx.noteEnding(&res.Event, by)
 	record := aboutRequest(AuditEnded, res.Request, res.Digest)
 	record.Verdict, record.ResolvedBy = res.Event.Resolution, res.Event.ResolvedBy
 	var sender *sender
 	if by != nil {
-		tx.showAnswer(by, &res.Event)
 		sender = tx.answering
 	}
-	tx.note(note{Audit: tx.audit(record, sender)})
+	tx.publishWith(&res.Event, tx.withAuthor(&res.Event, by), note{Audit: tx.audit(record, sender)})
+	tx.noteEnding(&res.Event, by)
 }

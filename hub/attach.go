@@ -135,7 +135,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 // trace (A24).
 func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
 	if !tx.credentialValid(att.Principal) {
-		return errExpired
+		return ErrExpired
 	}
 	if err := att.Principal.CheckRole(t.Role); err != nil {
 		return err
@@ -303,6 +303,9 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 		tx.clients.addSubscription(c, sub)
 		b = tx.attachBox(sub, conn, transportStdio, h.startCursor)
 		h.local.Store(true)
+		if att.Turns > 0 {
+			tx.push(b, parcel{at: tx.head(), turns: att.Turns})
+		}
 		for _, row := range tx.work.table.Pending() {
 			if row.Opened.Before(h.openedAt) { // asked before the restart; the bare wire has no snapshot that would list it
 				tx.pushEvent(b, tx.head(), row.Request)
@@ -403,7 +406,7 @@ func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error 
 func (tx *tx) checkStream(req contracts.StreamRequest, by contracts.Caller) error {
 	switch {
 	case !tx.credentialValid(by.Principal):
-		return errExpired
+		return ErrExpired
 	case req.SubscriptionID == "":
 		return tx.checkRoom(false)
 	}

@@ -144,14 +144,15 @@ func (a *AuditReader) Read(e journal.Entry) (r *AuditRecord, why string, err err
 		}
 		a.head, a.known = cp.Audit, true
 		return nil, why, nil
-	case journal.Note:
+	case journal.Note, journal.Joint:
 		var n struct {
 			Audit *savedAudit `json:"audit"`
 		}
-		if len(e.Body) == 0 {
+		text := e.Parts().Hidden
+		if len(text) == 0 {
 			return nil, "", nil
 		}
-		if err := json.Unmarshal(e.Body, &n); err != nil || n.Audit == nil {
+		if err := json.Unmarshal(text, &n); err != nil || n.Audit == nil {
 			return nil, "", err
 		}
 		return a.follow(n.Audit)

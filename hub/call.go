@@ -294,7 +294,7 @@ func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 		tx.pushEvent(r.box, tx.head(), refusal.Event())
 		return
 	}
-	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
+	tx.pushFrame(r.box, contracts.NewRefusal(id, r.seq, refusal))
 	if refusal.Code == contracts.CodeAccessDenied && r.conn.role != contracts.RoleController && r.conn.countDenial(tx.now) {
 		tx.closeMailbox(r.box, refusal)
 	}
@@ -308,13 +308,6 @@ func (r *reader) result(tx *tx, id *string, cursor uint64) {
 
 func (r *reader) refuse(id *string, err error) {
 	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
-}
-
-func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
-	return &contracts.Refusal{
-		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
-		Retryable: why.Code.Retryable(), Details: why.Details(),
-	}
 }
 
 // An httpCall is a call over HTTP.
@@ -417,8 +410,7 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 }
 
 var (
-	errViewerSends   = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
-	errApproverSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Approver headless connections can only answer approvals and user input"}
+	errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 )
 
 func (p *httpCall) beforeExecute(tx *tx) {

@@ -235,13 +235,13 @@ func (h *Hub) Evict(principalID string) {
 	})
 }
 
-// errExpired ends the connections of an expired or revoked credential.
-var errExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
+// ErrExpired ends the connections of an expired or revoked credential.
+var ErrExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
 
-// revoke destroys a connection with errExpired.
+// revoke destroys a connection with ErrExpired.
 func (tx *tx) revoke(c *connection) {
 	for _, sub := range c.subs {
-		tx.closeMailbox(sub.box, errExpired)
+		tx.closeMailbox(sub.box, ErrExpired)
 	}
 	tx.destroy(c, contracts.LeaseExpired)
 }

@@ -91,8 +91,7 @@ func (tx *tx) setHolder(c *connection, why contracts.LeaseReason) {
 		tx.clients.lease.Pin(c.id) // an open pipe keeps the lease
 	}
 	c.controlAsk = nil
-	tx.noteLease()
-	tx.showControl(loser, c, why)
+	tx.noteLease(tx.controlChanged(loser, c, why))
 }
 
 // leaseMoved publishes connection_info and, if there was a previous holder, a
@@ -100,8 +99,7 @@ func (tx *tx) setHolder(c *connection, why contracts.LeaseReason) {
 // lease that became free goes to the connection that has asked for it longest.
 func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if winner == nil {
-		tx.noteLease()
-		tx.showControl(loser, nil, why)
+		tx.noteLease(tx.controlChanged(loser, nil, why))
 	}
 	tx.opts.Observer.LeaseMoved(why)
 	tx.sendLeaseChange(loser, false, why)

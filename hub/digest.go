@@ -8,12 +8,23 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// record returns what an overview shows and stores of the session now, and how questions
-// ended since the last call.
-func (h *Hub) record() (record, []contracts.InboxEnding) {
+// A Record is what a list of sessions shows and stores of a session.
+type Record struct {
+	Digest  Digest `json:"digest"`
+	Cursor  uint64 `json:"cursor,omitempty"`
+	Pending int    `json:"pending,omitempty"`
+	Running bool   `json:"running,omitempty"`
+
+	// Questions are open and for people.
+	Questions []contracts.InboxQuestion `json:"questions,omitempty"`
+}
+
+// Record returns the record of the session now, and how questions ended since the last
+// call.
+func (h *Hub) Record() (Record, []contracts.InboxEnding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rec := record{
+	rec := Record{
 		Digest: h.state.log.digest, Cursor: h.journal.Visible(),
 		Pending: h.state.work.table.Len(), Running: h.state.work.run != nil,
 		Questions: h.state.questions(),
@@ -24,8 +35,8 @@ func (h *Hub) record() (record, []contracts.InboxEnding) {
 	return rec, ended
 }
 
-// A digest is what lists show of the events of a session. Checkpoints contain it.
-type digest struct {
+// A Digest is what lists show of the events of a session. Checkpoints contain it.
+type Digest struct {
 	Title   string            `json:"title,omitempty"`  // the beginning of the first prompt
 	Author  *contracts.Author `json:"author,omitempty"` // of the last prompt; it does not change
 	At      time.Time         `json:"at,omitzero"`      // of the last prompt, question, vote, answer or response
@@ -37,7 +48,7 @@ type digest struct {
 }
 
 // apply folds an event that was published at a time.
-func (d *digest) apply(ev contracts.Event, at time.Time) {
+func (d *Digest) apply(ev contracts.Event, at time.Time) {
 	switch ev := ev.(type) {
 	case *contracts.PromptAccepted:
 		d.Author, d.Failed = new(ev.Author), false // a copy, because the digest outlives the event
@@ -63,19 +74,13 @@ func (d *digest) apply(ev contracts.Event, at time.Time) {
 }
 
 // setTitle makes a title of a prompt unless there is one.
-func (d *digest) setTitle(prompt string) {
+func (d *Digest) setTitle(prompt string) {
 	if d.Title == "" {
-		d.Title = strings.Clone(cleanTitle(abridge.Head(prompt, 4*contracts.MaxTitleBytes))) // the prompt may be large
+		d.Title = strings.Clone(contracts.CleanTitle(abridge.Head(prompt, 4*contracts.MaxTitleBytes))) // the prompt may be large
 	}
 }
 
-// cleanTitle returns a text as a title: on one line, without control characters and
-// characters that reorder text.
-func cleanTitle(text string) string {
-	return contracts.CleanLabel(strings.Join(strings.Fields(text), " "), contracts.MaxTitleBytes)
-}
-
-func (d *digest) endRun(failed bool) {
+func (d *Digest) endRun(failed bool) {
 	d.Failed = failed
 	d.changes++
 }
@@ -100,8 +105,8 @@ func (tx *tx) noteChange() {
 	}
 }
 
-// checkHolder refuses a request unless its connection holds the lease.
-func (h *Hub) checkHolder(by contracts.Caller) error {
+// CheckHolder refuses a request unless its connection holds the lease.
+func (h *Hub) CheckHolder(by contracts.Caller) error {
 	return h.request(opRequest, func(tx *tx) error {
 		c, err := tx.identify(by)
 		if err == nil {

@@ -9,5 +9,6 @@
 //
 // A [Directory] holds the hubs of a process and opens each session at most once. It
 // is in this package because it needs two states that the hub does not export:
-// suspended and ended.
+// suspended and ended. Package overview lists the sessions; a hub keeps a [Record] for
+// it.
 package hub

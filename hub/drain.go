@@ -67,8 +67,9 @@ func (tx *tx) beginDrain(reason string) {
 		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
 	}
 	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
-	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
-	tx.note(note{Audit: tx.audit(AuditRecord{What: AuditDrain, Reason: abridge.Bytes(reason, 500)}, nil)})
+	status := &contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")}
+	record := AuditRecord{What: AuditDrain, Reason: abridge.Bytes(reason, 500)}
+	tx.publishWith(status, status, note{Audit: tx.audit(record, nil)})
 	tx.life.phase = phaseDraining
 	why := stopDrained
 	if tx.keepsRequests() {

@@ -98,7 +98,8 @@ func (f *Follower) read() (contracts.Feed, error) {
 		}
 		size += len(e.Body)
 		feed.Cursor = e.Cursor
-		if e.Kind != journal.Message {
+		e, seen := e.Seen(0)
+		if !seen || e.Kind != journal.Message {
 			return true
 		}
 		ev, err := (&contracts.Decoder{}).Event(e.Body)

@@ -176,7 +176,7 @@ func (f *follower) takeSnapshot(body []byte, start bool) error {
 // shows.
 func (f *follower) caughtUp(live *contracts.Snapshot) error {
 	for _, e := range f.journal.between(f.cursor, live.Cursor) {
-		if f.sees(e) {
+		if e, seen := f.seen(e); seen {
 			return fmt.Errorf("stopped at cursor %d, want entry %d: %s", f.cursor, e.Cursor, e.Body)
 		}
 	}
@@ -211,20 +211,27 @@ func (f *follower) misses(kind string) bool {
 	return false
 }
 
-// sees reports whether an entry is meant for f.
-func (f *follower) sees(e journal.Entry) bool {
+// seen returns an entry as f sees it, and whether it is meant for f.
+func (f *follower) seen(e journal.Entry) (journal.Entry, bool) {
+	if e.Kind == journal.Joint {
+		p := e.Parts()
+		e.Kind, e.Body, e.TextStart, e.TextEnd = journal.Message, p.Open, 0, 0
+		if f.people && len(p.Inner) > 0 {
+			e.Body = p.Inner
+		}
+	}
 	switch e.Kind {
 	case journal.Snapshot:
-		return true
+		return e, true
 	case journal.Message:
 		kind := typeOf(e.Body)
-		return !f.misses(kind) && (f.people || !aboutPeople(kind))
+		return e, len(e.Body) > 0 && !f.misses(kind) && (f.people || !aboutPeople(kind))
 	}
-	return false
+	return e, false
 }
 
 func aboutPeople(kind string) bool {
-	return slices.Contains([]string{"prompt_accepted", "request_answered", "control_changed", "request_shown", "request_voted"}, kind)
+	return slices.Contains([]string{"prompt_accepted", "control_changed", "request_shown", "request_voted"}, kind)
 }
 
 func typeOf(body []byte) string {
@@ -305,7 +312,7 @@ func (l *ledger) covers(f *follower, cursor uint64, body []byte) error {
 	}
 	var want []journal.Entry
 	for _, e := range l.between(f.cursor, cursor) {
-		if f.sees(e) {
+		if e, seen := f.seen(e); seen {
 			want = append(want, e)
 		}
 	}
@@ -352,6 +359,9 @@ func mergedText(entries []journal.Entry) string {
 	return string(before) + string(text) + string(after)
 }
 
+// everybody is a follower that is sent everything.
+var everybody = &follower{people: true}
+
 // fold returns the state as of a cursor.
 func (l *ledger) fold(cursor uint64) (*session.State, error) {
 	s := session.New()
@@ -359,7 +369,7 @@ func (l *ledger) fold(cursor uint64) (*session.State, error) {
 		s.Restore(l.start)
 	}
 	for _, e := range l.between(l.base, cursor) {
-		if e.Kind == journal.Message {
+		if e, seen := everybody.seen(e); seen && e.Kind == journal.Message {
 			ev, err := (&contracts.Decoder{}).Event(e.Body)
 			if err != nil {
 				return nil, err
@@ -380,7 +390,8 @@ func (l *ledger) fold(cursor uint64) (*session.State, error) {
 // events returns the public events recorded so far.
 func (l *ledger) events() (all []contracts.Event, err error) {
 	for _, e := range l.entries {
-		if e.Kind != journal.Message {
+		e, seen := everybody.seen(e)
+		if !seen || e.Kind != journal.Message {
 			continue
 		}
 		ev, err := (&contracts.Decoder{}).Event(e.Body)
@@ -394,11 +405,11 @@ func (l *ledger) events() (all []contracts.Event, err error) {
 
 // commandIn returns the accepted command that a note keeps, or nil.
 func commandIn(e journal.Entry) (contracts.Command, error) {
-	if e.Kind != journal.Note || !strings.Contains(string(e.Body), `"command"`) {
+	if e.Kind != journal.Note && e.Kind != journal.Joint || !strings.Contains(string(e.Parts().Hidden), `"command"`) {
 		return nil, nil
 	}
 	var n struct{ Command json.RawMessage }
-	if err := json.Unmarshal(e.Body, &n); err != nil {
+	if err := json.Unmarshal(e.Parts().Hidden, &n); err != nil {
 		return nil, err
 	}
 	if n.Command == nil {

@@ -33,7 +33,7 @@ func (h *Hub) History(
 	skip := classRaw
 	err := h.request(opRequest, func(tx *tx) error {
 		if !tx.credentialValid(by.Principal) {
-			return errExpired
+			return ErrExpired
 		}
 		if by.ConnectionID == "" && by.SubscriptionID == "" {
 			return nil
@@ -56,8 +56,9 @@ func (h *Hub) History(
 	return page, h.refusedOr(err)
 }
 
-// answerHistory answers a ws.history frame. It is called by the goroutine that reads the
-// socket, so a client has one request at a time.
+// answerHistory answers a ws.history frame, or such a line of the local client. It is
+// called by the goroutine that reads from the client, so a client has one request at a
+// time.
 func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 	h, b := r.hub, r.box
 	var page *contracts.HistoryPage
@@ -79,7 +80,9 @@ func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 			}
 		}
 		if err != nil {
-			r.answer(tx, &req.ID, h.refusal(err))
+			refusal := *h.refusal(err)
+			refusal.RequestID = req.ID // on stdio
+			r.answer(tx, &req.ID, &refusal)
 			return
 		}
 		tx.push(b, parcel{at: tx.head(), frame: frame})
@@ -92,9 +95,13 @@ func historyFrame(form Form, id string, page *contracts.HistoryPage) ([]byte, er
 }
 
 // openingPage returns the page that an attaching client asked for. It ends where the
-// client's snapshot is.
+// client's snapshot is, and for the local client where this process began.
 func (h *Hub) openingPage(b *mailbox, p parcel) ([]byte, error) {
-	req := contracts.HistoryRequest{Before: p.at + 1, Turns: int64(p.turns), Limit: contracts.MaxHistoryLimit}
+	end := p.at
+	if b.bare {
+		end = h.startCursor
+	}
+	req := contracts.HistoryRequest{Before: end + 1, Turns: int64(p.turns), Limit: contracts.MaxHistoryLimit}
 	page, err := h.readHistory(req, b.sub.conn.principal.ID, journal.Class(b.skip.Load()), b.stopped)
 	if err != nil {
 		return nil, h.refusal(err)
@@ -265,7 +272,8 @@ func (r *historyReader) read(take takeFunc, pause func() bool) error {
 			return nil
 		}
 		last, scanned = e.Cursor, scanned+len(e.Body)+entryBytes
-		if e.Kind != journal.Message || e.Class&r.skip != 0 || held != nil && held.join(&e) {
+		e, seen := e.Seen(r.skip)
+		if !seen || e.Kind != journal.Message || held != nil && held.join(&e) {
 			continue
 		}
 		if !l.add(held) {

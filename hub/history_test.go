@@ -144,14 +144,14 @@ func withOldAndNew(t *testing.T, prompts []string, test historyTest) {
 	})
 }
 
-// peopleless stores empty notes in place of prompt_accepted.
+// peopleless stores no prompt_accepted.
 type peopleless struct{ journal.Store }
 
 func (s peopleless) Append(entries []journal.Entry) error {
 	entries = slices.Clone(entries)
 	for i, e := range entries {
-		if typeOf(e.Body) == "prompt_accepted" {
-			entries[i] = journal.Entry{Cursor: e.Cursor, Time: e.Time, Kind: journal.Note}
+		if p := e.Parts(); typeOf(p.Inner) == "prompt_accepted" {
+			entries[i] = journal.Entry{Cursor: e.Cursor, Time: e.Time, Kind: journal.Note, Body: p.Hidden}
 		}
 	}
 	return s.Store.Append(entries)
@@ -657,5 +657,70 @@ func TestManyRequestsOfOnePrincipalDelayOthersByOne(t *testing.T) {
 		for range 101 - before {
 			<-ended
 		}
+	})
+}
+
+func TestLocalClientReadsTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := lasting{journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Store: store})
+		alice := r.guest("alice")
+		alice.connects(asController)
+		for _, prompt := range []string{"one", "two"} {
+			alice.posts(`{"type":"prompt","content":"` + prompt + `"}`)
+			synctest.Wait()
+		}
+		r.suspend()
+
+		r = openRoom(t, hub.Options{Store: store})
+		conn, local := memconn.New(memconn.Options{Bare: true})
+		served := make(chan error, 1)
+		go func() { served <- r.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{Turns: 1}) }() // ends with its input
+		page := func(id string) *contracts.HistoryPage {
+			t.Helper()
+			f, err := (&contracts.Decoder{}).ServerFrame([]byte(r.next(local)))
+			envelope, ok := f.(*contracts.HistoryEnvelope)
+			if !ok || envelope.ID != id {
+				t.Fatalf("got %+v, %v, want the page %q", f, err, id)
+			}
+			return &envelope.Page
+		}
+		for range 2 {
+			if line := r.next(local); !strings.Contains(line, `"type":"ready"`) && !strings.Contains(line, `"type":"session_info"`) {
+				t.Errorf("got %s, want ready and session_info first", line)
+			}
+		}
+		opening := page("")
+		if text := transcript(t, opening.Entries); !strings.HasPrefix(text, "prompt two") || strings.Contains(text, "one") {
+			t.Errorf("at first: got %s, want the last turn", text)
+		}
+		if newest := opening.Entries[len(opening.Entries)-1].Cursor; newest > r.Cursor()-2 {
+			t.Errorf("at first: got the entry %d, want none that the client gets as an event", newest)
+		}
+		r.send(local, `{"type":"ws.history","id":"h1","before":`+fmt.Sprint(opening.Entries[0].Cursor)+`,"turns":1}`)
+		if text := transcript(t, page("h1").Entries); !strings.HasPrefix(text, "prompt one") {
+			t.Errorf("the page before: got %s, want the turn before", text)
+		}
+		r.send(local, `{"type":"ws.history","id":"h2","kind":"turns"}`)
+		if got := lines(page("h2").Turns); fmt.Sprint(got) != "[one completed two completed]" {
+			t.Errorf("the index: got %v", got)
+		}
+		r.send(local, `{"type":"ws.history","id":"h3","kind":"search","query":"TWO"}`)
+		if got := page("h3").Hits; len(got) == 0 {
+			t.Error("the search found nothing")
+		}
+		for text, want := range map[string]string{
+			`{"type":"ws.history","id":"h4","limit":5000}`: `"request_id":"h4","message":"limit must be 1 to 1000"`,
+			`{"type":"ws.history"}`:                        `Invalid headless command: /id Required property`,
+			`{"type":"ws.follow","lists":[]}`:              `Unknown headless command type`,
+		} {
+			r.send(local, text)
+			if got := r.next(local); !strings.Contains(got, want) {
+				t.Errorf("%s: got %s, want an error with %s", text, got, want)
+			}
+		}
+		local.Close()
+		<-served
+		<-r.Done()
 	})
 }

@@ -237,6 +237,7 @@ type work struct {
 	toResume  []answeredQuestion                // oldest first; at most Options.MaxPending
 	queue     contracts.KeptQueue               // prompts that wait, bounded by checkRoom; prompts in it do not change
 	deadlines map[string]time.Time              // of requests; used only while restoring
+	lastShown *contracts.RequestShown           // the last one; used only while restoring
 }
 
 // eventLog holds the state folded from the published events, and decides when a
@@ -249,7 +250,7 @@ type eventLog struct {
 	latestSnapshot   *sharedSnapshot // shared by clients that attach; may be nil
 	latestSnapshotAt time.Time       // when latestSnapshot was made
 
-	digest digest // what lists show of the events
+	digest Digest // what lists show of the events
 	shown  shown  // what lists were last told to show; used only with Options.Changed
 
 	endings []contracts.InboxEnding // since the last record; at most maxUnreadEndings
@@ -404,6 +405,9 @@ func (h *Hub) Epoch() string { return h.journal.Epoch() }
 
 // Cursor returns the newest visible cursor.
 func (h *Hub) Cursor() uint64 { return h.journal.Visible() }
+
+// Closed is closed when the hub has ended and its store is closed.
+func (h *Hub) Closed() <-chan struct{} { return h.closed }
 
 // Done is closed when the hub has ended: after a shutdown, Close, Suspend or
 // failure of the store.

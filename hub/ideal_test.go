@@ -25,8 +25,11 @@ type model struct {
 	resolved map[string]contracts.Verdict // of requests that clients saw, by id
 	answers  map[string]contracts.Verdict // that the agent learned, by request id
 
-	prompters []string          // connections that began runs, in order
-	authors   map[string]string // connections whose answers ended requests, by request id
+	prompters []string                         // connections that began runs, in order
+	votes     int                              // that did not end their questions
+	voted     map[string]bool                  // requests that needed votes and got one, by id
+	kinds     map[string]contracts.RequestType // of requests that clients saw, by id
+	authors   map[string]string                // whose answers ended requests, by request id; see byline
 }
 
 // A modelConn is a connection. One of a socket has exactly one subscription.
@@ -34,6 +37,7 @@ type modelConn struct {
 	role    contracts.Role
 	able    bool   // can answer every type of request
 	guest   string // who made it over HTTP; empty: it has a socket
+	member  string // whose socket it is; empty: made over HTTP
 	subs    []*modelSub
 	seen    time.Time // the last request, or the end of a socket or stream
 	unused  bool      // never had a subscription
@@ -82,13 +86,14 @@ type modelRequest struct {
 	req      *contracts.ServerRequest
 	deadline time.Time // zero: never
 	restored bool      // asked by an earlier process
+	votes    []string  // principals that have approved
 }
 
 func newModel(resumes bool) model {
 	return model{
 		resumes: resumes, mode: contracts.ApprovalPrompt, now: time.Now(), conns: map[string]*modelConn{}, former: map[string]time.Time{},
 		resolved: map[string]contracts.Verdict{}, answers: map[string]contracts.Verdict{},
-		authors: map[string]string{},
+		authors: map[string]string{}, kinds: map[string]contracts.RequestType{}, voted: map[string]bool{},
 	}
 }
 
@@ -134,10 +139,10 @@ func (m *model) free() {
 }
 
 // enter adds a connection on a socket, or one that comes back to it.
-func (m *model) enter(id string, role contracts.Role, how contracts.Takeover, able bool) {
+func (m *model) enter(id, who string, role contracts.Role, how contracts.Takeover, able bool) {
 	c := m.conns[id]
 	if c == nil {
-		c = &modelConn{subs: []*modelSub{{}}}
+		c = &modelConn{member: who, subs: []*modelSub{{}}}
 		m.conns[id] = c
 	}
 	c.role, c.able, c.subs[0].attached = role, able, true
@@ -196,6 +201,7 @@ func (m *model) wasHere(id string) bool {
 func (m *model) ask(req *contracts.ServerRequest, deadline time.Time) {
 	verdict := contracts.Verdict("")
 	switch c := m.conns[m.holder]; {
+	case needsTwo(req) && m.mode == contracts.ApprovalAuto:
 	case req.RequestType == contracts.RequestApproval:
 		verdict = map[contracts.ApprovalMode]contracts.Verdict{contracts.ApprovalAuto: contracts.VerdictApproved, contracts.ApprovalFail: contracts.VerdictDenied}[m.mode]
 	case c == nil || c.able:
@@ -210,6 +216,7 @@ func (m *model) ask(req *contracts.ServerRequest, deadline time.Time) {
 		m.answers[req.RequestID] = verdict
 		return
 	}
+	m.kinds[req.RequestID] = req.RequestType
 	m.pending = append(m.pending, &modelRequest{req: req, deadline: deadline})
 }
 
@@ -238,6 +245,42 @@ func (m *model) resumeNext() {
 	m.running = true
 }
 
+// approve counts the approval of a question by a principal. It returns the code of a
+// refusal, and whether it was the last approval that the question needs.
+func (q *modelRequest) approve(principal string) (refused contracts.Code, last bool) {
+	if !needsTwo(q.req) {
+		return "", true
+	}
+	if slices.Contains(q.votes, principal) {
+		return contracts.CodeAlreadyVoted, false
+	}
+	return "", len(q.votes) == 1
+}
+
+// answer ends a question by an answer, or counts its approval.
+func (m *model) answer(q *modelRequest, verdict contracts.Verdict, principal, conn string) {
+	if verdict == contracts.VerdictApproved {
+		_, last := q.approve(principal)
+		q.votes = append(q.votes, principal)
+		if m.voted[q.req.RequestID] = needsTwo(q.req); !last {
+			m.votes++
+			return
+		}
+	}
+	m.authors[q.req.RequestID] = byline(principal, conn)
+	m.resolve(q, verdict)
+}
+
+// toolOfTwo is a tool whose approvals need two votes.
+const toolOfTwo = "two"
+
+func needsTwo(req *contracts.ServerRequest) bool {
+	return req.RequestType == contracts.RequestApproval && req.Tool == toolOfTwo
+}
+
+// byline names who did something: a principal, and its connection if it has one.
+func byline(principal, conn string) string { return principal + "/" + conn }
+
 // setMode decides the waiting approvals (R65).
 func (m *model) setMode(mode contracts.ApprovalMode) {
 	m.mode = mode
@@ -246,7 +289,7 @@ func (m *model) setMode(mode contracts.ApprovalMode) {
 		return
 	}
 	for _, q := range slices.Clone(m.pending) {
-		if q.req.RequestType == contracts.RequestApproval {
+		if q.req.RequestType == contracts.RequestApproval && !(needsTwo(q.req) && mode == contracts.ApprovalAuto) {
 			m.resolve(q, verdict)
 		}
 	}

@@ -131,7 +131,7 @@ func (l *Lag) estimate(store journal.Store, after, visible uint64, now time.Time
 			return false
 		}
 		looked++
-		if e.Kind == journal.Message || e.Kind == journal.Snapshot {
+		if _, seen := e.Seen(0); seen {
 			if size == 0 {
 				l.Age = max(0, now.Sub(time.UnixMilli(e.Time)))
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -66,33 +65,11 @@ func TestHubDoesWhatItsModelSays(t *testing.T) {
 		resumes, cancels := even(4).Draw(rt, "agent resumes") > 0, even(4).Draw(rt, "drain cancels") == 0
 		deeds := rapid.SliceOfN(drawDeed, 25, 70).Draw(rt, "deeds")
 		var err error
-		synctest.Test(t, func(*testing.T) { err = live(resumes, cancels, deeds) })
+		synctest.Test(t, func(*testing.T) { err = live(setting{resumes: resumes, cancels: cancels}, deeds) })
 		if err != nil {
 			rt.Fatal(err)
 		}
 	})
-}
-
-// TestEachQuestionEndsOnceWithItsAuthor plays a thousand short schedules of prompts,
-// questions, answers, take-overs, disconnects and restarts.
-func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
-	does := []string{
-		"join", "join", "prompt", "ask", "ask", "ask", "answer", "answer", "answer", "take", "leave", "resume", "restart", "drain",
-		"connect", "post", "post", "release", "ask control", "grant", "end", "wait",
-	}
-	for seed := range uint64(1000) {
-		r := rand.New(rand.NewPCG(seed, 38))
-		deeds := []deed{{Do: "join", How: 2}, {Do: "prompt"}, {Do: "ask", Kind: contracts.RequestApproval}}
-		for range 7 {
-			kinds := contracts.RequestTypes()
-			deeds = append(deeds, deed{Do: does[r.IntN(len(does))], Who: r.IntN(8), Whom: r.IntN(4), Kind: kinds[r.IntN(len(kinds))], How: r.IntN(6)})
-		}
-		synctest.Test(t, func(t *testing.T) {
-			if err := live(seed%4 > 0, seed%3 == 0, deeds); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
-		})
-	}
 }
 
 // TestDroppedSubscriptionDoesNotBringItsConnectionBack plays the schedule of a defect: the
@@ -104,15 +81,15 @@ func TestDroppedSubscriptionDoesNotBringItsConnectionBack(t *testing.T) {
 		{Do: "unsubscribe", Whom: 1}, {Do: "disconnect", Who: 3}, {Do: "wait", How: 2}, {Do: "restart"},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if err := live(false, false, deeds); err != nil {
+		if err := live(setting{}, deeds); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 // live plays deeds and then ends the session, after which no call is open.
-func live(resumes, cancels bool, deeds []deed) (err error) {
-	w, err := newWorld(resumes, cancels)
+func live(s setting, deeds []deed) (err error) {
+	w, err := newWorld(s)
 	if err != nil {
 		return err
 	}
@@ -122,12 +99,13 @@ func live(resumes, cancels bool, deeds []deed) (err error) {
 		if err := w.do(d); err != nil {
 			return fmt.Errorf("deed %d, %+v: %w", i, d, err)
 		}
-		if d.Do == "restart" || d.Do == "drain" {
+		if d.Do == "restart" || d.Do == "drain" || d.Do == "kill" {
 			before = w.holder
 		}
 		if err := w.check(before); err != nil {
 			return fmt.Errorf("after deed %d, %+v: %w", i, d, err)
 		}
+		s.done.add(w, d, before)
 	}
 	return w.checkEnd()
 }
@@ -174,6 +152,10 @@ func (w *world) do(d deed) error {
 		return nil
 	case "restart":
 		return w.restart(d.How%2 == 0)
+	case "kill":
+		return w.kill(d)
+	case "inbox":
+		return w.answerInInbox(d)
 	case "drain":
 		return w.doDrain(d)
 	case "connect", "subscribe", "stream", "hang up", "unsubscribe", "disconnect", "beat", "hello", "post":
@@ -227,7 +209,7 @@ func (w *world) doJoin(d deed) error {
 	} else if want {
 		return nil
 	}
-	w.enter(m.id, role, how, able)
+	w.enter(m.id, memberName(d.Who), role, how, able)
 	return nil
 }
 
@@ -266,7 +248,7 @@ func (w *world) doResume(d deed, m *member) error {
 	if !known && !old.ended {
 		w.leave(old)
 	}
-	w.enter(m.id, role, contracts.TakeoverRefuse, able)
+	w.enter(m.id, memberName(d.Who), role, contracts.TakeoverRefuse, able)
 	return nil
 }
 
@@ -320,7 +302,7 @@ func (w *world) order(d deed) {
 		}
 		w.endRun()
 	case "ask":
-		req := question(d.Kind, w.nextID())
+		req := w.question(d)
 		timeout := []time.Duration{0, 0, 20 * time.Second, 5 * time.Minute, -1, -1}[d.How]
 		var after []contracts.Event
 		if d.Whom%2 == 0 { // else the agent forgets, and the hub ends the call
@@ -390,7 +372,7 @@ func (w *world) command(d deed, m *member) error {
 // and does not end the call too.
 func TestGivenUpQuestionEndsItsCallOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, err := newWorld(true, false)
+		w, err := newWorld(setting{resumes: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,14 +21,19 @@ func principalAuthor(p contracts.Principal) *contracts.Author {
 	return &contracts.Author{Principal: p.ID, Name: cmp.Or(p.Name, p.ID, "local")}
 }
 
-// showPrompt publishes who sent a prompt that the agent is about to get.
-func (tx *tx) showPrompt(p *contracts.KeptPrompt) {
+// acceptedPrompt returns the event that says who sent a prompt that the agent is about to
+// get.
+func (tx *tx) acceptedPrompt(p *contracts.KeptPrompt) *contracts.PromptAccepted {
 	ev := &contracts.PromptAccepted{
 		PromptID: p.PromptID, Content: abridge.Head(p.Content, contracts.MaxPromptBytes),
 		Attachments: fileNames(p.Attachments), Author: p.Author, Timestamp: timestamp(tx.now),
 	}
 	ev.Truncated = len(ev.Content) < len(p.Content)
-	tx.publish(ev)
+	return ev
+}
+
+// leaveQueue removes an accepted prompt from the queue if it was there.
+func (tx *tx) leaveQueue(p *contracts.KeptPrompt) {
 	if tx.work.takePrompt(p.PromptID) {
 		tx.publish(tx.work.shownQueue())
 	}
@@ -42,15 +47,20 @@ func fileNames(paths []string) (names []string) {
 	return names
 }
 
-// showAnswer publishes who answered a request, after its resolution.
-func (tx *tx) showAnswer(by *contracts.Author, ev *contracts.ServerRequestResolved) {
-	tx.publish(&contracts.RequestAnswered{
-		RequestID: ev.RequestID, CallID: ev.CallID, Resolution: ev.Resolution, Author: *by, Timestamp: timestamp(tx.now),
-	})
+// withAuthor returns how a request ended, with the author of the answer; nil means that
+// nobody answered.
+func (tx *tx) withAuthor(ev *contracts.ServerRequestResolved, by *contracts.Author) *contracts.ServerRequestResolved {
+	if by == nil {
+		return ev
+	}
+	answered := *ev
+	answered.Author, answered.Timestamp = by, timestamp(tx.now)
+	return &answered
 }
 
-// showControl publishes that the lease moved. Each connection may be nil.
-func (tx *tx) showControl(from, to *connection, why contracts.LeaseReason) {
+// controlChanged returns the event that says that the lease moved. Each connection may be
+// nil.
+func (tx *tx) controlChanged(from, to *connection, why contracts.LeaseReason) *contracts.ControlChanged {
 	ev := &contracts.ControlChanged{Reason: why, Timestamp: timestamp(tx.now)}
 	if from != nil {
 		ev.From = from.author()
@@ -58,7 +68,7 @@ func (tx *tx) showControl(from, to *connection, why contracts.LeaseReason) {
 	if to != nil {
 		ev.To = to.author()
 	}
-	tx.publish(ev)
+	return ev
 }
 
 // correctController publishes control_changed if the lease is not where the events of an

@@ -118,14 +118,15 @@ func TestAnswerIsShownWithItsAuthor(t *testing.T) {
 		r.until(watcher, `"server_request"`)
 		r.send(author, `{"type":"tool_response","call_id":"q1","approved":true}`)
 		events := r.events(r.until(watcher, `"agent_end"`))
-		got := eventOf[*contracts.RequestAnswered](t, events)
-		want := contracts.RequestAnswered{
-			RequestID: "q1", CallID: "q1", Resolution: contracts.VerdictApproved, Timestamp: got.Timestamp,
-			Author: contracts.Author{Principal: "user_ann", Name: "user_ann", ConnectionID: me.ConnectionID},
+		got := eventOf[*contracts.ServerRequestResolved](t, events)
+		want := contracts.ServerRequestResolved{
+			RequestID: "q1", RequestType: contracts.RequestApproval, CallID: "q1", Resolution: contracts.VerdictApproved,
+			Reason: "Approved", ResolvedBy: contracts.ResolvedByUser, Timestamp: got.Timestamp,
+			Author: &contracts.Author{Principal: "user_ann", Name: "user_ann", ConnectionID: me.ConnectionID},
 		}
 		wantEqual(t, "answer", *got, want)
-		if i := slices.Index(events, contracts.Event(got)); events[i-1].EventType() != "server_request_resolved" {
-			t.Errorf("got it after %s, want server_request_resolved", events[i-1].EventType())
+		if got := eventOf[*contracts.ServerRequestResolved](t, r.events(r.until(author, `"response_end"`))); got.Author != nil || got.Timestamp != "" {
+			t.Errorf("without people: got %+v, want no author", got)
 		}
 
 		r.send(author, `{"type":"prompt","content":"go"}`)
@@ -133,14 +134,15 @@ func TestAnswerIsShownWithItsAuthor(t *testing.T) {
 		if _, _, err := r.Decide("q2", false, "no", "", contracts.Principal{ID: "share_1", Name: "guest"}); err != nil {
 			t.Fatal(err)
 		}
-		got = eventOf[*contracts.RequestAnswered](t, r.events(r.until(watcher, `"agent_end"`)))
-		wantEqual(t, "author of a decision", got.Author, contracts.Author{Principal: "share_1", Name: "guest"})
+		got = eventOf[*contracts.ServerRequestResolved](t, r.events(r.until(watcher, `"agent_end"`)))
+		wantEqual(t, "author of a decision", *got.Author, contracts.Author{Principal: "share_1", Name: "guest"})
 
 		r.send(author, `{"type":"prompt","content":"go"}`)
 		r.until(watcher, `"server_request"`)
 		r.send(author, `{"type":"interrupt"}`) // ends the question without an answer
-		if seen := r.until(watcher, `"agent_end"`); strings.Contains(seen, "request_answered") {
-			t.Errorf("interrupted: got %s", seen)
+		got = eventOf[*contracts.ServerRequestResolved](t, r.events(r.until(watcher, `"agent_end"`)))
+		if got.Author != nil {
+			t.Errorf("interrupted: got %+v, want no author", got)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -77,10 +78,12 @@ func (w *world) planAnswer(d deed, by string, want contracts.Code) (string, cont
 			text = fmt.Sprintf(`{"type":"client_tool_result","call_id":%q,"content":[],"is_error":%t}`, q.req.CallID, !yes)
 		}
 	}
-	return text, want, func() {
-		w.authors[id] = by
-		w.resolve(q, verdict)
+	c := w.conns[by]
+	principal := cmp.Or(c.guest, c.member)
+	if want == "" && verdict == contracts.VerdictApproved {
+		want, _ = q.approve(principal)
 	}
+	return text, want, func() { w.answer(q, verdict, principal, by) }
 }
 
 // steer sends a frame about the lease.

@@ -164,9 +164,8 @@ func (tx *tx) holdQueue() {
 
 // noteQueue writes a change of the queue to the journal, makes it and publishes it.
 func (tx *tx) noteQueue(n note) {
-	tx.note(n)
 	tx.work.applyQueue(n)
-	tx.publish(tx.work.shownQueue())
+	tx.noteWith(n, tx.work.shownQueue())
 }
 
 // applyQueue makes the change of the queue that a note holds, if any.
@@ -280,7 +279,8 @@ func (a *host) Steering(context.Context) (taken []contracts.Work) {
 			}
 		}
 		for i := range steering {
-			tx.showPrompt(&steering[i])
+			tx.publish(tx.acceptedPrompt(&steering[i]))
+			tx.leaveQueue(&steering[i])
 			tx.publishEncoded(encodePrompt(steering[i].Content))
 		}
 	})

@@ -20,7 +20,7 @@ func (w *world) doDrain(d deed) error {
 	if q.FlushError != "" || q.PendingRequests != waiting {
 		return fmt.Errorf("quiesce: got %+v, want it done with %d questions", q, waiting)
 	}
-	w.model.drain(w.resumes && !w.cancels)
+	w.model.drain(w.resumes && !w.setting.cancels)
 	if err := w.check(w.holder); err != nil {
 		return fmt.Errorf("drained: %w", err)
 	}
@@ -113,6 +113,8 @@ func (w *world) move(q contracts.Quiesced) (err error) {
 		}
 		g.places = map[string]*place{}
 	}
+	w.closeOffice()
+	w.desk = &desk{}
 	synctest.Wait()
 	w.model.move()
 	w.grants, w.newest = 0, 0 // a lease of its own

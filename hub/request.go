@@ -108,8 +108,7 @@ func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, b
 type announced struct {
 	legacy  []encoded // the event for older clients, if the question has one
 	request encoded
-	shown   *contracts.RequestShown // follows the request
-	display encoded                 // shown
+	shown   *contracts.RequestShown // comes before the request
 }
 
 // announcement returns the events that show a question.
@@ -125,7 +124,7 @@ func (h *Hub) announcement(req *contracts.ServerRequest) announced {
 		legacy = append(legacy, encode(nil, call))
 	}
 	shown := h.shownRequest(req)
-	return announced{legacy: legacy, request: encode(nil, req), shown: shown, display: encode(nil, shown)}
+	return announced{legacy: legacy, request: encode(nil, req), shown: shown}
 }
 
 func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.AskOptions) (chan contracts.Outcome, error) {
@@ -140,9 +139,8 @@ func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.Ask
 		tx.publishEncoded(e)
 	}
 	record := aboutRequest(AuditAsked, req, a.shown.Digest)
-	tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)})
+	tx.noteWith(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)}, a.shown)
 	tx.publishEncoded(a.request)
-	tx.publishEncoded(a.display)
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}

@@ -714,3 +714,50 @@ func TestQuestionThatNobodyCanUseIsWithdrawnAtTheRestart(t *testing.T) {
 		t.Errorf("got %+v, want nothing open", state)
 	}
 }
+
+// In journals of an earlier version, each event about people has an entry of its own.
+func TestJournalOfAnEarlierVersionGoesOn(t *testing.T) {
+	text, err := os.ReadFile("testdata/journals/people-with-entries.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := journal.NewMemory(journal.MemoryOptions{})
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			Kind  journal.Kind
+			Class journal.Class
+			Time  int64
+			Body  string
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		_, last := store.Bounds()
+		entry := journal.Entry{Cursor: last + 1, Kind: e.Kind, Class: e.Class, Time: e.Time, Body: []byte(e.Body)}
+		if err := store.Append([]journal.Entry{entry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withPuppet(t, hub.Options{Store: store}, func(t *testing.T, h *hub.Hub, _ *puppet) {
+		page, err := h.History(t.Context(), &contracts.HistoryRequest{}, contracts.Caller{})
+		if err != nil || len(page.Entries) < 10 {
+			t.Errorf("history: got %+v, %v, want the events", page, err)
+		}
+		rhea, otto := joinAs(t, h, "rhea", contracts.RoleApprover, false), joinAs(t, h, "otto", contracts.RoleApprover, false)
+		refusedWith(t, "the second vote of rhea", rhea(decision("q2", true, "")), contracts.CodeAlreadyVoted)
+		refusedWith(t, "another digest", otto(decision("q2", true, "sha256:x")), contracts.CodeDigestMismatch)
+		refusedWith(t, "the second principal", otto(decision("q2", true, "sha256:5e7dfd987ba55e6fb51128fffefb38d9ef4a071d20c64281fe1dc273e038389e")), "")
+		var audit hub.AuditReader
+		if err := store.Read(0, func(e journal.Entry) bool {
+			if _, why, err := audit.Read(e); why != "" || err != nil {
+				t.Errorf("audit at entry %d: %s, %v", e.Cursor, why, err)
+			}
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := audit.Head(); n < 6 {
+			t.Errorf("the audit ends at record %d, want that it goes on", n)
+		}
+	})
+}

@@ -73,7 +73,7 @@ type checkpoint struct {
 	Run         *progress               `json:"run,omitempty"`
 	Origin      *uint64                 `json:"origin,omitempty"` // lifecycle.origin
 	Queue       *contracts.KeptQueue    `json:"queue,omitempty"`
-	Digest      digest                  `json:"digest,omitzero"`
+	Digest      Digest                  `json:"digest,omitzero"`
 	Audit       auditHead               `json:"audit"`
 }
 
@@ -85,10 +85,11 @@ func saveConnection(c *connection) *savedConnection {
 	return &savedConnection{ID: c.id, Subs: subs, Token: c.token, Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
 }
 
-func (tx *tx) noteLease() {
+// noteLease writes the lease to the journal and publishes shown, unless it is nil.
+func (tx *tx) noteLease(shown contracts.Event) {
 	saved := tx.clients.saveLease()
 	record := AuditRecord{What: AuditLease, Generation: saved.Generation}
-	tx.note(note{Lease: &saved, Audit: tx.audit(record, senderOf(tx.clients.conns[saved.Holder]))})
+	tx.noteWith(note{Lease: &saved, Audit: tx.audit(record, senderOf(tx.clients.conns[saved.Holder]))}, shown)
 }
 
 func (cl *clients) saveLease() savedLease {
@@ -97,15 +98,15 @@ func (cl *clients) saveLease() savedLease {
 }
 
 // noteCommand writes an accepted command to the journal and folds it into the
-// state, so that the change survives the process.
-func (tx *tx) noteCommand(cmd contracts.Command, n note) {
+// state, so that the change survives the process. It publishes shown, unless it is nil.
+func (tx *tx) noteCommand(cmd contracts.Command, n note, shown contracts.Event) {
 	text, err := contracts.EncodeCommand(cmd)
 	if err != nil {
 		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
 		return
 	}
 	n.Command = text
-	tx.note(n)
+	tx.noteWith(n, shown)
 	tx.log.events.ApplyCommand(cmd)
 }
 
@@ -204,22 +205,8 @@ func (tx *tx) restore() error {
 
 func (tx *tx) replay(e journal.Entry) error {
 	switch e.Kind {
-	case journal.Message:
-		ev, err := (&contracts.Decoder{}).Event(e.Body)
-		if err != nil {
-			return err
-		}
-		tx.life.wasDrained = false
-		return tx.replayEvent(ev, time.UnixMilli(e.Time))
-	case journal.Note:
-		if len(e.Body) == 0 { // a transient entry, which the store does not keep
-			return nil
-		}
-		var n note
-		if err := json.Unmarshal(e.Body, &n); err != nil {
-			return err
-		}
-		return tx.replayNote(n)
+	case journal.Message, journal.Note, journal.Joint:
+		return tx.replayParts(e)
 	case journal.Checkpoint:
 		var cp checkpoint
 		if err := json.Unmarshal(e.Body, &cp); err != nil {
@@ -233,6 +220,32 @@ func (tx *tx) replay(e journal.Entry) error {
 	return nil
 }
 
+// replayParts replays a note, and the event beside it.
+func (tx *tx) replayParts(e journal.Entry) error {
+	if hidden := e.Parts().Hidden; len(hidden) > 0 { // a transient entry leaves a note without a body
+		var n note
+		if err := json.Unmarshal(hidden, &n); err != nil {
+			return err
+		}
+		if err := tx.replayNote(n); err != nil {
+			return err
+		}
+	}
+	seen, ok := e.Seen(0)
+	if !ok {
+		return nil
+	}
+	ev, err := (&contracts.Decoder{}).Event(seen.Body)
+	if seen.Class == classPeople && errors.Is(err, contracts.ErrUnknownType) {
+		return nil // an event that only an earlier version had
+	}
+	if err != nil {
+		return err
+	}
+	tx.life.wasDrained = false
+	return tx.replayEvent(ev, time.UnixMilli(e.Time))
+}
+
 func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	tx.log.events.Apply(ev)
 	tx.log.digest.apply(ev, at)
@@ -241,14 +254,17 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	}
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
-		return tx.work.table.Open(ev, at, tx.work.deadlines[ev.RequestID])
+		err := tx.work.table.Open(ev, at, tx.work.deadlines[ev.RequestID])
+		tx.work.bindShown(ev.RequestID)
+		return err
 	case *contracts.PromptAccepted:
 		tx.work.takePrompt(ev.PromptID)
 	case *contracts.ServerRequestResolved:
 		tx.work.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
 		delete(tx.work.deadlines, ev.RequestID)
 	case *contracts.RequestShown:
-		tx.work.table.Bind(ev.RequestID, ev.Digest, int(ev.VotesNeeded))
+		tx.work.lastShown = ev
+		tx.work.bindShown(ev.RequestID) // sessions of an earlier version have the request first
 	case *contracts.RequestVoted:
 		if ev.Approved {
 			_, err := tx.work.table.Vote(ev.RequestID, ev.Author.Principal)
@@ -256,6 +272,13 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 		}
 	}
 	return nil
+}
+
+// bindShown binds a request to the digest that was shown with it, if that is the last.
+func (w *work) bindShown(id string) {
+	if s := w.lastShown; s != nil && s.RequestID == id {
+		w.table.Bind(id, s.Digest, int(s.VotesNeeded))
+	}
 }
 
 func (tx *tx) replayNote(n note) error {
@@ -372,6 +395,7 @@ func (cl *clients) restoreConnection(from *savedConnection) {
 // still be answered (D8).
 func (tx *tx) closeLeftovers() {
 	clear(tx.work.deadlines)
+	tx.work.lastShown = nil
 	tx.closeUtilities()
 	if tx.opts.NoReturn {
 		for _, c := range tx.clients.conns {
@@ -379,7 +403,7 @@ func (tx *tx) closeLeftovers() {
 		}
 	}
 	if tx.clients.holder() != nil {
-		tx.noteLease() // restore raised the generation
+		tx.noteLease(nil) // restore raised the generation
 	}
 	if tx.work.lastInit != nil {
 		init := tx.work.lastInit

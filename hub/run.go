@@ -131,9 +131,9 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note
 
 // startPrompt begins a run with a prompt. n says which command brought it.
 func (tx *tx) startPrompt(p *contracts.KeptPrompt, start encoded, n note) {
-	tx.noteCommand(&contracts.Prompt{}, n) // without the content, which message_start has
 	r := tx.beginRun()
-	tx.showPrompt(p)
+	tx.noteCommand(&contracts.Prompt{}, n, tx.acceptedPrompt(p)) // without the content, which message_start has
+	tx.leaveQueue(p)
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
 	tx.serveRun(r, func(h *Hub) error { return h.opts.Agent.Run(r.ctx, h.workOf(p)) })

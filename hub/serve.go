@@ -190,7 +190,7 @@ func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	if ok {
 		h.opts.Observer.Refused(why.Code)
 		var out []byte
-		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), goodbyeFrame(why, 0)} {
+		for _, frame := range []contracts.Frame{contracts.NewRefusal(nil, seq, why), goodbyeFrame(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
 				out = conn.Form().AppendControl(out, text)
 			}
@@ -261,6 +261,10 @@ func (r *reader) handleFrame(text []byte) {
 		r.command(&f.ID, cmd)
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
+	case *contracts.FollowLists:
+		r.refuse(optional(f.ID), errOneSession)
+	case *contracts.AnswerQuestion:
+		r.refuse(&f.ID, errOneSession)
 	case *contracts.Ack:
 	case *contracts.Bye:
 		r.resumable, r.ended = f.Keep, true
@@ -279,15 +283,20 @@ func (r *reader) handleFrame(text []byte) {
 // unknown ws.* frames close the socket (4400), because the following frames cannot
 // be trusted. Anything else is refused.
 func (r *reader) undecodable(text []byte, err error) {
-	var head struct{ Type string }
-	_ = json.Unmarshal(text, &head) // a text that has no type is no unknown frame
-	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(head.Type, "ws.")
+	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(frameType(text), "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, why) })
 		return
 	}
 	r.refuse(nil, err)
+}
+
+// frameType returns the type of a frame that cannot be decoded, or "".
+func frameType(text []byte) string {
+	var head struct{ Type string }
+	_ = json.Unmarshal(text, &head) // a text that is not JSON has no type
+	return head.Type
 }
 
 // isSuperseded reports whether a newer socket replaced this one. The hub ignores
@@ -302,6 +311,11 @@ func (r *reader) pong(p *contracts.Ping) {
 		}
 		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
+}
+
+// errOneSession refuses a frame for a socket of lists.
+var errOneSession = &contracts.Error{
+	Code: contracts.CodeBadRequest, Message: "this socket is for one session; lists are on /api/headless/lists/ws",
 }
 
 func optional(id string) *string {
@@ -350,8 +364,17 @@ func (r *reader) handleLine(text []byte) {
 		r.ended = r.ended && r.hub.lifeNow().phase >= phaseClosing
 		return
 	}
-	if r.hub.opts.Shared {
-		if frame, other := r.decoder.ClientFrame(text); other == nil && r.handleLeaseFrame(frame) {
+	frame, other := r.decoder.ClientFrame(text)
+	switch f := frame.(type) {
+	case *contracts.HistoryRequest:
+		r.answerHistory(f)
+		return
+	case nil:
+		if frameType(text) == (*contracts.HistoryRequest)(nil).FrameType() {
+			err = other
+		}
+	default:
+		if r.hub.opts.Shared && r.handleLeaseFrame(frame) {
 			return
 		}
 	}

@@ -136,19 +136,8 @@ func (tx *tx) publishEncoded(e encoded) {
 	if tx.life.frozen {
 		return
 	}
-	tx.log.events.Apply(e.event)
-	tx.log.digest.apply(e.event, tx.now)
-	if tx.work.run != nil {
-		tx.work.run.track(e.event, tx.now)
-	}
-	tx.log.lastPublished = tx.now
-	class := classOf(e.event)
-	if class != classPeople { // the observer is told of these otherwise, and most clients do not get them
-		tx.log.published++
-		tx.opts.Observer.Published(e.event, tx.now)
-	}
 	tx.append(journal.Entry{
-		Kind: journal.Message, Class: class, Transient: e.transient, Body: e.Body,
+		Kind: journal.Message, Class: tx.fold(e.event), Transient: e.transient, Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
 	switch ev := e.event.(type) {
@@ -159,6 +148,36 @@ func (tx *tx) publishEncoded(e encoded) {
 	case *contracts.UtilityCommandOutput:
 		tx.addUnread(ev.CommandID, len(e.Body))
 	}
+}
+
+// publishWith publishes an event and adds a note, under one cursor. Clients with the
+// capability people get forPeople, which may be the same event.
+func (tx *tx) publishWith(ev, forPeople contracts.Event, n note) {
+	if tx.life.frozen {
+		return
+	}
+	parts := journal.Parts{Open: encode(nil, ev).Body, OpenClass: tx.fold(forPeople), Hidden: encodeNote(n)}
+	if forPeople != ev {
+		parts.Inner, parts.InnerClass = encode(nil, forPeople).Body, classPeople
+	}
+	tx.append(parts.Joint())
+}
+
+// fold folds an event that is about to be added into the state. It returns the class of
+// its entry.
+func (tx *tx) fold(ev contracts.Event) journal.Class {
+	tx.log.events.Apply(ev)
+	tx.log.digest.apply(ev, tx.now)
+	if tx.work.run != nil {
+		tx.work.run.track(ev, tx.now)
+	}
+	tx.log.lastPublished = tx.now
+	class := classOf(ev)
+	if class != classPeople { // the observer is told of these otherwise, and most clients do not get them
+		tx.log.published++
+		tx.opts.Observer.Published(ev, tx.now)
+	}
+	return class
 }
 
 // addUnread counts output that was just published, if its owner has ever been
@@ -173,11 +192,23 @@ func (tx *tx) addUnread(commandID string, bytes int) {
 
 // note adds a hidden entry, from which restore rebuilds state that events do not
 // carry. It returns the entry's cursor.
-func (tx *tx) note(n note) uint64 {
-	if n.Send != nil && !tx.life.frozen {
+func (tx *tx) note(n note) uint64 { return tx.noteWith(n, nil) }
+
+// noteWith adds a note. Clients with the capability people get shown, an event about
+// people, with the note's cursor, unless shown is nil. For other clients the cursor is a
+// gap, as that of every note.
+func (tx *tx) noteWith(n note, shown contracts.Event) uint64 {
+	if tx.life.frozen {
+		return tx.head()
+	}
+	if n.Send != nil {
 		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
 	}
-	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
+	if shown == nil {
+		return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
+	}
+	parts := journal.Parts{Inner: encode(nil, shown).Body, InnerClass: tx.fold(shown), Hidden: encodeNote(n)}
+	return tx.append(parts.Joint())
 }
 
 // noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
@@ -187,7 +218,13 @@ func (tx *tx) noteAnswer(cursor uint64) {
 		return
 	}
 	tx.unansweredSend.Answer = cursor
-	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	e, text := &tx.out[tx.unansweredIndex], encodeNote(*tx.unansweredSend)
+	if e.Kind == journal.Joint {
+		parts := e.Parts()
+		parts.Hidden = text
+		text = parts.Joint().Body
+	}
+	e.Body = text
 	tx.unansweredSend = nil
 }
 

@@ -20,10 +20,13 @@ import (
 type world struct {
 	*hub.Hub
 	model
+	setting setting
 	agent   *puppet
-	resumes bool // the agent can act on answers to earlier questions
-	cancels bool // a drain cancels them
 	store   *journal.Memory
+	disk    *mortal         // the store, for this process
+	office  *office         // nil without an inbox
+	desk    *desk           // what the office has stored
+	counted map[string]bool // questions in the tally
 	ledger  *ledger
 	members [4]*member
 	guests  [3]*visitor
@@ -33,6 +36,14 @@ type world struct {
 	start   *contracts.Snapshot            // the state then
 	grants  uint64                         // largest generation that a client was told before this step, and
 	newest  uint64                         // with it
+}
+
+// A setting is what does not change in a world.
+type setting struct {
+	resumes bool  // the agent can act on answers to earlier questions
+	cancels bool  // a drain cancels them
+	inbox   bool  // there is an inbox, and some approvals need two votes
+	done    tally // may be nil
 }
 
 // A member is a client: the latest connection that somebody had.
@@ -46,9 +57,9 @@ type member struct {
 	denied    bool   // its wish for the lease, since the last check
 }
 
-func newWorld(resumes, cancels bool) (*world, error) {
+func newWorld(s setting) (*world, error) {
 	w := &world{
-		resumes: resumes, cancels: cancels, model: newModel(resumes),
+		setting: s, model: newModel(s.resumes), desk: &desk{}, counted: map[string]bool{},
 		store: journal.NewMemory(journal.MemoryOptions{}), learned: map[string][]contracts.Outcome{},
 	}
 	for i := range w.guests {
@@ -74,17 +85,28 @@ func (w *world) open() (err error) {
 			return err
 		}
 	}
-	w.Hub, err = hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: agent, Store: w.store, WindowBytes: 4 << 10, CheckpointBytes: 6 << 10,
-		DrainCancels: w.cancels, Restored: origin})
-	if err != nil {
-		return err
+	w.disk = &mortal{Store: w.store}
+	opts := hub.Options{
+		SessionID: "s", Cwd: "/", Agent: agent, Store: w.disk, WindowBytes: 4 << 10, CheckpointBytes: 6 << 10,
+		DrainCancels: w.setting.cancels, Restored: origin, Votes: []hub.VoteRule{{Votes: 2, Tool: toolOfTwo}},
 	}
-	return w.Start(context.Background())
+	start := func() (*hub.Hub, error) {
+		if w.Hub, err = hub.New(opts); err != nil {
+			return nil, err
+		}
+		return w.Hub, w.Start(context.Background())
+	}
+	if w.setting.inbox {
+		return w.openOffice(&opts, start)
+	}
+	_, err = start()
+	return err
 }
 
 // end closes everything, so that no goroutine stays behind.
 func (w *world) end() error {
 	err := w.Close(context.Background())
+	w.closeOffice()
 	for _, m := range w.members {
 		if m != nil {
 			m.peer.Close()
@@ -109,9 +131,13 @@ func (w *world) restart(crash bool) error {
 		}
 		end = old.Close
 	}
-	if err := end(context.Background()); err != nil {
+	if crash {
+		w.desk.lost.Store(true)
+	}
+	if err := end(context.Background()); err != nil && !w.disk.dead.Load() {
 		return err
 	}
+	w.closeOffice()
 	if !crash {
 		if err := w.adopt(agent); err != nil {
 			return err
@@ -174,7 +200,7 @@ func (w *world) join(who int, role contracts.Role, how contracts.Takeover, from 
 	conn, peer := memconn.New(memconn.Options{})
 	m := &member{follower: newFollower(peer, w.ledger), seq: 1}
 	m.people = who%2 == 0
-	att := contracts.Attach{Role: role, Takeover: how, Epoch: w.Epoch()}
+	att := contracts.Attach{Role: role, Takeover: how, Epoch: w.Epoch(), Principal: contracts.Principal{ID: memberName(who)}}
 	if from != nil {
 		att.ConnectionID, m.people = from.id, from.people
 		if cursor && from.cursor > 0 {
@@ -310,6 +336,9 @@ func (w *world) pass(d time.Duration) {
 // check returns an error where the world is not what the model says. before is
 // who held the lease before the step.
 func (w *world) check(before string) error {
+	if w.setting.inbox {
+		w.pass(listing)
+	}
 	if err := w.settle(); err != nil {
 		return err
 	}
@@ -328,7 +357,7 @@ func (w *world) check(before string) error {
 		}
 	}
 	w.grants = w.newest
-	return errors.Join(w.checkState(live), w.checkRequests())
+	return errors.Join(w.checkState(live), w.checkRequests(), w.checkOffice())
 }
 
 func (w *world) checkMember(m *member, before string, live *contracts.Snapshot) error {
@@ -488,8 +517,10 @@ func (w *world) checkAuthors(events []contracts.Event) error {
 		switch e := ev.(type) {
 		case *contracts.PromptAccepted:
 			prompters = append(prompters, authored(&e.Author))
-		case *contracts.RequestAnswered:
-			answered[e.RequestID] = append(answered[e.RequestID], authored(&e.Author))
+		case *contracts.ServerRequestResolved:
+			if e.Author != nil {
+				answered[e.RequestID] = append(answered[e.RequestID], byline(e.Author.Principal, e.Author.ConnectionID))
+			}
 		}
 	}
 	if !slices.Equal(prompters, w.prompters) {

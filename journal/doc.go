@@ -8,6 +8,8 @@
 //
 // # Guarantees
 //
+//   - One frame for each cursor: followers that skip different classes may see different
+//     events of one entry ([Parts]), but each sees at most one.
 //   - Order: cursors are consecutive. A follower that reads on from the cursor it
 //     got sees every visible entry that it did not opt out of, once and in order.
 //     From the store, consecutive texts may come merged.

@@ -16,7 +16,8 @@ type Entry struct {
 
 	// TextStart and TextEnd are the span of Body that holds mergeable text. An
 	// entry with an empty span is never merged (D5). Texts are joined byte by byte,
-	// so the span must not begin or end within an escape sequence.
+	// so the span must not begin or end within an escape sequence. In an entry of
+	// kind Joint, the span is a part of the entry.
 	TextStart, TextEnd uint32
 
 	// A transient entry is shown while it is in the window. The store has an empty
@@ -40,6 +41,7 @@ const (
 	Snapshot               // a public snapshot; the body is its JSON
 	Note                   // data of the owner; never shown
 	Checkpoint             // the owner's whole state; recovery starts here; never shown
+	Joint                  // an event and data of the owner under one cursor; see Parts
 )
 
 // hidden reports whether followers never see entries of kind k.
@@ -69,12 +71,14 @@ var (
 // check returns an error if e cannot be stored.
 func (e *Entry) check() error {
 	switch {
-	case e.Kind > Checkpoint:
+	case e.Kind > Joint:
 		return fmt.Errorf("entry of unknown kind %d", e.Kind)
 	case len(e.Body) > MaxBody:
 		return fmt.Errorf("entry body of %d bytes is longer than %d", len(e.Body), MaxBody)
 	case e.TextStart > e.TextEnd || int(e.TextEnd) > len(e.Body):
 		return fmt.Errorf("text span %d to %d does not lie in a body of %d bytes", e.TextStart, e.TextEnd, len(e.Body))
+	case e.Kind == Joint && e.TextStart == 0:
+		return errors.New("joint entry was not made by Parts.Joint")
 	}
 	return nil
 }

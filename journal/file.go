@@ -223,7 +223,7 @@ func (s *File) needsSegment(entries []Entry, size int64) bool {
 	seg := s.segs[len(s.segs)-1]
 	age := time.Duration(entries[0].Time-seg.head.time) * time.Millisecond
 	return seg.size+size > s.opts.SegmentBytes ||
-		seg.last != s.last ||
+		seg.last != s.last || seg.head.old ||
 		s.opts.RetainAge > 0 && age > s.opts.RetainAge/4 ||
 		lastCheckpoint(entries) > 0
 }

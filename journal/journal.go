@@ -246,9 +246,10 @@ func (j *Journal) insert(e *Entry) {
 	for j.bodies.count() >= j.opts.WindowEntries {
 		j.evict()
 	}
-	j.bodies.put(e, append(j.bodies.room(len(e.Body)), e.Body...))
+	open, inner := e.variants()
+	j.bodies.insert(open, inner, func(e *Entry) []byte { return append(j.bodies.room(len(e.Body)), e.Body...) })
 	for _, f := range j.forms {
-		f.put(e)
+		f.log.insert(open, inner, f.frame)
 	}
 	j.evictTo(j.windowLimit())
 }
@@ -324,12 +325,12 @@ type formFrames struct {
 // frameOverhead is about how many bytes a form adds to a body.
 const frameOverhead = 128
 
-func (f *formFrames) put(e *Entry) {
+// frame returns the frame of an entry, nil if the entry is hidden.
+func (f *formFrames) frame(e *Entry) []byte {
 	if e.Kind.hidden() {
-		f.log.put(e, nil)
-		return
+		return nil
 	}
-	f.log.put(e, appendFrame(f.log.room(len(e.Body)+frameOverhead), f.form, e.Kind, e.Cursor, e.Body))
+	return appendFrame(f.log.room(len(e.Body)+frameOverhead), f.form, e.Kind, e.Cursor, e.Body)
 }
 
 // Follow returns a view of the journal in form f. While at least one view of a

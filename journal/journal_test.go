@@ -519,8 +519,21 @@ func (w *world) append(t *rapid.T) {
 			letters := rapid.SampledFrom([]string{"a", "a", "a", "b"})
 			e = textEnding(letters.Draw(t, "stream"), s, letters.Draw(t, "end"))
 		}
-		e.Kind = rapid.SampledFrom([]journal.Kind{0, 0, 0, 0, 1, 2, 3}).Draw(t, "kind")
-		e.Class = rapid.SampledFrom([]journal.Class{0, 0, 0, 1, 2}).Draw(t, "class")
+		class := rapid.SampledFrom([]journal.Class{0, 0, 0, 1, 2})
+		e.Kind = rapid.SampledFrom([]journal.Kind{0, 0, 0, 0, 1, 2, 3, 4, 4}).Draw(t, "kind")
+		e.Class = class.Draw(t, "class")
+		if e.Kind == journal.Joint {
+			part := rapid.SampledFrom([]string{"", "part", s})
+			p := journal.Parts{
+				Open: []byte(part.Draw(t, "open")), OpenClass: e.Class,
+				Inner: []byte(part.Draw(t, "inner")), InnerClass: class.Draw(t, "inner class"),
+				Hidden: []byte(s),
+			}
+			e = p.Joint()
+			if got := e.Parts(); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", p) {
+				t.Fatalf("parts: got %q, want %q", got, p)
+			}
+		}
 		batch = append(batch, e)
 	}
 	last, err := w.j.Append(batch...)
@@ -570,6 +583,14 @@ func (w *world) read(t *rapid.T) {
 	}
 	var want []journal.Entry
 	for _, e := range w.entries[f.cursor:next] {
+		p := e.Parts()
+		switch {
+		case e.Kind != journal.Joint:
+		case len(p.Inner) > 0 && p.InnerClass&skip == 0:
+			e = journal.Entry{Cursor: e.Cursor, Body: p.Inner}
+		case len(p.Open) > 0:
+			e = journal.Entry{Cursor: e.Cursor, Class: p.OpenClass, Body: p.Open}
+		}
 		if e.Kind <= journal.Snapshot && e.Class&skip == 0 {
 			want = append(want, e)
 		}

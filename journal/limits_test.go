@@ -62,8 +62,8 @@ func TestBytesOnDisk(t *testing.T) {
 	}{
 		{"record", appendRecord(nil, &e, false), "0c08880e03000000" + "0807060504030201" + "1817161514131211" + "0305" + "0100000002000000" + "616263"},
 		{"record of a batch that goes on", appendRecord(nil, &e, true), "14e2301603000000" + "0807060504030201" + "1817161514131211" + "8305" + "0100000002000000" + "616263"},
-		{"header", h.append(nil), hex.EncodeToString([]byte("maestroj")) + "02000000" + "0200000000000000" + "0100000000000000" + "0300000000000000" +
-			"0400000000000000" + "0500000000000000" + hex.EncodeToString([]byte(h.journal)) + "b7bfc8f8"},
+		{"header", h.append(nil), hex.EncodeToString([]byte("maestroj")) + "03000000" + "0200000000000000" + "0100000000000000" + "0300000000000000" +
+			"0400000000000000" + "0500000000000000" + hex.EncodeToString([]byte(h.journal)) + "f7269f42"},
 	} {
 		if got := hex.EncodeToString(tt.got); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
@@ -94,7 +94,7 @@ func TestEntriesThatCannotBeStored(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), FileOptions{})
 	mustAppend(t, s, note(1))
 	for name, e := range map[string]Entry{
-		"kind": {Cursor: 2, Kind: Checkpoint + 1}, "body": {Cursor: 2, Body: make([]byte, MaxBody+1)},
+		"kind": {Cursor: 2, Kind: Joint + 1}, "parts": {Cursor: 2, Kind: Joint}, "body": {Cursor: 2, Body: make([]byte, MaxBody+1)},
 		"span": {Cursor: 2, Body: []byte("abc"), TextStart: 2, TextEnd: 1}, "end": {Cursor: 2, Body: []byte("abc"), TextEnd: 4},
 		"hole": {Cursor: 3}, "past": {Cursor: 1},
 	} {
@@ -163,6 +163,37 @@ func TestSegmentThatCannotBeRemovedStays(t *testing.T) {
 	}
 }
 
+// A journal of the version before is read, and continues in a segment of this version.
+func TestSegmentOfTheVersionBeforeIsRead(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{})
+	mustAppend(t, s, notes(1, 3)...)
+	path := s.segs[0].path
+	closeStore(t, s)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[8] = oldSegmentVersion
+	binary.LittleEndian.PutUint32(text[headSize-4:], crc32.Checksum(text[:headSize-4], castagnoli()))
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, dir, FileOptions{})
+	joint := (&Parts{Open: []byte("open"), Hidden: []byte("hidden")}).Joint()
+	joint.Cursor = 4
+	mustAppend(t, s, joint)
+	closeStore(t, s)
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, text) {
+		t.Errorf("got another segment of the version before, and %v, want it unchanged", err)
+	}
+	s = mustOpen(t, dir, FileOptions{})
+	defer closeStore(t, s)
+	if first, last := s.Bounds(); first != 1 || last != 4 || len(s.segs) != 2 {
+		t.Errorf("got entries %d to %d in %d segments, want 1 to 4 in 2", first, last, len(s.segs))
+	}
+}
+
 func TestOtherVersionsAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, FileOptions{})
@@ -173,7 +204,7 @@ func TestOtherVersionsAreNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []byte{0, 1, 3} {
+	for _, version := range []byte{0, 1, 4} {
 		other := slices.Clone(text[:headSize])
 		other[8] = version
 		binary.LittleEndian.PutUint32(other[headSize-4:], crc32.Checksum(other[:headSize-4], castagnoli()))

@@ -36,6 +36,7 @@ type slot struct {
 	off, end uint32 // empty if the entry is hidden
 	kind     Kind
 	class    Class
+	inner    *slot // in place of this one for followers that do not skip its class; nil: none
 }
 
 // A chunk is filled from the left; bytes that a slot refers to never change.
@@ -48,7 +49,7 @@ const (
 	minSlab  = 8
 	maxSlab  = 128
 
-	slotBytes = 48 // a slot and the pointer to it
+	slotBytes = 56 // a slot and the pointer to it
 )
 
 // get returns the slot of the entry at cursor, or nil. It may be called at any
@@ -98,34 +99,60 @@ func (l *log) newChunk(n int) {
 	l.used, l.slab, l.slabs = 0, nil, 0
 }
 
-// put adds entry e with the bytes p. p is the result of room with something
-// appended; nil stands for a hidden entry.
-func (l *log) put(e *Entry, p []byte) {
+// seen returns the slot for followers that skip the classes in skip.
+func (s *slot) seen(skip Class) *slot {
+	if s.inner != nil && s.inner.class&skip == 0 {
+		return s.inner
+	}
+	return s
+}
+
+// insert adds an entry as its variants. encode returns the bytes of one: the result of
+// room with something appended, or nil for a hidden entry.
+func (l *log) insert(open, inner *Entry, encode func(*Entry) []byte) {
+	var in *slot
+	if inner != nil {
+		in = new(l.fill(inner, encode(inner)))
+		l.bytes += slotBytes
+	}
+	s := l.fill(open, encode(open))
+	s.inner = in
+	l.put(s)
+}
+
+// fill copies p into a chunk unless it is there. It returns the slot.
+func (l *log) fill(e *Entry, p []byte) slot {
 	if l.tail == nil {
 		l.newChunk(len(p))
 	}
 	if n := len(p); n > 0 && (n > len(l.tail.buf)-l.used || &p[0] != &l.tail.buf[l.used]) {
 		copy(l.room(n)[:n], p) // append moved p, because the room was too small
 	}
+	s := slot{
+		cursor: e.Cursor, kind: e.Kind, class: e.Class,
+		chunk: l.tail, off: uint32(l.used), end: uint32(l.used + len(p)),
+	}
+	l.used += len(p)
+	l.bytes += len(p)
+	return s
+}
+
+// put adds the slot of the next cursor.
+func (l *log) put(next slot) {
 	if len(l.slab) == 0 {
 		l.slabs = min(max(minSlab, 2*l.slabs), maxSlab)
 		l.slab = make([]slot, l.slabs)
 	}
 	s := &l.slab[0]
 	l.slab = l.slab[1:]
-	*s = slot{
-		cursor: e.Cursor, kind: e.Kind, class: e.Class,
-		chunk: l.tail, off: uint32(l.used), end: uint32(l.used + len(p)),
-	}
-	l.used += len(p)
-
+	*s = next
 	r := l.ring.Load()
 	if r == nil || l.count() == len(r.slots) {
 		r = l.resize(r, 2*l.count())
 	}
-	r.slots[e.Cursor&r.mask].Store(s)
+	r.slots[next.cursor&r.mask].Store(s)
 	l.next++
-	l.bytes += slotBytes + len(p)
+	l.bytes += slotBytes
 }
 
 // resize replaces r, which may be nil, with a ring of length n, or minRing if that is
@@ -161,7 +188,11 @@ func (l *log) drop(cursor uint64) int {
 		return 0
 	}
 	r := l.ring.Load()
-	n := slotBytes + r.slots[cursor&r.mask].Swap(nil).len()
+	s := r.slots[cursor&r.mask].Swap(nil)
+	n := slotBytes + s.len()
+	if s.inner != nil {
+		n += slotBytes + s.inner.len()
+	}
 	l.bytes -= n
 	l.first++
 	return n

@@ -60,7 +60,8 @@ func parseHead(p []byte) (e Entry, n int, more, ok bool) {
 		TextStart: binary.LittleEndian.Uint32(p[26:]),
 		TextEnd:   binary.LittleEndian.Uint32(p[30:]),
 	}
-	ok = size <= MaxBody && e.Kind <= Checkpoint && e.TextStart <= e.TextEnd && e.TextEnd <= size
+	ok = size <= MaxBody && e.Kind <= Joint && e.TextStart <= e.TextEnd && e.TextEnd <= size &&
+		(e.Kind != Joint || e.TextStart > 0)
 	return e, int(size), p[24]&recordMore != 0, ok
 }
 

@@ -52,14 +52,19 @@ type segmentHead struct {
 	synced      uint64
 	time        int64
 	journal     string
+	old         bool // its version is oldSegmentVersion
 }
 
 const (
 	segmentMagic   = "maestroj"
-	segmentVersion = 2
+	segmentVersion = 3
 	segmentSuffix  = ".seg"
 	headSize       = 89
 	epochSize      = 33
+
+	// oldSegmentVersion has no entries of kind Joint. Segments of this version are read,
+	// and new entries begin another segment.
+	oldSegmentVersion = 2
 )
 
 func (h *segmentHead) append(dst []byte) []byte {
@@ -82,7 +87,8 @@ func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 	if string(p[:8]) != segmentMagic || crc32.Checksum(p[:headSize-4], castagnoli()) != sum {
 		return h, false, nil
 	}
-	if version := binary.LittleEndian.Uint32(p[8:]); version != segmentVersion {
+	version := binary.LittleEndian.Uint32(p[8:])
+	if version != segmentVersion && version != oldSegmentVersion {
 		return h, false, fmt.Errorf("%w %d", errVersion, version)
 	}
 	return segmentHead{
@@ -92,6 +98,7 @@ func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 		synced:     binary.LittleEndian.Uint64(p[36:]),
 		time:       int64(binary.LittleEndian.Uint64(p[44:])),
 		journal:    string(p[52 : 52+epochSize]),
+		old:        version == oldSegmentVersion,
 	}, true, nil
 }
 

@@ -98,6 +98,7 @@ func (v *View) readWindow(buf []byte, after, until uint64, skip Class, limit int
 				break
 			}
 		}
+		s = s.seen(skip)
 		if s.kind.hidden() || s.class&skip != 0 || made && s.len() == 0 {
 			continue
 		}
@@ -242,7 +243,8 @@ func (m *merger) entry(e Entry) bool {
 		return false
 	}
 	m.scanned += len(e.Body)
-	if e.Kind.hidden() || e.Class&m.skip != 0 {
+	e, seen := e.Seen(m.skip)
+	if !seen {
 		m.next = e.Cursor
 		return true
 	}

@@ -67,8 +67,6 @@ func (s *State) Apply(ev contracts.Event) {
 		s.facts.LastStatus = &e.Message
 	case *contracts.PromptAccepted:
 		s.promptAccepted(e)
-	case *contracts.RequestAnswered:
-		s.requestAnswered(e)
 	case *contracts.QueueChanged:
 		s.queueChanged(e)
 	case *contracts.RequestShown:
@@ -213,6 +211,11 @@ func (s *State) serverRequest(e *contracts.ServerRequest) {
 }
 
 func (s *State) resolved(e *contracts.ServerRequestResolved) {
+	if e.Author != nil {
+		s.addAnswer(contracts.AnswerRecord{
+			RequestID: e.RequestID, CallID: e.CallID, Resolution: e.Resolution, Author: *e.Author, Timestamp: e.Timestamp,
+		})
+	}
 	list := s.pendingList(e.RequestType)
 	if list == nil {
 		return

@@ -32,9 +32,7 @@ func (s *State) promptAccepted(e *contracts.PromptAccepted) {
 	addLast(&s.knownPeople().Prompts, record)
 }
 
-func (s *State) requestAnswered(e *contracts.RequestAnswered) {
-	addLast(&s.knownPeople().Answers, contracts.AnswerRecord(*e))
-}
+func (s *State) addAnswer(record contracts.AnswerRecord) { addLast(&s.knownPeople().Answers, record) }
 
 // cutContent cuts the content of a prompt, or the display of a request, to contracts.MaxPromptRecord.
 func cutContent(content *string, truncated *bool) {
@@ -60,7 +58,8 @@ func (s *State) requestShown(e *contracts.RequestShown) {
 	})
 }
 
-// addShown adds a record of a pending request and drops those of requests that ended.
+// addShown adds a record of a request, which may be about to come, and drops those of
+// requests that ended.
 func (s *State) addShown(record contracts.ShownRecord) {
 	cutContent(&record.Display, &record.Truncated)
 	others := slices.DeleteFunc(s.shownRequests(), func(r contracts.ShownRecord) bool { return r.RequestID == record.RequestID })
@@ -105,7 +104,7 @@ func (s *State) restorePeople(from *contracts.People) {
 		s.promptAccepted((*contracts.PromptAccepted)(&p))
 	}
 	for _, a := range from.Answers {
-		s.requestAnswered((*contracts.RequestAnswered)(&a))
+		s.addAnswer(a)
 	}
 	for _, r := range from.Requests {
 		s.addShown(r)

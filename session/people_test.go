@@ -20,7 +20,7 @@ func TestPeopleAreTheLastOnes(t *testing.T) {
 	for i := range contracts.MaxPeople + 3 {
 		apply(s,
 			&contracts.PromptAccepted{PromptID: fmt.Sprint(i), Content: strings.Repeat("é", contracts.MaxPromptRecord), Author: ann},
-			&contracts.RequestAnswered{RequestID: fmt.Sprint(i), Resolution: contracts.VerdictDenied, Author: bob},
+			&contracts.ServerRequestResolved{RequestID: fmt.Sprint(i), Resolution: contracts.VerdictDenied, Author: &bob},
 			&contracts.ControlChanged{From: &ann, To: &bob, Reason: contracts.LeaseTakenOver},
 		)
 	}

@@ -90,13 +90,11 @@ func drawEvent(t *rapid.T) any {
 		return &contracts.ServerRequestResolved{
 			RequestID: drawRequest.Draw(t, "request"), RequestType: drawKind.Draw(t, "kind"), CallID: drawCall.Draw(t, "call"),
 			Resolution: drawVerdict.Draw(t, "verdict"), ResolvedBy: contracts.ResolvedByUser,
+			Author: rapid.SampledFrom([]*contracts.Author{nil, &bob}).Draw(t, "author"),
 		}
 	case 19:
 		return &contracts.PromptAccepted{PromptID: drawCall.Draw(t, "prompt"), Content: drawText.Draw(t, "content"), Author: ann}
 	case 20:
-		if rapid.Bool().Draw(t, "answered") {
-			return &contracts.RequestAnswered{RequestID: drawRequest.Draw(t, "request"), Resolution: drawVerdict.Draw(t, "verdict"), Author: bob}
-		}
 		if rapid.Bool().Draw(t, "queue") {
 			return &contracts.QueueChanged{
 				Prompts: []contracts.QueuedPrompt{{PromptID: drawCall.Draw(t, "prompt"), Author: bob, When: contracts.PromptNext}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/acpserver"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
@@ -76,18 +77,13 @@ func (a *acpSockets) close() error {
 	return err
 }
 
-// errRevoked ends the connections of a credential.
-var errRevoked = &contracts.Error{
-	Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked",
-}
-
 // evict ends the connections of a principal.
 func (a *acpSockets) evict(principalID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for v, end := range a.visits {
 		if v.att.Principal.ID == principalID {
-			end(errRevoked)
+			end(hub.ErrExpired)
 		}
 	}
 }
@@ -104,7 +100,7 @@ func (v *acpVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 	defer end(nil)
 	if !p.Expires.IsZero() {
 		var stop context.CancelFunc
-		ctx, stop = context.WithDeadlineCause(ctx, p.Expires, errRevoked)
+		ctx, stop = context.WithDeadlineCause(ctx, p.Expires, hub.ErrExpired)
 		defer stop()
 	}
 	a.mu.Lock()
@@ -116,7 +112,7 @@ func (v *acpVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 		delete(a.visits, v)
 	}()
 	if !a.alive(p) { // it may have been revoked before evict could find the connection
-		end(errRevoked)
+		end(hub.ErrExpired)
 	}
 	opts := a.opts
 	opts.Session, opts.Create = cmp.Or(v.att.SessionID, a.session), v.att.Create

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -58,4 +59,28 @@ func TestIndexIsListed(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
+}
+
+func TestHeadlessBeginsWithTheLastTurns(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	run := func(input string, flags ...string) []string {
+		args := []string{"headless", "--agent", "conformance", "--state-dir", state, "--workspace", dir}
+		cmd := program(t, append(args, flags...)...)
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Split(string(out), "\n")
+	}
+	run(`{"type":"prompt","content":"one"}` + "\n")
+	run(`{"type":"prompt","content":"two"}` + "\n")
+	lines := run(`{"type":"ws.history","id":"h","kind":"turns"}`+"\n", "--turns", "1")
+	if !strings.HasPrefix(lines[2], `{"type":"history","page":`) || !strings.Contains(lines[2], `"content":"two"`) ||
+		strings.Contains(lines[2], `"content":"one"`) {
+		t.Errorf("third line: got %s, want the last turn", lines[2])
+	}
+	if !strings.HasPrefix(lines[3], `{"type":"history","id":"h",`) || !strings.Contains(lines[3], `"line":"one"`) {
+		t.Errorf("fourth line: got %s, want the index", lines[3])
+	}
 }

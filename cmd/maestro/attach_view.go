@@ -182,10 +182,6 @@ func (v *view) event(event contracts.Event) {
 		v.prompt(e)
 	case *contracts.QueueChanged:
 		v.queue(e)
-	case *contracts.RequestAnswered:
-		if name := authorName(&e.Author); name != "" && e.Author.ConnectionID != v.me {
-			v.notice(console.Dim, "%s answered", name)
-		}
 	case *contracts.RequestShown:
 		if e.Escaped {
 			v.notice(console.Red, "the request has hidden characters: %s", show.InLine(e.Display, show.MaxArgs))
@@ -387,6 +383,11 @@ func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	verdict, more := decided(e, options)
 	kind := strings.ReplaceAll(show.OneLine(string(e.RequestType), 20), "_", " ")
 	v.notice(console.Dim, "%s %s by %s%s", kind, show.OneLine(verdict, 20), show.OneLine(string(e.ResolvedBy), 20), more)
+	if e.Author != nil && e.Author.ConnectionID != v.me {
+		if name := authorName(e.Author); name != "" {
+			v.notice(console.Dim, "%s answered", name)
+		}
+	}
 }
 
 // prompt prints the prompt of a user, with the author's name if it is another one.

@@ -305,7 +305,7 @@ func TestNoAgentTextReachesTheTerminalRaw(t *testing.T) {
 		&contracts.Ready{Model: evil, Provider: evil}, &contracts.SessionInfo{Cwd: evil, GitBranch: &text},
 		&contracts.RawAgentEvent{EventKind: "message_start", Event: user},
 		&contracts.PromptAccepted{Content: evil, Attachments: []string{evil}, Author: contracts.Author{Name: evil, ClaimedName: evil}},
-		&contracts.RequestAnswered{Author: contracts.Author{Name: evil, ClientInfo: &contracts.ClientInfo{Name: evil}}},
+		&contracts.ServerRequestResolved{Author: &contracts.Author{Name: evil, ClientInfo: &contracts.ClientInfo{Name: evil}}},
 		&contracts.ResponseChunk{Content: evil}, &contracts.ResponseChunk{Content: evil, IsThinking: true},
 		&contracts.ToolCall{CallID: evil, Tool: evil, Args: quoted}, &contracts.ToolOutput{CallID: evil, Content: evil},
 		&contracts.ToolEnd{CallID: evil, ErrorCode: evil}, &contracts.Status{Message: evil}, &contracts.Compaction{Summary: evil},
@@ -371,8 +371,10 @@ func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
 		by("conn_me", "Ann Lee", "", "lantern"), by("conn_b", "Bob", "", ""), by("conn_c", "owner", "cleo", "lantern"), by("conn_d", "for Dan", "", "lantern"),
 		by("conn_e", "owner", "", attachName), by("", "Eve", "Eve", ""), by("conn_f", "owner", "", attachName),
 	} {
-		resolved := &contracts.ServerRequestResolved{RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}
-		updates = append(updates, told(&contracts.PromptAccepted{Content: "hi", Author: a}, message, resolved, &contracts.RequestAnswered{Author: a})...)
+		resolved := &contracts.ServerRequestResolved{
+			RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser, Author: &a,
+		}
+		updates = append(updates, told(&contracts.PromptAccepted{Content: "hi", Author: a}, message, resolved)...)
 	}
 	updates = append(updates, told(&contracts.PromptAccepted{Content: "long", Truncated: true, Attachments: []string{"a.md", "b.png"}, Author: by("conn_b", "Bob", "", "")})...)
 	updates = append(updates, told(

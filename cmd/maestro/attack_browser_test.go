@@ -104,7 +104,7 @@ func browserAttacks() []attack {
 		{name: "cookie on a stream of another page", on: "token", arm: login, shots: append(ride("GET /api/headless/sessions/{main}/events", "", unsaid...),
 			ride("GET /api/headless/sessions/{main}/events/", "", "Accept: text/event-stream", otherPage[0], otherPage[1])...)},
 		{name: "cookie on a socket of another page", on: "token", arm: login, shots: append(ride("WS /api/headless/ws?sessionId={main}", "", otherPage...), ride("WS /api/headless/ws?sessionId={main}", "", unsaid...)...)},
-		{name: "cookies that contradict each other", on: "token", arm: login, shots: []shot{{what: stateOfMain, headers: []string{"Cookie: {cookie}; maestro_session=x"}, code: contracts.CodeBadRequest}}},
+		{name: "cookies that contradict each other", on: "token", arm: login, shots: []shot{{what: stateOfMain, headers: []string{"Cookie: {cookie}; maestro_session_{port}=x"}, code: contracts.CodeBadRequest}}},
 		{name: "login that leads otherPage", on: "token", arm: login, shots: redirects, strike: func(t *testing.T, f *fort) {
 			r := f.want(shot{what: "GET /login?ticket={ticket}&next=/path%3Fa%3Db", status: 303}) // none of them used it up
 			if got := r.header.Get("Location"); got != "/path?a=b" {

@@ -46,7 +46,7 @@ func credentialAttacks() []attack {
 			append(every(shot{body: shutdown, code: contracts.CodeUnauthenticated}, sendToMain+"?token={token}", sendToMain+"?ticket={token}"),
 				every(shot{headers: []string{"Origin: http://{addr}"}, code: contracts.CodeUnauthenticated}, "WS /api/headless/ws?sessionId={main}&ticket={token}", "WS /api/headless/ws?sessionId={main}&token={token}")...)...)},
 		{name: "token in a cookie", on: "token", arm: learn, shots: with(contracts.CodeUnauthenticated,
-			"Cookie: maestro_session={token}\nOrigin: http://{addr}", "Cookie: token={token}\nOrigin: http://{addr}")},
+			"Cookie: maestro_session_{port}={token}\nOrigin: http://{addr}", "Cookie: token={token}\nOrigin: http://{addr}")},
 		{name: "token by another scheme", on: "token", arm: learn, shots: with(contracts.CodeUnauthenticated,
 			"Authorization: Basic {basic}", "Authorization: {token}", "Authorization: Token {token}", "Authorization: Bearer", "Authorization: Bearer=\"{token}\"", "Proxy-Authorization: Bearer {token}")},
 		{name: "two credentials at once", on: "token", arm: learn, shots: with(contracts.CodeBadRequest,

@@ -199,6 +199,30 @@ func floodAttacks() []attack {
 			}
 			f.works()
 		}},
+		{name: "lists without end that nobody reads", slow: true, strike: func(t *testing.T, _ *fort) {
+			f := floodFort(t, "--max-sessions", "1000")
+			for i := range 300 { // so that a list fills the buffers of a socket soon
+				id := fmt.Sprintf("%s%03d", strings.Repeat("a-long-name-", 8), i)
+				f.want(shot{as: "mallory", what: "POST /api/headless/sessions", body: `{"sessionId":"` + id + `","role":"viewer"}`})
+			}
+			var wg sync.WaitGroup
+			for range 20 {
+				p := f.upgrade(shot{as: "mallory", what: "WS /api/headless/lists/ws"})
+				wg.Go(func() { // ends when the server gives up
+					for i := 0; ; i++ {
+						if _, err := p.Write(frame(opText, fmt.Sprintf(`{"type":"ws.follow","lists":["inbox","sessions"],"limit":%d}`, 499+i%2))); err != nil {
+							if errors.Is(err, os.ErrDeadlineExceeded) {
+								t.Error("the server goes on with a client that does not read")
+							}
+							return
+						}
+					}
+				})
+			}
+			f.works() // among them
+			wg.Wait()
+			f.works()
+		}},
 		{name: "slow heads", slow: true, strike: func(t *testing.T, _ *fort) {
 			f := floodFort(t)
 			var slow []*peer

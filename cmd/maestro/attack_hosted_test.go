@@ -71,7 +71,7 @@ func hostedAttacks() []attack {
 		{name: "drain with the ordinary token", on: "hosted", shots: []shot{{as: "owner", what: drainRoute, body: `{"reason":"x"}`, code: denied}, {as: "alice", what: drainRoute, code: denied}, {as: "vic", what: drainRoute, code: denied}, {as: "bea", what: drainRoute, code: denied}}},
 		{name: "drain with a wrong token", on: "hosted", arm: func(_ *testing.T, f *fort) { f.keys["forger"] = f.keys["control"] + "x" }, shots: []shot{{as: "forger", what: drainRoute, code: no}}},
 		{name: "drain with the control token elsewhere", on: "hosted", arm: learn, shots: append(withHeaders(shot{what: drainRoute, code: no},
-			"X-Maestro-Api-Key: {control}", "Authorization: {control}"), shot{what: drainRoute, headers: []string{"Cookie: maestro_session={control}"}, code: denied}, shot{what: drainRoute + "?token={control}", code: no},
+			"X-Maestro-Api-Key: {control}", "Authorization: {control}"), shot{what: drainRoute, headers: []string{"Cookie: maestro_session_{port}={control}"}, code: denied}, shot{what: drainRoute + "?token={control}", code: no},
 			shot{what: drainRoute, headers: []string{"Authorization: Bearer {token}", "Authorization: Bearer {control}"}, code: bad})},
 		{name: "control token as a client's", on: "hosted", shots: []shot{{as: "control", what: "GET /api/headless/sessions", code: no}, {as: "control", what: sendToMain, body: shutdown, code: no}, {as: "control", what: "WS /api/headless/ws", code: no}, {as: "control", what: "GET /metrics", code: no}}},
 		{name: "drain from another page", on: "hosted", shots: append(withHeaders(shot{as: "control", what: drainRoute, code: denied}, otherPage...),

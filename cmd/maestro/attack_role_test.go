@@ -109,6 +109,34 @@ func attacksBy(who string, answers bool) (all []attack) {
 				}
 			}
 		}},
+		attack{name: who + ": lists on a socket", on: "roles", shots: []shot{
+			{as: who, what: "WS /api/headless/lists/ws?role=controller", code: denied},
+		}, strike: func(t *testing.T, f *fort) {
+			p := f.upgrade(shot{as: who, what: "WS /api/headless/lists/ws"})
+			answer := func(session, request, rest string) string {
+				return `{"type":"ws.answer","id":"%d","session_id":"` + session + `","message":{"type":"server_request_response","request_id":"` + request + `",` + rest + `}}`
+			}
+			approved := `"request_type":"approval","approved":true`
+			texts := []string{
+				answer("{main}", "open", approved), answer("{main}", "open", approved+`,"digest":"open"`), answer("{other}", "open", approved),
+				answer("../{main}", "open", approved), answer("{main}", "open", `"request_type":"tool_retry","decision_action":"retry"`),
+				`{"type":"ws.answer","id":"%d","session_id":"{main}","message":` + shutdown + `}`, `{"type":"ws.answer","id":"%d","session_id":"{main}","message":{}}`,
+			}
+			if !answers {
+				texts = append(texts, `{"type":"ws.follow","id":"%d","lists":["inbox"]}`, `{"type":"ws.follow","id":"%d","lists":["sessions","inbox"]}`)
+			}
+			for i, text := range texts {
+				p.send(f.fill(fmt.Sprintf(text, i)))
+				p.sees(t, fmt.Sprintf(`"id":"%d"`, i), `"type":"ws.error"`)
+			}
+			for _, text := range []string{shutdown, `{"type":"prompt","content":"x"}`, `{"type":"ws.take_control"}`, `{"type":"hello","role":"controller"}`} {
+				p.send(text)
+				p.sees(t, `"type":"ws.error"`)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}},
 		attack{name: who + ": the controller's connection", on: "roles", shots: []shot{
 			{as: who, what: sendToMain, body: shutdown, headers: []string{"X-Maestro-Headless-Connection-Id: {conn}", "X-Maestro-Headless-Connection-Token: {secret}"},
 				code: map[bool]contracts.Code{true: contracts.CodeStaleConnection, false: denied}[answers]},

@@ -175,7 +175,7 @@ func headAttacks() []attack {
 			big := strings.Repeat("x", 64<<10)
 			for name, s := range map[string]shot{
 				"header": {as: "owner", what: stateOfMain, headers: []string{"X-One: " + big}}, "query": {as: "owner", what: stateOfMain + "?cursor=" + big},
-				"path": {as: "owner", what: "GET /api/headless/sessions/" + big}, "cookie": {what: stateOfMain, headers: []string{"Cookie: maestro_session=" + big}},
+				"path": {as: "owner", what: "GET /api/headless/sessions/" + big}, "cookie": {what: stateOfMain, headers: []string{"Cookie: maestro_session_{port}=" + big}},
 				"many": {as: "owner", what: stateOfMain, headers: slices.Repeat([]string{"X-One: y"}, 8000)},
 			} {
 				head, _ := f.request(s)

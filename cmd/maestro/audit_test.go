@@ -29,7 +29,7 @@ func TestAuditOfAnOpenSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, shown := u.Event.(*contracts.RequestShown); shown {
+		if _, asked := u.Event.(*contracts.ServerRequest); asked {
 			break
 		}
 	}
@@ -89,7 +89,7 @@ func forgeJournal(t *testing.T, state, digest string) (root string) {
 	}
 	other := digest[:len(digest)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(digest, "0")]
 	err = journal.ReadDir(dirs[0], func(e journal.Entry) error {
-		if e.Kind == journal.Note {
+		if e.Kind == journal.Note || e.Kind == journal.Joint {
 			e.Body = bytes.ReplaceAll(e.Body, []byte(digest), []byte(other))
 		}
 		return store.Append([]journal.Entry{e})

@@ -35,6 +35,7 @@ type settings struct {
 	agent, workspace, stateDir string
 	listen, auth               string
 	protocol                   string
+	turns                      int               // of history that the local client begins with
 	sockets                    map[string]string // paths of Unix sockets, by protocol
 	chord                      chordFlags
 	readyFile                  string
@@ -267,7 +268,7 @@ func oneOf(flag, value string, words []string) error {
 
 // zeroMeans are the flags whose zero means no limit or a default.
 var zeroMeans = []string{
-	"idle-ttl", "retain-age", "flush-timeout", "max-command-time", "max-iterations", "context-tokens", "max-tokens",
+	"idle-ttl", "retain-age", "flush-timeout", "max-command-time", "max-iterations", "context-tokens", "max-tokens", "turns",
 	"max-principal-connections", "max-address-connections", "max-unfinished-bytes", "max-principal-unfinished-bytes",
 }
 
@@ -305,6 +306,10 @@ func (s *settings) sensible(flags *pflag.FlagSet) error {
 	switch {
 	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return errors.New("--tls-cert and --tls-key need each other")
+	case s.turns > contracts.MaxHistoryTurns:
+		return fmt.Errorf("--turns must be at most %d", contracts.MaxHistoryTurns)
+	case s.turns > 0 && protocolNamed(s.protocol) != nil:
+		return errors.New("--turns needs --protocol maestro")
 	case s.auth == "off" && s.jwtKey != "":
 		return errors.New("--jwt-key has no effect with --auth off")
 	case s.auth == "off" && slices.ContainsFunc(s.session.Votes, func(r hub.VoteRule) bool { return r.Votes > 1 }):

@@ -41,6 +41,8 @@ func headlessCommand() *cobra.Command {
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", "", "also serve the same session on the network, at this address or port on 127.0.0.1")
+	cmd.Flags().IntVar(&s.turns, "turns", 0,
+		"begin with a page of the history: so many turns before this start, at most 100; 0 means none")
 	cmd.Flags().StringVar(&s.protocol, "protocol", "maestro", "protocol of the client on standard input: "+strings.Join(protocolNames(), ", "))
 	s.registerSockets(cmd)
 	s.chord.register(cmd)
@@ -94,7 +96,7 @@ func headless(s settings) error {
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)
-		if err := h.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}); err != nil {
+		if err := h.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{Turns: s.turns}); err != nil {
 			log.Debug("local client", "err", err)
 		}
 	}()

@@ -23,7 +23,7 @@ var flagGroups = []struct {
 	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
 	{"Authentication", []string{"auth", "connection-tokens", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
 	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "undo-period", "history-memory", "idle-ttl"}},
-	{"Protocol", []string{"strict", "protocol-profile", "lease-ttl", "subscription-ttl", "heartbeat-interval"}},
+	{"Protocol", []string{"strict", "protocol-profile", "turns", "lease-ttl", "subscription-ttl", "heartbeat-interval"}},
 	{"Clients of other protocols", []string{"protocol", "listen-heddle", "listen-chord", "session-dir", "continue", "resume", "worktree", "hecate-vocabulary", "hecate-thinking"}},
 	{"Limits of clients", []string{"max-sessions", "max-kept-sessions", "max-controllers", "max-connections", "max-principal-connections", "max-address-connections",
 		"attach-rate", "attach-burst", "request-rate", "request-burst", "max-unfinished-bytes", "max-principal-unfinished-bytes",

@@ -89,7 +89,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	n, err := listen(s, secrets, r.backend(secrets), log)
 	if err == nil {
 		n.accept()
-		err = announce(s, n.readiness(r.hub.SessionID()), out)
+		err = n.announce(s, r.hub.SessionID(), out)
 	}
 	if err == nil {
 		started()

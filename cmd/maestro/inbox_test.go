@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -87,5 +89,77 @@ func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 	}
 	r.signal(syscall.SIGTERM)
 	ended()
+	r.ends(128 + int(syscall.SIGTERM))
+}
+
+// One connection is enough for the list of sessions, the inbox and answers to questions.
+func TestListsOnOneSocket(t *testing.T) {
+	r := serving(t, "--agent", "conformance", "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional")
+	conn, _, err := websocket.Dial(t.Context(), r.ready.BaseURL+"/api/headless/lists/ws", &websocket.DialOptions{
+		Subprotocols: []string{contracts.Subprotocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + readToken(t, r)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	send := func(text string) {
+		t.Helper()
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := func(is func(contracts.Frame) bool) {
+		t.Helper()
+		for {
+			_, text, err := conn.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := (&contracts.Decoder{Strict: true}).ServerFrame(text)
+			if err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if is(f) {
+				return
+			}
+		}
+	}
+	inbox := func(f contracts.Frame) contracts.InboxEvent {
+		if l, ok := f.(*contracts.ListEnvelope); ok && l.Inbox != nil {
+			return *l.Inbox
+		}
+		return contracts.InboxEvent{}
+	}
+	send(`{"type":"ws.follow","id":"f","lists":["sessions","inbox"]}`)
+	until(func(f contracts.Frame) bool { return inbox(f).Type == "questions" })
+	r.poseApproval("main", "q1")
+	var q *contracts.InboxQuestion
+	until(func(f contracts.Frame) bool { q = inbox(f).Question; return q != nil })
+	until(func(f contracts.Frame) bool {
+		l, ok := f.(*contracts.ListEnvelope)
+		return ok && l.Sessions != nil && l.Sessions.Session != nil && l.Sessions.Session.Status == contracts.SessionWaiting
+	})
+	answer := `{"type":"ws.answer","id":"a","session_id":"main","message":{"type":"server_request_response","request_id":"q1",` +
+		`"request_type":"approval","approved":true,"digest":"` + q.Digest + `"}}`
+	send(answer)
+	ended, resulted := false, false // in either order
+	until(func(f contracts.Frame) bool {
+		ended = ended || inbox(f).Ended != nil && inbox(f).Ended.Author != nil
+		result, ok := f.(*contracts.Result)
+		resulted = resulted || ok && *result.ID == "a" && *result.Ended
+		return ended && resulted
+	})
+	send(answer)
+	until(func(f contracts.Frame) bool {
+		refusal, ok := f.(*contracts.Refusal)
+		return ok && refusal.Code == contracts.CodeRequestNotFound
+	})
+	r.signal(syscall.SIGTERM)
+	for err == nil {
+		_, _, err = conn.Read(t.Context())
+	}
+	if websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("got %v, want the server going away", err)
+	}
 	r.ends(128 + int(syscall.SIGTERM))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/observe"
 	"github.com/seed-028515a8/maestro/transport/auth"
 	"github.com/seed-028515a8/maestro/transport/connlimit"
@@ -66,8 +67,8 @@ type backend struct {
 		httpapi.Runner
 	}
 	observer *observe.Observer
-	overview *hub.Overview    // nil has none
-	notifier *notify.Notifier // nil notifies nobody
+	overview *overview.Overview // nil has none
+	notifier *notify.Notifier   // nil notifies nobody
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -227,8 +228,8 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 		return auth.New(opts)
 	}
 	n.token = tokenFile(root)
-	if h.dir != "" { // shares name sessions of this workspace
-		opts.ShareFile = filepath.Join(h.dir, "shares.json")
+	if h.dir != "" { // shares and cookies name sessions of this workspace
+		opts.ShareFile, opts.CookieFile = filepath.Join(h.dir, "shares.json"), filepath.Join(h.dir, "cookies.json")
 	}
 	token, err := auth.LoadOrCreateToken(n.token)
 	if err != nil {
@@ -280,6 +281,14 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	if err := n.serveACP(&s, mux, g, h, options); err != nil {
 		return nil, err
 	}
+	lists := options
+	lists.Open = func(_ context.Context, att contracts.Attach) (ws.Session, error) {
+		return &listVisit{h.overview, contracts.Caller{Principal: att.Principal, Role: att.Role}}, nil
+	}
+	listSockets, err := ws.New(lists)
+	if err != nil {
+		return nil, err
+	}
 	options.Foreign = true
 	for _, p := range protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
@@ -321,6 +330,9 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	httpapi.RunnerRoutes(mux, h.runner, g.Control)
 	mux.Handle("/api/headless/ws", sockets)
 	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
+	if h.overview != nil {
+		mux.Handle("/api/headless/lists/ws", listSockets)
+	}
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())

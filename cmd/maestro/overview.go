@@ -13,25 +13,43 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/sse"
+	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
 // removedPrefix begins the name of a session's folder while the session is being removed.
 const removedPrefix = "removed-"
 
 // openOverview makes the overview of the stored sessions.
-func (m *sessions) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*hub.Overview, error) {
-	return hub.NewOverview(hub.OverviewOptions{
-		Store: summaries{m}, Frame: sse.AppendData, Undo: m.undo, Heartbeat: m.session.HeartbeatInterval,
-		Alive: m.counts, Notify: tell, Log: m.log,
+func (v *server) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*overview.Overview, error) {
+	m := v.sessions
+	return overview.New(overview.Options{
+		Store: summaries{m}, Frame: sse.AppendData, SocketForm: ws.Form{}, Undo: m.undo,
+		Heartbeat: m.session.HeartbeatInterval, Strict: m.session.Strict, Alive: m.counts, Notify: tell, Log: m.log,
+		Find: func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
+			h, _, err := v.find(ctx, httpapi.Wanted{ID: id, Principal: p})
+			return h, err
+		},
 	})
+}
+
+// A listVisit is one WebSocket of lists.
+type listVisit struct {
+	overview *overview.Overview
+	by       contracts.Caller
+}
+
+func (v *listVisit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.overview.Serve(ctx, conn, v.by)
 }
 
 // summaries keeps the summaries of sessions in the folders of the sessions.
 type summaries struct{ *sessions }
 
-// Keys implements [hub.SummaryStore]. It also removes what an earlier process did not
+// Keys implements [overview.Store]. It also removes what an earlier process did not
 // completely remove.
 func (s summaries) Keys() iter.Seq[hub.Key] {
 	return func(yield func(hub.Key) bool) {
@@ -90,17 +108,17 @@ func folders(dir string) iter.Seq[string] {
 	}
 }
 
-// Load implements [hub.SummaryStore].
+// Load implements [overview.Store].
 func (s summaries) Load(key hub.Key) (text []byte, written time.Time, err error) {
 	return journal.ReadSummary(s.sessionDir(key))
 }
 
-// Save implements [hub.SummaryStore].
+// Save implements [overview.Store].
 func (s summaries) Save(key hub.Key, text []byte, durable bool) error {
 	return journal.WriteSummary(s.sessionDir(key), text, durable)
 }
 
-// Remove implements [hub.SummaryStore]. It revokes the shares of the session first. The
+// Remove implements [overview.Store]. It revokes the shares of the session first. The
 // session is gone at once, also if its files can only be removed later.
 func (s summaries) Remove(key hub.Key) error {
 	if g := s.credentials.Load(); g != nil {
@@ -127,7 +145,7 @@ func (s summaries) Remove(key hub.Key) error {
 }
 
 // overviewOverHTTP is an overview as HTTP clients use it.
-type overviewOverHTTP struct{ *hub.Overview }
+type overviewOverHTTP struct{ *overview.Overview }
 
 func keyOf(id string, p contracts.Principal) hub.Key {
 	return hub.Key{Scope: p.Scope, ID: strings.Clone(id)} // a copy, because the overview outlives the request

@@ -370,6 +370,8 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--listen", "99999"}, exitFailure, "TCP port"},
 		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--agent", "nobody"}, exitUsage, "nobody"},
 		{[]string{"hosted-runner", "--max-sessions", "2"}, exitUsage, "max-sessions"},
+		{[]string{"headless", "--turns", "101"}, exitUsage, "--turns must be at most 100"},
+		{[]string{"headless", "--turns", "1", "--protocol", "heddle"}, exitUsage, "--turns needs --protocol maestro"},
 		{[]string{"headless", "--max-kept-sessions", "2"}, exitUsage, "max-kept-sessions"},
 		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "nothing listens at 127.0.0.1:1"},
 		{[]string{"attach", "ftp://127.0.0.1"}, exitUsage, "want ws://"},

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/console"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -60,7 +61,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	v.net.accept() // not before: a client may ask for the first session at once
 	v.sockets.accept()
 	if err == nil {
-		err = announce(s, v.net.readiness(firstSession), out)
+		err = v.net.announce(s, firstSession, out)
 	}
 	if err == nil {
 		started()
@@ -70,15 +71,23 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// announce writes the address of the server for harnesses and people.
-func announce(s settings, r readiness, out io.Writer) error {
+// announce writes the address of the server for harnesses and people. A person at a
+// terminal gets a link that logs a browser in; it does not belong in a log.
+func (n *network) announce(s settings, session string, out io.Writer) error {
+	r := n.readiness(session)
 	if err := writeReady(s.readyFile, r); err != nil {
 		return err
 	}
 	if s.readyStdout {
 		return json.NewEncoder(out).Encode(r)
 	}
-	_, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    %s\n\n", r.BaseURL, r.SessionID, s.agent, r.attachLine())
+	_, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\n", r.BaseURL, r.SessionID, s.agent)
+	if err == nil && console.IsTerminal(out) {
+		_, err = fmt.Fprintf(out, "In a browser, once and within 10 minutes:\n\n    %s\n\n", r.BaseURL+n.auth.LoginPath())
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(out, "In another terminal:\n\n    %s\n\n", r.attachLine())
+	}
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/hecate"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
@@ -28,7 +29,7 @@ import (
 type server struct {
 	sessions *sessions
 	open     *hub.Directory
-	overview *hub.Overview
+	overview *overview.Overview
 	notifier *notify.Notifier // nil without --notify
 	net      *network
 	sockets  sockets
@@ -87,7 +88,7 @@ func (v *server) openLists() (err error) {
 		}
 		tell = v.notifier.Notify
 	}
-	if v.overview, err = v.sessions.openOverview(tell); err != nil && v.notifier != nil {
+	if v.overview, err = v.openOverview(tell); err != nil && v.notifier != nil {
 		v.notifier.Close()
 	}
 	return err

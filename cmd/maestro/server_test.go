@@ -24,7 +24,7 @@ func newTestServer(t testing.TB) *server {
 	}
 	m.dir = t.TempDir()
 	sh := &server{sessions: m, open: &hub.Directory{Open: m.open}}
-	if sh.overview, err = m.openOverview(nil); err != nil {
+	if sh.overview, err = sh.openOverview(nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

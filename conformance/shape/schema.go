@@ -71,7 +71,9 @@ const AdditiveRule = "A47:additive"
 // It counts for [contracts.ProfilePublic].
 var (
 	// newer are the keys that the published schemas do not have.
-	newer = map[string][]string{"Ready": {"executor_type"}, "HelloOK": {"server_capabilities"}}
+	newer = map[string][]string{
+		"Ready": {"executor_type"}, "HelloOK": {"server_capabilities"}, "ServerRequestResolved": {"author", "timestamp"},
+	}
 
 	// optional are the keys that a server may leave out, with the rule that asks
 	// for them all the same.

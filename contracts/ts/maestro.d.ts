@@ -109,6 +109,13 @@ export type LeaseReason =
   | "denied";
 
 /**
+ * A ListName names a list that a socket can follow.
+ */
+export type ListName =
+  | "sessions"
+  | "inbox";
+
+/**
  * A Notification is a kind of message or envelope a client may opt out of.
  */
 export type Notification =
@@ -599,6 +606,31 @@ export interface HistoryRequest {
 }
 
 /**
+ * FollowLists says which lists a socket of lists carries from now on.
+ * The answer is ws.result; then each list that is new on the socket begins.
+ * A list that the frame does not name ends before the answer.
+ */
+export interface FollowLists {
+  type: "ws.follow";
+  id?: string;
+  lists: ListName[];
+  /** most sessions of a list, 1 to 500; default: 100 */
+  limit?: number;
+}
+
+/**
+ * AnswerQuestion answers a question of the inbox on a socket of lists.
+ * Message is a server_request_response. Ended in the ws.result says whether the
+ * question ended.
+ */
+export interface AnswerQuestion {
+  type: "ws.answer";
+  id: string;
+  session_id: string;
+  message: Command;
+}
+
+/**
  * Ack tells the server which entry the client has applied.
  */
 export interface Ack {
@@ -766,6 +798,10 @@ export interface ServerRequestResolved {
   resolution: Verdict;
   reason?: string;
   resolved_by: Resolver;
+  /** who answered; only for clients with the capability people */
+  author?: Author;
+  /** ISO-8601 UTC; beside author */
+  timestamp?: string;
 }
 
 /**
@@ -998,21 +1034,6 @@ export interface PromptAccepted {
 }
 
 /**
- * RequestAnswered says who answered a request. It follows the
- * server_request_resolved of the answer. A request that ended without an
- * answer, such as by a timeout, has none.
- */
-export interface RequestAnswered {
-  type: "request_answered";
-  request_id: string;
-  call_id: string;
-  resolution: Verdict;
-  author: Author;
-  /** ISO-8601 UTC */
-  timestamp: string;
-}
-
-/**
  * ControlChanged says that the controller lease moved. From and To are null
  * where the lease was or is free.
  */
@@ -1026,9 +1047,9 @@ export interface ControlChanged {
 }
 
 /**
- * RequestShown follows the server_request of a question. It names the digest
- * that an answer may echo, and shows the question in a form without hidden
- * characters.
+ * RequestShown comes before the server_request of a question. It names the
+ * digest that an answer may echo, and shows the question in a form without
+ * hidden characters.
  */
 export interface RequestShown {
   type: "request_shown";
@@ -1119,6 +1140,16 @@ export interface HistoryEnvelope {
 }
 
 /**
+ * ListEnvelope carries one event of a list to a socket that follows it. Exactly
+ * one of its members is present.
+ */
+export interface ListEnvelope {
+  type: "list";
+  sessions?: OverviewEvent;
+  inbox?: InboxEvent;
+}
+
+/**
  * Attached answers the handshake.
  */
 export interface Attached {
@@ -1144,13 +1175,15 @@ export interface Attached {
 /**
  * Result answers an accepted client frame. ID is null for a bare message; Seq
  * is the frame's ordinal number on this socket, from 1. Cursor is the journal's
- * head after the frame's effects.
+ * head after the frame's effects; 0 for ws.follow.
  */
 export interface Result {
   type: "ws.result";
   id: string | null;
   seq: number;
   cursor: number;
+  /** of ws.answer only; false: the question needs more votes */
+  ended?: boolean;
 }
 
 /**
@@ -1253,7 +1286,8 @@ export interface ActiveWatch {
 }
 
 /**
- * AnswerRecord is a request_answered in the state.
+ * AnswerRecord is an answer to a request in the state. A request that ended
+ * without an answer, such as by a timeout, has none.
  */
 export interface AnswerRecord {
   request_id: string;
@@ -2287,6 +2321,8 @@ export interface TicketRequest {
   sessionId?: string;
   /** viewer or approver limits the ticket to that role */
   role?: Role;
+  /** the ticket is for GET /login only, and valid for 10 minutes */
+  login?: boolean;
 }
 
 /**
@@ -2417,7 +2453,6 @@ export type Event =
   | SessionInfo
   | ConnectionInfo
   | PromptAccepted
-  | RequestAnswered
   | ControlChanged
   | RequestShown
   | RequestVoted
@@ -2457,6 +2492,8 @@ export type ClientFrame =
   | DenyControl
   | Ping
   | HistoryRequest
+  | FollowLists
+  | AnswerQuestion
   | Ack
   | Bye;
 
@@ -2469,6 +2506,7 @@ export type ServerFrame =
   | HeartbeatEnvelope
   | ResetEnvelope
   | HistoryEnvelope
+  | ListEnvelope
   | Attached
   | Result
   | Refusal

@@ -72,6 +72,7 @@ var rooms = map[string]room{
 		ours:   []string{"contracts", "handshake", "journal", "lease", "serverreq", "session", "internal/abridge"},
 		others: []string{rate},
 	},
+	"hub/overview": {ours: []string{"contracts", "handshake", "hub", "internal/sleep"}, others: []string{rate}},
 
 	// Edges: none of them knows the hub.
 	"agent":                             {ours: []string{"agent/acp", "agent/chord", "agent/command", "agent/heddle", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/program", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge", "internal/sleep"}},

@@ -51,6 +51,11 @@ type Options struct {
 	// a time. Empty keeps them in memory.
 	ShareFile string
 
+	// CookieFile keeps the cookies across restarts, but not across a change of the
+	// token or the keys. Only one process may use it at a time. Empty keeps them in
+	// memory.
+	CookieFile string
+
 	// Session returns an error for a session that the principal cannot share,
 	// such as an unknown one; nil allows all.
 	Session func(ctx context.Context, p contracts.Principal, sessionID string) error
@@ -103,7 +108,8 @@ type Authenticator struct {
 	cross   *http.CrossOriginProtection
 
 	tickets passes
-	cookies passes
+	logins  passes // tickets for Login only
+	cookies *cookies
 	shares  *shares
 }
 
@@ -129,12 +135,12 @@ func New(opts Options) (*Authenticator, error) {
 	if opts.Revoked == nil {
 		opts.Revoked = func(string) {}
 	}
-	if opts.Off { // no share is needed, and those in the file must not change
-		opts.ShareFile = ""
+	if opts.Off { // no share or cookie is needed, and those in the files must not change
+		opts.ShareFile, opts.CookieFile = "", ""
 	}
 	g := &Authenticator{
 		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
-		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+		tickets: newPasses(ticketTTL, maxTickets), logins: newPasses(loginTTL, maxTickets),
 	}
 	err := g.setCredentials(opts)
 	if err == nil {
@@ -142,6 +148,9 @@ func New(opts Options) (*Authenticator, error) {
 	}
 	if err == nil {
 		g.shares, err = openShares(opts.ShareFile, opts.Now(), opts.Log)
+	}
+	if err == nil {
+		g.cookies, err = openCookies(opts, g.credentials(opts))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
@@ -264,7 +273,7 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	case origin == "" && r.Header.Get("Upgrade") != "":
 		return contracts.Principal{}, denied("an Origin is required with this credential")
 	case ticket != "":
-		return g.redeem(r, ticket, origin)
+		return g.redeem(r, ticket, origin, false)
 	}
 	return g.admit(r, key)
 }

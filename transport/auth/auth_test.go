@@ -254,7 +254,7 @@ func (c *clock) Now() time.Time { return c.now }
 func TestTicketLetsInOnce(t *testing.T) {
 	g := newAuthenticator(t, Options{})
 	minter := contracts.Principal{ID: "key_0"}
-	text, _, err := g.Mint(minter, "sess_a", contracts.RoleViewer, "http://localhost:8787")
+	text, _, err := g.Mint(minter, "sess_a", contracts.RoleViewer, "http://localhost:8787", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestTicketLetsInOnce(t *testing.T) {
 func TestTicketIsBoundToItsOrigin(t *testing.T) {
 	g := newAuthenticator(t, Options{Origins: []string{"https://app.example"}})
 	mint := func(origin string) string {
-		text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", origin)
+		text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", origin, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestTicketExpires(t *testing.T) {
 		after time.Duration
 		ok    bool
 	}{{ticketTTL - time.Nanosecond, true}, {ticketTTL, false}} {
-		text, expires, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "")
+		text, expires, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "", false)
 		if err != nil || !expires.Equal(c.now.Add(30*time.Second)) {
 			t.Fatalf("got %v, %v, want 30 s", expires.Sub(c.now), err)
 		}
@@ -310,7 +310,7 @@ func TestTicketsAreBounded(t *testing.T) {
 	c := &clock{time.Now()}
 	g := newAuthenticator(t, Options{Now: c.Now})
 	mint := func() string {
-		text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "")
+		text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +347,7 @@ func TestTicketGrantsNoMoreThanItsHolderHas(t *testing.T) {
 		{"", "", true}, {"sess_a", contracts.RoleViewer, true},
 		{"sess_b", "", false}, {"", contracts.RoleController, false},
 	} {
-		text, _, err := g.Mint(viewer, tt.session, tt.role, "")
+		text, _, err := g.Mint(viewer, tt.session, tt.role, "", false)
 		if (err == nil) != tt.ok {
 			t.Errorf("%+v: got %v, want admission %v", tt, err, tt.ok)
 		}
@@ -431,7 +431,7 @@ func TestTicketsAreIssuedOverHTTP(t *testing.T) {
 
 func TestTicketUsedByManyAtOnceLetsInOne(t *testing.T) {
 	g := newAuthenticator(t, Options{})
-	text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "")
+	text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	cookieName = "maestro_session"
 	cookieTTL  = 12 * time.Hour
 	maxCookies = 4096 // beyond it the oldest is forgotten
 	maxNext    = 2 << 10
@@ -21,8 +20,8 @@ const (
 // cookie for its holder that lasts 12 hours, and redirects the browser to next,
 // a path of this server, by default /. The cookie is valid for requests of the
 // server's own pages only. It ends with the credential that the ticket was made
-// for, with [Authenticator.Logout], and with the process. With authentication
-// off, Login needs no ticket and sets no cookie.
+// for, and with [Authenticator.Logout]. With authentication off, Login needs no
+// ticket and sets no cookie.
 func (g *Authenticator) Login() http.Handler {
 	// A HEAD, such as of a link preview, would use up the ticket.
 	return httperr.Methods{"GET": func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +54,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	case ticket == "":
 		return "", errMissing
 	}
-	holder, err := g.redeem(r, ticket, origin)
+	holder, err := g.redeem(r, ticket, origin, true)
 	if err != nil {
 		return "", err
 	}
@@ -64,6 +63,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 		g.cookies.find(old, true, now)
 	}
 	secret, expires := g.cookies.add(holder, "", now)
+	_ = g.cookies.save() // has been logged; this process knows the cookie
 	if e := holder.Expires; !e.IsZero() && e.Before(expires) {
 		expires = e
 	}
@@ -71,11 +71,20 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	return next, nil
 }
 
+// cookieName returns the name of the cookie of the server that a request is for. It
+// has the port, because browsers send the cookies of all ports of a host to each.
+func cookieName(r *http.Request) string {
+	if _, port, ok := splitHost(r.Host); ok && port != "" {
+		return "maestro_session_" + port
+	}
+	return "maestro_session"
+}
+
 // setCookie sets the cookie for that many seconds; a negative number deletes
 // it.
 func (g *Authenticator) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: secret, Path: "/", MaxAge: seconds,
+		Name: cookieName(r), Value: secret, Path: "/", MaxAge: seconds,
 		HttpOnly: true, Secure: r.TLS != nil || g.opts.BehindTLS, SameSite: http.SameSiteStrictMode,
 	})
 }
@@ -111,12 +120,19 @@ func (g *Authenticator) Logout() http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		cookies := r.CookiesNamed(cookieName)
+		cookies := r.CookiesNamed(cookieName(r))
 		if len(cookies) > 0 && !fromOwnPage(r, origin) {
 			return nil, errNotOwnPage
 		}
+		ended := false
 		for _, c := range cookies {
-			g.cookies.find(c.Value, true, g.opts.Now())
+			_, valid := g.cookies.find(c.Value, true, g.opts.Now())
+			ended = ended || valid
+		}
+		if ended {
+			if err := g.cookies.save(); err != nil {
+				return nil, err // a restart would revive the cookie
+			}
 		}
 		g.setCookie(w, r, "", -1)
 		return &contracts.SuccessAnswer{Success: true}, nil
@@ -150,7 +166,7 @@ func (g *Authenticator) cookieHolder(r *http.Request, origin string) (contracts.
 // cookieSecret returns the value of the request's cookie, or the empty string.
 func cookieSecret(r *http.Request) (string, error) {
 	secret := ""
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
 		if secret != "" && c.Value != secret {
 			return "", badRequest("the cookies contradict each other")
 		}

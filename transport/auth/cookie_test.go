@@ -2,10 +2,14 @@ package auth
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,20 +23,22 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
+const testCookie = "maestro_session_8787" // the host of request has this port
+
 // cookieOf returns the cookie that an answer sets, as the browser sends it.
 func cookieOf(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	set := w.Result().Cookies()
-	if len(set) != 1 || set[0].Name != cookieName {
-		t.Fatalf("got %d %s and cookies %v, want %s", w.Code, w.Body, set, cookieName)
+	if len(set) != 1 || set[0].Name != testCookie {
+		t.Fatalf("got %d %s and cookies %v, want %s", w.Code, w.Body, set, testCookie)
 	}
-	return cookieName + "=" + set[0].Value
+	return testCookie + "=" + set[0].Value
 }
 
 // mint returns a ticket of the owner.
 func mint(t *testing.T, g *Authenticator, session string, role contracts.Role, origin string) string {
 	t.Helper()
-	text, _, err := g.Mint(g.owner, session, role, origin)
+	text, _, err := g.Mint(g.owner, session, role, origin, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,15 +65,50 @@ func TestTicketBecomesACookie(t *testing.T) {
 		t.Errorf("got %d %s, want 303 without a body", w.Code, w.Body)
 	}
 	_, value, _ := strings.Cut(cookieOf(t, w), "=")
-	want := "maestro_session=" + value + "; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"
+	want := "maestro_session_8787=" + value + "; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"
 	if got := w.Header().Get("Set-Cookie"); got != want || len(value) != 43 {
 		t.Errorf("got %q, want %q with 256 bits", got, want)
 	}
 	for range 2 {
-		p, err := g.Authorize(request("GET", "/", "Cookie: theme=dark; maestro_session="+value))
+		p, err := g.Authorize(request("GET", "/", "Cookie: theme=dark; maestro_session_8787="+value))
 		if want := (contracts.Principal{ID: g.owner.ID, Name: "owner", Role: contracts.RoleViewer, SessionID: "sess_a"}); err != nil || p != want {
 			t.Fatalf("got %+v, %v, want %+v", p, err, want)
 		}
+	}
+}
+
+func TestTicketForALoginIsForNothingElse(t *testing.T) {
+	c := &clock{time.Now()}
+	g := newAuthenticator(t, Options{Now: c.Now})
+	text := func() string {
+		r := request("POST", "/api/headless/ws-tickets", "Authorization: Bearer "+token, "Content-Type: application/json")
+		r.Body = io.NopCloser(strings.NewReader(`{"login":true}`))
+		w := serve(g.Tickets(), r)
+		var made contracts.TicketAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || made.ExpiresAt != timestamp(c.now.Add(10*time.Minute)) {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		return made.Ticket
+	}
+	first := text()
+	if _, err := g.Authorize(request("GET", "/api/headless/sessions?ticket="+first)); err == nil {
+		t.Error("it admits a request")
+	}
+	enter := func(ticket string) int { return serve(g.Login(), request("GET", "/login?ticket="+ticket)).Code }
+	c.now = c.now.Add(10*time.Minute - 1)
+	if first, again := enter(first), enter(first); first != 303 || again != 401 {
+		t.Errorf("got %d and %d, want one login", first, again)
+	}
+	late, path := text(), g.LoginPath()
+	c.now = c.now.Add(10 * time.Minute)
+	if got := enter(late); got != 401 {
+		t.Errorf("late: got %d, want 401", got)
+	}
+	if w := serve(g.Login(), request("GET", path)); w.Code != 401 {
+		t.Errorf("late path: got %d, want 401", w.Code)
+	}
+	if w := serve(g.Login(), request("GET", g.LoginPath())); w.Code != 303 {
+		t.Errorf("path: got %d, want 303", w.Code)
 	}
 }
 
@@ -226,13 +267,13 @@ func TestCookieIsNoCredentialElsewhere(t *testing.T) {
 		"bearer":      {"Authorization: Bearer " + secret},
 		"key":         {"X-Maestro-Api-Key: " + secret},
 		"other name":  {"Cookie: maestro_session2=" + secret},
-		"wrong":       {"Cookie: maestro_session=" + strings.Repeat("A", 43)},
-		"empty":       {"Cookie: maestro_session="},
-		"the key":     {"Cookie: maestro_session=" + token},
-		"two":         {cookie, "Cookie: maestro_session=x"},
-		"two in one":  {"Cookie: maestro_session=x; maestro_session=" + secret},
+		"wrong":       {"Cookie: maestro_session_8787=" + strings.Repeat("A", 43)},
+		"empty":       {"Cookie: maestro_session_8787="},
+		"the key":     {"Cookie: maestro_session_8787=" + token},
+		"two":         {cookie, "Cookie: maestro_session_8787=x"},
+		"two in one":  {"Cookie: maestro_session_8787=x; maestro_session_8787=" + secret},
 		"wrong key":   {cookie, "Authorization: Bearer wrong"},
-		"huge cookie": {"Cookie: maestro_session=" + strings.Repeat("x", 16<<10)},
+		"huge cookie": {"Cookie: maestro_session_8787=" + strings.Repeat("x", 16<<10)},
 	} {
 		if p, err := g.Authorize(request("GET", "/", headers...)); err == nil {
 			t.Errorf("%s: got %+v, want a refusal", name, p)
@@ -240,11 +281,11 @@ func TestCookieIsNoCredentialElsewhere(t *testing.T) {
 	}
 	// Browsers add cookies to what has another credential.
 	for name, headers := range map[string][]string{
-		"stale cookie":                     {"Cookie: maestro_session=x"},
-		"cookies that contradict":          {cookie, "Cookie: maestro_session=x"},
+		"stale cookie":                     {"Cookie: maestro_session_8787=x"},
+		"cookies that contradict":          {cookie, "Cookie: maestro_session_8787=x"},
 		"cookie that it may not use":       {cookie},
 		"cookie that means nothing to us":  {"Cookie: maestro_session"},
-		"cookie of another server of ours": {"Cookie: maestro_session=" + strings.Repeat("B", 43)},
+		"cookie of another server of ours": {"Cookie: maestro_session_8787=" + strings.Repeat("B", 43)},
 	} {
 		listed := "http://localhost:3000"
 		r := request("GET", socket+"?ticket="+mint(t, g, "sess_a", "", listed), append(headers, upgrade, "Origin: "+listed)...)
@@ -323,7 +364,7 @@ func TestLogoutEndsTheCookie(t *testing.T) {
 		}
 	}
 	w := serve(g.Logout(), request("POST", "/logout", cookie, sameOne))
-	if got, want := w.Header().Get("Set-Cookie"), "maestro_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"; w.Code != 200 || got != want {
+	if got, want := w.Header().Get("Set-Cookie"), "maestro_session_8787=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"; w.Code != 200 || got != want {
 		t.Errorf("got %d %q, want 200 %q", w.Code, got, want)
 	}
 	if _, err := g.Authorize(request("GET", "/", cookie)); !errors.Is(err, &contracts.Error{Code: contracts.CodeUnauthenticated}) {
@@ -338,5 +379,87 @@ func TestOffNeedsNoLogin(t *testing.T) {
 	}
 	if w := serve(g.Login(), request("GET", "/login?next=//evil.example")); w.Code != 400 {
 		t.Errorf("elsewhere: got %d, want 400", w.Code)
+	}
+}
+
+func TestCookiesOutliveTheProcess(t *testing.T) {
+	c := &clock{time.Now()}
+	path := filepath.Join(t.TempDir(), "state", "cookies.json")
+	opts := Options{Token: token, CookieFile: path, ShareFile: filepath.Join(filepath.Dir(path), "shares.json"), Now: c.Now}
+	g := newAuthenticator(t, opts)
+	ticket := func(p contracts.Principal, role contracts.Role) string {
+		text, _, err := g.Mint(p, "sess_a", role, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	enter := func(ticket string) string {
+		return "Cookie: " + cookieOf(t, serve(g.Login(), request("GET", "/login?ticket="+ticket)))
+	}
+	one := &share{SessionID: "sess_a", Role: contracts.RoleApprover, CreatedAt: c.now, ExpiresAt: c.now.Add(time.Hour)}
+	if _, err := g.shares.mint(one, c.now); err != nil {
+		t.Fatal(err)
+	}
+	viewer, guest, out := enter(ticket(g.owner, contracts.RoleViewer)), enter(ticket(one.bearer(), "")), login(t, g)
+	if w := serve(g.Logout(), request("POST", "/logout", out, "Origin: http://localhost:8787")); w.Code != 200 {
+		t.Fatalf("log out: got %d %s", w.Code, w.Body)
+	}
+	restart := func(opts Options) {
+		var err error
+		if g, err = New(opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(cookie string, wanted contracts.Principal) {
+		t.Helper()
+		if p, err := g.Authorize(request("GET", "/", cookie)); p != wanted || (err == nil) != (wanted.ID != "") {
+			t.Errorf("got %+v, %v, want %+v", p, err, wanted)
+		}
+	}
+	restart(opts)
+	want(viewer, contracts.Principal{ID: g.owner.ID, Name: "owner", Role: contracts.RoleViewer, SessionID: "sess_a"})
+	bearer := one.bearer()
+	bearer.Expires = bearer.Expires.UTC()
+	want(guest, bearer)
+	want(out, contracts.Principal{})
+	c.now = c.now.Add(time.Hour)
+	want(guest, contracts.Principal{})
+	c.now = c.now.Add(11 * time.Hour)
+	restart(opts)
+	want(viewer, contracts.Principal{})
+
+	viewer = enter(ticket(g.owner, contracts.RoleViewer))
+	other := opts
+	other.Token = strings.Repeat("o", 43)
+	restart(other)
+	want(viewer, contracts.Principal{}) // another token ends all cookies
+
+	for name, text := range map[string]string{
+		"malformed": `{"version":1,`, "newer": `{"version":2}`,
+		"hash": `{"version":1,"credentials":"` + g.credentials(other) + `","cookies":[{"sha256":"` + strings.Repeat("ab", 40) + `","holder":{"ID":"a"}}]}`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(other); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want a refusal that names the file", name, err)
+		}
+	}
+}
+
+func TestCookieThatCannotBeKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := newAuthenticator(t, Options{CookieFile: filepath.Join(t.TempDir(), "cookies.json")})
+	g.cookies.path = filepath.Join(file, "cookies.json") // the folder cannot be made
+	cookie := login(t, g)
+	if _, err := g.Authorize(request("GET", "/", cookie)); err != nil {
+		t.Errorf("got %v, want that the running server knows the cookie", err)
+	}
+	if w := serve(g.Logout(), request("POST", "/logout", cookie, "Origin: http://localhost:8787")); w.Code == 200 {
+		t.Error("a log-out that a restart takes back got 200")
 	}
 }

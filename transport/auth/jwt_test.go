@@ -317,7 +317,7 @@ func TestWhatAJWTIsExchangedForEndsWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket := func() string {
-		text, _, err := g.Mint(p, "", "", "")
+		text, _, err := g.Mint(p, "", "", "", false)
 		if err != nil {
 			t.Fatal(err)
 		}

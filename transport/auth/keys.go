@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -32,7 +33,8 @@ const (
 
 // Keys verify JWTs. They are immutable.
 type Keys struct {
-	list []verifyKey // at least one, at most maxKeys
+	list []verifyKey       // at least one, at most maxKeys
+	sum  [sha256.Size]byte // of the file
 }
 
 // A verifyKey has the type that its algorithm requires: []byte, *rsa.PublicKey
@@ -88,7 +90,7 @@ func parseKeys(b []byte) (*Keys, error) {
 	case len(list) > maxKeys:
 		return nil, fmt.Errorf("more than %d keys", maxKeys)
 	}
-	return &Keys{list}, nil
+	return &Keys{list, sha256.Sum256(b)}, nil
 }
 
 // parseSecret parses b as a secret. It refuses a public key in an unsupported

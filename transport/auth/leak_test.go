@@ -69,8 +69,8 @@ func planted(secret string) (requests []string) {
 				"Authorization: Bearer " + secret, "Authorization: " + secret, "Authorization: Basic " + secret, "authorization: bearer  " + secret + "x",
 				"Authorization: Bearer " + secret + "\nAuthorization: Bearer x", "Authorization: Bearer " + secret + strings.Repeat("x", 9<<10),
 				"X-Api-Key: " + secret, "X-Maestro-Api-Key: " + secret, "X-Composer-Api-Key: " + secret + "\nX-Maestro-Api-Key: x",
-				"Cookie: maestro_session=" + secret, "Cookie: maestro_session=" + secret + "; maestro_session=x", "Cookie: maestro_session=\"" + secret,
-				"Cookie: maestro_session=" + secret + "\nOrigin: http://localhost", "Cookie: " + secret,
+				"Cookie: maestro_session_8787=" + secret, "Cookie: maestro_session=" + secret + "; maestro_session=x", "Cookie: maestro_session=\"" + secret,
+				"Cookie: maestro_session_8787=" + secret + "\nOrigin: http://localhost", "Cookie: " + secret,
 				"Upgrade: websocket\nOrigin: http://localhost\nSec-WebSocket-Protocol: " + bearerProtocol + encoded,
 				"Upgrade: websocket\nSec-WebSocket-Protocol: " + bearerProtocol + encoded + ", " + bearerProtocol + encoded,
 				"Sec-WebSocket-Protocol: " + bearerProtocol + "!" + secret, "Sec-WebSocket-Protocol: " + secret,
@@ -153,7 +153,7 @@ func TestSecretsAreInNoAnswerAndNoLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	signed := sign(jwt.SigningMethodHS256, []byte(secretKey), changes{"exp": time.Now().Add(time.Hour).Unix(), "iat": nil}, nil)
-	_, cookie, _ := strings.Cut(login(t, g), "maestro_session=")
+	_, cookie, _ := strings.Cut(login(t, g), "maestro_session_8787=")
 	ticket := mint(t, g, "", "", "")
 
 	// With its folder gone, what would be kept fails, so that there is a log.

@@ -14,7 +14,7 @@ func TestWrongCredentialsAreLimitedByAddress(t *testing.T) {
 		"bearer":      {"Authorization: Bearer wrong"},
 		"key":         {"X-Maestro-Api-Key: wrong"},
 		"share":       {"Authorization: Bearer mshare_wrong"},
-		"cookie":      {"Cookie: maestro_session=wrong"},
+		"cookie":      {"Cookie: maestro_session_8787=wrong"},
 		"subprotocol": {upgrade, sameOne, offer("wrong")},
 		"huge":        {"Authorization: Bearer " + string(make([]byte, maxCredential+1))},
 	} {

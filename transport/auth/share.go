@@ -5,14 +5,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -172,7 +166,7 @@ var errNotSaved = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message:
 func (s *shares) save(live []*share) error {
 	live = s.usages.keep(live)
 	if s.path != "" {
-		err := writeShares(s.path, live)
+		err := writeStored("share file", s.path, shareFile{shareFileVersion, append([]*share{}, live...)}) // never null
 		switch {
 		case err != nil && !s.saveFailed:
 			s.log.Error("shares cannot be kept", "err", err)
@@ -203,21 +197,9 @@ type shareFile struct {
 // file that is not understood is an error: otherwise revoked shares could
 // return, and shares could be lost silently.
 func readShares(path string) ([]*share, error) {
-	if path == "" {
-		return nil, nil
-	}
-	b, shared, err := readFile("share file", path, maxShareFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case shared != nil:
-		return nil, fmt.Errorf("share file %s: %w", path, shared)
-	}
 	var file shareFile
-	if err := json.Unmarshal(b, &file); err != nil {
-		return nil, fmt.Errorf("share file %s: malformed JSON", path)
+	if ok, err := readStored("share file", path, maxShareFile, &file); !ok {
+		return nil, err
 	}
 	if file.Version != shareFileVersion || len(file.Shares) > maxShares {
 		return nil, fmt.Errorf("share file %s: version %d with %d shares is not understood", path, file.Version, len(file.Shares))
@@ -241,46 +223,4 @@ func (s *share) valid() bool {
 		(s.Scope == "" || validScope(s.Scope)) && validLabel(s.Label) && !s.ExpiresAt.IsZero() &&
 		s.Usage.Uses >= 0 && len(s.Usage.From) <= maxLabel && s.Usage.At.Year() < 10000 &&
 		slices.Contains([]contracts.Role{contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController}, s.Role)
-}
-
-// writeShares replaces the file. A reader sees all of the old file or all of
-// the new one, also after a crash.
-func writeShares(path string, list []*share) (err error) {
-	file := shareFile{Version: shareFileVersion, Shares: append([]*share{}, list...)} // never null
-	text, err := json.MarshalIndent(file, "", "  ")
-	if err != nil {
-		panic(err) // cannot fail: strings and times with four-digit years
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the folder of the share file: %w", err)
-	}
-	f, err := os.CreateTemp(dir, ".shares-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("make the share file: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write the share file: %w", errors.Join(err, os.Remove(f.Name())))
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes a rename in dir durable. Windows has no such call.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open the folder of the share file: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync the folder of the share file: %w", err)
-	}
-	return nil
 }

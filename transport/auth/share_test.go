@@ -298,7 +298,7 @@ func TestRevokedShareIsOfNoUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	mintTicket := func() string {
-		text, _, err := s.Mint(p, "", "", "")
+		text, _, err := s.Mint(p, "", "", "", false)
 		if err != nil {
 			t.Fatal(err)
 		}

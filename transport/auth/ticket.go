@@ -16,16 +16,17 @@ import (
 
 const (
 	ticketTTL  = 30 * time.Second
-	maxTickets = 4096 // beyond it the oldest is forgotten
+	loginTTL   = 10 * time.Minute // for a person to open a link
+	maxTickets = 4096             // of each kind; beyond it the oldest is forgotten
 )
 
 var errTicket = unauthenticated("the ticket is unknown, used or expired")
 
-// Mint makes a ticket for one request on behalf of p, valid for 30 seconds and
-// for pages of origin; an empty origin allows all. The request then has the
+// Mint makes a ticket for one request on behalf of p, valid for 30 seconds, or for a
+// login within 10 minutes, and for pages of origin; an empty origin allows all. The request then has the
 // rights of p, confined to session unless session is empty, and to role unless it is
 // empty or controller. Mint refuses rights that p does not have.
-func (g *Authenticator) Mint(p contracts.Principal, session string, role contracts.Role, origin string) (text string, expires time.Time, err error) {
+func (g *Authenticator) Mint(p contracts.Principal, session string, role contracts.Role, origin string, login bool) (text string, expires time.Time, err error) {
 	if role != "" {
 		if err := p.CheckRole(role); err != nil {
 			return "", time.Time{}, err
@@ -45,13 +46,30 @@ func (g *Authenticator) Mint(p contracts.Principal, session string, role contrac
 		}
 		origin = canonical
 	}
-	text, expires = g.tickets.add(p, origin, g.opts.Now())
+	kind := &g.tickets
+	if login {
+		kind = &g.logins
+	}
+	text, expires = kind.add(p, origin, g.opts.Now())
 	return text, expires, nil
 }
 
+// LoginPath returns the path and query of a link that logs a browser in as the owner,
+// once and within 10 minutes. It is "/" if there is no token.
+func (g *Authenticator) LoginPath() string {
+	if g.token == nil {
+		return "/"
+	}
+	text, _ := g.logins.add(g.owner, "", g.opts.Now())
+	return "/login?ticket=" + text
+}
+
 // redeem uses up a ticket, even if it then does not fit the request.
-func (g *Authenticator) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
+func (g *Authenticator) redeem(r *http.Request, text, origin string, login bool) (contracts.Principal, error) {
 	used, ok := g.tickets.find(text, true, g.opts.Now())
+	if !ok && login {
+		used, ok = g.logins.find(text, true, g.opts.Now())
+	}
 	switch {
 	case !ok || !g.Alive(used.holder):
 		return contracts.Principal{}, g.countFailure(r, errTicket)
@@ -84,7 +102,7 @@ func (g *Authenticator) Tickets() http.Handler {
 		if req.SessionID != "" && !contracts.ValidID(req.SessionID) {
 			return nil, badRequest("malformed session id")
 		}
-		text, expires, err := g.Mint(principal, req.SessionID, req.Role, r.Header.Get("Origin"))
+		text, expires, err := g.Mint(principal, req.SessionID, req.Role, r.Header.Get("Origin"), req.Login)
 		if err != nil {
 			return nil, err
 		}

@@ -173,9 +173,9 @@ func (c *Conn) LastSeen() time.Time { return c.born.Add(time.Duration(c.seen.Loa
 // written.
 func (c *Conn) Close(*contracts.Error) { c.quit() }
 
-// Form builds lines of bare messages, without cursors, and of control frames. It
-// appends nothing else: a local client has no snapshots, resets or heartbeats. All
-// Forms are equal.
+// Form builds lines of bare messages, without cursors, of pages of the history, and of
+// control frames. It appends nothing else: a local client has no snapshots, resets or
+// heartbeats. All Forms are equal.
 type Form struct{}
 
 var _ contracts.Form = Form{}
@@ -185,7 +185,7 @@ func (Form) AppendSnapshot(dst []byte, _ uint64, _ []byte) []byte               
 func (Form) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte) []byte { return dst }
 func (Form) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte                        { return dst }
 func (Form) AppendOpening(dst []byte) []byte                                            { return dst }
-func (Form) AppendHistory(dst, _ []byte) []byte                                         { return dst }
+func (Form) AppendHistory(dst, text []byte) []byte                                      { return appendLine(dst, text) }
 func (Form) AppendControl(dst, text []byte) []byte                                      { return appendLine(dst, text) }
 
 func appendLine(dst, text []byte) []byte { return append(append(dst, text...), '\n') }

@@ -27,8 +27,9 @@ func TestFormIsBareLines(t *testing.T) {
 	b = f.AppendSnapshot(b, 7, []byte(`{}`))
 	b = f.AppendReset(b, 7, contracts.ResetGap, []byte(`{}`))
 	b = f.AppendHeartbeat(b, 7, false)
+	b = f.AppendHistory(b, []byte(`{"type":"history"}`))
 	b = f.AppendControl(b, []byte(`{"type":"ws.pong"}`))
-	if want := "before\n{\"type\":\"ready\"}\n{\"type\":\"ws.pong\"}\n"; string(b) != want {
+	if want := "before\n{\"type\":\"ready\"}\n{\"type\":\"history\"}\n{\"type\":\"ws.pong\"}\n"; string(b) != want {
 		t.Fatalf("got %q, want %q", b, want)
 	}
 }

@@ -80,9 +80,6 @@ func (f Form) AppendOpening(dst []byte) []byte {
 
 // AppendHistory appends text.
 func (f Form) AppendHistory(dst, text []byte) []byte {
-	if f == Bare {
-		return dst
-	}
 	return append(append(dst, text...), '\n')
 }
 

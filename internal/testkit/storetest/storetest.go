@@ -172,15 +172,15 @@ func (t *suite) whole() {
 	s := t.start(0)
 	want := entries(1, 40, 50)
 	want = append(want, entry(41, journal.Snapshot, 200<<10), entry(42, journal.Note, 0), entry(43, journal.Checkpoint, 10))
-	want = append(want, journal.Entry{Cursor: 44, Body: []byte{}})
+	want = append(want, journal.Entry{Cursor: 44, Body: []byte{}}, entry(45, journal.Joint, 100))
 	t.append(s, want[:1])
 	t.append(s, want[1:30])
 	t.append(s, want[30:])
-	t.bounds(s, 1, 44)
-	for after := range uint64(45) {
+	t.bounds(s, 1, 45)
+	for after := range uint64(46) {
 		t.holds(s, after, want[after:])
 	}
-	t.gap(s, 45)
+	t.gap(s, 46)
 }
 
 func (t *suite) begin() {

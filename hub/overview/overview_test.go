@@ -1,4 +1,4 @@
-package hub_test
+package overview_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 )
@@ -26,9 +27,9 @@ import (
 // A library is a process with sessions and their overview. Its journals and summaries
 // outlive the process.
 type library struct {
-	*hub.Overview
+	*overview.Overview
 	t       *testing.T
-	options hub.OverviewOptions
+	options overview.Options
 	hubs    *hub.Directory
 	agents  map[string]*puppet // by session
 	gate    chan struct{}      // closed when sessions may open; nil: at once
@@ -45,7 +46,7 @@ type library struct {
 var theOwner = contracts.Principal{ID: "owner"}
 
 // inLibrary runs a test in a bubble with an empty library.
-func inLibrary(t *testing.T, options hub.OverviewOptions, test func(t *testing.T, l *library)) {
+func inLibrary(t *testing.T, options overview.Options, test func(t *testing.T, l *library)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &library{t: t, options: options, journals: map[hub.Key]journal.Store{}, texts: map[hub.Key]string{}}
 		l.start()
@@ -61,8 +62,12 @@ func (l *library) start() {
 		l.framed.Add(1)
 		return append(append(dst, text...), '\n')
 	}
+	o.SocketForm, o.Find = memconn.Lines, func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
+		h, _, err := l.hubs.Get(ctx, hub.Key{Scope: p.Scope, ID: id}, hub.OpenOptions{})
+		return h, err
+	}
 	var err error
-	if l.Overview, err = hub.NewOverview(o); err != nil {
+	if l.Overview, err = overview.New(o); err != nil {
 		l.t.Fatal(err)
 	}
 	l.agents, l.opened = map[string]*puppet{}, 0
@@ -86,7 +91,7 @@ func (l *library) openHub(ctx context.Context, key hub.Key, options hub.OpenOpti
 	l.opened++
 	l.agents[key.ID] = newPuppet()
 	h, err := hub.New(hub.Options{
-		SessionID: key.ID, Cwd: "/", Agent: resumer{l.agents[key.ID]}, Store: l.journals[key], WorkingInterval: time.Hour,
+		SessionID: key.ID, Cwd: "/", Agent: l.agents[key.ID], Store: l.journals[key], WorkingInterval: time.Hour,
 		CheckpointBytes: 2 << 10, Changed: func() { l.Changed(key) },
 	})
 	if err != nil {
@@ -109,7 +114,7 @@ func (l *library) restart() {
 	l.start()
 }
 
-// Keys implements [hub.SummaryStore], as do the next three.
+// Keys implements [overview.Store], as do the next three.
 func (l *library) Keys() iter.Seq[hub.Key] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +171,7 @@ func (l *library) enterAs(p contracts.Principal, id string) *guest {
 	if err != nil {
 		l.t.Fatalf("open %s: %v", id, err)
 	}
-	g := &guest{&room{Hub: h, t: l.t}, contracts.Caller{Principal: p}}
+	g := &guest{h, l.t, contracts.Caller{Principal: p}}
 	g.connects(byForce)
 	return g
 }
@@ -174,11 +179,7 @@ func (l *library) enterAs(p contracts.Principal, id string) *guest {
 // prompts begins a run of a session.
 func (l *library) prompts(g *guest, text string) {
 	l.t.Helper()
-	content, err := json.Marshal(text)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	g.posts(`{"type":"prompt","content":` + string(content) + `}`)
+	g.prompts(text)
 	synctest.Wait()
 }
 
@@ -195,7 +196,7 @@ func (l *library) ends(g *guest, failure error, events ...contracts.Event) {
 // asks asks a question in the run of a session.
 func (l *library) asks(g *guest) {
 	a := l.agents[g.SessionID()]
-	a.orders <- a.ask(question(contracts.RequestApproval, "q1"), contracts.AskOptions{})
+	a.orders <- a.ask(question(contracts.RequestApproval, "q1"))
 	synctest.Wait()
 }
 
@@ -273,7 +274,7 @@ func statusesOf(l *library) {
 }
 
 func TestSessionsThatNeedSomebodyComeFirst(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(_ *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(_ *testing.T, l *library) {
 		statusesOf(l)
 		all := []string{"asks waiting", "runs-too running", "runs running", "fails failed", "idles idle", "rests at_rest"}
 		l.shows(contracts.OverviewQuery{}, all...)
@@ -302,7 +303,7 @@ func TestSessionsThatNeedSomebodyComeFirst(t *testing.T) {
 }
 
 func TestSessionsAtRestAreListedWithoutTheirJournals(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enter("a")
 		l.prompts(g, "  Fix\nthe\u202e parser\x07 ")
 		l.ends(g, nil, append(usage(100, 0.5), usage(20, 0.25)...)...)
@@ -337,7 +338,7 @@ func TestSessionsAtRestAreListedWithoutTheirJournals(t *testing.T) {
 }
 
 func TestLostSummaryIsRepairedWhenTheSessionIsOpened(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enter("a")
 		l.prompts(g, "first")
 		l.ends(g, nil, usage(7, 0)...)
@@ -366,7 +367,7 @@ func TestLostSummaryIsRepairedWhenTheSessionIsOpened(t *testing.T) {
 }
 
 func TestTitlesAreShortAndPlain(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enter("a")
 		l.prompts(g, strings.Repeat("é", 5000))
 		if got := l.summaryOf("a").Title; got != strings.Repeat("é", contracts.MaxTitleBytes/2) {
@@ -385,7 +386,7 @@ func TestTitlesAreShortAndPlain(t *testing.T) {
 }
 
 func TestWhoMayChangeASession(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		key := hub.Key{ID: "a"}
 		g := l.enterAs(contracts.Principal{ID: "share:1", SessionID: "a"}, "a")
 		other := *g
@@ -446,7 +447,7 @@ func TestWhoMayChangeASession(t *testing.T) {
 }
 
 func TestDeletedSessionCanBeRestored(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{Undo: time.Minute}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{Undo: time.Minute}, func(t *testing.T, l *library) {
 		key, by := hub.Key{ID: "a"}, contracts.Caller{Principal: theOwner}
 		g := l.enter("a")
 		l.prompts(g, "may I?")
@@ -483,7 +484,7 @@ func TestDeletedSessionCanBeRestored(t *testing.T) {
 func TestDeletedSessionIsRemoved(t *testing.T) {
 	for name, restart := range map[string]time.Duration{"by the process": 0, "after a restart": 20 * time.Second, "by a later process": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			inLibrary(t, hub.OverviewOptions{Undo: time.Minute}, func(t *testing.T, l *library) {
+			inLibrary(t, overview.Options{Undo: time.Minute}, func(t *testing.T, l *library) {
 				key, by := hub.Key{ID: "a"}, contracts.Caller{Principal: theOwner}
 				l.prompts(l.enter("a"), "old")
 				l.enter("stays")
@@ -523,13 +524,13 @@ func TestDeletedSessionIsRemoved(t *testing.T) {
 }
 
 func TestSessionThatIsDeletedWhileItIsOpenedDoesNotOpen(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		l.enter("a")
 		l.restart()
 		l.gate = make(chan struct{})
 		opened := make(chan error, 1)
 		go func() {
-			_, err := get(l.hubs, t.Context(), "a", false)
+			_, _, err := l.hubs.Get(t.Context(), hub.Key{ID: "a"}, hub.OpenOptions{})
 			opened <- err
 		}()
 		synctest.Wait()
@@ -543,7 +544,7 @@ func TestSessionThatIsDeletedWhileItIsOpenedDoesNotOpen(t *testing.T) {
 }
 
 func TestChangeThatCannotBeStoredIsNotMade(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enter("a")
 		l.settled()
 		l.failing(errors.New("disk is full"))
@@ -568,7 +569,7 @@ func TestChangeThatCannotBeStoredIsNotMade(t *testing.T) {
 }
 
 func TestSummariesAreSavedSeldom(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enter("a")
 		l.settled()
 		before := l.saves
@@ -585,7 +586,7 @@ func TestSummariesAreSavedSeldom(t *testing.T) {
 }
 
 func TestSessionsBeyondTheBoundAreFoundWhenTheyAreUsed(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{Max: 10}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{Max: 10}, func(t *testing.T, l *library) {
 		for i := range 12 {
 			l.enter(fmt.Sprint("s", i))
 			time.Sleep(time.Second)
@@ -641,7 +642,7 @@ func (l *library) follow(p contracts.Principal, limit int) *listReader {
 }
 
 // lines returns what has arrived.
-func (r *listReader) lines() []string { return (&room{t: r.t}).arrived(r.Peer) }
+func (r *listReader) lines() []string { return arrived(r.Peer) }
 
 // events returns the events that have arrived.
 func (r *listReader) events() (list []contracts.OverviewEvent) {
@@ -660,7 +661,7 @@ func (r *listReader) events() (list []contracts.OverviewEvent) {
 }
 
 func TestFollowerSeesEachSessionAtMostTenTimesASecond(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		a, b := l.enter("a"), l.enter("b")
 		l.settled()
 		peer := l.follow(theOwner, 1)
@@ -696,7 +697,7 @@ func TestFollowerSeesEachSessionAtMostTenTimesASecond(t *testing.T) {
 }
 
 func TestSlowFollowerGetsANewList(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enter("a")
 		slow, quick := l.follow(theOwner, 10), l.follow(theOwner, 10)
 		defer slow.Close()
@@ -727,7 +728,7 @@ func TestSlowFollowerGetsANewList(t *testing.T) {
 }
 
 func TestManyChangesAtOnceAreANewList(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		l.stop()
 		for i := range 1100 {
 			l.journals[hub.Key{ID: fmt.Sprint("s", i)}] = lasting{journal.NewMemory(journal.MemoryOptions{})}
@@ -754,7 +755,7 @@ func TestManyChangesAtOnceAreANewList(t *testing.T) {
 }
 
 func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		l.enter("a")
 		l.enter("b")
 		l.settled()
@@ -784,7 +785,7 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 
 // A search holds the lock of the overview, so it must not do much for each session.
 func TestSearchesOfTheOverviewAreCheap(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		l.mu.Lock()
 		for i := range 1000 {
 			key := hub.Key{ID: fmt.Sprint("s", i)}
@@ -812,7 +813,7 @@ func TestSearchesOfTheOverviewAreCheap(t *testing.T) {
 
 // A list that many followers get at once is encoded once.
 func TestFollowersWhoComeTogetherShareTheirList(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		l.enter("a")
 		l.enter("b")
 		l.settled()
@@ -859,19 +860,19 @@ func TestFollowersWhoComeTogetherShareTheirList(t *testing.T) {
 
 func TestStreamEndsWithItsCredential(t *testing.T) {
 	var ended atomic.Bool
-	options := hub.OverviewOptions{Alive: func(contracts.Principal) bool { return !ended.Load() }}
+	options := overview.Options{Alive: func(contracts.Principal) bool { return !ended.Load() }}
 	inLibrary(t, options, func(t *testing.T, l *library) {
 		stays := l.follow(theOwner, 10)
 		revoked := l.follow(contracts.Principal{ID: "share:1"}, 10)
 		l.Evict("share:1")
 		expiring := l.follow(contracts.Principal{ID: "p", Expires: time.Now().Add(time.Minute)}, 10)
 		time.Sleep(10 * time.Second)
-		(&room{t: t}).wantEnd(revoked.Peer, contracts.CodeUnauthenticated)
+		wantEnd(t, revoked.Peer, contracts.CodeUnauthenticated)
 		if _, ended := expiring.Closed(); ended {
 			t.Error("ended before its credential")
 		}
 		time.Sleep(2 * time.Minute)
-		(&room{t: t}).wantEnd(expiring.Peer, contracts.CodeUnauthenticated)
+		wantEnd(t, expiring.Peer, contracts.CodeUnauthenticated)
 		soon := l.follow(contracts.Principal{ID: "p", Expires: time.Now().Add(time.Second)}, 10)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -883,7 +884,7 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 		}
 		ended.Store(true)
 		time.Sleep(time.Minute)
-		(&room{t: t}).wantEnd(stays.Peer, contracts.CodeUnauthenticated)
+		wantEnd(t, stays.Peer, contracts.CodeUnauthenticated)
 	})
 }
 
@@ -911,12 +912,13 @@ func (d dashboard) apply(events []contracts.OverviewEvent) {
 // Whatever happens, a follower knows what a new client is told, and the order holds.
 func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 	for seed := range uint64(30) {
-		inLibrary(t, hub.OverviewOptions{Undo: 20 * time.Second}, func(t *testing.T, l *library) {
+		inLibrary(t, overview.Options{Undo: 20 * time.Second}, func(t *testing.T, l *library) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			ids := []string{"a", "b", "c", "d"}
 			by := contracts.Caller{Principal: theOwner}
-			peer := l.follow(theOwner, 100)
-			board := dashboard{}
+			peer, sock := l.follow(theOwner, 100), l.connect(by)
+			sock.sends(`{"type":"ws.follow","lists":["sessions"],"limit":100}`)
+			board, socketBoard := dashboard{}, dashboard{}
 			for range 60 {
 				id := ids[random.IntN(len(ids))]
 				key := hub.Key{ID: id}
@@ -926,7 +928,7 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 					if err != nil {
 						continue // it was deleted
 					}
-					g := &guest{&room{Hub: h, t: t}, by}
+					g := &guest{h, t, by}
 					g.connects(byForce)
 					switch responding := h.Summary().Responding; {
 					case !responding:
@@ -950,17 +952,28 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 					if random.IntN(4) == 0 {
 						peer.Close()
 						<-peer.ended
+						sock.Close()
+						<-sock.ended
 						l.restart()
-						peer = l.follow(theOwner, 100)
+						peer, sock = l.follow(theOwner, 100), l.connect(by)
+						sock.sends(`{"type":"ws.follow","lists":["sessions"],"limit":100}`)
 					}
 				}
 				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
 			}
 			l.settled()
 			board.apply(peer.events())
-			maps.DeleteFunc(board, func(_ string, s contracts.SessionSummary) bool { // the first list has none of these
-				return s.Archived || s.Status == contracts.SessionDeleted
-			})
+			for _, f := range sock.frames() {
+				if f, ok := f.(*contracts.ListEnvelope); ok {
+					socketBoard.apply([]contracts.OverviewEvent{*f.Sessions})
+				}
+			}
+			for _, b := range []dashboard{board, socketBoard} {
+				maps.DeleteFunc(b, func(_ string, s contracts.SessionSummary) bool { // the first list has none of these
+					return s.Archived || s.Status == contracts.SessionDeleted
+				})
+			}
+			wantEqual(t, "a socket", socketBoard, board)
 			shown := dashboard{}
 			q, last := contracts.OverviewQuery{Limit: 2}, contracts.SessionSummary{}
 			for more := true; more; more = q.After != "" {
@@ -982,6 +995,7 @@ func TestFollowerKnowsWhatThePagesShow(t *testing.T) {
 				t.Errorf("seed %d: the follower knows\n%s\nwant\n%s", seed, got, want)
 			}
 			peer.Close()
+			sock.Close()
 		})
 	}
 }

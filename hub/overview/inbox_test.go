@@ -1,4 +1,4 @@
-package hub_test
+package overview_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 )
@@ -35,7 +36,7 @@ func (l *library) enterAble(id string) *guest {
 // poses asks a question in the run of a session.
 func (l *library) poses(g *guest, kind contracts.RequestType, id string) {
 	a := l.agents[g.SessionID()]
-	a.orders <- a.ask(question(kind, id), contracts.AskOptions{})
+	a.orders <- a.ask(question(kind, id))
 	synctest.Wait()
 }
 
@@ -64,20 +65,24 @@ func (r *listReader) saw() string {
 		if err := (&contracts.Decoder{Strict: true}).Body([]byte(line), &ev); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
 		}
-		switch ev.Type {
-		case "questions":
-			all = append(all, "list "+idsOf(ev.Inbox))
-		case "question":
-			all = append(all, fmt.Sprintf("%s/%s", ev.Question.SessionID, ev.Question.RequestID))
-		case "ended":
-			by := "nobody"
-			if ev.Ended.Author != nil {
-				by = ev.Ended.Author.Name
-			}
-			all = append(all, fmt.Sprintf("%s/%s %s by %s", ev.Ended.SessionID, ev.Ended.RequestID, ev.Ended.Resolution, by))
-		}
+		all = append(all, inboxWords(&ev))
 	}
 	return strings.Join(all, ", ")
+}
+
+// inboxWords returns an event of the inbox in a few words.
+func inboxWords(ev *contracts.InboxEvent) string {
+	switch ev.Type {
+	case "questions":
+		return "list " + idsOf(ev.Inbox)
+	case "question":
+		return fmt.Sprintf("%s/%s", ev.Question.SessionID, ev.Question.RequestID)
+	}
+	by := "nobody"
+	if ev.Ended.Author != nil {
+		by = ev.Ended.Author.Name
+	}
+	return fmt.Sprintf("%s/%s %s by %s", ev.Ended.SessionID, ev.Ended.RequestID, ev.Ended.Resolution, by)
 }
 
 func idsOf(list *contracts.Inbox) string {
@@ -110,7 +115,7 @@ func (l *library) answers(by contracts.Caller, session string, a contracts.Serve
 
 // One scope, however many questions it has, leaves room for those of others.
 func TestQuestionsOfOneScopeLeaveRoomForOthers(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		for i := range 300 {
 			var list []contracts.InboxQuestion
 			for j := range 16 {
@@ -141,7 +146,7 @@ func TestQuestionsOfOneScopeLeaveRoomForOthers(t *testing.T) {
 
 // A server that is killed right after a question lists it at its next start.
 func TestQuestionsAreStoredAtOnce(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		a := l.enterAble("a")
 		time.Sleep(time.Minute)
 		stored := func() string {
@@ -164,7 +169,7 @@ func TestQuestionsAreStoredAtOnce(t *testing.T) {
 }
 
 func TestWhoLooksAtTheInbox(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		defer l.follow(theOwner, 10).Close() // a list of sessions
 		defer l.followInbox(approver).Close()
 		if !l.Looking("ann") || l.Looking("owner") || l.Looking("bob") {
@@ -178,7 +183,7 @@ func TestWhoLooksAtTheInbox(t *testing.T) {
 }
 
 func TestInboxOfAllSessions(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		a, b := l.enterAble("a"), l.enterAble("b")
 		alice, other := l.followInbox(contracts.Caller{Principal: theOwner}), l.followInbox(bob)
 		l.poses(a, contracts.RequestApproval, "q1")
@@ -217,7 +222,7 @@ func textOf(text string) []contracts.ContentBlock {
 }
 
 func TestOneOfManyAnswersInTheInboxCounts(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enterAble("a")
 		l.poses(g, contracts.RequestApproval, "q1")
 		l.settled()
@@ -239,7 +244,7 @@ func TestOneOfManyAnswersInTheInboxCounts(t *testing.T) {
 		}
 		wg.Wait()
 		l.settled()
-		if got := l.agents["a"].learned()["q1"]; count != 1 || len(got) != 1 {
+		if got := l.agents["a"].learned(); count != 1 || len(got) != 1 {
 			t.Errorf("got %d answers that count and %d outcomes, want 1 of each", count, len(got))
 		}
 		if got := stream.saw(); strings.Count(got, "approved by p") != 1 {
@@ -250,7 +255,7 @@ func TestOneOfManyAnswersInTheInboxCounts(t *testing.T) {
 }
 
 func TestQuestionsOfSessionsAtRestAreInTheInbox(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		g := l.enterAble("a")
 		l.poses(g, contracts.RequestApproval, "q1")
 		before := l.wantInbox(bob, "a/q1").Questions[0]
@@ -273,7 +278,7 @@ func TestQuestionsOfSessionsAtRestAreInTheInbox(t *testing.T) {
 }
 
 func TestInboxShowsWhatAPrincipalMayAnswer(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		for _, id := range []string{"a", "b"} {
 			g := l.enterAble(id)
 			l.poses(g, contracts.RequestApproval, "q1")
@@ -313,7 +318,7 @@ func TestInboxShowsWhatAPrincipalMayAnswer(t *testing.T) {
 }
 
 func TestManyQuestionsInTheInbox(t *testing.T) {
-	inLibrary(t, hub.OverviewOptions{}, func(t *testing.T, l *library) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
 		for _, id := range []string{"a", "b"} {
 			g := l.enterAble(id)
 			for i := range 200 {
@@ -335,7 +340,7 @@ func TestManyQuestionsInTheInbox(t *testing.T) {
 
 func TestNotifyTellsOfNewQuestionsOnce(t *testing.T) {
 	var told []string
-	options := hub.OverviewOptions{Notify: func(_ string, ev contracts.InboxEvent) { told = append(told, ev.Type) }}
+	options := overview.Options{Notify: func(_ string, ev contracts.InboxEvent) { told = append(told, ev.Type) }}
 	inLibrary(t, options, func(t *testing.T, l *library) {
 		g := l.enterAble("a")
 		l.poses(g, contracts.RequestApproval, "q1")

@@ -1,4 +1,4 @@
-package hub
+package overview
 
 import (
 	"cmp"
@@ -14,30 +14,35 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
 )
 
-// A SummaryStore keeps what an overview shows of a session beside the session's journal.
+// A Store keeps what an overview shows of a session beside the session's journal.
 // The overview does not call it twice at once for one session, except for Load.
-type SummaryStore interface {
+type Store interface {
 	// Keys yields the stored sessions.
-	Keys() iter.Seq[Key]
+	Keys() iter.Seq[hub.Key]
 
 	// Load returns what Save stored, or nil if it stored nothing, and when the session
 	// was last written to. If the session is not stored, the error wraps fs.ErrNotExist.
-	Load(key Key) (text []byte, written time.Time, err error)
+	Load(key hub.Key) (text []byte, written time.Time, err error)
 
 	// Save replaces what is stored. With durable, it is synced before Save returns. If
 	// the session is not stored, the error wraps fs.ErrNotExist.
-	Save(key Key, text []byte, durable bool) error
+	Save(key hub.Key, text []byte, durable bool) error
 
 	// Remove removes the session with its journal.
-	Remove(key Key) error
+	Remove(key hub.Key) error
 }
 
-// OverviewOptions configures an overview. Store and Frame are required.
-type OverviewOptions struct {
-	Store SummaryStore
-	Frame func(dst, text []byte) []byte // appends the JSON of an event in the form of the followers' connections
+// Options configures an overview. The first four fields are required.
+type Options struct {
+	Store      Store
+	Frame      func(dst, text []byte) []byte // appends the JSON of an event in the form of streams
+	SocketForm contracts.Form                // of all sockets
+
+	// Find opens a session of which a principal answers a question on a socket.
+	Find func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error)
 
 	Max       int           // 50,000 sessions; above it those at rest that changed longest ago are not listed
 	Undo      time.Duration // 10 min from the deletion of a session to its removal
@@ -46,6 +51,8 @@ type OverviewOptions struct {
 	// Notify is told of questions that are asked and that end. It must return at once and
 	// must not call the overview, whose lock is held. Nil notifies nobody.
 	Notify func(scope string, ev contracts.InboxEvent)
+
+	Strict bool // sockets refuse unknown keys
 
 	// Alive reports whether a principal's credential is still valid. Nil means always
 	// valid.
@@ -61,7 +68,7 @@ type OverviewOptions struct {
 // One goroutine collects the changes of all sessions and encodes each change once for
 // all followers; see publish.
 type Overview struct {
-	opts  OverviewOptions
+	opts  Options
 	ctx   context.Context // ends with Close
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
@@ -71,17 +78,17 @@ type Overview struct {
 	started string // when the process started, as in InboxQuestion.AskedAt
 
 	changedMu sync.Mutex // may be taken while Hub.mu is held; no lock is taken under it
-	changed   map[Key]bool
+	changed   map[hub.Key]bool
 
 	saving sync.Mutex // held while summaries are written or removed; taken before mu
 
 	mu        sync.Mutex
-	rows      map[Key]*row
+	rows      map[hub.Key]*row
 	scopes    map[string]*scope
-	opening   map[Key]bool // sessions that are being opened
-	unsaved   map[Key]bool // rows to be saved
-	asked     map[Key]bool // rows to be saved at once, because their questions changed
-	deleted   map[Key]bool // rows to be removed
+	opening   map[hub.Key]bool // sessions that are being opened
+	unsaved   map[hub.Key]bool // rows to be saved
+	asked     map[hub.Key]bool // rows to be saved at once, because their questions changed
+	deleted   map[hub.Key]bool // rows to be removed
 	followers map[*follower]bool
 	revision  uint64
 	loading   bool
@@ -92,9 +99,9 @@ type Overview struct {
 
 // A row is one session of an overview.
 type row struct {
-	key      Key
-	hub      *Hub // nil if the session is not open
-	record        // what is stored of it
+	key      hub.Key
+	hub      *hub.Hub // nil if the session is not open
+	record            // what is stored of it
 	place    place
 	lower    string // title in lower case, for searches
 	revision uint64
@@ -104,14 +111,8 @@ type row struct {
 // A record is what is stored of a session. Opening the session repairs all of it but
 // the marks.
 type record struct {
-	Digest  digest `json:"digest"`
-	Cursor  uint64 `json:"cursor,omitempty"`
-	Pending int    `json:"pending,omitempty"`
-	Running bool   `json:"running,omitempty"`
-
-	// Questions are open and for people. At most maxStored are stored.
-	Questions []contracts.InboxQuestion `json:"questions,omitempty"`
-	Marks     marks                     `json:"marks,omitzero"`
+	hub.Record       // at most maxStored of its questions are stored
+	Marks      marks `json:"marks,omitzero"`
 }
 
 // marks are what clients set. They are on disk before the client gets its answer.
@@ -121,10 +122,10 @@ type marks struct {
 	Deleted  time.Time `json:"deleted,omitzero"`
 }
 
-// NewOverview returns an overview. It looks for the stored sessions in the background.
-func NewOverview(opts OverviewOptions) (*Overview, error) {
-	if opts.Store == nil || opts.Frame == nil {
-		return nil, errors.New("hub: an overview needs a store and a form")
+// New returns an overview. It looks for the stored sessions in the background.
+func New(opts Options) (*Overview, error) {
+	if opts.Store == nil || opts.Frame == nil || opts.SocketForm == nil || opts.Find == nil {
+		return nil, errors.New("overview: Store, Frame, SocketForm and Find are required")
 	}
 	opts.Max = positive(opts.Max, 50_000)
 	opts.Undo = positive(opts.Undo, 10*time.Minute)
@@ -140,9 +141,9 @@ func NewOverview(opts OverviewOptions) (*Overview, error) {
 	}
 	o := &Overview{
 		opts: opts, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
-		changed: map[Key]bool{}, loading: true, started: timestamp(time.Now()),
-		rows: map[Key]*row{}, scopes: map[string]*scope{}, opening: map[Key]bool{},
-		unsaved: map[Key]bool{}, asked: map[Key]bool{}, deleted: map[Key]bool{}, followers: map[*follower]bool{},
+		changed: map[hub.Key]bool{}, loading: true, started: timestamp(time.Now()),
+		rows: map[hub.Key]*row{}, scopes: map[string]*scope{}, opening: map[hub.Key]bool{},
+		unsaved: map[hub.Key]bool{}, asked: map[hub.Key]bool{}, deleted: map[hub.Key]bool{}, followers: map[*follower]bool{},
 		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
@@ -173,8 +174,8 @@ func (o *Overview) load() {
 	o.loading = false
 }
 
-// find returns the row of a session that is known or stored, else ErrUnknownSession.
-func (o *Overview) find(key Key) (*row, error) {
+// find returns the row of a session that is known or stored, else hub.ErrUnknownSession.
+func (o *Overview) find(key hub.Key) (*row, error) {
 	o.mu.Lock()
 	r := o.rows[key]
 	o.mu.Unlock()
@@ -183,7 +184,7 @@ func (o *Overview) find(key Key) (*row, error) {
 	}
 	text, written, err := o.opts.Store.Load(key)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrUnknownSession
+		return nil, hub.ErrUnknownSession
 	}
 	var stored record
 	if err == nil && len(text) > 0 {
@@ -203,7 +204,7 @@ func (o *Overview) find(key Key) (*row, error) {
 }
 
 // add adds a row. The caller holds mu.
-func (o *Overview) add(key Key, rec record) *row {
+func (o *Overview) add(key hub.Key, rec record) *row {
 	if len(o.rows) >= o.opts.Max {
 		o.evict()
 	}
@@ -302,7 +303,7 @@ func (o *Overview) touch(r *row) {
 
 // Changed says that the summary of an open session has changed. It is for
 // [Options.Changed].
-func (o *Overview) Changed(key Key) {
+func (o *Overview) Changed(key hub.Key) {
 	o.changedMu.Lock()
 	o.changed[key] = true
 	o.changedMu.Unlock()
@@ -313,12 +314,12 @@ func (o *Overview) Changed(key Key) {
 func (o *Overview) refresh() {
 	o.changedMu.Lock()
 	keys := o.changed
-	o.changed = map[Key]bool{}
+	o.changed = map[hub.Key]bool{}
 	o.changedMu.Unlock()
 	for key := range keys {
 		o.mu.Lock()
 		r := o.rows[key]
-		var h *Hub
+		var h *hub.Hub
 		if r != nil {
 			h = r.hub
 		}
@@ -331,8 +332,9 @@ func (o *Overview) refresh() {
 
 // take takes the record of an open session. It is called without mu, because it waits
 // for the session.
-func (o *Overview) take(r *row, h *Hub) {
-	now, ended := h.record()
+func (o *Overview) take(r *row, h *hub.Hub) {
+	rec, ended := h.Record()
+	now := record{Record: rec}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if r.hub != h {
@@ -345,7 +347,7 @@ func (o *Overview) take(r *row, h *Hub) {
 
 // Open opens a session with open and lists it as open until it has ended. It refuses a
 // session that was deleted. Calls for one session must not overlap.
-func (o *Overview) Open(key Key, open func() (*Hub, error)) (*Hub, error) {
+func (o *Overview) Open(key hub.Key, open func() (*hub.Hub, error)) (*hub.Hub, error) {
 	_, _ = o.find(key) // an error says that it is new
 	if err := o.beginOpen(key); err != nil {
 		return nil, err
@@ -360,7 +362,7 @@ func (o *Overview) Open(key Key, open func() (*Hub, error)) (*Hub, error) {
 	return h, err
 }
 
-func (o *Overview) beginOpen(key Key) error {
+func (o *Overview) beginOpen(key hub.Key) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.deleted[key] {
@@ -372,14 +374,14 @@ func (o *Overview) beginOpen(key Key) error {
 
 // endOpen ends what beginOpen began. It returns an error if the session was deleted
 // meanwhile.
-func (o *Overview) endOpen(key Key, h *Hub, failed error) error {
+func (o *Overview) endOpen(key hub.Key, h *hub.Hub, failed error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.opening, key)
 	r := o.rows[key]
 	switch {
 	case failed != nil:
-		if r != nil && errors.Is(failed, ErrUnknownSession) {
+		if r != nil && errors.Is(failed, hub.ErrUnknownSession) {
 			o.gone(r)
 		}
 		return nil
@@ -388,10 +390,10 @@ func (o *Overview) endOpen(key Key, h *Hub, failed error) error {
 	case r == nil:
 		r = o.add(key, record{})
 	}
-	o.change(r, func() { r.hub, r.Digest.At = h, cmp.Or(r.Digest.At, h.openedAt) })
+	o.change(r, func() { r.hub, r.Digest.At = h, cmp.Or(r.Digest.At, time.Now()) })
 	o.Changed(key)
 	o.wg.Go(func() { // ends with the session
-		<-h.closed
+		<-h.Closed()
 		o.take(r, h)
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -406,3 +408,17 @@ func (o *Overview) endOpen(key Key, h *Hub, failed error) error {
 var errDeleted = &contracts.Error{
 	Code: contracts.CodeStaleSession, Message: "the session was deleted; it can be restored until it is removed",
 }
+
+// positive returns n if it is positive, else def.
+func positive[N int | time.Duration](n, def N) N { return cmp.Or(max(n, 0), def) }
+
+// signal puts a token into a 1-buffered channel unless there is one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// timestamp returns a time as the wire has it.
+func timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }

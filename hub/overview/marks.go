@@ -1,4 +1,4 @@
-package hub
+package overview
 
 import (
 	"cmp"
@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
 )
 
 // Update sets the title of a session, or whether it is archived. The holder of the
 // lease may set the title too.
-func (o *Overview) Update(key Key, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error) {
+func (o *Overview) Update(key hub.Key, by contracts.Caller, u *contracts.SessionUpdate) (*contracts.SessionSummary, error) {
 	r, err := o.editable(key, by, u.Archived == nil)
 	if err != nil {
 		return nil, err
@@ -24,7 +25,7 @@ func (o *Overview) Update(key Key, by contracts.Caller, u *contracts.SessionUpda
 			return errDeleted
 		}
 		if u.Title != nil {
-			m.Title = cleanTitle(*u.Title)
+			m.Title = contracts.CleanTitle(*u.Title)
 		}
 		if u.Archived != nil {
 			m.Archived = *u.Archived
@@ -33,9 +34,9 @@ func (o *Overview) Update(key Key, by contracts.Caller, u *contracts.SessionUpda
 	})
 }
 
-// Delete ends a session and removes it after OverviewOptions.Undo, unless Restore comes
+// Delete ends a session and removes it after Options.Undo, unless Restore comes
 // before. Nobody can open the session meanwhile. Deleting it again changes nothing.
-func (o *Overview) Delete(ctx context.Context, key Key, by contracts.Caller) (*contracts.SessionSummary, error) {
+func (o *Overview) Delete(ctx context.Context, key hub.Key, by contracts.Caller) (*contracts.SessionSummary, error) {
 	r, err := o.editable(key, by, false)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (o *Overview) Delete(ctx context.Context, key Key, by contracts.Caller) (*c
 }
 
 // Restore undoes the deletion of a session that is not removed yet.
-func (o *Overview) Restore(key Key, by contracts.Caller) (*contracts.SessionSummary, error) {
+func (o *Overview) Restore(key hub.Key, by contracts.Caller) (*contracts.SessionSummary, error) {
 	r, err := o.editable(key, by, false)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (o *Overview) Restore(key Key, by contracts.Caller) (*contracts.SessionSumm
 }
 
 // Deleted reports whether a session was deleted and is not removed yet.
-func (o *Overview) Deleted(key Key) bool {
+func (o *Overview) Deleted(key hub.Key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.deleted[key]
@@ -76,7 +77,7 @@ func (o *Overview) Deleted(key Key) bool {
 
 // editable returns the row of a session that a client may change. holder says that the
 // holder of the lease may.
-func (o *Overview) editable(key Key, by contracts.Caller, holder bool) (*row, error) {
+func (o *Overview) editable(key hub.Key, by contracts.Caller, holder bool) (*row, error) {
 	asked := contracts.Principal{Role: by.Role} // a request may limit itself by its header
 	if err := cmp.Or(by.Principal.CheckRole(contracts.RoleController), asked.CheckRole(contracts.RoleController)); err != nil {
 		return nil, err
@@ -92,9 +93,9 @@ func (o *Overview) editable(key Key, by contracts.Caller, holder bool) (*row, er
 	h := r.hub
 	o.mu.Unlock()
 	if h == nil {
-		return nil, errNotHolder
+		return nil, errAtRest
 	}
-	return r, h.checkHolder(by)
+	return r, h.CheckHolder(by)
 }
 
 // mark changes the marks of a row with f. The change is on disk before anybody sees it.
@@ -116,7 +117,7 @@ func (o *Overview) mark(r *row, f func(*marks) error) (*contracts.SessionSummary
 		o.mu.Lock()
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, ErrUnknownSession
+			return nil, hub.ErrUnknownSession
 		case err != nil:
 			o.opts.Log.Error("a change of a session is refused", "session", r.key.ID, "err", err)
 			return nil, errUnstored
@@ -133,10 +134,13 @@ func (o *Overview) mark(r *row, f func(*marks) error) (*contracts.SessionSummary
 	return &sum, nil
 }
 
+// errAtRest refuses what only the holder of the lease may do.
+var errAtRest = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "nobody holds the lease of a session at rest"}
+
 var errUnstored = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the change cannot be stored"}
 
 // write stores a record. A record with marks is durable. The caller holds saving.
-func (o *Overview) write(key Key, rec record) error {
+func (o *Overview) write(key hub.Key, rec record) error {
 	rec.Questions = rec.Questions[:min(len(rec.Questions), maxStored)]
 	text, err := json.Marshal(rec)
 	if err == nil {
@@ -173,10 +177,10 @@ const saveEvery = 2 * time.Second
 func (o *Overview) saveAll() { o.saveRows(&o.unsaved) }
 
 // saveRows saves the rows of a set, which is then empty.
-func (o *Overview) saveRows(set *map[Key]bool) {
+func (o *Overview) saveRows(set *map[hub.Key]bool) {
 	o.mu.Lock()
 	keys := *set
-	*set = map[Key]bool{}
+	*set = map[hub.Key]bool{}
 	for key := range keys {
 		delete(o.unsaved, key)
 		delete(o.asked, key)
@@ -187,7 +191,7 @@ func (o *Overview) saveRows(set *map[Key]bool) {
 	}
 }
 
-func (o *Overview) saveRow(key Key) {
+func (o *Overview) saveRow(key hub.Key) {
 	o.saving.Lock()
 	defer o.saving.Unlock()
 	o.mu.Lock()
