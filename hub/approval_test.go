@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -536,4 +537,26 @@ func TestVotesMoveWithADrainedSession(t *testing.T) {
 			t.Errorf("%d questions are open after three votes", n)
 		}
 	})
+}
+
+func TestAuditRecordsReadWell(t *testing.T) {
+	at := time.Date(2026, 4, 20, 9, 15, 45, 0, time.UTC)
+	for want, r := range map[string]hub.AuditRecord{
+		`asked approval "bash" request="q"`: {What: hub.AuditAsked, RequestID: "q", RequestType: contracts.RequestApproval, Tool: "bash"},
+		`ended approval "a\nb" approved by "Ann" without its digest request="q" connection="c" credential="share_1"`: {
+			What: hub.AuditEnded, RequestID: "q", RequestType: contracts.RequestApproval, Tool: "a\nb", Verdict: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser,
+			Principal: "share_1", Name: "Ann", Connection: "c", Credential: "share_1",
+		},
+		`ended approval "bash" denied by policy`: {What: hub.AuditEnded, RequestType: contracts.RequestApproval, Tool: "bash",
+			Verdict: contracts.VerdictDenied, ResolvedBy: contracts.ResolvedByPolicy},
+		`lease to "Bob" principal="bob" credential="jwt_1" generation=2`: {
+			What: hub.AuditLease, Principal: "bob", Name: "Bob", Credential: "jwt_1", Generation: 2,
+		},
+		`lease to nobody generation=3`: {What: hub.AuditLease, Generation: 3},
+	} {
+		r.N, r.Time = 7, at
+		if got, want := r.String(), "7 2026-04-20T09:15:45.000Z "+want; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
 }

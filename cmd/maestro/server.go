@@ -80,8 +80,9 @@ func (v *server) openLists() (err error) {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.sessions.counts, PushFile: filepath.Join(v.sessions.dir, "push.json"), Log: v.sessions.log,
-			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
+			Config: config, Alive: v.sessions.countsStill, Log: v.sessions.log,
+			PushFile: filepath.Join(v.sessions.dir, "push.json"),
+			Looking:  func(principalID string) bool { return v.overview.Looking(principalID) },
 		})
 		if err != nil {
 			return fmt.Errorf("--notify: %w", err)

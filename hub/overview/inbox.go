@@ -114,16 +114,14 @@ func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
 	return list
 }
 
-// Looking reports whether a principal follows the inbox. The owner of the server has the
-// id "owner" too.
+// Looking reports whether a principal, or the "owner" of the server, follows the inbox.
 func (o *Overview) Looking(principalID string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for f := range o.followers {
 		follows := func(p position) bool { return p.list == contracts.ListInbox }
 		p := f.by.Principal
-		named := p.ID == principalID || p.Owner() && principalID == "owner"
-		if named && slices.ContainsFunc(f.positions, follows) {
+		if (p.ID == principalID || principalID == "owner" && p.Owner()) && slices.ContainsFunc(f.positions, follows) {
 			return true
 		}
 	}

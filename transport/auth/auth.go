@@ -329,20 +329,19 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 }
 
 // Alive reports whether the credential of a principal is still valid: it has
-// not expired, a share has not been revoked, and a token has not been replaced. A ticket or cookie is valid no
+// not expired, and a share has not been revoked. A ticket or cookie is valid no
 // longer than the credential that it was made for. Call Alive again after
 // registering a connection: the credential may have been revoked between
 // Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
-	switch {
-	case p.Expired(g.opts.Now()):
-		return false
-	case isShare(p):
-		return g.shares.has(p.ID, g.opts.Now())
-	case p.ID == Anonymous || strings.HasPrefix(p.ID, ownerPrefix):
-		return p.ID == g.owner.ID
-	}
-	return true
+	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
+}
+
+// StillAlive is Alive for a principal that an earlier process may have stored: the owner
+// must have the present token.
+func (g *Authenticator) StillAlive(p contracts.Principal) bool {
+	owner := p.ID == Anonymous || strings.HasPrefix(p.ID, ownerPrefix)
+	return g.Alive(p) && (!owner || p.ID == g.owner.ID)
 }
 
 // Control refuses a request that may not control the server itself, such as

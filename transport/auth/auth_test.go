@@ -496,11 +496,11 @@ func TestOwnerWithAnEarlierTokenIsNotAlive(t *testing.T) {
 	}
 	for name, g := range all {
 		for of, other := range all {
-			if got := g.Alive(other.owner); got != (name == of) {
+			if got := g.StillAlive(other.owner); got != (name == of) {
 				t.Errorf("%s: got alive %t for the owner of %s", name, got, of)
 			}
 		}
-		if !g.Alive(contracts.Principal{}) || !g.Alive(contracts.Principal{ID: "user_key_1", Scope: "user_key_1"}) {
+		if !g.StillAlive(contracts.Principal{}) || !g.StillAlive(contracts.Principal{ID: "user_key_1", Scope: "user_key_1"}) {
 			t.Errorf("%s: got others refused", name)
 		}
 	}
