@@ -81,16 +81,21 @@ func (v *server) openLists() (err error) {
 		}
 		v.notifier, err = notify.New(notify.Options{
 			Config: config, Alive: v.sessions.countsStill, Log: v.sessions.log,
-			PushFile: filepath.Join(v.sessions.dir, "push.json"),
-			Looking:  func(principalID string) bool { return v.overview.Looking(principalID) },
+			PushFile: filepath.Join(v.sessions.dir, "push.json"), StateFile: filepath.Join(v.sessions.dir, "notify.json"),
+			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})
 		if err != nil {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		tell = v.notifier.Notify
 	}
-	if v.overview, err = v.openOverview(tell); err != nil && v.notifier != nil {
+	v.overview, err = v.openOverview(tell)
+	switch {
+	case v.notifier == nil:
+	case err != nil:
 		v.notifier.Close()
+	default:
+		v.notifier.Start()
 	}
 	return err
 }

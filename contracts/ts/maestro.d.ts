@@ -2020,8 +2020,8 @@ export interface QueuedPrompt {
 }
 
 /**
- * A ReceiverState describes one receiver of notifications since the server
- * started.
+ * A ReceiverState describes one receiver of notifications. The counts go on
+ * after a restart of the server.
  */
 export interface ReceiverState {
   name: string;

@@ -45,7 +45,7 @@ func (o *Overview) compareQuestions(r *row, before []contracts.InboxQuestion, en
 		}
 		ev := contracts.InboxEvent{Type: "question", Question: r.shownQuestion(q)}
 		o.queueInbox(r, q.RequestType, ev)
-		if !known && q.AskedAt >= o.started { // else an earlier process has notified
+		if !known {
 			o.opts.Notify(r.key.Scope, ev)
 		}
 	}

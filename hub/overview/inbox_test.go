@@ -332,9 +332,15 @@ func TestManyQuestionsInTheInbox(t *testing.T) {
 	})
 }
 
-func TestNotifyTellsOfNewQuestionsOnce(t *testing.T) {
+func TestEachProcessNotifiesOfAnOpenQuestionOnce(t *testing.T) {
 	var told []string
-	options := overview.Options{Notify: func(_ string, ev contracts.InboxEvent) { told = append(told, ev.Type) }}
+	asked := map[string]bool{}
+	options := overview.Options{Notify: func(_ string, ev contracts.InboxEvent) {
+		told = append(told, ev.Type)
+		if ev.Question != nil {
+			asked[ev.Question.AskedAt] = true
+		}
+	}}
 	inLibrary(t, options, func(t *testing.T, l *library) {
 		g := l.enterAble("a")
 		l.poses(g, contracts.RequestApproval, "q1")
@@ -346,6 +352,7 @@ func TestNotifyTellsOfNewQuestionsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.settled()
-		wantEqual(t, "told", told, []string{"question", "ended"})
+		wantEqual(t, "told", told, []string{"question", "question", "ended"})
+		wantEqual(t, "times of the question", len(asked), 1)
 	})
 }

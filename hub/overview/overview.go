@@ -48,8 +48,9 @@ type Options struct {
 	Undo      time.Duration // 10 min from the deletion of a session to its removal
 	Heartbeat time.Duration // 15 s; a follower that was sent nothing for so long gets a heartbeat
 
-	// Notify is told of questions that are asked and that end. It must return at once and
-	// must not call the overview, whose lock is held. Nil notifies nobody.
+	// Notify is told of open questions, those of earlier processes included, and of
+	// questions that end. It must return at once and must not call the overview, whose
+	// lock is held. Nil notifies nobody.
 	Notify func(scope string, ev contracts.InboxEvent)
 
 	Strict bool // sockets refuse unknown keys
@@ -74,8 +75,6 @@ type Overview struct {
 	wg    sync.WaitGroup
 	wake  chan struct{} // 1-buffered; a token means that there is something to publish
 	hurry chan struct{} // 1-buffered; a token means that asked is not empty
-
-	started string // when the process started, as in InboxQuestion.AskedAt
 
 	changedMu sync.Mutex // may be taken while Hub.mu is held; no lock is taken under it
 	changed   map[hub.Key]bool
@@ -141,7 +140,7 @@ func New(opts Options) (*Overview, error) {
 	}
 	o := &Overview{
 		opts: opts, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
-		changed: map[hub.Key]bool{}, loading: true, started: timestamp(time.Now()),
+		changed: map[hub.Key]bool{}, loading: true,
 		rows: map[hub.Key]*row{}, scopes: map[string]*scope{}, opening: map[hub.Key]bool{},
 		unsaved: map[hub.Key]bool{}, asked: map[hub.Key]bool{}, deleted: map[hub.Key]bool{}, followers: map[*follower]bool{},
 		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript
