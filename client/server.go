@@ -149,6 +149,16 @@ func (s *Server) RevokeShare(ctx context.Context, session, share string) error {
 	return err
 }
 
+// LoginPath makes a link that logs a browser in with the rights of this client, once and
+// within ten minutes. It returns the path and query of the link.
+func (s *Server) LoginPath(ctx context.Context) (string, error) {
+	made, err := ask[contracts.TicketAnswer](ctx, s, http.MethodPost, nil, &contracts.TicketRequest{Login: true}, "ws-tickets")
+	if err != nil {
+		return "", err
+	}
+	return "/login?ticket=" + url.QueryEscape(made.Ticket), nil
+}
+
 // ask makes a request. body is a pointer to a body type, or nil.
 func ask[A any](ctx context.Context, s *Server, method string, query url.Values, body any, path ...string) (*A, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout) // an answer may open a session at rest
