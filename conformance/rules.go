@@ -127,6 +127,7 @@ var ruleGroups = []ruleGroup{
 	{"H", "Heddle", "What a server of the Heddle headless dialect does: requests and responses as lines of JSON on standard input and output."},
 	{"C", "Chord", "What a server of the Chord headless dialect does: commands and envelopes as lines of JSON on standard input and output."},
 	{"E", "Hecate", "What a server of Hecate event streams does."},
+	{"P", "ACP", "What the ACP edge of a server does: the Agent Client Protocol on a WebSocket."},
 	{"", "Sections", "Topics of the protocol and their parts, for what the rules above do not say."},
 }
 

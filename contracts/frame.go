@@ -98,8 +98,8 @@ type Ping struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
 
-// HistoryRequest asks for a part of the stored history before a cursor. The answer
-// is a history envelope with the same id. Over HTTP, the path says the kind and the
+// HistoryRequest asks for a part of the stored history before a cursor, also on stdio.
+// The answer is a history envelope with the same id. Over HTTP, the path says the kind and the
 // query has the other members.
 type HistoryRequest struct {
 	ID     string      `json:"id" wire:"id"`
@@ -213,6 +213,7 @@ type ControlRequest struct {
 	ConnectionID string      `json:"connection_id"`
 	ClientInfo   *ClientInfo `json:"client_info,omitempty"`
 	Reason       string      `json:"reason,omitempty"`
+	Author       *Author     `json:"author,omitempty"` // who asks; only for holders with the capability people
 }
 
 // Pong answers ws.ping.

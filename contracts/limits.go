@@ -46,6 +46,7 @@ const (
 // Default durations.
 const (
 	DefaultHeartbeatInterval = 15 * time.Second
+	SilentHeartbeats         = 3 // heartbeat intervals; a client that is silent for longer is disconnected
 	DefaultLeaseTTL          = 45 * time.Second
 	DefaultSubscriptionTTL   = 30 * time.Second
 	DefaultHandshakeTimeout  = 10 * time.Second

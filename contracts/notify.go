@@ -5,7 +5,8 @@ type DeliveryList struct {
 	Receivers []ReceiverState `json:"receivers"`
 }
 
-// A ReceiverState describes one receiver of notifications since the server started.
+// A ReceiverState describes one receiver of notifications. The counts go on after a restart of
+// the server.
 type ReceiverState struct {
 	Name      string       `json:"name"`
 	Kind      string       `json:"kind" wire:"oneof=webhook|ntfy|web_push"`

@@ -54,15 +54,8 @@ type People struct {
 }
 
 // PromptRecord is a prompt_accepted in the state. Its content is cut to
-// MaxPromptRecord.
-type PromptRecord struct {
-	PromptID    string   `json:"prompt_id"`
-	Content     string   `json:"content"`
-	Truncated   bool     `json:"truncated,omitempty"` // content is only the beginning of the prompt
-	Attachments []string `json:"attachments,omitempty"`
-	Author      Author   `json:"author"`
-	Timestamp   string   `json:"timestamp"`
-}
+// MaxPromptRecord, and truncated says so.
+type PromptRecord PromptAccepted
 
 // AnswerRecord is an answer to a request in the state. A request that ended without an
 // answer, such as by a timeout, has none.

@@ -84,6 +84,10 @@ type AskOptions struct {
 	// type; negative means without limit.
 	Timeout time.Duration
 
+	// Truncated says that the request has only the beginning of what the agent would do.
+	// Clients see it in request_shown.
+	Truncated bool
+
 	// Opened, if not nil, is called after the question has been published.
 	Opened func()
 }
@@ -116,7 +120,8 @@ type Host interface {
 	// used must not be used again.
 	Restored() bool
 
-	// ApprovalMode returns the current policy.
+	// ApprovalMode returns the current policy. It is prompt instead of auto if calls may
+	// need the votes of several principals.
 	ApprovalMode() ApprovalMode
 
 	// ClientTools returns the tools that the controller offers. They change with

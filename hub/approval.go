@@ -72,6 +72,8 @@ func (tx *tx) showAdopted(row contracts.KeptRequest) {
 	}
 }
 
+const errDigest = "An answer to an approval must have the digest of the request, which this server shows to clients with the capability people"
+
 // checkAnswer refuses an answer to a pending request with another digest, without a
 // digest if approvals must have one, and a second approval by one principal. The
 // client of the answer is tx.answering.
@@ -84,7 +86,7 @@ func (tx *tx) checkAnswer(row contracts.KeptRequest, answer *contracts.ServerReq
 	case answer.Digest != "" && answer.Digest != digest:
 		refusal.Code, refusal.Message = contracts.CodeDigestMismatch, "The digest is not that of request "+req.RequestID
 	case answer.Digest == "" && tx.opts.RequireDigest && req.RequestType == contracts.RequestApproval:
-		refusal.Code, refusal.Message = contracts.CodeDigestRequired, "An answer to an approval must have the digest of the request"
+		refusal.Code, refusal.Message = contracts.CodeDigestRequired, errDigest
 	case row.Needed > 1 && approves(answer) && slices.Contains(row.Votes, tx.answering.ID):
 		refusal.Code, refusal.Message = contracts.CodeAlreadyVoted, "This principal has approved request "+req.RequestID+" already"
 	default:

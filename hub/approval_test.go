@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -222,6 +224,54 @@ func TestApprovalNeedsDistinctPrincipals(t *testing.T) {
 	want := []string{"q owner true 1/3", "q rhea true 2/3", "denied rhea true 1/2", "denied rhea false 1/2", "denied denied user", "q otto true 3/3", "q approved user"}
 	if !slices.Equal(votes, want) {
 		t.Errorf("got %q, want %q", votes, want)
+	}
+}
+
+func TestModeAutoDoesNotApproveAloneWhatNeedsVotes(t *testing.T) {
+	opts := hub.Options{ApprovalMode: contracts.ApprovalAuto, Votes: []hub.VoteRule{{Votes: 2, Tool: "bash"}}}
+	withPuppet(t, opts, func(t *testing.T, h *hub.Hub, agent *puppet) {
+		_, free := asks(t, h, agent, "free", "read")
+		if out := <-free; out.Verdict != contracts.VerdictApproved || out.By != contracts.ResolvedByPolicy {
+			t.Errorf("a call without a rule: got %+v, want it approved by the mode", out)
+		}
+		if mode := agent.host.ApprovalMode(); mode != contracts.ApprovalPrompt {
+			t.Errorf("got mode %s for the agent, want %s, because it may have to wait for votes", mode, contracts.ApprovalPrompt)
+		}
+		_, outcome := asks(t, h, agent, "q", "bash")
+		refusedWith(t, "first", joinAs(t, h, "owner", contracts.RoleController, false)(decision("q", true, "")), "")
+		synctest.Wait()
+		if len(outcome) != 0 {
+			t.Fatalf("got %+v after one vote, want the question open", <-outcome)
+		}
+		refusedWith(t, "second", joinAs(t, h, "rhea", contracts.RoleApprover, false)(decision("q", true, "")), "")
+		if out := <-outcome; out.Verdict != contracts.VerdictApproved || out.By != contracts.ResolvedByUser {
+			t.Errorf("got %+v, want it approved by people", out)
+		}
+	})
+}
+
+func TestRequestThatTheAgentHasCutIsMarked(t *testing.T) {
+	store := journal.NewMemory(journal.MemoryOptions{})
+	withPuppet(t, hub.Options{Store: store}, func(t *testing.T, _ *hub.Hub, agent *puppet) {
+		for i, cut := range []bool{true, false} {
+			id := fmt.Sprint("q", i)
+			req := &contracts.ServerRequest{
+				RequestID: id, CallID: id, RequestType: contracts.RequestApproval, Tool: "bash", Args: json.RawMessage(`{}`),
+			}
+			go func() { // ends with the session
+				_, _ = agent.host.Ask(context.Background(), req, contracts.AskOptions{Truncated: cut})
+			}()
+			synctest.Wait()
+		}
+	})
+	marks := map[string]bool{}
+	for _, ev := range eventsIn(t, store) {
+		if shown, ok := ev.(*contracts.RequestShown); ok {
+			marks[shown.RequestID] = shown.Truncated
+		}
+	}
+	if want := map[string]bool{"q0": true, "q1": false}; !maps.Equal(marks, want) {
+		t.Errorf("got %v, want %v", marks, want)
 	}
 }
 
@@ -536,4 +586,26 @@ func TestVotesMoveWithADrainedSession(t *testing.T) {
 			t.Errorf("%d questions are open after three votes", n)
 		}
 	})
+}
+
+func TestAuditRecordsReadWell(t *testing.T) {
+	at := time.Date(2026, 4, 20, 9, 15, 45, 0, time.UTC)
+	for want, r := range map[string]hub.AuditRecord{
+		`asked approval "bash" request="q"`: {What: hub.AuditAsked, RequestID: "q", RequestType: contracts.RequestApproval, Tool: "bash"},
+		`ended approval "a\nb" approved by "Ann" without its digest request="q" connection="c" credential="share_1"`: {
+			What: hub.AuditEnded, RequestID: "q", RequestType: contracts.RequestApproval, Tool: "a\nb", Verdict: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser,
+			Principal: "share_1", Name: "Ann", Connection: "c", Credential: "share_1",
+		},
+		`ended approval "bash" denied by policy`: {What: hub.AuditEnded, RequestType: contracts.RequestApproval, Tool: "bash",
+			Verdict: contracts.VerdictDenied, ResolvedBy: contracts.ResolvedByPolicy},
+		`lease to "Bob" principal="bob" credential="jwt_1" generation=2`: {
+			What: hub.AuditLease, Principal: "bob", Name: "Bob", Credential: "jwt_1", Generation: 2,
+		},
+		`lease to nobody generation=3`: {What: hub.AuditLease, Generation: 3},
+	} {
+		r.N, r.Time = 7, at
+		if got, want := r.String(), "7 2026-04-20T09:15:45.000Z "+want; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
 }

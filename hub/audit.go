@@ -184,14 +184,37 @@ func (a *AuditReader) follow(saved *savedAudit) (*AuditRecord, string, error) {
 	return r, why, nil
 }
 
-// String returns the record in one line.
+// String returns the record in one line: what happened and who did it, and then the ids.
 func (r *AuditRecord) String() string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "%d %s %s", r.N, r.Time.Format("2006-01-02T15:04:05.000Z"), r.What)
+	if r.RequestType != "" {
+		fmt.Fprintf(&line, " %s %q", r.RequestType, r.Tool)
+	}
+	if r.Verdict != "" {
+		fmt.Fprintf(&line, " %s", r.Verdict)
+	}
+	who := cmp.Or(r.Name, r.Principal)
+	switch {
+	case r.What == AuditLease && who == "":
+		line.WriteString(" to nobody")
+	case r.What == AuditLease:
+		fmt.Fprintf(&line, " to %q", who)
+	case who != "":
+		fmt.Fprintf(&line, " by %q", who)
+	case r.ResolvedBy != "":
+		fmt.Fprintf(&line, " by %s", r.ResolvedBy)
+	}
+	if r.What == AuditEnded && r.Principal != "" && !r.Echoed {
+		line.WriteString(" without its digest")
+	}
+	principal := r.Principal
+	if principal == r.Credential {
+		principal = ""
+	}
 	for _, field := range []struct{ name, value string }{
-		{"request", r.RequestID}, {"type", string(r.RequestType)}, {"tool", r.Tool}, {"digest", r.Digest},
-		{"verdict", string(r.Verdict)}, {"resolver", string(r.ResolvedBy)}, {"reason", r.Reason},
-		{"principal", r.Principal}, {"name", r.Name}, {"connection", r.Connection}, {"credential", r.Credential},
+		{"reason", r.Reason}, {"request", r.RequestID}, {"digest", r.Digest},
+		{"principal", principal}, {"connection", r.Connection}, {"credential", r.Credential},
 	} {
 		if field.value != "" {
 			fmt.Fprintf(&line, " %s=%q", field.name, field.value)
@@ -199,9 +222,6 @@ func (r *AuditRecord) String() string {
 	}
 	if r.What == AuditLease {
 		fmt.Fprintf(&line, " generation=%d", r.Generation)
-	}
-	if r.What == AuditEnded && r.Principal != "" && !r.Echoed {
-		line.WriteString(" without its digest")
 	}
 	return line.String()
 }

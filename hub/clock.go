@@ -191,7 +191,7 @@ func (tx *tx) heartbeatAll() {
 		}
 		b.lastHeartbeat = tx.now
 		seen := b.conn.LastSeen()
-		if !seen.IsZero() && tx.now.Sub(seen) > 3*interval && tx.now.UnixNano() > b.readBy.Load() {
+		if !seen.IsZero() && tx.now.Sub(seen) > contracts.SilentHeartbeats*interval && tx.now.UnixNano() > b.readBy.Load() {
 			tx.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue

@@ -137,9 +137,14 @@ func (cl *clients) controlAskers() (list []*connection) {
 }
 
 func (tx *tx) sendControlRequest(holder, c *connection) {
-	if !holder.bare {
-		tx.sendToSockets(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason})
+	if holder.bare {
+		return
 	}
+	f := &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason}
+	if holder.terms.People() {
+		f.Author = c.author()
+	}
+	tx.sendToSockets(holder, f)
 }
 
 func (tx *tx) sendLeaseChange(c *connection, granted bool, why contracts.LeaseReason) {

@@ -192,6 +192,26 @@ func TestHolderIsAskedAndMayGrant(t *testing.T) {
 	})
 }
 
+func TestHolderIsToldWhichPersonAsks(t *testing.T) {
+	inParty(t, 1, hub.Options{}, func(t *testing.T, p *party) {
+		peer, told := p.attach(contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverForce},
+			`{"type":"hello","capabilities":{"people":true}}`)
+		p.until(peer, `"hello_ok"`)
+		p.peers, p.told, p.heard = append(p.peers, peer), append(p.told, told), append(p.heard, "")
+		author := func(holder, asker int) *contracts.Author {
+			p.accepted(asker, "ask_control", "")
+			return p.last(p.sees(holder, `"ws.control_request"`)).(*contracts.ControlRequest).Author
+		}
+		if got := author(1, 0); got == nil || got.ConnectionID != p.id(0) {
+			t.Errorf("got the author %+v, want that of client 0", got)
+		}
+		p.accepted(1, "grant_control", with(p.id(0)))
+		if got := author(0, 1); got != nil {
+			t.Errorf("got the author %+v for a holder without the capability people, want none", got)
+		}
+	})
+}
+
 func TestHolderMayDeny(t *testing.T) {
 	inParty(t, 2, hub.Options{}, func(t *testing.T, p *party) {
 		p.accepted(1, "ask_control", "")

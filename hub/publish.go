@@ -146,7 +146,11 @@ func (a *host) Restored() bool { return a.restored || a.opts.Restored != nil }
 func (a *host) ApprovalMode() contracts.ApprovalMode {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.state.work.mode
+	mode := a.state.work.mode
+	if mode == contracts.ApprovalAuto && slices.ContainsFunc(a.opts.Votes, func(r VoteRule) bool { return r.Votes > 1 }) {
+		return contracts.ApprovalPrompt
+	}
+	return mode
 }
 
 // ClientTools implements [contracts.Host].

@@ -17,7 +17,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 	if err := contracts.ValidateEvent(req); err != nil {
 		return contracts.Outcome{}, err
 	}
-	shown := h.announcement(req)
+	shown := h.announcement(req, opts.Truncated)
 	var (
 		wait    chan contracts.Outcome
 		outcome contracts.Outcome
@@ -111,8 +111,9 @@ type announced struct {
 	shown   *contracts.RequestShown // comes before the request
 }
 
-// announcement returns the events that show a question.
-func (h *Hub) announcement(req *contracts.ServerRequest) announced {
+// announcement returns the events that show a question. cut says that the agent has cut
+// it.
+func (h *Hub) announcement(req *contracts.ServerRequest, cut bool) announced {
 	var legacy []encoded
 	switch kind := req.RequestType; {
 	case kind == contracts.RequestApproval:
@@ -124,6 +125,7 @@ func (h *Hub) announcement(req *contracts.ServerRequest) announced {
 		legacy = append(legacy, encode(nil, call))
 	}
 	shown := h.shownRequest(req)
+	shown.Truncated = shown.Truncated || cut
 	return announced{legacy: legacy, request: encode(nil, req), shown: shown}
 }
 

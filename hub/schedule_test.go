@@ -46,7 +46,7 @@ func TestEachQuestionEndsOnceWithItsAuthor(t *testing.T) {
 			deeds = append(deeds, d)
 		}
 		synctest.Test(t, func(t *testing.T) {
-			if err := live(setting{resumes: seed%4 > 0, cancels: seed%3 == 0, inbox: true, done: done}, deeds); err != nil {
+			if err := live(setting{resumes: seed%4 > 0, cancels: seed%3 == 0, inbox: true, listSocket: seed%2 > 0, done: done}, deeds); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		})
@@ -248,13 +248,30 @@ func (w *world) openOffice(opts *hub.Options, start func() (*hub.Hub, error)) (e
 		return err
 	}
 	w.pass(listing)
-	conn, peer := memconn.New(memconn.Options{Stream: true})
+	conn, peer := memconn.New(memconn.Options{Stream: !w.setting.listSocket})
 	o.peer = peer
+	if w.setting.listSocket {
+		go func() { _ = o.Serve(context.Background(), conn, chief) }() // ends when the peer closes the connection
+		return peer.Send(`{"type":"ws.follow","lists":["inbox"]}`)
+	}
 	go func() { // ends when the peer closes the connection
 		_ = o.FollowInbox(context.Background(), conn, chief)
 		conn.Close(nil)
 	}()
 	return nil
+}
+
+// inboxEvent returns the event that a follower of the inbox was sent; nil if it is none.
+func inboxEvent(text string) (*contracts.InboxEvent, error) {
+	d := &contracts.Decoder{Strict: true}
+	if f, err := d.ServerFrame([]byte(text)); err == nil { // of a socket
+		if f, ok := f.(*contracts.ListEnvelope); ok {
+			return f.Inbox, nil
+		}
+		return nil, nil
+	}
+	var ev contracts.InboxEvent
+	return &ev, d.Body([]byte(text), &ev)
 }
 
 func (w *world) closeOffice() {
@@ -282,9 +299,12 @@ func (o *office) read() error {
 		case text == memconn.Opening || text == memconn.Comment:
 			continue
 		}
-		var ev contracts.InboxEvent
-		if err := (&contracts.Decoder{Strict: true}).Body([]byte(text), &ev); err != nil {
+		ev, err := inboxEvent(text)
+		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)
+		}
+		if ev == nil {
+			continue
 		}
 		switch ev.Type {
 		case "questions":

@@ -40,10 +40,11 @@ type world struct {
 
 // A setting is what does not change in a world.
 type setting struct {
-	resumes bool  // the agent can act on answers to earlier questions
-	cancels bool  // a drain cancels them
-	inbox   bool  // there is an inbox, and some approvals need two votes
-	done    tally // may be nil
+	resumes    bool  // the agent can act on answers to earlier questions
+	cancels    bool  // a drain cancels them
+	inbox      bool  // there is an inbox, and some approvals need two votes
+	listSocket bool  // the inbox is followed on a socket, else on a stream
+	done       tally // may be nil
 }
 
 // A member is a client: the latest connection that somebody had.

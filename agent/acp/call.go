@@ -2,6 +2,8 @@ package acp
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -76,6 +78,9 @@ type call struct {
 	result    string
 	shown     string // content as published
 	spoke     bool   // output was published
+
+	sent    [sha256.Size]byte // hash over all that the program sent about the call; see take
+	altered bool              // the title, the kind or a path is not shown as it was sent
 }
 
 // A location is a place in a file that a call refers to.
@@ -126,6 +131,7 @@ func (p *peer) takeCall(r *run, raw json.RawMessage, begins bool) {
 	if c == nil || c.stage == ended {
 		return
 	}
+	c.take(raw)
 	c.merge(&u)
 	// A terminal of the program's own is nothing to show: Codex reports one for a
 	// command that it has yet to ask about.
@@ -168,11 +174,26 @@ func key(id string) string {
 	return memory.Digest(id)
 }
 
+// show returns a text as clients are shown it.
+func (c *call) show(text string, limit int) string {
+	s := shown(text, limit)
+	c.altered = c.altered || s != text
+	return s
+}
+
+// take adds a message of the program to the hash over all of them.
+func (c *call) take(raw []byte) {
+	sum := sha256.New()
+	sum.Write(c.sent[:])
+	sum.Write(raw)
+	sum.Sum(c.sent[:0])
+}
+
 func (c *call) merge(u *callUpdate) {
 	if u.Title != "" {
-		c.title, c.clipped = shown(u.Title, maxTitle), len(u.Title) > maxTitle
+		c.title, c.clipped = c.show(u.Title, maxTitle), len(u.Title) > maxTitle
 	}
-	c.kind = cmp.Or(shown(u.Kind, maxKind), c.kind)
+	c.kind = cmp.Or(c.show(u.Kind, maxKind), c.kind)
 	c.status = cmp.Or(u.Status, c.status)
 	if u.Content.kept != nil {
 		c.content = contents(u.Content)
@@ -182,7 +203,7 @@ func (c *call) merge(u *callUpdate) {
 		c.locations = slices.Clone(all.kept[:min(len(all.kept), maxLocations)])
 		c.elsewhere = len(all.kept) - len(c.locations) + all.more
 		for i := range c.locations {
-			c.locations[i].Path = shown(c.locations[i].Path, maxPath)
+			c.locations[i].Path = c.show(c.locations[i].Path, maxPath)
 		}
 	}
 	if !isNull(u.Input) {
@@ -243,7 +264,7 @@ func (c *call) release() {
 // announce publishes a call that needs no question.
 func (p *peer) announce(r *run, c *call) {
 	p.endResponse(r)
-	args, _ := c.args(nil)
+	args, _, _ := c.args(nil, false)
 	p.publish(&contracts.ToolCall{CallID: c.id, Tool: c.kind, Args: args})
 	p.begun(r, c)
 }
@@ -340,13 +361,19 @@ type extras struct {
 	Options       contracts.ApprovalOptions `json:"options,omitempty"`
 	OmittedBytes  int                       `json:"omitted_bytes,omitempty"`
 	OmittedPlaces int                       `json:"omitted_locations,omitempty"`
+
+	// Whole is present if approval is requested and not all of the call is shown as it was
+	// sent. It is a hash over all that the program sent about the call, so that the digest
+	// of the question covers what is not shown.
+	Whole string `json:"whole,omitempty"`
 }
 
-// args returns a call's input and extras for clients, and which parts were cut.
-// options is nil unless approval is requested. If the args are too long, the
-// input is left out first, because the options are needed for the answer and
-// the diff shows the change.
-func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cut []string) {
+// args returns a call's input and extras for clients, and which parts were cut. partial
+// reports whether anything is not shown as it was sent. options is nil unless approval is
+// requested; altered says that the program sent other options. If the args are too long,
+// the input is left out first, because the options are needed for the answer and the
+// diff shows the change.
+func (c *call) args(options contracts.ApprovalOptions, altered bool) (args json.RawMessage, cut []string, partial bool) {
 	more := extras{
 		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,
 		Options: options, OmittedBytes: c.omitted,
@@ -354,12 +381,20 @@ func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cu
 	diffs, whole := "", true
 	if options != nil { // the approver of a change must see it
 		diffs = render(c.content, "diff")
-		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 })
+		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 || t.cut })
 	}
 	more.Diff = abridge.Bytes(diffs, contracts.MaxTextBytes)
+	everything := ""
+	if options != nil {
+		everything = "sha256:" + hex.EncodeToString(c.sent[:])
+	}
+	if altered || c.altered || c.omitted > 0 || c.elsewhere > 0 || more.Diff != diffs || !whole {
+		more.Whole = everything
+	}
 	args = compose(c.input, more)
 	if len(args) > contracts.MaxValueBytes {
 		more.OmittedBytes += len(c.input)
+		more.Whole = everything
 		args = compose(nil, more)
 	}
 	if len(args) > contracts.MaxValueBytes { // escapes take six bytes each
@@ -378,7 +413,7 @@ func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cu
 	if more.OmittedPlaces > 0 {
 		cut = append(cut, fmt.Sprintf("%d locations", more.OmittedPlaces))
 	}
-	return args, cut
+	return args, cut, more.Whole != ""
 }
 
 // compose returns the args with secrets masked.

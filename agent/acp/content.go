@@ -53,7 +53,8 @@ type toolContent struct {
 	Terminal string  `json:"terminalId"`
 
 	created bool
-	long    int // bytes of a change that is too long to show
+	long    int  // bytes of a change that is too long to show
+	cut     bool // a change is not all there is, or its path was too long
 }
 
 // maxContent bounds the pieces of a call's content.
@@ -69,11 +70,15 @@ func contents(all list[json.RawMessage]) []toolContent {
 	for _, r := range raw[:min(len(raw), maxContent)] {
 		var c toolContent
 		decode(r, &c)
+		path := c.Path
 		left = max(0, left-c.shrink(left))
+		c.cut = c.Type == "diff" && c.Path != path
 		list = append(list, c)
 	}
 	if more := len(raw) - maxContent + all.more; more > 0 {
-		list = append(list, toolContent{Type: "content", Content: block{Type: "text", Text: fmt.Sprintf("[%d more pieces are not shown]", more)}})
+		list = append(list, toolContent{
+			Type: "content", Content: block{Type: "text", Text: fmt.Sprintf("[%d more pieces are not shown]", more)}, cut: true,
+		})
 	}
 	return list
 }

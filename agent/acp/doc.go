@@ -28,7 +28,8 @@
 // has "omitted_bytes". Args are masked as for every agent. Titles, names and
 // paths that are too long end with "…"; an option id that is too long is
 // replaced with a digest. If a part of an approval request was cut, the
-// question's reason says which.
+// question's reason says which. If anything is not shown as the program sent it,
+// "_acp" has "whole", a hash over all that the program sent about the call.
 //
 // docs/agents.md has the meaning of answers to approvals, and of other updates.
 package acp

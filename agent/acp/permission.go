@@ -30,6 +30,7 @@ type question struct {
 	first   bool // the question announces the call, which was not announced before
 	options contracts.ApprovalOptions
 	ask     *contracts.ServerRequest
+	partial bool            // ask does not show all of the request as it was sent
 	earlier <-chan struct{} // closed when the previous question about the call has ended; nil if there was none
 	ended   chan struct{}   // closed when this question has ended
 }
@@ -51,12 +52,16 @@ func (p *peer) permission(m rpc.Message) {
 	}
 	var options contracts.ApprovalOptions // as clients see them in "_acp", with digests for ids that are too long
 	var ids []string                      // as the program knows them
+	more := max(len(params.Options.kept)-maxOptions, 0) + params.Options.more
+	altered := more > 0
 	for _, o := range params.Options.kept[:min(len(params.Options.kept), maxOptions)] {
-		options = append(options, contracts.ApprovalOption{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
+		option := contracts.ApprovalOption{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)}
+		altered = altered || option.Name != o.Name || option.Kind != o.Kind
+		options = append(options, option)
 		ids = append(ids, o.ID)
 	}
 	p.prepare(m, func() (*run, handler) {
-		q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
+		q := p.pose(m.Params, &params.Call, options, more, altered)
 		if q == nil {
 			return nil, func(context.Context, *run) (any, error) { return chosen(nil, -1), nil }
 		}
@@ -84,15 +89,16 @@ func (p *peer) put(ctx context.Context, q *question) (contracts.Outcome, error) 
 			return contracts.Outcome{Verdict: contracts.VerdictDenied}, nil
 		}
 	}
-	return p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
+	return p.a.host.Ask(ctx, q.ask, contracts.AskOptions{Truncated: q.partial})
 }
 
 // pose makes a question of a permission request, or nil if it cannot be asked.
-// more is the number of options that are not shown.
+// raw is all of the request. more is the number of options that are not shown, and
+// altered says that they are not shown as they were sent.
 //
 // A question about an announced call gets its own id. A call that has ended
 // begins again.
-func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) *question {
+func (p *peer) pose(raw []byte, u *callUpdate, options contracts.ApprovalOptions, more int, altered bool) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.active()
@@ -105,18 +111,22 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 		return nil
 	}
 	if c.stage == ended {
-		c = &call{id: turn.ID("call_"), kind: c.kind, title: c.title, clipped: c.clipped, locations: c.locations, elsewhere: c.elsewhere}
+		c = &call{
+			id: turn.ID("call_"), kind: c.kind, title: c.title, clipped: c.clipped, locations: c.locations, elsewhere: c.elsewhere,
+			sent: c.sent, altered: c.altered,
+		}
 		r.calls[key(u.ID)] = c
 	}
 	q := &question{r: r, c: c, options: options, first: c.stage == held, earlier: c.asked, ended: make(chan struct{})}
 	c.asked = q.ended
 	c.questions++
 	status, content, early := c.status, c.content, c.early
+	c.take(raw)
 	c.merge(u)
 	c.status = status // the program, not the question, sets the status
 	id := c.id
 	p.endResponse(r)
-	args, cut := c.args(options)
+	args, cut, partial := c.args(options, altered)
 	if q.first {
 		c.release()
 		c.stage = asking
@@ -127,6 +137,7 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	if more > 0 {
 		cut = append(cut, fmt.Sprintf("%d options", more))
 	}
+	q.partial = partial
 	q.ask = &contracts.ServerRequest{
 		RequestID: id, RequestType: contracts.RequestApproval, CallID: c.id, Tool: c.kind,
 		DisplayName: display(c.kind), SummaryLabel: c.label(), ActionDescription: c.description(),

@@ -112,6 +112,46 @@ func TestQuestionFitsWhateverItIsAbout(t *testing.T) {
 	}
 }
 
+// The digest of a question is over its args.
+func TestArgsDifferIfWhatIsNotShownDiffers(t *testing.T) {
+	long := strings.Repeat("n", 1<<20)
+	manyChanges := func(last string) []any {
+		change := map[string]any{"type": "diff", "path": "f", "newText": "x"}
+		return append(slices.Repeat([]any{change}, maxContent), map[string]any{"type": "diff", "path": last, "newText": "x"})
+	}
+	for name, member := range map[string]func(end string) map[string]any{
+		"input": func(end string) map[string]any {
+			return map[string]any{"rawInput": map[string]any{"command": long + end}}
+		},
+		"title": func(end string) map[string]any { return map[string]any{"title": long + end} },
+		"kind":  func(end string) map[string]any { return map[string]any{"kind": long + end} },
+		"path": func(end string) map[string]any {
+			return map[string]any{"locations": []any{map[string]any{"path": long + end}}}
+		},
+		"replacement": func(end string) map[string]any {
+			return map[string]any{"title": "rm" + map[string]string{"a": "\u202a", "b": "\u202b"}[end]}
+		},
+		"change": func(end string) map[string]any {
+			return map[string]any{"content": []any{map[string]any{"type": "diff", "path": "f", "newText": long + end}}}
+		},
+		"more changes": func(end string) map[string]any { return map[string]any{"content": manyChanges(end)} },
+	} {
+		s := open(t, setup{})
+		s.run(t, permits("same", member("a")), permits("other", member("b")), permits("third", map[string]any{"title": "short"}), done)
+		asked := s.host.Asked()
+		first, second, whole := string(asked[0].Args), string(asked[1].Args), string(asked[2].Args)
+		if len(first) > contracts.MaxValueBytes || !strings.Contains(first, `"whole":"sha256:`) || first == second {
+			t.Errorf("%s: got args %.200q of %d bytes and %.200q, want two that differ", name, first, len(first), second)
+		}
+		if strings.Contains(whole, `"whole"`) {
+			t.Errorf("%s: got args %s, want no hash because all is shown", name, whole)
+		}
+		if got := s.host.Truncated(); !slices.Equal(got, []bool{true, true, false}) {
+			t.Errorf("%s: got %v for truncated", name, got)
+		}
+	}
+}
+
 func TestLongTextsAreCutAndTheApprovalSaysSo(t *testing.T) {
 	s := open(t, setup{})
 	long := strings.Repeat("n", 150<<10)

@@ -11,19 +11,9 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// A Socket is a connection with one message in each frame. The Conn of package
-// transport/ws implements it.
-type Socket interface {
-	Form() contracts.Form
-	ReadFrame() ([]byte, error)
-	Write(frames []byte) error
-	LastSeen() time.Time
-	Close(why *contracts.Error)
-}
-
 // SocketOptions configures [ServeSocket]. All fields are required.
 type SocketOptions struct {
-	Heartbeat time.Duration // between pings; a client that is silent for three of them is disconnected
+	Heartbeat time.Duration // between pings; see [contracts.SilentHeartbeats]
 	Handshake time.Duration // for the client to send initialize
 }
 
@@ -33,9 +23,9 @@ var (
 	errSlow   = &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the client does not read"}
 )
 
-// ServeSocket is [Serve] for a client on a socket, which it closes. If the cause of ctx's
-// end is a *contracts.Error, it is the reason of the close.
-func ServeSocket(ctx context.Context, conn Socket, o SocketOptions, opts Options) error {
+// ServeSocket is [Serve] for a client on a connection with one message in each frame, which
+// it closes. If the cause of ctx's end is a *contracts.Error, it is the reason of the close.
+func ServeSocket(ctx context.Context, conn contracts.Conn, o SocketOptions, opts Options) error {
 	var p *peer
 	var writing sync.Mutex
 	write := func(frames []byte) error {
@@ -79,7 +69,7 @@ func ServeSocket(ctx context.Context, conn Socket, o SocketOptions, opts Options
 }
 
 // beat pings the client until p.ctx ends. It ends p.ctx if the client is silent.
-func (p *peer) beat(conn Socket, every time.Duration, write func([]byte) error) {
+func (p *peer) beat(conn contracts.Conn, every time.Duration, write func([]byte) error) {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
@@ -88,7 +78,7 @@ func (p *peer) beat(conn Socket, every time.Duration, write func([]byte) error) 
 		case <-p.ctx.Done():
 			return
 		}
-		if time.Since(conn.LastSeen()) > 3*every {
+		if time.Since(conn.LastSeen()) > contracts.SilentHeartbeats*every {
 			p.stop(errSilent)
 			return
 		}

@@ -84,8 +84,9 @@ a text of a word such as "cancel". Instead of a field, these answer the whole fo
 decline, cancel, a JSON object with all fields, or accept and such an object.
 
 A URL may name the session with sessionId and create, like the URLs of the server. It may
-be the link of a share. Other users of this machine can see the link while attach runs: to
-hide it, write the text after #share= to a file for --token-file.`,
+be the link of a share, whose role attach then has. Other users of this machine can see
+the link while attach runs: to hide it, write the text after #share= to a file for
+--token-file.`,
 		Args:          cobra.MaximumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -229,6 +230,9 @@ func runAttach(cmd *cobra.Command, server *url.URL, flags *attachFlags) error {
 	signal.Notify(signals, console.Signals...)
 
 	c, err := flags.dial(ctx, cmd.ErrOrStderr(), server, flags.options(token))
+	if flags.lower(err) {
+		c, err = flags.dial(ctx, cmd.ErrOrStderr(), server, flags.options(token))
+	}
 	if err != nil {
 		return flags.explain(err, server.Host, token)
 	}

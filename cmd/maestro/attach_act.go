@@ -82,13 +82,20 @@ func (a *attachment) refuse(why error) {
 
 // refusal returns why this client may not execute an action now.
 func (a *attachment) refusal(act action) error {
-	if a.viewer {
+	switch {
+	case a.viewer && a.linked:
+		return errors.New("you only watch")
+	case a.viewer:
 		return errors.New("you only watch: attach without --view to act")
-	}
-	if a.view.approver {
-		if act.verb == verbSay && a.inbox.first() != nil {
-			return nil
-		}
+	case a.view.approver && act.verb == verbSay && a.inbox.first() != nil:
+		return nil
+	case a.view.approver && act.verb == verbSay && len(a.inbox.answered) > 0:
+		return errors.New("you have answered: the question waits for others")
+	case a.view.approver && act.verb == verbSay:
+		return errors.New("you only answer questions, and none is open")
+	case a.view.approver && a.linked:
+		return errors.New("you only answer questions")
+	case a.view.approver:
 		return errors.New("you only answer questions: attach without --approve to do more")
 	}
 	switch act.verb {

@@ -31,6 +31,8 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("%s speaks http, not https: want http://%s", host, host)
 	case e.Reason == "" && e.Status != 0 && e.Status < http.StatusInternalServerError:
 		return fmt.Errorf("%s is no maestro server: it answers %d %s", host, e.Status, http.StatusText(e.Status))
+	case e.Reason == contracts.CodeUnauthenticated && f.share != "":
+		return fmt.Errorf("%s does not accept the link: it may be revoked or over", host)
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
@@ -47,15 +49,30 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	return err
 }
 
-// onlyApproves is the refusal of a controller whose credential is an approver's.
-var onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
+// lower sets the flag of the role of a link, if err refuses a role that the link does not
+// allow. The user needs to know the link only.
+func (f *attachFlags) lower(err error) bool {
+	e, ok := errors.AsType[*client.CloseError](err)
+	if f.share == "" || !ok || f.view || f.approve || f.take {
+		return false
+	}
+	f.approve, f.view = e.Message == onlyApproves.Error(), e.Message == onlyViews.Error()
+	return f.approve || f.view
+}
+
+// onlyApproves and onlyViews are the refusals of a controller whose credential is an
+// approver's or a viewer's.
+var (
+	onlyApproves = contracts.Principal{Role: contracts.RoleApprover}.CheckRole(contracts.RoleController)
+	onlyViews    = contracts.Principal{Role: contracts.RoleViewer}.CheckRole(contracts.RoleController)
+)
 
 // inWords returns a refusal in words.
 func inWords(err error) string {
 	switch refusal, _ := errors.AsType[*contracts.Error](err); {
 	case refusal == nil:
 	case refusal.Code == contracts.CodeRuntimeBusy:
-		return "the agent is at work on a prompt: wait until it is done, or /interrupt it"
+		return "the agent is at work on a prompt: /queue sends yours after it, /interrupt ends it"
 	case refusal.Code == contracts.CodeRequestNotFound:
 		return "the question has ended already"
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func (a *attachment) review(ctx context.Context, wg *sync.WaitGroup, text string
 	if turns == 0 {
 		a.local.Line(console.Bold, "-- from the beginning")
 	} else {
-		a.local.Line(console.Bold, fmt.Sprintf("-- the last %d turn(s)", turns))
+		a.local.Line(console.Bold, fmt.Sprintf("-- the last turns: %d", turns))
 		read = func(ctx context.Context, h *history) error { return a.readTurns(ctx, h, turns) }
 	}
 	wg.Go(a.restoring(func() { // ends with the history, stop or ctx
@@ -142,7 +143,8 @@ func (a *attachment) index(what string, req contracts.HistoryRequest) {
 			}
 			for _, hit := range page.Hits {
 				excerpt := show.OneLine(hit.Excerpt, show.MaxArgs)
-				a.local.Line(console.Plain, fmt.Sprintf("  %s %s: %s", clock(hit.At), show.OneLine(hit.Of, 40), excerpt))
+				of := strings.ReplaceAll(strings.TrimSuffix(show.OneLine(hit.Of, 40), "_accepted"), "_", " ")
+				a.local.Line(console.Plain, fmt.Sprintf("  %s %s: %s", clock(hit.At), of, excerpt))
 			}
 			if len(page.Turns)+len(page.Hits) == 0 {
 				a.local.Line(console.Dim, "-- nothing found")

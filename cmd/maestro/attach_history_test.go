@@ -18,7 +18,7 @@ func TestLastTurnsAreShown(t *testing.T) {
 			{Cursor: 6, Message: raw(`{"type":"status","message":"done"}`)},
 		}}
 		tm.typeLine("/history 2")
-		tm.wantShown("-- the last 2 turn(s)\n" +
+		tm.wantShown("-- the last turns: 2\n" +
 			"-- what is before is left out: /history without a number shows all\n  | begin\n" +
 			"-- 70 more bytes of this output are not shown\n-- done\n-- now\n")
 		if got := tm.driver.called(); got != `history  turns=2 query=""` {
@@ -30,7 +30,7 @@ func TestLastTurnsAreShown(t *testing.T) {
 		}
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeOverloaded, Message: "too much"}
 		tm.typeLine("/history 2")
-		tm.wantShown("-- the last 2 turn(s)\n! history: too much\n-- now\n")
+		tm.wantShown("-- the last turns: 2\n! history: too much\n-- now\n")
 	})
 }
 
@@ -49,7 +49,7 @@ func TestIndexIsListed(t *testing.T) {
 		hit := contracts.HistoryHit{Cursor: 8, At: at, Of: "response_chunk", Excerpt: "There are 212."}
 		tm.driver.history = contracts.HistoryPage{Hits: []contracts.HistoryHit{hit}}
 		tm.typeLine("/find 212")
-		tm.wantShown("  " + clock(at) + " response_chunk: There are 212.\n")
+		tm.wantShown("  " + clock(at) + " response chunk: There are 212.\n")
 		tm.driver.history = contracts.HistoryPage{}
 		tm.typeLine("/find 213")
 		tm.wantShown("-- nothing found\n")

@@ -57,6 +57,7 @@ type attachment struct {
 	json   io.Writer       // receives updates as JSON; nil if they are shown
 	typed  bool            // a human types the lines
 	viewer bool            // lines that act are refused
+	linked bool            // the credential is the link of a share, so other flags do not allow more
 
 	skipped   uint64 // entries that the client did not ask for
 	sending   int    // orders without an outcome; at most maxSending
@@ -91,7 +92,7 @@ var errLeave = errors.New("leave")
 // user types on out, which is a terminal of that size in raw mode.
 func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size func() (width, height int)) *attachment {
 	a := &attachment{
-		client: c, inbox: newInbox(), viewer: flags.view, edit: &console.Line{},
+		client: c, inbox: newInbox(), viewer: flags.view, linked: flags.share != "", edit: &console.Line{},
 		orders: make(chan order, maxSending), outcomes: make(chan order, maxSending),
 	}
 	coloured := func(out io.Writer) bool {

@@ -286,6 +286,44 @@ func TestViewerIsToldThatItOnlyWatches(t *testing.T) {
 	})
 }
 
+func TestHintsFitTheCredential(t *testing.T) {
+	approver := connectedAs("conn_me", "conn_bob")
+	approver.Attached.Role = contracts.RoleApprover
+	for _, test := range []struct {
+		flags     attachFlags
+		begin     client.Update
+		say, take string
+	}{
+		{attachFlags{view: true, share: "s"}, connectedAs("conn_me", "conn_bob"), "you only watch\n", "you only watch\n"},
+		{attachFlags{approve: true}, approver, "you only answer questions, and none is open\n", "you only answer questions: attach without --approve to do more\n"},
+		{attachFlags{approve: true, share: "s"}, approver, "you only answer questions, and none is open\n", "you only answer questions\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, test.flags, true, test.begin)
+			tm.typeLine("hi")
+			tm.wantShown("! " + test.say)
+			tm.typeLine("/take")
+			tm.wantShown("! " + test.take)
+			tm.wantCalls()
+		})
+	}
+}
+
+// TestVoterIsToldThatOthersMustVote answers an approval that does not end.
+func TestVoterIsToldThatOthersMustVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		approver := connectedAs("conn_me", "conn_bob")
+		approver.Attached.Role = contracts.RoleApprover
+		tm := openLive(t, attachFlags{approve: true}, approver)
+		tm.wantLast("\nwatching > ")
+		tm.tell(told(approval)[0])
+		tm.press("y\r")
+		tm.wantLast("watching, waiting > ")
+		tm.press("y\r")
+		tm.wantLast("! you have answered: the question waits for others\nwatching, waiting > ")
+	})
+}
+
 func TestActingNeedsControl(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_bob"))
@@ -331,7 +369,7 @@ func TestRefusalByTheServerIsShown(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing\x1b[2J"}
 		tm.typeLine("hi")
-		tm.wantShown("! prompt: the agent is at work on a prompt: wait until it is done, or /interrupt it\n")
+		tm.wantShown("! prompt: the agent is at work on a prompt: /queue sends yours after it, /interrupt ends it\n")
 		tm.stillThere()
 	})
 }
@@ -811,7 +849,7 @@ func TestEndedQuestionsOfThePastSayNothingOfAnswers(t *testing.T) {
 	second.RequestID = "q2"
 	said := told(approval, &contracts.ServerRequestResolved{RequestID: "q1", RequestType: contracts.RequestApproval,
 		Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}, &second)
-	const want = "? approval: bash\n  $ ls\n-- approval approved by user\n? approval: bash\n  $ ls\n  conn_bob can answer\n"
+	const want = "? approval: bash\n  $ ls\n-- approved by user\n? approval: bash\n  $ ls\n  conn_bob can answer\n"
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true)
 		tm.driver.state = contracts.State{Cwd: "/srv", PendingRequests: []contracts.PendingRequest{{ID: "q2", Kind: contracts.RequestApproval}}}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,7 +134,11 @@ func (v *view) howTo(q *question) string {
 	case v.controller == "":
 		return "whoever takes control can answer"
 	}
-	return v.name(v.controller) + " can answer"
+	or := ""
+	if v.approvers {
+		or = " or an approver"
+	}
+	return v.name(v.controller) + or + " can answer"
 }
 
 // mayAnswer reports whether we may answer questions. An answer takes a free lease,
@@ -149,6 +154,7 @@ func (v *view) connections(e *contracts.ConnectionInfo) {
 		v.people(e.Connections)
 	case e.Role == "":
 		delete(v.names, e.ConnectionID)
+		delete(v.persons, e.ConnectionID)
 	case e.ClientInfo != nil:
 		v.names[e.ConnectionID] = e.ClientInfo.Name
 	}
@@ -160,12 +166,15 @@ func (v *view) connections(e *contracts.ConnectionInfo) {
 // people takes the names of the attached clients.
 func (v *view) people(list []contracts.ConnectionState) {
 	clear(v.names)
+	v.approvers = false
 	for _, c := range list {
+		v.approvers = v.approvers || c.MayAnswer
 		v.names[c.ConnectionID] = ""
 		if c.ClientInfo != nil {
 			v.names[c.ConnectionID] = c.ClientInfo.Name
 		}
 	}
+	maps.DeleteFunc(v.persons, func(id, _ string) bool { _, here := v.names[id]; return !here })
 }
 
 // attached reports whether a client of that name is attached.
@@ -197,6 +206,7 @@ func (v *view) asked(f *contracts.ControlRequest, number int) {
 	if f.ClientInfo != nil {
 		v.names[f.ConnectionID] = f.ClientInfo.Name
 	}
+	v.learn(f.Author)
 	v.notice(console.Yellow, "%s asks for control%s: /grant %d or /deny %d", v.name(f.ConnectionID), colon(f.Reason), number, number)
 }
 
@@ -230,6 +240,8 @@ func (v *view) name(id string) string {
 		return "nobody"
 	case id == v.me:
 		return "you"
+	case v.persons[id] != "":
+		return v.persons[id]
 	case v.names[id] != "":
 		return show.OneLine(v.names[id], 40) + " (" + show.OneLine(id, 14) + ")"
 	}

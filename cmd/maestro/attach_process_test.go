@@ -47,11 +47,11 @@ func TestApprovalsOfOurLoopShowAllAndMayBeRemembered(t *testing.T) {
 	r := serving(t, "--agent", "llm:openai-chat/local", "--model-url", url)
 	long := strings.Repeat("echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa && ", 20) + "echo the end"
 	r.pipes(
-		piping{`call bash {"command":"` + long + `"}` + "\nn\n", 0, []string{"\n  $ " + long + "\n", "-- approval denied by user\n"}, "…\n  y"},
+		piping{`call bash {"command":"` + long + `"}` + "\nn\n", 0, []string{"\n  $ " + long + "\n", "-- denied by you\n"}, "…\n  y"},
 		piping{"call bash {\"command\":\"echo 1\\necho 2\"}\ny remember\n", exitFailure,
 			[]string{"* bash $ echo 1⏎echo 2\n", "  $ echo 1\n    echo 2\n", "! not sent: y alone approves. "}, "done"},
 		piping{"/interrupt\ncall bash {\"command\":\"echo once\"}\na\ncall bash {\"command\":\"echo once\"}\n", 0,
-			[]string{"a = approve, always in this session", "-- approval approved by user, always in this session\n"}, "no more lines"},
+			[]string{"a = approve, always in this session", "-- approved by you, always in this session\n"}, "no more lines"},
 		piping{"fault unauthorized\n", exitRunFailed, []string{"! error"}, ""},
 	)
 }
@@ -62,9 +62,9 @@ func TestOptionsOfAnAgentAreChosenByNumber(t *testing.T) {
 	r := serving(t, "--agent", spec)
 	r.pipes(
 		piping{"improve\n2\n", 0, []string{"  at /home/user/project/config.json\n", "    2. Skip this change (reject once, reject)\n",
-			"  a number, y = 1, n [reason] = 2\n", "-- approval denied by user: 2. Skip this change", "I'll skip"}, "_acp"},
+			"  a number, y = 1, n [reason] = 2\n", "-- denied by you: 2. Skip this change", "I'll skip"}, "_acp"},
 		piping{"improve\n3\n", exitFailure, []string{"! there is no option 3"}, ""},
-		piping{"/interrupt\nimprove\n1\n", 0, []string{"-- approval approved by user: 1. Allow this change", "successfully updated"}, "_acp"},
+		piping{"/interrupt\nimprove\n1\n", 0, []string{"-- approved by you: 1. Allow this change", "successfully updated"}, "_acp"},
 	)
 }
 

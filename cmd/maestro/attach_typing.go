@@ -40,14 +40,14 @@ func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	case a.past != nil:
 		p.State, p.Look = "history, Ctrl-C ends it", console.Dim
 	case purpose != "":
-	case q != nil:
+	case q != nil || len(a.inbox.answered) > 0: // the answers of others count too
 		p.State, p.Look = "waiting", console.Yellow
 	case a.inbox.running():
 		p.State, p.Look = "working", console.Cyan
 	}
 	switch {
 	case drives:
-	case p.State == "" && a.viewer:
+	case p.State == "" && (a.viewer || a.view.approver):
 		p.State = "watching"
 	case p.State == "":
 		p.State = "watching (/ask, /take)"

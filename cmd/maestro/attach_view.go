@@ -21,12 +21,15 @@ type view struct {
 	viewer     bool              // we may never act
 	approver   bool              // we may only answer approvals and user input
 	controller string            // the lease holder; empty if nobody
+	approvers  bool              // an approver is attached
 	known      bool              // controller has been printed
 	where      string            // the workspace, as printed last
 	answers    string            // the agent, as printed last
 	lost       string            // why there is no connection, as printed last; empty with one
 	failed     string            // the error, as printed last; empty if the state has none
 	names      map[string]string // client names by connection id, of the attached clients
+	persons    map[string]string // names of their users, as far as they are known
+	voted      bool              // a vote was printed, and the status of the same vote comes next
 	replay     bool              // the agent plays a script
 	remembers  bool              // the agent can remember answers
 	rules      bool              // the agent knows /rules and /forget
@@ -80,7 +83,7 @@ const maxFlows = 256
 
 func newView(s *console.Screen) *view {
 	return &view{
-		screen: s, names: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
+		screen: s, names: map[string]string{}, persons: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
 		commands: map[string]bool{}, questions: map[string]shownQuestion{},
 	}
 }
@@ -131,6 +134,9 @@ func (v *view) forget() {
 func (v *view) snapshot(s *contracts.Snapshot) {
 	st := &s.State
 	v.people(st.Connections)
+	if st.People != nil {
+		v.learn(st.People.Controller)
+	}
 	if st.Model != "" && v.answers == "" {
 		v.ready(st.Model, st.Provider, "")
 	}
@@ -181,6 +187,9 @@ func (v *view) event(event contracts.Event) {
 		v.prompt(e)
 	case *contracts.QueueChanged:
 		v.queue(e)
+	case *contracts.ControlChanged:
+		v.learn(e.From)
+		v.learn(e.To)
 	case *contracts.RequestShown:
 		if e.Escaped {
 			v.notice(console.Red, "the request has hidden characters: %s", show.InLine(e.Display, show.MaxArgs))
@@ -189,9 +198,8 @@ func (v *view) event(event contracts.Event) {
 			v.notice(console.Dim, "%d principals must approve", e.VotesNeeded)
 		}
 	case *contracts.RequestVoted:
-		if e.Approved {
-			name := cmp.Or(authorName(&e.Author), show.OneLine(e.Author.Name, 40))
-			v.notice(console.Dim, "%s approved, %d of %d", name, e.Votes, e.VotesNeeded)
+		if v.voted = e.Approved; v.voted {
+			v.notice(console.Dim, "%s approved, %d of %d", v.author(&e.Author), e.Votes, e.VotesNeeded)
 		}
 	case *contracts.ResponseChunk:
 		v.chunk(e)
@@ -219,6 +227,11 @@ func (v *view) event(event contracts.Event) {
 		if commands, ok := strings.CutPrefix(e.Message, "Agent commands: "); ok {
 			words := strings.Fields(commands)
 			v.announced = words[:min(len(words), maxFlows)]
+		}
+		voted := v.voted && strings.HasSuffix(e.Message, " votes")
+		v.voted = false
+		if voted {
+			return
 		}
 		if e.Message != contracts.StatusWorking || len(v.questions) == 0 && !v.screen.Live() { // an agent that waits for an answer does not work; a prompt shows it too
 			v.notice(console.Dim, "%s", show.OneLine(e.Message, show.MaxArgs))
@@ -376,17 +389,19 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, show.OneLine(string(e.ErrorType), 20), hanging(e.Message)))
 }
 
+// resolved prints how a question ended, and who answered it.
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	options := v.questions[e.RequestID].options
 	delete(v.questions, e.RequestID)
 	verdict, more := decided(e, options)
-	kind := strings.ReplaceAll(show.OneLine(string(e.RequestType), 20), "_", " ")
-	v.notice(console.Dim, "%s %s by %s%s", kind, show.OneLine(verdict, 20), show.OneLine(string(e.ResolvedBy), 20), more)
-	if e.Author != nil && e.Author.ConnectionID != v.me {
-		if name := authorName(e.Author); name != "" {
-			v.notice(console.Dim, "%s answered", name)
-		}
+	how, by := show.OneLine(verdict, 20), show.OneLine(string(e.ResolvedBy), 20)
+	if e.RequestType != contracts.RequestApproval {
+		how = strings.ReplaceAll(show.OneLine(string(e.RequestType), 20), "_", " ") + " " + how
 	}
+	if e.Author != nil {
+		by = cmp.Or(v.author(e.Author), by)
+	}
+	v.notice(console.Dim, "%s by %s%s", how, by, more)
 }
 
 // prompt prints the prompt of a user, with the author's name if it is another one.
@@ -400,7 +415,7 @@ func (v *view) prompt(e *contracts.PromptAccepted) {
 	}
 	name := ""
 	if !mine {
-		name = authorName(&e.Author)
+		name = v.author(&e.Author)
 	}
 	cut := ""
 	if e.Truncated {
@@ -419,12 +434,37 @@ func (v *view) queue(e *contracts.QueueChanged) {
 	case e.Held:
 		v.notice(console.Yellow, "the queue is held (%d): /resume lets it go on", n)
 	case n > 0:
-		v.notice(console.Dim, "in the queue: %d, the last: %s", n, show.OneLine(e.Prompts[n-1].Content, 60))
+		list := make([]string, 0, maxQueued)
+		for _, p := range e.Prompts[:min(n, maxQueued)] {
+			list = append(list, show.OneLine(p.Content, 40))
+		}
+		if n > maxQueued {
+			list = append(list, "…")
+		}
+		v.notice(console.Dim, "in the queue (%d): %s", n, strings.Join(list, " · "))
 	}
 }
 
-// authorName returns the proven name of an author with the name that the client gives,
-// or "" for a user of this server whose client has no name of its own.
+// maxQueued is the number of prompts of the queue that a change shows. /queued shows all.
+const maxQueued = 4
+
+// author returns the name of an author for the user.
+func (v *view) author(a *contracts.Author) string {
+	if a.ConnectionID != "" && a.ConnectionID == v.me {
+		return "you"
+	}
+	return authorName(a)
+}
+
+// learn notes the name of the user of a connection.
+func (v *view) learn(a *contracts.Author) {
+	if a != nil && a.ConnectionID != "" {
+		v.persons[a.ConnectionID] = authorName(a)
+	}
+}
+
+// authorName returns the proven name of an author with the name that the client gives.
+// Without authentication there is no proven name, and perhaps no name at all.
 func authorName(a *contracts.Author) string {
 	said := a.ClaimedName
 	if said == "" && a.ClientInfo != nil && a.ClientInfo.Name != attachName {
@@ -432,10 +472,10 @@ func authorName(a *contracts.Author) string {
 	}
 	name := show.OneLine(a.Name, 40)
 	switch {
+	case a.Name == "anonymous":
+		return show.OneLine(said, 40)
 	case said != "" && said != a.Name:
 		return name + " (" + show.OneLine(said, 40) + ")"
-	case slices.Contains([]string{"owner", "anonymous", "local"}, a.Name):
-		return ""
 	}
 	return name
 }

@@ -90,7 +90,7 @@ func TestSessionReadsLikeAConversation(t *testing.T) {
 ? approval: bash - Approval required
   $ rm -rf build
   y = approve, n [reason] = deny
--- approval approved by user: ok
+-- approved by user: ok
   | removed 14 files
   | and more
   | end
@@ -154,6 +154,8 @@ func TestHandOversAreTold(t *testing.T) {
 		lease(&contracts.LeaseChange{ControllerConnectionID: &bob, Reason: contracts.LeaseTakenOver}),
 		told(&contracts.ConnectionInfo{ControllerConnectionID: contracts.String(bob), Connections: people})[0],
 		lease(&contracts.LeaseChange{ControllerConnectionID: &bob, Reason: contracts.LeaseDenied, Message: "not yet"}),
+		told(&contracts.ControlChanged{From: &contracts.Author{Name: "owner", ConnectionID: me}, To: &contracts.Author{Name: "Bob", ConnectionID: bob}})[0],
+		lease(&contracts.LeaseChange{ControllerConnectionID: &bob, Reason: contracts.LeaseDenied, Message: "still not"}),
 		told(&contracts.ConnectionInfo{ControllerConnectionID: contracts.Null(), Connections: people[:1]})[0],
 		lease(&contracts.LeaseChange{Granted: true, ControllerConnectionID: &me, Reason: contracts.LeaseGranted}),
 	)
@@ -161,6 +163,7 @@ func TestHandOversAreTold(t *testing.T) {
 -- you are in control
 -- bob (conn_bob) is in control (taken over)
 -- bob (conn_bob) keeps control: not yet
+-- Bob keeps control: still not
 -- nobody is in control
 -- you are in control (granted)
 `)
@@ -258,24 +261,25 @@ func TestEndOfAnApprovalSaysWhatWasChosen(t *testing.T) {
 		reason  string
 		want    string
 	}{
-		{`{}`, contracts.VerdictApproved, "Approved", "approval approved by user"},
-		{`{}`, contracts.VerdictDenied, "Denied by user", "approval denied by user"},
-		{`{}`, contracts.VerdictDenied, "not now", "approval denied by user: not now"},
-		{`{}`, contracts.VerdictApproved, `{"remember":"session","rule":"bash(ls)"}`, "approval approved by user, always in this session, as the rule bash(ls)"},
-		{`{}`, contracts.VerdictDenied, `{"remember":"session","reason":"no"}`, "approval denied by user, always in this session: no"},
-		{`{}`, contracts.VerdictApproved, `{"other":1}`, `approval approved by user: {"other":1}`},
-		{offers, contracts.VerdictApproved, "Approved", "approval approved by user: 1. All (allow always, all)"},
-		{offers, contracts.VerdictApproved, `{"option_id":"all"}`, "approval approved by user: 1. All (allow always, all)"},
-		{offers, contracts.VerdictDenied, "not now", "approval denied by user: 2. No (reject once, no): not now"},
-		{offers, contracts.VerdictDenied, `{"option_id":"no"}`, "approval denied by user: 2. No (reject once, no)"},
-		{offers, contracts.VerdictApproved, `{"option_id":"no"}`, "approval answered by user: 2. No (reject once, no)"},
-		{offers, contracts.VerdictApproved, `{"option_id":"x"}`, "approval approved by user: option x"},
-		{offers, contracts.VerdictDenied, `{"option_id":"all"}`, "approval denied by user: 2. No (reject once, no)"}, // which is what agents make of it
-		{offers, contracts.VerdictApproved, `{"option_id":"all"`, `approval approved by user: {"option_id":"all"`},
+		{`{}`, contracts.VerdictApproved, "Approved", "approved by Ann"},
+		{`{}`, contracts.VerdictDenied, "Denied by user", "denied by Ann"},
+		{`{}`, contracts.VerdictDenied, "not now", "denied by Ann: not now"},
+		{`{}`, contracts.VerdictApproved, `{"remember":"session","rule":"bash(ls)"}`, "approved by Ann, always in this session, as the rule bash(ls)"},
+		{`{}`, contracts.VerdictDenied, `{"remember":"session","reason":"no"}`, "denied by Ann, always in this session: no"},
+		{`{}`, contracts.VerdictApproved, `{"other":1}`, `approved by Ann: {"other":1}`},
+		{offers, contracts.VerdictApproved, "Approved", "approved by Ann: 1. All (allow always, all)"},
+		{offers, contracts.VerdictApproved, `{"option_id":"all"}`, "approved by Ann: 1. All (allow always, all)"},
+		{offers, contracts.VerdictDenied, "not now", "denied by Ann: 2. No (reject once, no): not now"},
+		{offers, contracts.VerdictDenied, `{"option_id":"no"}`, "denied by Ann: 2. No (reject once, no)"},
+		{offers, contracts.VerdictApproved, `{"option_id":"no"}`, "answered by Ann: 2. No (reject once, no)"},
+		{offers, contracts.VerdictApproved, `{"option_id":"x"}`, "approved by Ann: option x"},
+		{offers, contracts.VerdictDenied, `{"option_id":"all"}`, "denied by Ann: 2. No (reject once, no)"}, // which is what agents make of it
+		{offers, contracts.VerdictApproved, `{"option_id":"all"`, `approved by Ann: {"option_id":"all"`},
 	} {
 		ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit", Args: raw(test.args)}
 		got := rendered(told(ask, &contracts.ServerRequestResolved{RequestID: "q", RequestType: contracts.RequestApproval,
-			Resolution: test.verdict, Reason: test.reason, ResolvedBy: contracts.ResolvedByUser})...)
+			Resolution: test.verdict, Reason: test.reason, ResolvedBy: contracts.ResolvedByUser,
+			Author: &contracts.Author{Name: "Ann"}})...)
 		if !strings.HasSuffix(got, "\n-- "+test.want+"\n") {
 			t.Errorf("%s: got\n%s\nwant it to end with %s", test.reason, got, test.want)
 		}
@@ -377,30 +381,29 @@ func TestPromptsAndAnswersHaveTheirAuthors(t *testing.T) {
 	updates = append(updates, told(
 		&contracts.RequestShown{Escaped: true, Display: `bash {"command":"rm \u202e"}`, VotesNeeded: 2},
 		&contracts.RequestVoted{Approved: true, Author: by("conn_b", "Bob", "", ""), Votes: 1, VotesNeeded: 2},
+		&contracts.Status{Message: "Bob approved bash: 1 of 2 votes"},
+		&contracts.RequestVoted{Approved: true, Author: by("conn_me", "Ann Lee", "", ""), Votes: 2, VotesNeeded: 2},
 	)...)
 	compareText(t, rendered(updates...), `-- attached to session sess_a
 -- nobody is in control
 > hi
--- approval approved by user
+-- approved by you
 Bob> hi
--- approval approved by user
--- Bob answered
+-- approved by Bob
 owner (cleo)> hi
--- approval approved by user
--- owner (cleo) answered
+-- approved by owner (cleo)
 for Dan (lantern)> hi
--- approval approved by user
--- for Dan (lantern) answered
-> hi
--- approval approved by user
+-- approved by for Dan (lantern)
+owner> hi
+-- approved by owner
 Eve> hi
--- approval approved by user
--- Eve answered
+-- approved by Eve
 Bob> long…
 -- with a.md, b.png
 -- the request has hidden characters: bash {"command":"rm \u202e"}
 -- 2 principals must approve
 -- Bob approved, 1 of 2
+-- you approved, 2 of 2
 `)
 }
 
@@ -504,10 +507,21 @@ func TestQuestionIsShownOnce(t *testing.T) {
   conn_ada can answer
 -- conn_bob is in control
 -- nobody is in control
--- approval denied by user
+-- denied by user
 ? approval: bash
   $ ls
   whoever takes control can answer
+`)
+}
+
+func TestWatcherIsToldThatApproversCanAnswer(t *testing.T) {
+	watcher := connectedAs("conn_me", "conn_ada")
+	watcher.Attached.Role = contracts.RoleViewer
+	people := &contracts.ConnectionInfo{Connections: []contracts.ConnectionState{{ConnectionID: "conn_ada"}, {ConnectionID: "conn_eve", MayAnswer: true}}}
+	compareText(t, rendered(append([]client.Update{watcher}, told(people, approval)...)...), `-- attached to session sess_a to watch
+? approval: bash
+  $ ls
+  conn_ada or an approver can answer
 `)
 }
 
@@ -566,7 +580,7 @@ func TestQueueIsTold(t *testing.T) {
 		&contracts.QueueChanged{Prompts: queue[:1], Held: true}, &contracts.QueueChanged{})...)
 	compareText(t, rendered(updates...), `-- attached to session sess_a
 -- nobody is in control
--- in the queue: 2, the last: two lines
+-- in the queue (2): one · two lines
 -- the queue is held (1): /resume lets it go on
 `)
 	if got := queuedLine(2, &queue[1]); got != " 2 Bob (steers)> two lines" {

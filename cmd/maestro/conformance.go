@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/acp"
 	"github.com/seed-028515a8/maestro/conformance/chord"
 	"github.com/seed-028515a8/maestro/conformance/hecate"
 	"github.com/seed-028515a8/maestro/conformance/heddle"
@@ -34,7 +35,7 @@ func isTarget(text string) bool {
 }
 
 // suites are the protocols that servers can be judged by.
-var suites = []func() *conformance.Suite{conformance.Maestro, heddle.Suite, chord.Suite, hecate.Suite}
+var suites = []func() *conformance.Suite{conformance.Maestro, heddle.Suite, chord.Suite, hecate.Suite, acp.Suite}
 
 func allSuites() (all []*conformance.Suite) {
 	for _, suite := range suites {

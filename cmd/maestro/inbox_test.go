@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -38,6 +39,27 @@ func (r *running) poseApproval(session, request string) {
 	}
 }
 
+// notifying returns the flags of a server that notifies a webhook.
+func notifying(t *testing.T, url string) []string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "receivers.json")
+	text, err := json.Marshal(map[string]any{
+		"link": "https://here/{session}/{request}", "web_push": map[string]any{"subject": "mailto:ops@example.com"},
+		"receivers": []map[string]string{{
+			"name": "ops", "kind": "webhook", "url": url, "secret": "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		}},
+	})
+	if err == nil {
+		err = os.WriteFile(config, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"--agent", "conformance", "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--notify", config, "--connection-tokens", "optional",
+	}
+}
+
 func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 	told := make(chan string, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -45,20 +67,7 @@ func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 		told <- string(text)
 	}))
 	defer receiver.Close()
-	config := filepath.Join(t.TempDir(), "notify.json")
-	text, err := json.Marshal(map[string]any{
-		"link": "https://here/{session}/{request}", "web_push": map[string]any{"subject": "mailto:ops@example.com"},
-		"receivers": []map[string]string{{
-			"name": "ops", "kind": "webhook", "url": receiver.URL, "secret": "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := serving(t, "--agent", "conformance", "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--notify", config, "--connection-tokens", "optional")
+	r := serving(t, notifying(t, receiver.URL)...)
 	next, ended := follows[contracts.InboxEvent](r, "/api/headless/inbox/events")
 	if ev := next(); ev.Type != "questions" || len(ev.Inbox.Questions) != 0 {
 		t.Errorf("got %+v, want an empty list", ev)
@@ -89,6 +98,54 @@ func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 	}
 	r.signal(syscall.SIGTERM)
 	ended()
+	r.ends(128 + int(syscall.SIGTERM))
+}
+
+func TestNotificationOutlivesAKilledServer(t *testing.T) {
+	var down atomic.Bool
+	down.Store(true)
+	ids := make(chan string, 16)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		ids <- r.Header.Get("Webhook-Id")
+	}))
+	defer receiver.Close()
+	flags := notifying(t, receiver.URL)
+	r := serving(t, flags...)
+	r.poseApproval("main", "q1")
+	first := <-ids
+	eventually(t, "a file with the notification", func() bool {
+		paths, _ := filepath.Glob(filepath.Join(flags[3], "workspaces", "*", "notify.json"))
+		if len(paths) != 1 {
+			return false
+		}
+		text, err := os.ReadFile(paths[0])
+		return err == nil && strings.Contains(string(text), `"attempts":`)
+	})
+	r.signal(syscall.SIGKILL)
+	_ = r.cmd.Wait()
+	for len(ids) > 0 { // attempts before the kill
+		<-ids
+	}
+	down.Store(false)
+	r = serving(t, flags...)
+	if id := <-ids; id != first {
+		t.Errorf("got the id %s, want %s as before", id, first)
+	}
+	eventually(t, "one delivery", func() bool {
+		_, text := r.ask("GET", "/api/headless/inbox/deliveries", "")
+		return strings.Contains(text, `"waiting":0,"delivered":1,"skipped":0,"failed":0`)
+	})
+	r.signal(syscall.SIGTERM)
+	r.ends(128 + int(syscall.SIGTERM))
+	r = serving(t, flags...)
+	_, text := r.ask("GET", "/api/headless/inbox/deliveries", "")
+	if !strings.Contains(text, `"waiting":0,"delivered":1,"skipped":0,"failed":0`) {
+		t.Errorf("after another restart: got %s, want one delivery", text)
+	}
+	r.signal(syscall.SIGTERM)
 	r.ends(128 + int(syscall.SIGTERM))
 }
 

@@ -81,7 +81,8 @@ func (v *server) openLists() (err error) {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.sessions.counts, PushFile: filepath.Join(v.sessions.dir, "push.json"), Log: v.sessions.log,
+			Config: config, Alive: v.sessions.counts, Log: v.sessions.log,
+			PushFile: filepath.Join(v.sessions.dir, "push.json"), StateFile: filepath.Join(v.sessions.dir, "notify.json"),
 			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})
 		if err != nil {
@@ -89,8 +90,13 @@ func (v *server) openLists() (err error) {
 		}
 		tell = v.notifier.Notify
 	}
-	if v.overview, err = v.openOverview(tell); err != nil && v.notifier != nil {
+	v.overview, err = v.openOverview(tell)
+	switch {
+	case v.notifier == nil:
+	case err != nil:
 		v.notifier.Close()
+	default:
+		v.notifier.Start()
 	}
 	return err
 }

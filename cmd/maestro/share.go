@@ -30,7 +30,8 @@ type shareFlags struct {
 func shareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "share", Short: "Make, list and revoke links to one session", Args: cobra.NoArgs,
-		Long: `A share lets its holder view or control one session until it expires or is revoked.
+		Long: `A share lets its holder watch or control one session, or answer its questions, until it
+expires or is revoked.
 The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -67,6 +68,17 @@ func createShareCommand() *cobra.Command {
 		Use: "create [URL]", Short: "Make a link to a session",
 		Long: `Create prints a link. The secret is in the fragment of the link, after #share=. Browsers
 do not send the fragment to servers. The server does not show the secret again.`,
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		switch contracts.Role(req.role) {
+		case contracts.RoleViewer, contracts.RoleApprover, contracts.RoleController:
+		default:
+			return usage{fmt.Errorf("--role %q: want viewer, approver or controller", req.role)}
+		}
+		if expires < time.Second || expires > 720*time.Hour {
+			return usage{fmt.Errorf("--expires %s: want a time from 1s to 720h", expires)}
+		}
+		return nil
 	}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
 		seconds := int64(expires / time.Second)

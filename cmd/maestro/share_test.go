@@ -48,22 +48,30 @@ func TestShareCommands(t *testing.T) {
 			t.Errorf("%s in the query: got %s, want 401", name, res.Status)
 		}
 	}
+	for role, want := range map[string]string{"viewer": "! you only watch\n", "approver": "! you only answer questions, and none is open\n"} {
+		_, link, _ := strings.Cut(strings.TrimSpace(share("create", "--role", role)), "\n")
+		attach := program(t, "attach", "--no-history", link)
+		attach.Stdin = strings.NewReader("hi\n")
+		if out, err := attach.CombinedOutput(); exitCode(t, err) != exitFailure || !strings.Contains(string(out), want) {
+			t.Errorf("the link of a %s: got %v and %s, want the role of the link", role, err, out)
+		}
+	}
 	share("revoke", id)
 	attach = program(t, "attach", "--no-history", link)
 	attach.Stdin = strings.NewReader("")
-	if out, err := attach.CombinedOutput(); err == nil {
-		t.Errorf("got success and %s after the revocation, want a refusal", out)
+	if out, err := attach.CombinedOutput(); err == nil || !strings.Contains(string(out), "does not accept the link") {
+		t.Errorf("got %v and %s after the revocation, want a refusal of the link", err, out)
 	}
 	if got := share("list"); strings.Contains(got, id) {
 		t.Errorf("got the list\n%s\nwant no share", got)
 	}
-	for _, args := range [][]string{{"revoke", id}, {"create", "--role", "king"}, {"create", "--expires", "9000h"}, {"create", "--session", "none"}} {
+	for _, args := range [][]string{{"revoke", id}, {"create", "--session", "none"}} {
 		cmd := program(t, append(append([]string{"share"}, args...), r.ready.BaseURL, "--token-file", r.ready.TokenFile)...)
 		if out, err := cmd.CombinedOutput(); exitCode(t, err) != exitFailure {
 			t.Errorf("share %q: got %v and %s, want a failure", args, err, out)
 		}
 	}
-	for _, args := range [][]string{{"revoke"}, {"create", link}} {
+	for _, args := range [][]string{{"revoke"}, {"create", link}, {"create", "--role", "king"}, {"create", "--expires", "9000h"}, {"create", "--expires", "1ms"}} {
 		if out, err := program(t, append([]string{"share"}, args...)...).CombinedOutput(); exitCode(t, err) != 2 {
 			t.Errorf("share %q: got %v and %s, want wrong usage", args, err, out)
 		}

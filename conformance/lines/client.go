@@ -96,20 +96,30 @@ const maxWaiting = 8192 // lines that a scenario may leave unread; then the serv
 // Start starts the target's command in p.Dir. It ends the scenario if that is not possible.
 // The process ends with the scenario.
 func (p *Play) Start(setup Setup) *Client {
-	p.clients++
-	c := &Client{p: p, name: fmt.Sprint("client", p.clients), setup: setup, in: make(chan arrival, maxWaiting), reader: make(chan struct{})}
+	var link conformance.Link
 	words, err := proc.SplitWords(strings.TrimPrefix(p.S.Config().Target, "stdio:"))
 	if err == nil {
 		words[0], err = program(words[0])
 	}
 	if err == nil {
 		words = append(words, setup.Flags...)
-		p.S.Record(c.name, ">", fmt.Appendf(nil, "(start %s)", strings.Join(words, " ")))
-		c.link, err = conformance.StartProcess(words, environ(setup.Env), p.Dir)
+		p.S.Record(p.nextName(), ">", fmt.Appendf(nil, "(start %s)", strings.Join(words, " ")))
+		link, err = conformance.StartProcess(words, environ(setup.Env), p.Dir)
 	}
 	if err != nil {
 		p.S.Fail(setup.Framed, "expected a server, got: %v", err)
 	}
+	return p.Join(link, setup)
+}
+
+func (p *Play) nextName() string { return fmt.Sprint("client", p.clients+1) }
+
+// Join returns a client on a link, which it closes. Of the setup it needs what judges lines.
+func (p *Play) Join(link conformance.Link, setup Setup) *Client {
+	c := &Client{
+		p: p, name: p.nextName(), setup: setup, link: link, in: make(chan arrival, maxWaiting), reader: make(chan struct{}),
+	}
+	p.clients++
 	ctx, cancel := context.WithCancel(p.S.Context())
 	c.end = cancel
 	go c.read(ctx) // close waits for it

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/acp"
 	"github.com/seed-028515a8/maestro/conformance/chord"
 	"github.com/seed-028515a8/maestro/conformance/hecate"
 	"github.com/seed-028515a8/maestro/conformance/heddle"
@@ -52,7 +53,10 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for path, suite := range map[string]*conformance.Suite{"docs/rules.md": conformance.Maestro(), "docs/rules-heddle.md": heddle.Suite(), "docs/rules-chord.md": chord.Suite(), "docs/rules-hecate.md": hecate.Suite()} {
+	for path, suite := range map[string]*conformance.Suite{
+		"docs/rules.md": conformance.Maestro(), "docs/rules-heddle.md": heddle.Suite(), "docs/rules-chord.md": chord.Suite(),
+		"docs/rules-hecate.md": hecate.Suite(), "docs/rules-acp.md": acp.Suite(),
+	} {
 		var page bytes.Buffer
 		if err := suite.WriteRules(&page); err != nil {
 			return nil, err

@@ -582,9 +582,9 @@ export interface Ping {
 }
 
 /**
- * HistoryRequest asks for a part of the stored history before a cursor.
- * The answer is a history envelope with the same id. Over HTTP, the path says
- * the kind and the query has the other members.
+ * HistoryRequest asks for a part of the stored history before a cursor,
+ * also on stdio. The answer is a history envelope with the same id. Over HTTP,
+ * the path says the kind and the query has the other members.
  */
 export interface HistoryRequest {
   type: "ws.history";
@@ -1223,6 +1223,8 @@ export interface ControlRequest {
   connection_id: string;
   client_info?: ClientInfo;
   reason?: string;
+  /** who asks; only for holders with the capability people */
+  author?: Author;
 }
 
 /**
@@ -1953,12 +1955,11 @@ export interface PlatformEvidence {
 
 /**
  * PromptRecord is a prompt_accepted in the state. Its content is cut to
- * MaxPromptRecord.
+ * MaxPromptRecord, and truncated says so.
  */
 export interface PromptRecord {
   prompt_id: string;
   content: string;
-  /** content is only the beginning of the prompt */
   truncated?: boolean;
   attachments?: string[];
   author: Author;
@@ -2019,8 +2020,8 @@ export interface QueuedPrompt {
 }
 
 /**
- * A ReceiverState describes one receiver of notifications since the server
- * started.
+ * A ReceiverState describes one receiver of notifications. The counts go on
+ * after a restart of the server.
  */
 export interface ReceiverState {
   name: string;

@@ -326,6 +326,9 @@ func (t *translator) question(out *dialect.Out, s *send, e *contracts.ServerRequ
 		t.answer(out, id, false, "The tool is not among the client's tools")
 	case t.extension(ExtensionApproveAll):
 		t.answer(out, id, true, "")
+		if t.opts.ApprovalWait >= 0 && t.send.stopping == nil { // the call may need the votes of other clients
+			s.approvals[id] = out.Now.Add(t.opts.ApprovalWait)
+		}
 	case t.extension(ExtensionDenyAll):
 		t.answer(out, id, false, "The client denies all approvals")
 	case t.opts.ApprovalWait < 0:

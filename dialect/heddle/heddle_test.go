@@ -530,16 +530,40 @@ func TestUsageIsSummed(t *testing.T) { // HB3
 	}
 }
 
+// lastAnswer returns the last command that was sent, which must answer a question.
+func (r *rig) lastAnswer() *contracts.ServerRequestResponse {
+	r.t.Helper()
+	var decoder contracts.Decoder
+	cmd, err := decoder.Command(r.frames[len(r.frames)-1].(*contracts.Send).Message)
+	answer, ok := cmd.(*contracts.ServerRequestResponse)
+	if err != nil || !ok {
+		r.t.Fatalf("got %+v, %v, want an answer", cmd, err)
+	}
+	return answer
+}
+
+// The approval of this client is one of several votes, and nobody gives the others.
+func TestApprovalThatNeedsMoreVotesIsDeniedInTheEnd(t *testing.T) {
+	r := ready(t, Options{ApprovalWait: time.Minute}, "0.4.0", `,"extensions":["approve_all"]`)
+	r.line(`{"type":"send","id":"a","message":"x"}`)
+	r.begins()
+	r.event(&contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, CallID: "q", Tool: "read", Args: json.RawMessage(`{}`)})
+	for _, approved := range []bool{true, false} {
+		if answer := r.lastAnswer(); *answer.Approved != approved {
+			t.Errorf("got %+v, want approved: %t", answer, approved)
+		}
+		r.passes(time.Minute)
+	}
+}
+
 func TestApprovalsForOtherToolsAreDenied(t *testing.T) { // H33
 	r := ready(t, Options{}, "0.4.0", `,"extensions":["approve_all"]`)
 	r.line(`{"type":"send","id":"a","message":"x"}`)
 	r.begins()
 	for tool, want := range map[string]bool{"bash": false, "read": true} { // the client lists read_file
 		r.event(&contracts.ServerRequest{RequestID: tool, RequestType: contracts.RequestApproval, CallID: tool, Tool: tool, Args: json.RawMessage(`{}`), Reason: "why"})
-		var decoder contracts.Decoder
-		cmd, err := decoder.Command(r.frames[len(r.frames)-1].(*contracts.Send).Message)
-		if answer, ok := cmd.(*contracts.ServerRequestResponse); err != nil || !ok || answer.RequestID != tool || *answer.Approved != want {
-			t.Errorf("H33: %s: got %+v, %v", tool, cmd, err)
+		if answer := r.lastAnswer(); answer.RequestID != tool || *answer.Approved != want {
+			t.Errorf("H33: %s: got %+v", tool, answer)
 		}
 	}
 }

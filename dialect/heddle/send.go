@@ -144,6 +144,9 @@ func (t *translator) accepted(out *dialect.Out, id string) {
 func (t *translator) refused(out *dialect.Out, f *contracts.Refusal) {
 	s := t.send
 	switch {
+	case s != nil && s.stopping == nil && s.stage == stageRunning && f.Code == contracts.CodeDigestRequired:
+		// Neither an approval nor a denial of this protocol can have a digest.
+		t.stop(out, &Error{Code: CodeToolError, Message: f.Message, Details: dialect.Encode(map[string]any{"code": f.Code})})
 	case s == nil || f.ID == nil || *f.ID != s.frame:
 	case s.stopping != nil: // nothing was begun, or it cannot be stopped
 		t.finish(out, s.stopping)

@@ -44,7 +44,7 @@ func (o *Overview) compareQuestions(r *row, before []contracts.InboxQuestion, en
 		}
 		ev := contracts.InboxEvent{Type: "question", Question: r.shownQuestion(q)}
 		o.queueInbox(r, q.RequestType, ev)
-		if !known && q.AskedAt >= o.started { // else an earlier process has notified
+		if !known {
 			o.opts.Notify(r.key.Scope, ev)
 		}
 	}
@@ -111,13 +111,14 @@ func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
 	return list
 }
 
-// Looking reports whether a principal follows the inbox.
+// Looking reports whether a principal, or the "owner" of the server, follows the inbox.
 func (o *Overview) Looking(principalID string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for f := range o.followers {
 		follows := func(p position) bool { return p.list == contracts.ListInbox }
-		if f.by.Principal.ID == principalID && slices.ContainsFunc(f.positions, follows) {
+		p := f.by.Principal
+		if (p.ID == principalID || principalID == "owner" && p.Owner()) && slices.ContainsFunc(f.positions, follows) {
 			return true
 		}
 	}

@@ -231,6 +231,14 @@ func TestInboxShowsWhatAPrincipalMayAnswer(t *testing.T) {
 		wantCode(t, l.answers(approver, "a", retry), contracts.CodeAccessDenied)
 		stream := l.followInbox(approver)
 		l.settled()
+		if !l.Looking("ann") || l.Looking("owner") {
+			t.Error("got another reader of the inbox, want ann alone")
+		}
+		own := l.followInbox(contracts.Caller{Principal: contracts.Principal{ID: "key_1"}})
+		if !l.Looking("owner") {
+			t.Error("the owner reads the inbox, want it noticed")
+		}
+		own.Close()
 		if err := l.answers(bob, "a", retry); err != nil {
 			t.Fatal(err)
 		}
@@ -266,9 +274,15 @@ func TestManyQuestionsInTheInbox(t *testing.T) {
 	})
 }
 
-func TestNotifyTellsOfNewQuestionsOnce(t *testing.T) {
+func TestEachProcessNotifiesOfAnOpenQuestionOnce(t *testing.T) {
 	var told []string
-	options := overview.Options{Notify: func(_ string, ev contracts.InboxEvent) { told = append(told, ev.Type) }}
+	asked := map[string]bool{}
+	options := overview.Options{Notify: func(_ string, ev contracts.InboxEvent) {
+		told = append(told, ev.Type)
+		if ev.Question != nil {
+			asked[ev.Question.AskedAt] = true
+		}
+	}}
 	inLibrary(t, options, func(t *testing.T, l *library) {
 		g := l.enterAble("a")
 		l.poses(g, contracts.RequestApproval, "q1")
@@ -280,6 +294,7 @@ func TestNotifyTellsOfNewQuestionsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.settled()
-		wantEqual(t, "told", told, []string{"question", "ended"})
+		wantEqual(t, "told", told, []string{"question", "question", "ended"})
+		wantEqual(t, "times of the question", len(asked), 1)
 	})
 }

@@ -47,8 +47,9 @@ type Options struct {
 	Undo      time.Duration // 10 min from the deletion of a session to its removal
 	Heartbeat time.Duration // 15 s; a follower that was sent nothing for so long gets a heartbeat
 
-	// Notify is told of questions that are asked and that end. It must return at once and
-	// must not call the overview, whose lock is held. Nil notifies nobody.
+	// Notify is told of open questions, those of earlier processes included, and of
+	// questions that end. It must return at once and must not call the overview, whose
+	// lock is held. Nil notifies nobody.
 	Notify func(scope string, ev contracts.InboxEvent)
 
 	Strict bool // sockets refuse unknown keys
@@ -72,8 +73,6 @@ type Overview struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 	wake chan struct{} // 1-buffered; a token means that there is something to publish
-
-	started string // when the process started, as in InboxQuestion.AskedAt
 
 	changedMu sync.Mutex // may be taken while Hub.mu is held; no lock is taken under it
 	changed   map[hub.Key]bool
@@ -137,7 +136,7 @@ func New(opts Options) (*Overview, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	o := &Overview{
-		opts: opts, wake: make(chan struct{}, 1), changed: map[hub.Key]bool{}, loading: true, started: timestamp(time.Now()),
+		opts: opts, wake: make(chan struct{}, 1), changed: map[hub.Key]bool{}, loading: true,
 		rows: map[hub.Key]*row{}, scopes: map[string]*scope{}, opening: map[hub.Key]bool{},
 		unsaved: map[hub.Key]bool{}, deleted: map[hub.Key]bool{}, followers: map[*follower]bool{},
 		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript

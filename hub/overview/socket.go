@@ -60,12 +60,14 @@ func (o *Overview) Serve(ctx context.Context, conn hub.Conn, by contracts.Caller
 	}
 	o.enter(f)
 	defer o.leave(f)
-	unhook := context.AfterFunc(ctx, func() { conn.Close(refusalOf(context.Cause(ctx))) })
+	end := func() { conn.Close(refusalOf(context.Cause(ctx))) } // interrupts the reader and the writer
+	unhook := context.AfterFunc(ctx, end)
 	defer unhook()
 	var writer sync.WaitGroup
 	writer.Go(func() { stop(o.feed(ctx, f, r.orders)) })
 	stop(r.read()) // after the writer has stopped, this has no effect
 	writer.Wait()
+	end() // if nothing had to be interrupted
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -50,7 +50,7 @@ const (
 var rooms = map[string]room{
 	"contracts":        {},
 	"contracts/schema": {}, // generated
-	"contracts/gen":    {ours: []string{"conformance", "conformance/chord", "conformance/hecate", "conformance/heddle", "contracts"}, others: []string{jsonschema}},
+	"contracts/gen":    {ours: []string{"conformance", "conformance/acp", "conformance/chord", "conformance/hecate", "conformance/heddle", "contracts"}, others: []string{jsonschema}},
 
 	// Rules: plain values.
 	"handshake": {ours: []string{"contracts"}},
@@ -129,6 +129,7 @@ var rooms = map[string]room{
 	"conformance":        {ours: []string{"conformance/shape", "contracts", "internal/proc", "session"}, others: []string{uuid, websocket}},
 	"conformance/chaos":  {others: []string{websocket}}, // a proxy in front of any server
 	"conformance/lines":  {ours: []string{"conformance", "internal/proc"}},
+	"conformance/acp":    {ours: []string{"conformance", "conformance/lines"}, others: []string{websocket}},
 	"conformance/chord":  {ours: []string{"conformance", "conformance/lines"}},
 	"conformance/heddle": {ours: []string{"conformance", "conformance/lines"}},
 	"conformance/hecate": {ours: []string{"client", "conformance", "contracts", "internal/lazyregexp", "internal/proc", "internal/sleep"}, others: []string{uuid}},

@@ -174,7 +174,7 @@ func (s *shares) save(live []*share) error {
 			s.log.Info("shares can be kept again")
 		}
 		if s.saveFailed = err != nil; s.saveFailed {
-			s.usages.retry()
+			s.usages.changed.Store(true) // the next flush tries again
 			return errNotSaved
 		}
 	}

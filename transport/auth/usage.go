@@ -3,6 +3,7 @@ package auth
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,7 @@ type usage struct {
 type usages struct {
 	mu      sync.Mutex
 	byID    map[string]*usage // of the live shares, and of expired ones until the next change
-	changed bool              // since the last write of the file
+	changed atomic.Bool       // since the last write of the file
 }
 
 // note counts a use of a share. It ignores an unknown one, which was just revoked.
@@ -28,7 +29,7 @@ func (u *usages) note(id, remote string, now time.Time) {
 	defer u.mu.Unlock()
 	if one := u.byID[id]; one != nil {
 		one.Uses, one.At, one.From = one.Uses+1, now.UTC(), addr.Addr().WithZone("").String()
-		u.changed = true
+		u.changed.Store(true)
 	}
 }
 
@@ -57,25 +58,16 @@ func (u *usages) keep(live []*share) []*share {
 		c.Usage, byID[one.ID] = *now, now
 		copies = append(copies, &c)
 	}
-	u.byID, u.changed = byID, false
+	u.byID = byID
+	u.changed.Store(false)
 	return copies
-}
-
-// retry makes the next flush write the file.
-func (u *usages) retry() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.changed = true
 }
 
 // flush writes the usages to the file if they have changed.
 func (s *shares) flush(now time.Time) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.usages.mu.Lock()
-	changed := s.usages.changed
-	s.usages.mu.Unlock()
-	if !changed {
+	if !s.usages.changed.Load() {
 		return nil
 	}
 	return s.save(s.live(now))

@@ -17,17 +17,6 @@ import (
 	"github.com/seed-028515a8/maestro/dialect"
 )
 
-// A Conn is the connection to a client: each frame is one line of its protocol.
-// [github.com/seed-028515a8/maestro/transport/stdio.Conn] and the Conn of transport/ws
-// implement it.
-type Conn interface {
-	Form() contracts.Form
-	ReadFrame() ([]byte, error)
-	Write(frames []byte) error
-	LastSeen() time.Time
-	Close(why *contracts.Error)
-}
-
 // Options configure [Serve].
 type Options struct {
 	Translator dialect.Translator
@@ -64,10 +53,10 @@ const (
 )
 
 // Serve serves the client on conn until the translator ends the connection, conn fails
-// or ctx ends. It owns conn. code is the translator's exit code; err says why the
+// or ctx ends. Each frame is one line of the client's protocol. Serve owns conn. code is the translator's exit code; err says why the
 // connection ended otherwise. All goroutines have ended when Serve returns, except one
 // of a conn whose ReadFrame Close does not unblock.
-func Serve(ctx context.Context, conn Conn, o Options) (code int, err error) {
+func Serve(ctx context.Context, conn contracts.Conn, o Options) (code int, err error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +85,7 @@ func Serve(ctx context.Context, conn Conn, o Options) (code int, err error) {
 
 // A client is one connection. Its translator and all it decides are guarded by mu.
 type client struct {
-	conn    Conn
+	conn    contracts.Conn
 	options Options
 	ctx     context.Context
 	work    sync.WaitGroup

@@ -2,10 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -81,42 +80,39 @@ func answerLong(w http.ResponseWriter, r *http.Request, body any) error {
 	return err
 }
 
-// maxQuery is the most bytes of a parameter of an overview.
+// maxQuery is the most bytes of a text in the query of an overview.
 const maxQuery = 512
 
 func overviewQuery(r *http.Request) (q contracts.OverviewQuery, err error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	p, err := readParams(r)
 	if err != nil {
-		return q, badRequest("malformed query")
+		return q, err
 	}
-	for name, list := range values {
-		if len(list) > 1 || len(list[0]) > maxQuery {
-			return q, badRequest("the parameter " + strconv.Quote(name) + " is there more than once or is too long")
-		}
+	status := p.text("status")
+	if q.Text, q.After = p.text("q"), p.text("after"); max(len(status), len(q.Text), len(q.After)) > maxQuery {
+		return q, badRequest(fmt.Sprintf("status, q and after may have at most %d bytes", maxQuery))
 	}
-	if text := values.Get("status"); text != "" {
-		for word := range strings.SplitSeq(text, ",") {
-			status := contracts.SessionStatus(word)
-			if !slices.Contains(contracts.SessionStatuses(), status) {
-				return q, badRequest("status: unknown status")
+	if status != "" {
+		for word := range strings.SplitSeq(status, ",") {
+			q.Statuses = append(q.Statuses, contracts.SessionStatus(word))
+			if !slices.Contains(contracts.SessionStatuses(), contracts.SessionStatus(word)) {
+				p.refuse("status: unknown status")
 			}
-			q.Statuses = append(q.Statuses, status)
 		}
 	}
-	switch values.Get("archived") {
+	switch p.text("archived") {
 	case "", "false":
 	case "true":
 		q.Archived = true
 	default:
-		return q, badRequest("archived must be true or false")
+		p.refuse("archived must be true or false")
 	}
-	if text := values.Get("limit"); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 {
-			return q, badRequest("limit must be an integer from 1")
+	if p.text("limit") != "" {
+		if q.Limit = int(p.integer("limit")); q.Limit < 1 {
+			p.refuse("limit must be an integer from 1")
 		}
 	}
-	q.Text, q.After = values.Get("q"), values.Get("after")
-	return q, nil
+	return q, p.err
 }
 
 // followOverview answers with the stream of the overview.

@@ -2,8 +2,9 @@
 // has a goroutine and a bounded queue, so that a receiver that hangs or fails delays no
 // other. A notification has a link and nothing of the question.
 //
-// A Notifier keeps its queues in memory: notifications that a process has not sent when it
-// ends are lost. The questions are not; they stay in the inbox.
+// A Notifier is told of all open questions at each start, and keeps in a file what it has
+// done about them. So a receiver is told of each question at least once, also if the
+// process is killed. All attempts for one question have the same id.
 package notify
 
 import (
@@ -19,8 +20,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ const (
 	maxQueue    = 64   // notifications that wait for one receiver
 	maxQueued   = 2048 // of all receivers
 	maxDead     = 16   // dead letters kept of one receiver
+	maxSettled  = 256  // questions of one receiver that are known to be done; see memory
 	maxAttempts = 8
 	maxReason   = 200     // bytes of the reason of a dead letter
 	maxAnswer   = 4 << 10 // bytes read of an answer; the connection is then closed
@@ -53,7 +55,8 @@ type Options struct {
 	// valid.
 	Alive func(contracts.Principal) bool
 
-	PushFile string // keeps the key and the subscriptions of Web Push; empty: in memory
+	PushFile  string // keeps the key and the subscriptions of Web Push; empty: in memory
+	StateFile string // keeps what was sent and what waits; empty: in memory
 
 	Transport http.RoundTripper // of configured receivers; default: one without a proxy cache
 	Log       *slog.Logger      // default discards
@@ -67,6 +70,9 @@ type Notifier struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 	push   subscriptions
+	dirty  chan struct{} // 1-buffered; a token means that there is something to save
+
+	failing bool // the last save failed; owned by save
 
 	mu     sync.Mutex
 	lanes  []*lane
@@ -76,12 +82,15 @@ type Notifier struct {
 
 // A notice says that a question waits. It does not change.
 type notice struct {
-	id               string // the same in every attempt
-	scope            string
-	session, request string
-	kind             contracts.RequestType
-	link             string
-	ended            chan struct{} // closed when the question ends
+	ID      string                `json:"id"` // the same in every attempt
+	Scope   string                `json:"scope,omitempty"`
+	Session string                `json:"session"`
+	Request string                `json:"request"`
+	Kind    contracts.RequestType `json:"kind"`
+	AskedAt string                `json:"asked_at"` // as in InboxQuestion
+
+	link  string
+	ended chan struct{} // closed when the question ends
 }
 
 // A target makes the request that tells a receiver.
@@ -101,9 +110,7 @@ type lane struct {
 	ctx     context.Context
 	stop    context.CancelFunc // removes the receiver
 
-	// Guarded by Notifier.mu.
-	queue []*notice // the first is being sent; at most maxQueue
-	state contracts.ReceiverState
+	memory // guarded by Notifier.mu
 }
 
 // New returns a Notifier for the receivers of a configuration.
@@ -118,7 +125,7 @@ func New(opts Options) (*Notifier, error) {
 	if opts.Transport == nil {
 		opts.Transport = newTransport(nil)
 	}
-	n := &Notifier{opts: opts, client: newClient(opts.Transport)}
+	n := &Notifier{opts: opts, client: newClient(opts.Transport), dirty: make(chan struct{}, 1)}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	for _, r := range opts.Config.Receivers {
 		to, err := newTarget(r)
@@ -131,8 +138,8 @@ func New(opts Options) (*Notifier, error) {
 			n.stop()
 			return nil, fmt.Errorf("receiver %q: %w", r.Name, err)
 		}
-		sees := func(m *notice) bool { return m.scope == r.Scope }
-		n.lanes = append(n.lanes, &lane{Receiver: r, target: to, client: n.client, sees: sees, quiet: quiet})
+		sees := func(m *notice) bool { return m.Scope == r.Scope }
+		n.lanes = append(n.lanes, newLane(lane{Receiver: r, target: to, client: n.client, sees: sees, quiet: quiet}))
 	}
 	if opts.Config.WebPush != nil {
 		if err := n.openPush(); err != nil {
@@ -140,10 +147,25 @@ func New(opts Options) (*Notifier, error) {
 			return nil, err
 		}
 	}
+	n.load()
+	return n, nil
+}
+
+// Start begins to send. Options.Looking is not called before.
+func (n *Notifier) Start() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, l := range n.lanes {
 		n.start(l)
 	}
-	return n, nil
+	n.wg.Go(n.saves) // ends with n.ctx
+}
+
+// newLane completes the lane of a receiver.
+func newLane(l lane) *lane {
+	l.wake = make(chan struct{}, 1)
+	l.State = contracts.ReceiverState{Name: l.Name, Kind: l.Kind, Dead: []contracts.DeadLetter{}}
+	return &l
 }
 
 // newTransport returns a transport for requests to receivers. control may refuse an
@@ -170,27 +192,27 @@ func newClient(transport http.RoundTripper) *http.Client {
 
 // start begins to send to a receiver.
 func (n *Notifier) start(l *lane) {
-	l.wake = make(chan struct{}, 1)
 	l.ctx, l.stop = context.WithCancel(n.ctx)
-	l.state = contracts.ReceiverState{Name: l.Name, Kind: l.Kind, Dead: []contracts.DeadLetter{}}
 	n.wg.Go(func() { n.run(l) }) // ends with l.ctx
 }
 
-// Close ends the Notifier. What was not sent is dropped.
+// Close ends the Notifier and saves what was not sent.
 func (n *Notifier) Close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
 	n.stop()
 	n.wg.Wait()
+	n.save()
 	n.client.CloseIdleConnections()
 	if n.push.client != nil {
 		n.push.client.CloseIdleConnections()
 	}
 }
 
-// Notify queues a notification about a new question, or drops those about a question
-// that ended. It returns at once.
+// Notify queues a notification about an open question, or drops those about a question
+// that ended. A receiver that was told of the question, or will be, is not told again.
+// Notify returns at once.
 func (n *Notifier) Notify(scope string, ev contracts.InboxEvent) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,51 +228,71 @@ func (n *Notifier) Notify(scope string, ev contracts.InboxEvent) {
 func (n *Notifier) queue(scope string, q *contracts.InboxQuestion) {
 	sum := sha256.Sum256([]byte(scope + "\x00" + q.SessionID + "\x00" + q.RequestID + "\x00" + q.AskedAt))
 	m := &notice{
-		id: "msg_" + hex.EncodeToString(sum[:16]), scope: scope,
-		session: q.SessionID, request: q.RequestID, kind: q.RequestType,
-		link: n.opts.Config.link(q), ended: make(chan struct{}),
+		ID: "msg_" + hex.EncodeToString(sum[:16]), Scope: scope,
+		Session: q.SessionID, Request: q.RequestID, Kind: q.RequestType, AskedAt: q.AskedAt,
 	}
+	m.complete(&n.opts.Config)
 	for _, l := range n.lanes {
 		switch {
-		case !l.sees(m):
-		case len(l.queue) >= maxQueue || n.queued >= maxQueued:
-			l.bury(m, 0, "too many notifications wait")
+		case !l.sees(m) || l.knows(m):
+			continue
+		case len(l.Queue) >= maxQueue || n.queued >= maxQueued:
+			l.bury(&waiting{notice: *m}, "too many notifications wait")
+			l.settle(m)
 		default:
-			l.queue = append(l.queue, m)
+			l.Queue = append(l.Queue, &waiting{notice: *m})
 			n.queued++
-			select {
-			case l.wake <- struct{}{}:
-			default:
-			}
+			signal(l.wake)
 		}
+		signal(n.dirty)
 	}
 }
 
-// drop tells the lanes that a question has ended. They skip its notification.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// drop removes the notifications about a question that has ended. The first notification
+// of a queue is in the hands of the lane, which then skips it.
 func (n *Notifier) drop(scope string, end *contracts.InboxEnding) {
 	for _, l := range n.lanes {
-		for _, m := range l.queue {
-			if m.scope == scope && m.session == end.SessionID && m.request == end.RequestID {
-				select {
-				case <-m.ended: // another lane closed it
-				default:
-					close(m.ended)
-				}
+		i := slices.IndexFunc(l.Queue, func(m *waiting) bool {
+			return m.Scope == scope && m.Session == end.SessionID && m.Request == end.RequestID
+		})
+		switch {
+		case i == 0:
+			m := l.Queue[0]
+			select {
+			case <-m.ended: // another lane closed it
+			default:
+				close(m.ended)
 			}
+		case i > 0:
+			l.settle(&l.Queue[i].notice)
+			l.Queue = slices.Delete(l.Queue, i, i+1)
+			n.queued--
+			l.State.Skipped++
+			signal(n.dirty)
 		}
 	}
 }
 
 // bury adds a dead letter. The caller holds mu.
-func (l *lane) bury(m *notice, attempts int, reason string) {
+func (l *lane) bury(m *waiting, reason string) {
 	reason = contracts.CleanLabel(abridge.Head(reason, maxReason), maxReason)
-	l.state.Failed++
-	l.state.Dead = append(l.state.Dead, contracts.DeadLetter{
-		SessionID: m.session, RequestID: m.request, Attempts: int64(attempts), Reason: reason,
-		At: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
+	l.State.Failed++
+	l.State.Dead = append(l.State.Dead, contracts.DeadLetter{
+		SessionID: m.Session, RequestID: m.Request, Attempts: int64(m.Attempts), Reason: reason,
+		At: timestamp(time.Now()),
 	})
-	l.state.Dead = l.state.Dead[max(len(l.state.Dead)-maxDead, 0):]
+	l.State.Dead = l.State.Dead[max(len(l.State.Dead)-maxDead, 0):]
 }
+
+// timestamp formats a time like [contracts.InboxQuestion.AskedAt].
+func timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // States returns what was sent to the receivers.
 func (n *Notifier) States() *contracts.DeliveryList {
@@ -258,8 +300,8 @@ func (n *Notifier) States() *contracts.DeliveryList {
 	defer n.mu.Unlock()
 	list := &contracts.DeliveryList{Receivers: []contracts.ReceiverState{}}
 	for _, l := range n.lanes {
-		s := l.state
-		s.Waiting = int64(len(l.queue))
+		s := l.State
+		s.Waiting = int64(len(l.Queue))
 		s.Dead = append([]contracts.DeadLetter{}, s.Dead...)
 		list.Receivers = append(list.Receivers, s)
 	}
@@ -270,9 +312,9 @@ func (n *Notifier) States() *contracts.DeliveryList {
 func (n *Notifier) run(l *lane) {
 	for {
 		n.mu.Lock()
-		var m *notice
-		if len(l.queue) > 0 {
-			m = l.queue[0]
+		var m *waiting
+		if len(l.Queue) > 0 {
+			m = l.Queue[0]
 		}
 		n.mu.Unlock()
 		if m == nil {
@@ -283,11 +325,11 @@ func (n *Notifier) run(l *lane) {
 				return
 			}
 		}
-		attempts, result := n.deliver(l, m)
+		result := n.deliver(l, m)
 		if l.ctx.Err() != nil {
 			return
 		}
-		n.finish(l, m, attempts, result)
+		n.finish(l, m, result)
 		if gone := (errGone{}); l.browser != nil && errors.As(result, &gone) {
 			_ = n.Unsubscribe(l.browser.Principal, l.browser.Endpoint) // it is logged; the next notification tries again
 		}
@@ -298,47 +340,57 @@ func (n *Notifier) run(l *lane) {
 var errSkipped = errors.New("skipped")
 
 // finish counts a notification and removes it from the queue.
-func (n *Notifier) finish(l *lane, m *notice, attempts int, result error) {
+func (n *Notifier) finish(l *lane, m *waiting, result error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(l.queue) == 0 { // the receiver was removed
+	if len(l.Queue) == 0 { // the receiver was removed
 		return
 	}
-	l.queue = l.queue[1:]
+	l.Queue = l.Queue[1:]
 	n.queued--
+	l.settle(&m.notice)
+	signal(n.dirty)
 	switch {
 	case result == nil:
-		l.state.Delivered++
+		l.State.Delivered++
 	case errors.Is(result, errSkipped):
-		l.state.Skipped++
+		l.State.Skipped++
 	default:
-		l.bury(m, attempts, result.Error())
-		n.opts.Log.Warn("a notification was given up", "receiver", l.Name, "session", m.session,
-			"attempts", attempts, "err", result)
+		l.bury(m, result.Error())
+		n.opts.Log.Warn("a notification was given up", "receiver", l.Name, "session", m.Session,
+			"attempts", m.Attempts, "err", result)
 	}
 }
 
 // deliver sends a notification until the receiver accepts it, refuses it for good, or
 // has failed maxAttempts times.
-func (n *Notifier) deliver(l *lane, m *notice) (attempts int, err error) {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		if err := await(l.ctx, m, l.quiet.left(time.Now())); err != nil {
-			return attempts, err
+func (n *Notifier) deliver(l *lane, m *waiting) error {
+	for {
+		if err := await(l.ctx, &m.notice, min(time.Until(m.Next), maxPause)); err != nil {
+			return err
+		}
+		if err := await(l.ctx, &m.notice, l.quiet.left(time.Now())); err != nil {
+			return err
 		}
 		if b := l.browser; b != nil && (b.Principal.Expired(time.Now()) || !n.opts.Alive(b.Principal)) {
-			return attempts, errGone{}
+			return errGone{}
 		}
 		if l.UnlessLooking != "" && n.opts.Looking(l.UnlessLooking) {
-			return attempts, errSkipped
+			return errSkipped
 		}
-		attempts++
-		after, err := l.send(m)
-		if err == nil || after < 0 || attempts == maxAttempts {
-			return attempts, err
+		after, err := l.send(&m.notice)
+		if l.ctx.Err() != nil {
+			return err
 		}
-		if err := await(l.ctx, m, max(pause, min(after, maxPause))); err != nil {
-			return attempts, err
+		n.mu.Lock()
+		m.Attempts++
+		pause := min(firstPause<<(m.Attempts-1), maxPause)
+		m.Next = time.Now().Add(max(pause, min(after, maxPause)))
+		n.mu.Unlock()
+		if err == nil || after < 0 || m.Attempts >= maxAttempts {
+			return err
 		}
+		signal(n.dirty)
 	}
 }
 
@@ -407,10 +459,4 @@ func (e errGone) Error() string {
 // post returns a POST of a body.
 func post(ctx context.Context, to string, body []byte) (*http.Request, error) {
 	return http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
-}
-
-// link returns the link to a question.
-func (c *Config) link(q *contracts.InboxQuestion) string {
-	ids := strings.NewReplacer("{session}", url.QueryEscape(q.SessionID), "{request}", url.QueryEscape(q.RequestID))
-	return ids.Replace(c.Link)
 }

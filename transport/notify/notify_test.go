@@ -71,12 +71,13 @@ func inBubble(t *testing.T, change func(o *Options), test func(n *Notifier, w *w
 			t.Fatal(err)
 		}
 		defer n.Close()
+		n.Start()
 		test(n, w)
 	})
 }
 
 func (n *Notifier) ask(id string) {
-	n.Notify("", contracts.InboxEvent{Question: &contracts.InboxQuestion{SessionID: "s", RequestID: id, RequestType: contracts.RequestApproval, Display: "rm -rf /"}})
+	n.Notify("", contracts.InboxEvent{Question: &contracts.InboxQuestion{SessionID: "s", RequestID: id, RequestType: contracts.RequestApproval, Display: "rm -rf /", AskedAt: timestamp(time.Now())}})
 }
 
 func (n *Notifier) end(id string) {
@@ -291,6 +292,7 @@ func TestReceiverThatFloodsIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
+	n.Start()
 	n.ask("q1")
 	n.ask("q2")
 	<-second // so the first notification is done

@@ -18,6 +18,7 @@ func (n *ntfy) request(ctx context.Context, m *notice, _ time.Time) (*http.Reque
 	req.Header.Set("Title", "Maestro")
 	req.Header.Set("Click", m.link)
 	req.Header.Set("Tags", "question")
+	req.Header.Set("X-Sequence-Id", m.ID)
 	if n.token != "" {
 		req.Header.Set("Authorization", "Bearer "+n.token)
 	}

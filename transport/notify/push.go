@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -92,6 +93,7 @@ func (p *push) request(ctx context.Context, m *notice, now time.Time) (*http.Req
 	req.Header.Set("Content-Encoding", "aes128gcm")
 	req.Header.Set("TTL", pushTTL)
 	req.Header.Set("Urgency", "high")
+	req.Header.Set("Topic", strings.TrimPrefix(m.ID, "msg_")) // 32 characters, the most that RFC 8030 allows
 	req.Header.Set("Authorization", "vapid t="+token+", k="+base64URL.EncodeToString(public))
 	return req, nil
 }

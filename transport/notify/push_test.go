@@ -30,6 +30,7 @@ func newPushing(t *testing.T, o Options) *Notifier {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.Start()
 	return n
 }
 
@@ -53,7 +54,7 @@ func (k browserKeys) at(endpoint string) *contracts.PushRequest {
 }
 
 func (n *Notifier) askIn(scope, session, id string, kind contracts.RequestType) {
-	n.Notify(scope, contracts.InboxEvent{Question: &contracts.InboxQuestion{SessionID: session, RequestID: id, RequestType: kind, Display: "rm -rf /"}})
+	n.Notify(scope, contracts.InboxEvent{Question: &contracts.InboxQuestion{SessionID: session, RequestID: id, RequestType: kind, Display: "rm -rf /", AskedAt: timestamp(time.Now())}})
 }
 
 func TestPushIsDecryptedByNode(t *testing.T) {
@@ -75,7 +76,11 @@ func TestPushIsDecryptedByNode(t *testing.T) {
 		Keys browserKeys
 	}
 	link := `{"link":"https://here/s?r=q1","type":"question.asked"} ` + url + " mailto:ops@example.com " + key.PublicKey
-	want(t, "the message", inNode(t, "push.js", message{<-arrivals, keys}), link)
+	got := <-arrivals
+	want(t, "the message", inNode(t, "push.js", message{got, keys}), link)
+	if topic := got.Header.Get("Topic"); len(topic) != 32 {
+		t.Errorf("got the topic %q, want 32 characters", topic)
+	}
 	n.Close()
 
 	n = newPushing(t, o) // the key and the subscription outlive the process
@@ -206,4 +211,28 @@ func TestBrowserThatUnsubscribedIsForgotten(t *testing.T) {
 	if text, err := os.ReadFile(o.PushFile); err != nil || strings.Contains(string(text), "/gone") {
 		t.Errorf("got %s, %v, want no subscription", text, err)
 	}
+}
+
+func TestBrowserThatRegistersAgainKeepsItsQueue(t *testing.T) {
+	asked, down := make(chan struct{}), true
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if down {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		down = false
+		asked <- struct{}{}
+	}))
+	defer server.Close()
+	n := newPushing(t, pushOptions(t))
+	defer n.Close()
+	subscribe := func() {
+		if err := n.Subscribe(ann, theKeys.at(server.URL+"/1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	subscribe()
+	n.askIn("home", "s", "q", contracts.RequestApproval)
+	<-asked
+	subscribe()
+	<-asked
 }

@@ -12,9 +12,9 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -33,6 +33,7 @@ type subscription struct {
 	QuietHours    string              `json:"quiet_hours,omitempty"`
 	TimeZone      string              `json:"time_zone,omitempty"`
 	UnlessLooking bool                `json:"unless_looking,omitempty"`
+	Since         string              `json:"since,omitempty"` // older questions are not told
 }
 
 // A pushFile is the content of Options.PushFile.
@@ -145,13 +146,7 @@ func (n *Notifier) savePush(list []*subscription) error {
 	}
 	text, err := json.Marshal(pushFile{key, list})
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(path+".new", text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = replaceFile(path, text)
 	}
 	if err != nil {
 		n.opts.Log.Error("push subscriptions cannot be kept", "err", err)
@@ -168,6 +163,7 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 	s := &subscription{
 		Principal: p, Endpoint: req.Endpoint, P256DH: req.Keys.P256DH, Auth: req.Keys.Auth,
 		QuietHours: req.QuietHours, TimeZone: req.TimeZone, UnlessLooking: req.UnlessLooking,
+		Since: timestamp(time.Now()),
 	}
 	n.push.mu.Lock()
 	defer n.push.mu.Unlock()
@@ -190,7 +186,10 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 	n.push.list = list
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.removeLane(p, s.Endpoint)
+	if before := n.removeLane(p, s.Endpoint); before != nil {
+		l.memory = *before
+		n.queued += len(l.Queue)
+	}
 	if !n.closed {
 		n.lanes = append(n.lanes, l)
 		n.start(l)
@@ -225,17 +224,21 @@ func without(list []*subscription, p contracts.Principal, endpoint string) []*su
 	})
 }
 
-// removeLane ends the lane of a browser. The caller holds mu.
-func (n *Notifier) removeLane(p contracts.Principal, endpoint string) {
+// removeLane ends the lane of a browser. It returns what the lane remembers, or nil if
+// there is none. The caller holds mu.
+func (n *Notifier) removeLane(p contracts.Principal, endpoint string) (was *memory) {
 	n.lanes = slices.DeleteFunc(n.lanes, func(l *lane) bool {
 		if l.browser == nil || l.browser.Principal.ID != p.ID || l.browser.Endpoint != endpoint {
 			return false
 		}
-		n.queued -= len(l.queue)
-		l.queue = nil
+		n.queued -= len(l.Queue)
+		kept := l.memory
+		was, l.memory = &kept, memory{}
 		l.stop()
+		signal(n.dirty)
 		return true
 	})
+	return was
 }
 
 // pushLane returns the lane of a browser, which is not started.
@@ -253,12 +256,14 @@ func (n *Notifier) pushLane(s *subscription) (*lane, error) {
 	if s.UnlessLooking {
 		r.UnlessLooking = s.Principal.ID
 	}
-	return &lane{Receiver: r, target: to, client: n.push.client, quiet: quiet, sees: s.sees, browser: s}, nil
+	l := newLane(lane{Receiver: r, target: to, client: n.push.client, quiet: quiet, sees: s.sees, browser: s})
+	l.Since = s.Since
+	return l, nil
 }
 
 // sees reports whether the principal may answer a question.
 func (s *subscription) sees(m *notice) bool {
 	p := s.Principal
-	return p.Scope == m.scope && (p.SessionID == "" || p.SessionID == m.session) &&
-		(p.Role != contracts.RoleApprover || m.kind == contracts.RequestApproval || m.kind == contracts.RequestUserInput)
+	return p.Scope == m.Scope && (p.SessionID == "" || p.SessionID == m.Session) &&
+		(p.Role != contracts.RoleApprover || m.Kind == contracts.RequestApproval || m.Kind == contracts.RequestUserInput)
 }

@@ -62,6 +62,7 @@ func TestSignatureIsVerifiedByNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
+	n.Start()
 	n.ask("q 1")
 	got := <-arrivals
 	if text := string(got.Body); strings.Contains(text, "rm -rf") || !strings.Contains(text, `"link":"https://here/s?r=q+1"`) {
@@ -87,9 +88,13 @@ func TestNtfyGetsTheLinkToClick(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
+	n.Start()
 	n.ask("q1")
 	got := <-arrivals
 	want(t, "the text", string(got.Body), "A session waits for an answer.")
+	if id := got.Header.Get("X-Sequence-Id"); !strings.HasPrefix(id, "msg_") || len(id) > 64 {
+		t.Errorf("got the sequence id %q, want that of the notification", id)
+	}
 	for name, value := range map[string]string{"Click": "https://here/s?r=q1", "Authorization": "Bearer tk_1", "Title": "Maestro"} {
 		want(t, name, got.Header.Get(name), value)
 	}

@@ -39,7 +39,7 @@ func (w *webhook) request(ctx context.Context, m *notice, now time.Time) (*http.
 		Type      string `json:"type"`
 		Timestamp string `json:"timestamp"`
 		Data      data   `json:"data"`
-	}{"question.asked", now.UTC().Format(time.RFC3339), data{m.session, m.request, string(m.kind), m.link}})
+	}{"question.asked", now.UTC().Format(time.RFC3339), data{m.Session, m.Request, string(m.Kind), m.link}})
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +49,10 @@ func (w *webhook) request(ctx context.Context, m *notice, now time.Time) (*http.
 	}
 	at := strconv.FormatInt(now.Unix(), 10)
 	mac := hmac.New(sha256.New, w.key)
-	mac.Write([]byte(m.id + "." + at + "."))
+	mac.Write([]byte(m.ID + "." + at + "."))
 	mac.Write(body)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Webhook-Id", m.id)
+	req.Header.Set("Webhook-Id", m.ID)
 	req.Header.Set("Webhook-Timestamp", at)
 	req.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	return req, nil

@@ -39,6 +39,7 @@ type Host struct {
 	events    []contracts.Event
 	published chan struct{} // closed and replaced at each event
 	asked     []*contracts.ServerRequest
+	truncated []bool                            // of asked
 	steering  []contracts.Work                  // not taken yet
 	open      map[string]chan contracts.Outcome // 1-buffered, by request id
 	response  string                            // the ID of the open response
@@ -133,9 +134,10 @@ func (h *Host) step(callID string, to callStage, from ...callStage) error {
 }
 
 // Ask implements [contracts.Host].
-func (h *Host) Ask(ctx context.Context, req *contracts.ServerRequest, _ contracts.AskOptions) (contracts.Outcome, error) {
+func (h *Host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error) {
 	h.mu.Lock()
 	h.asked = append(h.asked, req)
+	h.truncated = append(h.truncated, opts.Truncated)
 	mode, answer := h.Mode, h.Answer
 	_, taken := h.open[req.RequestID]
 	answered := make(chan contracts.Outcome, 1)
@@ -340,6 +342,13 @@ func (h *Host) Asked() []*contracts.ServerRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.asked)
+}
+
+// Truncated returns which of all questions so far the agent said to have cut.
+func (h *Host) Truncated() []bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.truncated)
 }
 
 // Announced records that a call was announced before the server restarted.
