@@ -85,19 +85,27 @@ function licenses(results) {
       if (found) names.add(found[1]);
     }
   }
-  return [...names].sort().map((name) => {
-    const folder = join(here, "node_modules", name);
-    const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-    const text = readdirSync(folder).filter((f) => /^licen[cs]e/i.test(f)).sort();
-    const body = text.map((f) => readFileSync(join(folder, f), "utf8").trim()).join("\n\n");
-    return `${name} ${about.version} (${about.license})\n\n${body}\n`;
-  }).join("\n" + "-".repeat(80) + "\n\n");
+  return [...names]
+    .sort()
+    .map((name) => {
+      const folder = join(here, "node_modules", name);
+      const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+      const text = readdirSync(folder)
+        .filter((f) => /^licen[cs]e/i.test(f))
+        .sort();
+      const body = text.map((f) => readFileSync(join(folder, f), "utf8").trim()).join("\n\n");
+      return `${name} ${about.version} (${about.license})\n\n${body}\n`;
+    })
+    .join("\n" + "-".repeat(80) + "\n\n");
 }
 
 // compare returns the names of files that a build would add, change or remove.
 function compare(files) {
-  const present = existsSync(dist) ? readdirSync(dist, { recursive: true, withFileTypes: true })
-    .filter((e) => e.isFile()).map((e) => relative(dist, join(e.parentPath ?? e.path, e.name)).replaceAll("\\", "/")) : [];
+  const present = existsSync(dist)
+    ? readdirSync(dist, { recursive: true, withFileTypes: true })
+        .filter((e) => e.isFile())
+        .map((e) => relative(dist, join(e.parentPath ?? e.path, e.name)).replaceAll("\\", "/"))
+    : [];
   const stale = present.filter((name) => !files.has(name));
   for (const [name, content] of files) {
     if (!present.includes(name) || !readFileSync(join(dist, name)).equals(content)) stale.push(name);

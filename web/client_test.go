@@ -27,7 +27,7 @@ func TestClient(t *testing.T) {
 	}
 	t.Run("types", func(t *testing.T) {
 		t.Parallel()
-		for _, project := range []string{".", "client/test"} {
+		for _, project := range []string{".", "client/test", "app/test"} {
 			run(t, exec.Command("node", filepath.Join(modules, "typescript", "bin", "tsc"), "--noEmit", "-p", project))
 		}
 	})

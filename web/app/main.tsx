@@ -1,5 +1,7 @@
 import "./style.css";
-import icon from "./icon.svg";
 import { render } from "preact";
+import { App } from "./app";
+import { start } from "./store";
 
-render(<main><img src={icon} alt="" /><h1>Maestro</h1></main>, document.getElementById("app")!);
+render(<App />, document.getElementById("app")!);
+void start();

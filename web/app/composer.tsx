@@ -1,0 +1,220 @@
+// What stands below the transcript: the queue and the composer, or why there is none.
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { oneLine } from "./tools";
+import { plural, who } from "./format";
+import { Icon } from "./icons";
+import { toEnd } from "./transcript";
+import { act, busy, control, driving, link, openID, ownPrompts, people, refusal, role } from "./store";
+
+const draftKey = (id: string | null) => `maestro.draft.${id}`;
+
+export function Composer() {
+  const { mine, holder } = control.value;
+  if (role.value !== "controller") {
+    return (
+      <div class="closed">
+        <p>
+          {role.value === "approver"
+            ? "You may watch and answer questions. Your link does not allow prompts."
+            : "You are watching. Your link does not allow prompts."}
+        </p>
+      </div>
+    );
+  }
+  if (!mine && holder !== null) return <Watching />;
+  return <Writing key={openID.value} />;
+}
+
+function Watching() {
+  const { asked, last } = control.value;
+  const name = who(people.value?.controller);
+  const denied =
+    last?.reason === "denied" ? ` ${name} did not hand over${last.message ? `: ${last.message}` : "."}` : "";
+  return (
+    <div class="closed">
+      <p role="status">
+        {asked ? `You have asked ${name} for control.` : `${name} is driving. You are watching.${denied}`}
+      </p>
+      {!asked && (
+        <button type="button" class="button" onClick={() => void act((s) => s.lease.ask())}>
+          Ask for control
+        </button>
+      )}
+      <button type="button" class="button" onClick={() => void act((s) => s.lease.take())}>
+        Take over
+      </button>
+    </div>
+  );
+}
+
+function Writing() {
+  const id = openID.value;
+  const [text, setText] = useState(() => sessionStorage.getItem(draftKey(id)) ?? "");
+  const area = useRef<HTMLTextAreaElement>(null);
+  const recalled = useRef<{ at: number; text: string } | null>(null); // an earlier prompt that the arrows brought back
+  const running = busy.value;
+  const online = link.value.status === "online";
+  useLayoutEffect(() => {
+    const a = area.current!;
+    a.style.height = "auto";
+    a.style.height = `${a.scrollHeight}px`;
+  }, [text]);
+  const write = (next: string) => {
+    setText(next);
+    if (next) sessionStorage.setItem(draftKey(id), next);
+    else sessionStorage.removeItem(draftKey(id));
+  };
+  const submit = (when?: "next" | "steer") => {
+    const content = text.trim();
+    if (!content) return;
+    write("");
+    toEnd();
+    void driving((s) => s.prompt(content, { when })).then((done) => {
+      if (!done) write(content);
+    });
+    area.current?.focus();
+  };
+  const keys = (e: KeyboardEvent) => {
+    if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !matchMedia("(pointer: coarse)").matches) {
+      e.preventDefault();
+      submit(running ? (e.metaKey || e.ctrlKey ? "steer" : "next") : undefined);
+    } else if (e.key === "Escape") area.current?.blur();
+    else if ((e.key === "ArrowUp" || e.key === "ArrowDown") && (text === "" || text === recalled.current?.text)) {
+      const all = ownPrompts();
+      const at = (text === "" ? -1 : (recalled.current?.at ?? -1)) + (e.key === "ArrowUp" ? 1 : -1);
+      if (at < -1 || at >= all.length) return;
+      e.preventDefault();
+      recalled.current = { at, text: all[at] ?? "" };
+      write(recalled.current.text);
+    }
+  };
+  const empty = text.trim() === "";
+  return (
+    <form
+      class="composer"
+      onSubmit={(e) => {
+        e.preventDefault();
+        submit(running ? "next" : undefined);
+      }}
+    >
+      <textarea
+        ref={area}
+        rows={1}
+        value={text}
+        aria-label="Prompt"
+        placeholder={running ? "Say what comes next" : "Ask the agent to do something"}
+        onInput={(e) => write(e.currentTarget.value)}
+        onKeyDown={keys}
+      />
+      <div class="bar">
+        <span class="meta grow cut only-wide">
+          {!online
+            ? "Sent when the connection is back"
+            : running
+              ? "Enter queues it, Ctrl+Enter steers the agent now"
+              : "Enter sends, Shift+Enter starts a line"}
+        </span>
+        <span class="grow only-narrow" />
+        {running && (
+          <button type="button" class="button" onClick={() => void act((s) => s.interrupt())}>
+            <Icon sign="stop" />
+            Stop
+          </button>
+        )}
+        {running && !empty && (
+          <button type="button" class="button" onClick={() => submit("steer")}>
+            Steer
+          </button>
+        )}
+        <button type="submit" class="button primary" disabled={empty}>
+          <Icon sign="send" />
+          {running ? "Queue" : "Send"}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+export function Queue() {
+  const prompts = people.value?.queue ?? [];
+  const held = people.value?.queue_held ?? false;
+  if (prompts.length === 0) return null;
+  const { mine } = control.value;
+  return (
+    <section class="queue" aria-label="Prompts that wait">
+      <ol>
+        {prompts.map((p) => (
+          <li key={p.prompt_id}>
+            <span class="meta">{p.when === "steer" ? "Steers" : "Waits"}</span>
+            <span class="cut grow" title={p.content}>
+              {oneLine(p.content)}
+            </span>
+            <span class="meta">{who(p.author)}</span>
+            {mine && (
+              <button
+                type="button"
+                class="button quiet square"
+                aria-label={`Remove the prompt ${oneLine(p.content).slice(0, 60)}`}
+                onClick={() => void act((s) => s.queue.cancel(p.prompt_id))}
+              >
+                <Icon sign="cross" />
+              </button>
+            )}
+          </li>
+        ))}
+      </ol>
+      {held && (
+        <p class="meta">
+          {plural(prompts.length, "prompt")} held since somebody stopped the agent.
+          {mine && (
+            <button type="button" class="button quiet" onClick={() => void act((s) => s.queue.resume())}>
+              Go on
+            </button>
+          )}
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** Requests for control, which only who drives can answer. */
+export function ControlRequests() {
+  return (
+    <>
+      {control.value.asking.map((a) => (
+        <div class="closed" role="group" aria-label="Somebody asks for control" key={a.connection_id}>
+          <p role="status">
+            <b>{a.author ? who(a.author) : "Somebody"}</b> asks for control
+            {a.reason ? `: ${oneLine(a.reason)}` : "."}
+          </p>
+          <button type="button" class="button" onClick={() => void act((s) => s.lease.deny(a.connection_id))}>
+            Keep it
+          </button>
+          <button type="button" class="button primary" onClick={() => void act((s) => s.lease.grant(a.connection_id))}>
+            Hand over
+          </button>
+        </div>
+      ))}
+    </>
+  );
+}
+
+export function Refused() {
+  if (!refusal.value) return null;
+  return (
+    <p class="refused" role="alert">
+      <Icon sign="alert" />
+      <span class="grow">{refusal.value}</span>
+      <button
+        type="button"
+        class="button quiet square"
+        aria-label="Dismiss"
+        onClick={() => {
+          refusal.value = "";
+        }}
+      >
+        <Icon sign="cross" />
+      </button>
+    </p>
+  );
+}

@@ -1,0 +1,291 @@
+// Forms from JSON Schema, as far as elicitations use it: an object of simple fields. The server that
+// sent the form checks the values again.
+import { useState } from "preact/hooks";
+
+type Choice = { value: string; title: string };
+export type Field = {
+  name: string;
+  title: string;
+  hint: string;
+  required: boolean;
+  type: "string" | "number" | "integer" | "boolean" | "array";
+  choices: Choice[];
+  initial: unknown;
+  format: string;
+  min?: number;
+  max?: number;
+  minLength?: number;
+  maxLength?: number;
+  minItems?: number;
+  maxItems?: number;
+};
+export type Values = Record<string, unknown>;
+
+const mostFields = 100;
+
+type Schema = Record<string, unknown>;
+const object = (v: unknown): Schema | undefined =>
+  typeof v === "object" && v !== null && !Array.isArray(v) ? (v as Schema) : undefined;
+const text = (v: unknown): string => (typeof v === "string" ? v : "");
+const number = (v: unknown): number | undefined => (typeof v === "number" ? v : undefined);
+
+/** fieldsOf returns the fields of a form, or nothing if the schema is not that of a simple form. */
+export function fieldsOf(schema: unknown): Field[] | undefined {
+  const properties = object(object(schema)?.properties);
+  if (!properties) return undefined;
+  const names = Object.keys(properties);
+  const required = new Set(Array.isArray(object(schema)?.required) ? (object(schema)!.required as unknown[]) : []);
+  if (names.length > mostFields) return undefined;
+  const fields: Field[] = [];
+  for (const name of names) {
+    const s = object(properties[name]);
+    const type = text(s?.type) || (Array.isArray(s?.enum) || Array.isArray(s?.oneOf) ? "string" : "");
+    if (!s || !["string", "number", "integer", "boolean", "array"].includes(type)) return undefined;
+    const choices = choicesOf(type === "array" ? object(s.items) : s);
+    if (type === "array" && choices.length === 0) return undefined;
+    fields.push({
+      name,
+      type: type as Field["type"],
+      title: text(s.title) || name,
+      hint: text(s.description),
+      required: required.has(name),
+      choices,
+      initial: s.default,
+      format: text(s.format),
+      min: number(s.minimum),
+      max: number(s.maximum),
+      minLength: number(s.minLength),
+      maxLength: number(s.maxLength),
+      minItems: number(s.minItems),
+      maxItems: number(s.maxItems),
+    });
+  }
+  return fields;
+}
+
+function choicesOf(schema: Schema | undefined): Choice[] {
+  const listed = [schema?.oneOf, schema?.anyOf].flatMap((l) => (Array.isArray(l) ? l : []));
+  const named = listed
+    .map(object)
+    .filter((c) => typeof c?.const === "string")
+    .map((c) => ({ value: c!.const as string, title: text(c!.title) || (c!.const as string) }));
+  const titles = Array.isArray(schema?.enumNames) ? schema.enumNames : [];
+  const values = Array.isArray(schema?.enum) ? schema.enum : [];
+  return [
+    ...named,
+    ...values
+      .filter((v) => typeof v === "string")
+      .map((v, i) => ({ value: v as string, title: text(titles[i]) || (v as string) })),
+  ];
+}
+
+export function initialValues(fields: Field[]): Values {
+  return Object.fromEntries(
+    fields.filter((f) => f.initial !== undefined && f.initial !== null).map((f) => [f.name, f.initial]),
+  );
+}
+
+/** wrong says what is wrong with a value, or nothing. */
+export function wrong(f: Field, value: unknown): string {
+  const empty = value === undefined || value === "" || (Array.isArray(value) && value.length === 0);
+  if (empty) return f.required && f.type !== "boolean" ? "Needed." : "";
+  if (f.type === "number" || f.type === "integer") {
+    if (typeof value !== "number" || Number.isNaN(value)) return "Want a number.";
+    if (f.type === "integer" && !Number.isInteger(value)) return "Want a whole number.";
+    if (f.min !== undefined && value < f.min) return `Want at least ${f.min}.`;
+    if (f.max !== undefined && value > f.max) return `Want at most ${f.max}.`;
+  }
+  if (typeof value === "string") {
+    const length = [...value].length;
+    if (f.minLength !== undefined && length < f.minLength) return `Want at least ${f.minLength} characters.`;
+    if (f.maxLength !== undefined && length > f.maxLength) return `Want at most ${f.maxLength} characters.`;
+    if (f.format === "email" && !/^[^@\s]+@[^@\s]+$/.test(value)) return "Want an e-mail address.";
+    if (f.format === "uri" && !URL.canParse(value)) return "Want an address such as https://example.com.";
+  }
+  if (Array.isArray(value)) {
+    if (f.minItems !== undefined && value.length < f.minItems) return `Choose at least ${f.minItems}.`;
+    if (f.maxItems !== undefined && value.length > f.maxItems) return `Choose at most ${f.maxItems}.`;
+  }
+  return "";
+}
+
+/** content returns the values to send: empty fields are left out. */
+export function content(fields: Field[], values: Values): Values {
+  const all: Values = {};
+  for (const f of fields) {
+    const value = f.type === "boolean" ? (values[f.name] ?? (f.required ? false : undefined)) : values[f.name];
+    if (value !== undefined && value !== "") all[f.name] = value;
+  }
+  return all;
+}
+
+const inputModes: Record<string, "email" | "url"> = { email: "email", uri: "url" };
+
+export function Fields({
+  fields,
+  values,
+  errors,
+  change,
+}: {
+  fields: Field[];
+  values: Values;
+  errors: Record<string, string>;
+  change: (v: Values) => void;
+}) {
+  const set = (name: string, value: unknown) => change({ ...values, [name]: value });
+  return (
+    <>
+      {fields.map((f) => (
+        <FormField
+          key={f.name}
+          field={f}
+          value={values[f.name]}
+          error={errors[f.name] ?? ""}
+          set={(v) => set(f.name, v)}
+        />
+      ))}
+    </>
+  );
+}
+
+function FormField({
+  field: f,
+  value,
+  error,
+  set,
+}: {
+  field: Field;
+  value: unknown;
+  error: string;
+  set: (v: unknown) => void;
+}) {
+  const [id] = useState(() => `field-${Math.random().toString(36).slice(2)}`);
+  const title = (
+    <>
+      {f.title}
+      {f.required && <span class="hint"> (needed)</span>}
+    </>
+  );
+  const about = (
+    <>
+      {f.hint && <span class="hint">{f.hint}</span>}
+      {error && (
+        <span class="wrong" id={`${id}-wrong`}>
+          {error}
+        </span>
+      )}
+    </>
+  );
+  const common = { id, "aria-invalid": error !== "", "aria-describedby": error ? `${id}-wrong` : undefined };
+  if (f.type === "boolean") {
+    return (
+      <fieldset>
+        <label class="choice">
+          <input type="checkbox" {...common} checked={value === true} onChange={(e) => set(e.currentTarget.checked)} />
+          <span>
+            {title} {about}
+          </span>
+        </label>
+      </fieldset>
+    );
+  }
+  if (f.choices.length > 0 && (f.type === "array" || f.choices.length <= 6)) {
+    const many = f.type === "array";
+    const chosen = many && Array.isArray(value) ? (value as string[]) : [];
+    return (
+      <fieldset>
+        <legend>{title}</legend>
+        {about}
+        <Choices
+          name={id}
+          choices={f.choices}
+          many={many}
+          chosen={many ? chosen : value === undefined ? [] : [String(value)]}
+          set={(list) => set(many ? list : list[0])}
+        />
+      </fieldset>
+    );
+  }
+  return (
+    <fieldset>
+      <label class="label" for={id}>
+        {title}
+      </label>
+      {about}
+      {f.choices.length > 0 ? (
+        <select class="field" {...common} value={text(value)} onChange={(e) => set(e.currentTarget.value)}>
+          <option value="">Choose</option>
+          {f.choices.map((c) => (
+            <option value={c.value}>{c.title}</option>
+          ))}
+        </select>
+      ) : f.type === "string" && f.format === "date" ? (
+        <input class="field" {...common} type="date" value={text(value)} onInput={(e) => set(e.currentTarget.value)} />
+      ) : f.type === "string" ? (
+        <input
+          class="field"
+          {...common}
+          inputMode={inputModes[f.format]}
+          value={text(value)}
+          onInput={(e) => set(e.currentTarget.value)}
+        />
+      ) : (
+        <input
+          class="field"
+          {...common}
+          inputMode="decimal"
+          value={value === undefined ? "" : String(value)}
+          onInput={(e) => set(numberIn(e.currentTarget.value))}
+        />
+      )}
+    </fieldset>
+  );
+}
+
+function numberIn(typed: string): number | string | undefined {
+  const trimmed = typed.trim();
+  if (trimmed === "") return undefined;
+  return /^-?\d+(\.\d+)?(e-?\d+)?$/i.test(trimmed) ? Number(trimmed) : typed;
+}
+
+/** Choices is a list of options of which one or many can be chosen. */
+export function Choices({
+  name,
+  choices,
+  many,
+  chosen,
+  set,
+}: {
+  name: string;
+  choices: (Choice & { hint?: string })[];
+  many: boolean;
+  chosen: string[];
+  set: (chosen: string[]) => void;
+}) {
+  return (
+    <>
+      {choices.map((c) => (
+        <label class="choice" key={c.value}>
+          <input
+            type={many ? "checkbox" : "radio"}
+            name={name}
+            checked={chosen.includes(c.value)}
+            onChange={(e) =>
+              set(
+                !many
+                  ? [c.value]
+                  : e.currentTarget.checked
+                    ? [...chosen, c.value]
+                    : chosen.filter((v) => v !== c.value),
+              )
+            }
+          />
+          <span>
+            {c.title}
+            {c.hint && <span class="hint"> {c.hint}</span>}
+          </span>
+        </label>
+      ))}
+    </>
+  );
+}

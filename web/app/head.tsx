@@ -1,0 +1,174 @@
+// The head of a session: its title, who drives, and the state of the connection in words.
+import { useState } from "preact/hooks";
+import { cost, count, who } from "./format";
+import { Icon } from "./icons";
+import { agentName } from "./row";
+import { titleOf } from "./sidebar";
+import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
+
+export function Head({
+  list,
+  panel,
+  paneled,
+  listing,
+}: {
+  list: () => void;
+  panel: () => void;
+  paneled: boolean;
+  listing: boolean;
+}) {
+  const waiting = sessions.value.filter((s) => s.status === "waiting" && s.session_id !== openID.value).length;
+  const s = summary.value;
+  return (
+    <header class="head">
+      <button
+        type="button"
+        class="button quiet square"
+        aria-label={waiting > 0 ? `Sessions, ${waiting} need you` : "Sessions"}
+        aria-expanded={listing}
+        aria-controls="sessions"
+        onClick={list}
+      >
+        {waiting > 0 ? <span class="needs only-narrow">{waiting}</span> : null}
+        <span class={waiting > 0 ? "only-wide" : ""}>
+          <Icon sign="menu" />
+        </span>
+      </button>
+      <Title />
+      <Drives />
+      <span class="facts meta">
+        {agentName() && <span>{agentName()}</span>}
+        {s && s.total_tokens > 0 && <span>{count(s.total_tokens)} tokens</span>}
+        {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}
+      </span>
+      <button
+        type="button"
+        class="button quiet square"
+        aria-label="People and turns"
+        aria-expanded={paneled}
+        aria-controls="panel"
+        onClick={panel}
+      >
+        <Icon sign="people" />
+      </button>
+    </header>
+  );
+}
+
+function Title() {
+  const [editing, setEditing] = useState(false);
+  const id = openID.value;
+  const title = titleOf(summary.value, id);
+  if (!id) return <h1 class="grow cut">Maestro</h1>;
+  if (!editing) {
+    return (
+      <h1 class="grow cut">
+        {role.value === "controller" ? (
+          <button type="button" class="cut title-button" title="Rename" onClick={() => setEditing(true)}>
+            {title}
+          </button>
+        ) : (
+          title
+        )}
+      </h1>
+    );
+  }
+  const done = (next: string | null) => {
+    setEditing(false);
+    if (next !== null && next.trim() !== title) void rename(id, next.trim());
+  };
+  return (
+    <input
+      class="field grow"
+      aria-label="Title"
+      defaultValue={title}
+      ref={(i) => i?.focus()}
+      maxLength={200}
+      onBlur={(e) => done(e.currentTarget.value)}
+      onKeyDown={(e) => {
+        if (e.key === "Enter") e.currentTarget.blur();
+        if (e.key === "Escape") done(null);
+      }}
+    />
+  );
+}
+
+function Drives() {
+  const { mine, holder } = control.value;
+  if (!session.value || link.value.status === "closed") return null;
+  if (mine) {
+    return (
+      <span class="drives">
+        <span class="dot good" aria-hidden="true" />
+        You drive
+        <button type="button" class="button quiet only-wide" onClick={() => void act((s) => s.lease.release())}>
+          Release
+        </button>
+      </span>
+    );
+  }
+  const name = holder === null ? "Nobody drives" : `${who(people.value?.controller)} drives`;
+  return (
+    <span class="drives">
+      <span class="dot" aria-hidden="true" />
+      {name}
+    </span>
+  );
+}
+
+/** Connection says in words what is wrong with the connection; nothing if it works. */
+export function Connection() {
+  const l = link.value;
+  if (!session.value) return null;
+  switch (l.status) {
+    case "online":
+      return null;
+    case "connecting":
+      return state.value ? (
+        <p class="strip warn" role="status">
+          <Icon sign="run" tone="spin" />
+          Reconnecting… nothing is lost.
+        </p>
+      ) : null;
+    case "waiting": {
+      const seconds = Math.max(1, Math.round((l.retryAt - Math.max(now.value, Date.now())) / 1000));
+      return (
+        <p class="strip warn" role="status">
+          <Icon sign="run" tone="spin" />
+          Reconnecting in {seconds} s… nothing is lost.
+        </p>
+      );
+    }
+    case "login":
+      return (
+        <p class="strip fail" role="alert">
+          <Icon sign="alert" />
+          You are not logged in any more.
+        </p>
+      );
+    case "closed":
+      return (
+        <p class="strip fail" role="alert">
+          <Icon sign="alert" />
+          <span class="grow">{closedWords(l.why.code, l.why.message)}</span>
+          <button type="button" class="button" onClick={() => session.value?.reconnect()}>
+            Connect again
+          </button>
+        </p>
+      );
+  }
+}
+
+function closedWords(code: string, message: string): string {
+  switch (code) {
+    case "stale_session":
+      return "This session was shut down or deleted.";
+    case "not_found":
+      return "There is no such session.";
+    case "access_denied":
+      return "You may not open this session.";
+    case "superseded":
+      return "This session was opened in another tab, which has taken over the connection.";
+  }
+  return `The connection was ended: ${message}`;
+}

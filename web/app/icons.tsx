@@ -1,0 +1,41 @@
+// Signs of 16 by 16, drawn as lines in the colour of the text.
+const paths = {
+  check: "M3 8.5 6.5 12 13 4.5",
+  cross: "M4 4l8 8M12 4l-8 8",
+  right: "M6 3.5 10.5 8 6 12.5",
+  left: "M10 3.5 5.5 8 10 12.5",
+  down: "M3.5 6 8 10.5 12.5 6",
+  plus: "M8 3v10M3 8h10",
+  menu: "M2.5 4.5h11M2.5 8h11M2.5 11.5h11",
+  stop: "M4.5 4.5h7v7h-7z",
+  send: "M8 13V3M3.5 7.5 8 3l4.5 4.5",
+  copy: "M5.5 5.5h7v7h-7zM10.5 3.5h-7v7",
+  attention: "M8 1.5 14.5 13h-13zM8 6v3.5M8 11.2v.3",
+  ask: "M8 14a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM6 6.5a2 2 0 1 1 2.6 2c-.4.1-.6.4-.6.8M8 11.6v.1",
+  alert: "M8 14a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM8 4.8v3.7M8 11v.2",
+  run: "M8 2a6 6 0 1 1-6 6",
+  people:
+    "M6 7.5a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM1.5 13.5c.2-5 8.8-5 9 0M11 2.8a2.5 2.5 0 0 1 0 4.5M12.5 10q2 1 2 3.5",
+  file: "M4 1.8h5l3 3v9.4H4zM9 1.8v3h3",
+} as const;
+
+export type Sign = keyof typeof paths;
+
+export function Icon({ sign, tone = "", label }: { sign: Sign; tone?: string; label?: string }) {
+  return (
+    <svg
+      class={`icon ${tone}`}
+      viewBox="0 0 16 16"
+      fill="none"
+      stroke="currentColor"
+      stroke-width="1.5"
+      stroke-linecap="round"
+      stroke-linejoin="round"
+      role={label ? "img" : undefined}
+      aria-label={label}
+      aria-hidden={label ? undefined : "true"}
+    >
+      <path d={paths[sign]} />
+    </svg>
+  );
+}

@@ -1,0 +1,457 @@
+// The open question, pinned above the composer: all of what will run, and the answers to it.
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import type { Answer, PendingRequest, ShownRecord } from "../client/index.ts";
+import { Diff, Exposed } from "./diff";
+import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
+import { plural, who } from "./format";
+import { Icon } from "./icons";
+import { Arguments } from "./row";
+import { announce, answer, link, pending, people, role, state } from "./store";
+import { about, json } from "./tools";
+
+/** mayAnswer says whether this page can answer, and why not. */
+export function mayAnswer(kind: string): { can: boolean; why: string } {
+  if (link.value.status !== "online") return { can: false, why: "You can answer when the connection is back." };
+  if (role.value === "viewer") return { can: false, why: "You are watching. Your link does not allow answers." };
+  if (role.value === "approver") {
+    return kind === "approval" || kind === "user_input"
+      ? { can: true, why: "" }
+      : { can: false, why: "Only who drives can answer this." };
+  }
+  return { can: true, why: "" };
+}
+
+export function Questions() {
+  const all = pending.value;
+  const [at, setAt] = useState(0);
+  const index = Math.min(at, all.length - 1);
+  const one = all[index];
+  const first = all[0]?.id;
+  useEffect(() => {
+    if (first) announce("The agent asks a question.");
+  }, [first]);
+  if (!one) return null;
+  return (
+    <Sheet key={one.id} request={one} shown={people.value?.requests.find((r) => r.request_id === one.id)}>
+      {all.length > 1 && (
+        <span class="meta steps">
+          <button
+            type="button"
+            class="button quiet square"
+            aria-label="Previous question"
+            disabled={index === 0}
+            onClick={() => setAt(index - 1)}
+          >
+            <Icon sign="left" />
+          </button>
+          {index + 1} of {all.length}
+          <button
+            type="button"
+            class="button quiet square"
+            aria-label="Next question"
+            disabled={index === all.length - 1}
+            onClick={() => setAt(index + 1)}
+          >
+            <Icon sign="right" />
+          </button>
+        </span>
+      )}
+    </Sheet>
+  );
+}
+
+type SheetProps = { request: PendingRequest; shown: ShownRecord | undefined; children: preact.ComponentChildren };
+type Send = (reply: Answer) => void;
+
+function Sheet({ request, shown, children }: SheetProps) {
+  const title = useId();
+  const [sent, setSent] = useState(false);
+  const { can, why } = mayAnswer(request.kind);
+  const send: Send = (reply) => {
+    setSent(true);
+    void answer(request.id, shown?.digest, reply).then((done) => {
+      if (!done) setSent(false);
+    });
+  };
+  const Body = bodies[request.kind] ?? Approval;
+  return (
+    <section class="question" role="group" aria-labelledby={title} data-question={request.kind}>
+      <div class="ask">
+        <Icon
+          sign={request.kind === "user_input" || request.kind === "mcp_elicitation" ? "ask" : "attention"}
+          label="Waiting"
+        />
+        <div class="grow">
+          <h2 id={title}>
+            <Exposed text={headline(request)} />
+          </h2>
+          <p class="meta">{facts(request).join(" · ")}</p>
+        </div>
+        {children}
+      </div>
+      <Body request={request} shown={shown} can={can && !sent} send={send} />
+      {!can && <p class="meta">{why}</p>}
+    </section>
+  );
+}
+
+function headline(r: PendingRequest): string {
+  const args = r.args as Record<string, unknown> | null;
+  switch (r.kind) {
+    case "user_input":
+      return questionsOf(r).length > 1
+        ? `The agent has ${questionsOf(r).length} questions`
+        : (questionsOf(r)[0]?.question ?? "The agent has a question");
+    case "mcp_elicitation":
+      return `${String(args?.serverName ?? r.tool)} asks for details`;
+    case "tool_retry":
+      return `${r.tool} failed. Try again?`;
+  }
+  const told = about(r.tool, r.args);
+  if (told.command !== undefined) return "The agent wants to run a command";
+  if (told.change) return `The agent wants to change ${told.change.path || "a file"}`;
+  return `The agent wants to use ${r.tool}`;
+}
+
+function facts(r: PendingRequest): string[] {
+  const s = state.value;
+  const labels = [r.display_name ?? r.tool, r.action_description].filter((l): l is string => !!l);
+  return [...new Set(labels), s?.cwd ? `in ${s.cwd}` : ""].filter(Boolean);
+}
+
+type BodyProps = { request: PendingRequest; shown: ShownRecord | undefined; can: boolean; send: Send };
+
+const bodies: Partial<Record<string, (p: BodyProps) => preact.JSX.Element>> = {
+  approval: Approval,
+  user_input: UserInput,
+  mcp_elicitation: Elicitation,
+  tool_retry: Retry,
+};
+
+/** All of a request: nothing is left out, and nothing is hidden. */
+function Whole({ tool, args, shown }: { tool: string; args: unknown; shown: ShownRecord | undefined }) {
+  const told = useMemo(() => about(tool, args), [tool, args]);
+  return (
+    <div class="what" tabIndex={0} role="region" aria-label="What will run">
+      {shown?.escaped && <p class="bad">There are hidden characters in it. They are shown with their numbers.</p>}
+      {shown?.truncated && isCut(args) && (
+        <p class="bad">The request is too long to be shown whole. This is its beginning.</p>
+      )}
+      {told.command !== undefined && (
+        <pre class="runs">
+          <Exposed text={told.command} />
+        </pre>
+      )}
+      {told.change && <Diff change={told.change} />}
+      <Arguments rest={told.rest} />
+    </div>
+  );
+}
+
+// isCut reports whether the server replaced the arguments by their beginning.
+function isCut(args: unknown): boolean {
+  return typeof args === "object" && args !== null && (args as { truncated?: unknown }).truncated === true;
+}
+
+const remembering = new Set(["anthropic", "openai", "openai-chat"]); // providers whose agent keeps answers of a session
+const ownTools = new Set(["bash", "read", "write", "edit", "glob", "grep"]);
+
+function Approval({ request, shown, can, send }: BodyProps) {
+  const [note, setNote] = useState("");
+  const group = useRef<HTMLDivElement>(null);
+  const options = useMemo(() => about(request.tool, request.args).options, [request]);
+  const lasting = options.filter((o) => o.kind.endsWith("_always"));
+  const remembers = options.length === 0 && remembering.has(state.value?.provider ?? "") && ownTools.has(request.tool);
+  const allow = () => send({ approved: true });
+  const deny = () => send(note.trim() ? { approved: false, reason: note.trim() } : { approved: false });
+  useEffect(() => {
+    if (!can) return;
+    const keys = (e: KeyboardEvent) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
+      if (e.key === "a") allow();
+      else if (e.key === "d") deny();
+      else return;
+      e.preventDefault();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  });
+  const arrows = (e: KeyboardEvent) => {
+    if (e.key !== "ArrowLeft" && e.key !== "ArrowRight") return;
+    if (typing(e.target)) return;
+    const [first, second] = group.current!.querySelectorAll<HTMLButtonElement>("button.verdict");
+    (e.key === "ArrowLeft" ? first : second)?.focus();
+  };
+  const votes = shown?.votes ?? [];
+  return (
+    <>
+      <Whole tool={request.tool} args={request.args} shown={shown} />
+      {shown?.votes_needed !== undefined && shown.votes_needed > 1 && (
+        <p class="meta">
+          {plural(shown.votes_needed, "person", "people")} must allow it.{" "}
+          {votes.length > 0 ? `Allowed by ${votes.map(who).join(", ")} so far.` : "Nobody has yet."}
+        </p>
+      )}
+      {can && (
+        <div class="answers" ref={group} onKeyDown={arrows}>
+          <input
+            class="field"
+            value={note}
+            placeholder="Why not? Sent to the agent if you deny"
+            aria-label="Reason, sent to the agent if you deny"
+            onInput={(e) => setNote(e.currentTarget.value)}
+          />
+          <button type="button" class="button verdict" onClick={deny}>
+            Deny{" "}
+            <kbd class="only-wide" aria-hidden="true">
+              D
+            </kbd>
+          </button>
+          <button type="button" class="button primary verdict" onClick={allow}>
+            Allow{" "}
+            <kbd class="only-wide" aria-hidden="true">
+              A
+            </kbd>
+          </button>
+        </div>
+      )}
+      {can && (remembers || lasting.length > 0) && (
+        <details>
+          <summary>More answers</summary>
+          <div class="kept">
+            {remembers && (
+              <button
+                type="button"
+                class="button"
+                onClick={() => send({ approved: true, reason: JSON.stringify({ remember: "session" }) })}
+              >
+                Allow this in the whole session
+              </button>
+            )}
+            {lasting.map((o) => (
+              <button
+                type="button"
+                class="button"
+                onClick={() =>
+                  send({ approved: o.kind.startsWith("allow"), reason: JSON.stringify({ option_id: o.id }) })
+                }
+              >
+                <Exposed text={o.name || o.id} />
+              </button>
+            ))}
+          </div>
+        </details>
+      )}
+    </>
+  );
+}
+
+export function typing(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+  );
+}
+
+type Asked = {
+  header: string;
+  question: string;
+  options: { label: string; description?: string }[];
+  multiSelect: boolean;
+};
+
+function questionsOf(r: PendingRequest): Asked[] {
+  const list = (r.args as { questions?: unknown } | null)?.questions;
+  if (!Array.isArray(list)) return [];
+  return list
+    .filter((q) => typeof q === "object" && q !== null)
+    .map((q) => ({
+      header: String(q.header ?? ""),
+      question: String(q.question ?? ""),
+      multiSelect: q.multiSelect === true,
+      options: Array.isArray(q.options)
+        ? q.options.filter((o: unknown) => typeof (o as { label?: unknown })?.label === "string")
+        : [],
+    }));
+}
+
+const noAnswer = "The user did not answer.";
+
+function UserInput({ request, can, send }: BodyProps) {
+  const asked = useMemo(() => questionsOf(request), [request]);
+  const parts = asked.length > 0 ? asked : [{ header: "Answer", question: "", options: [], multiSelect: false }];
+  const [chosen, setChosen] = useState<string[][]>(() => parts.map(() => []));
+  const [typed, setTyped] = useState<string[]>(() => parts.map(() => ""));
+  const at = <T,>(list: T[], i: number, value: T) => list.map((old, j) => (i === j ? value : old));
+  const answers = parts.map((_, i) => [...(chosen[i] ?? []), typed[i]!.trim()].filter(Boolean).join(", "));
+  const submit = (e: Event) => {
+    e.preventDefault();
+    const text = answers.length === 1 ? answers[0]! : answers.map((a, i) => `${parts[i]!.header}: ${a}`).join("\n");
+    send({ content: [{ type: "text", text }] });
+  };
+  return (
+    <form class="form" onSubmit={submit}>
+      <div class="what">
+        {asked.length === 0 && (
+          <pre class="runs">
+            <Exposed text={json(request.args)} />
+          </pre>
+        )}
+        {parts.map((p, i) => (
+          <fieldset key={i} disabled={!can}>
+            <legend class={asked.length > 1 ? "" : "unseen"}>
+              <Exposed text={p.question || p.header} />
+            </legend>
+            <Choices
+              name={`${request.id}-${i}`}
+              many={p.multiSelect}
+              chosen={chosen[i] ?? []}
+              choices={p.options.map((o) => ({ value: o.label, title: o.label, hint: o.description }))}
+              set={(c) => setChosen(at(chosen, i, c))}
+            />
+            <input
+              class="field"
+              value={typed[i]}
+              placeholder={p.options.length > 0 ? "Something else" : "Answer"}
+              aria-label={p.options.length > 0 ? "Something else" : p.question || "Answer"}
+              onInput={(e) => {
+                setTyped(at(typed, i, e.currentTarget.value));
+                if (!p.multiSelect) setChosen(at(chosen, i, []));
+              }}
+            />
+          </fieldset>
+        ))}
+      </div>
+      {can && (
+        <div class="answers">
+          <span class="grow" />
+          <button
+            type="button"
+            class="button"
+            onClick={() => send({ content: [{ type: "text", text: noAnswer }], failed: true })}
+          >
+            Do not answer
+          </button>
+          <button type="submit" class="button primary" disabled={answers.some((a) => a === "")}>
+            Send answer
+          </button>
+        </div>
+      )}
+    </form>
+  );
+}
+
+function Elicitation({ request, can, send }: BodyProps) {
+  const args = request.args as { message?: string; url?: string; requestedSchema?: unknown } | null;
+  const fields = useMemo(() => fieldsOf(args?.requestedSchema), [args]);
+  const [values, setValues] = useState<Values>(() => initialValues(fields ?? []));
+  const [raw, setRaw] = useState("{}");
+  const [errors, setErrors] = useState<Record<string, string>>({});
+  const reply = (action: string, more: object = {}) =>
+    send({ content: [{ type: "text", text: JSON.stringify({ action, ...more }) }] });
+  const submit = (e: Event) => {
+    e.preventDefault();
+    if (args?.url) return reply("accept");
+    if (!fields) {
+      try {
+        return reply("accept", { content: JSON.parse(raw) });
+      } catch {
+        return setErrors({ raw: "Want a JSON object." });
+      }
+    }
+    const found = Object.fromEntries(fields.map((f) => [f.name, wrong(f, values[f.name])]).filter(([, w]) => w));
+    setErrors(found);
+    if (Object.keys(found).length === 0) reply("accept", { content: content(fields, values) });
+  };
+  const link = args?.url && /^https?:\/\//i.test(args.url) ? args.url : undefined;
+  return (
+    <form class="form" onSubmit={submit} noValidate>
+      <div class="what">
+        {args?.message && (
+          <p class="said">
+            <Exposed text={args.message} />
+          </p>
+        )}
+        {args?.url && (
+          <pre class="runs">
+            {link ? (
+              <a href={link} target="_blank" rel="noopener noreferrer">
+                <Exposed text={link} />
+              </a>
+            ) : (
+              <Exposed text={args.url} />
+            )}
+          </pre>
+        )}
+        {fields ? (
+          <fieldset class="form" disabled={!can}>
+            <Fields fields={fields} values={values} errors={errors} change={setValues} />
+          </fieldset>
+        ) : (
+          !args?.url && (
+            <fieldset disabled={!can}>
+              <pre class="runs">
+                <Exposed text={json(args?.requestedSchema ?? request.args)} />
+              </pre>
+              <label class="label" for={`raw-${request.id}`}>
+                Answer as JSON
+              </label>
+              <textarea
+                class="field mono"
+                id={`raw-${request.id}`}
+                rows={4}
+                value={raw}
+                onInput={(e) => setRaw(e.currentTarget.value)}
+              />
+              {errors.raw && <span class="wrong">{errors.raw}</span>}
+            </fieldset>
+          )
+        )}
+      </div>
+      {can && (
+        <div class="answers">
+          <button type="button" class="button quiet" onClick={() => reply("cancel")}>
+            Cancel
+          </button>
+          <span class="grow" />
+          <button type="button" class="button" onClick={() => reply("decline")}>
+            Decline
+          </button>
+          <button type="submit" class="button primary">
+            {args?.url ? "I have done it" : "Send"}
+          </button>
+        </div>
+      )}
+    </form>
+  );
+}
+
+function Retry({ request, shown, can, send }: BodyProps) {
+  const args = request.args as { args?: unknown; error_message?: string; attempt?: number } | null;
+  return (
+    <>
+      <div class="what" tabIndex={0} role="region" aria-label="What failed">
+        {args?.error_message && (
+          <pre class="runs bad">
+            <Exposed text={args.error_message} />
+          </pre>
+        )}
+      </div>
+      <Whole tool={request.tool} args={args?.args ?? request.args} shown={shown} />
+      {can && (
+        <div class="answers">
+          <span class="grow meta">{args?.attempt ? `Attempt ${args.attempt} failed.` : ""}</span>
+          <button type="button" class="button danger" onClick={() => send({ retry: "abort" })}>
+            Abort
+          </button>
+          <button type="button" class="button" onClick={() => send({ retry: "skip" })}>
+            Skip
+          </button>
+          <button type="button" class="button primary" onClick={() => send({ retry: "retry" })}>
+            Retry
+          </button>
+        </div>
+      )}
+    </>
+  );
+}

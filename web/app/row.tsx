@@ -1,0 +1,442 @@
+// One row of the transcript.
+import { signal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { EndItem, NoteItem, ToolItem } from "../client/index.ts";
+import { code, type Code } from "./blocks";
+import { Diff, Exposed, stats } from "./diff";
+import { bytes, clock, cost, count, duration, exact, plural, who } from "./format";
+import { highlight } from "./highlight";
+import { Icon, type Sign } from "./icons";
+import { render, renderHighlighted } from "./markdown";
+import type { Row } from "./rows";
+import { act, state, you } from "./store";
+import { about, oneLine } from "./tools";
+
+/** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
+const opened = signal<ReadonlySet<string>>(new Set());
+
+function toggle(key: string): void {
+  const next = new Set(opened.value);
+  if (!next.delete(key)) next.add(key);
+  opened.value = next;
+}
+
+// Items change in place, and signals skip a component whose props are the same. So components get the
+// row, which is new after each change.
+type Of<K extends Row["kind"]> = { row: Extract<Row, { kind: K }> };
+
+export function RowView({ row }: { row: Row }) {
+  switch (row.kind) {
+    case "prompt":
+      return <Prompt row={row} />;
+    case "block":
+      return <Block text={row.text} open={row.open} />;
+    case "thinking":
+      return <Thinking row={row} />;
+    case "tool":
+      return <Tool row={row} />;
+    case "reads":
+      return <Reads row={row} />;
+    case "question":
+      return <Question row={row} />;
+    case "end":
+      return <End item={row.item} />;
+    case "note":
+      return <Note item={row.item} />;
+  }
+}
+
+export function Time({ at }: { at: number }) {
+  return (
+    <time dateTime={new Date(at).toISOString()} title={exact(at)}>
+      {Date.now() - at < 86_400_000 ? clock(at) : exact(at)}
+    </time>
+  );
+}
+
+function Prompt({ row: { item, key: id } }: Of<"prompt">) {
+  const { author, content, attachments, truncated } = item.prompt;
+  const long = content.length > 1600 || content.split("\n").length > 14;
+  const folded = long && !opened.value.has(id);
+  return (
+    <article class={`prompt ${folded ? "fold" : ""}`} aria-label={`Prompt of ${who(author)}`}>
+      <p class="by">
+        <b>{you(author) ? "You" : who(author)}</b>
+        <Time at={item.at} />
+      </p>
+      <p class="said">{content}</p>
+      {long && (
+        <button type="button" class="button quiet" aria-expanded={!folded} onClick={() => toggle(id)}>
+          {folded ? "Show all" : "Show less"}
+        </button>
+      )}
+      {truncated && <p class="meta">The prompt is longer; this is its beginning.</p>}
+      {attachments && (
+        <div class="files">
+          {attachments.map((name) => (
+            <span class="chip">
+              <Icon sign="file" />
+              {name}
+            </span>
+          ))}
+        </div>
+      )}
+    </article>
+  );
+}
+
+function Block({ text, open }: { text: string; open: boolean }) {
+  const block = useMemo(() => code(text), [text]);
+  return block ? (
+    <div class="body">
+      <CodeBlock code={block} open={open} />
+    </div>
+  ) : (
+    <div class="body">
+      <Prose text={text} />
+    </div>
+  );
+}
+
+/** Prose shows one block of markdown. */
+function Prose({ text }: { text: string }) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => place.current!.replaceChildren(render(text)), [text]);
+  return <div class="prose" ref={place} />;
+}
+
+function CodeBlock({ code: { language, text }, open }: { code: Code; open: boolean }) {
+  const place = useRef<HTMLElement>(null);
+  const [copied, setCopied] = useState(false);
+  useLayoutEffect(() => {
+    place.current!.textContent = text;
+    if (open) return;
+    let gone = false;
+    void highlight(language, text).then((html) => {
+      if (html !== undefined && !gone) place.current?.replaceChildren(renderHighlighted(html));
+    });
+    return () => {
+      gone = true;
+    };
+  }, [text, language, open]);
+  useEffect(() => {
+    const timer = copied ? setTimeout(() => setCopied(false), 2000) : undefined;
+    return () => clearTimeout(timer);
+  }, [copied]);
+  const copy = () => void navigator.clipboard?.writeText(text).then(() => setCopied(true));
+  return (
+    <figure class="code">
+      <div class="bar">
+        <span class="meta grow">{language}</span>
+        {navigator.clipboard && (
+          <button
+            type="button"
+            class={`button quiet square copy ${copied ? "done" : ""}`}
+            onClick={copy}
+            title="Copy"
+            aria-label={copied ? "Copied" : "Copy the code"}
+          >
+            <Icon sign={copied ? "check" : "copy"} />
+          </button>
+        )}
+      </div>
+      <pre tabIndex={0}>
+        <code ref={place} />
+      </pre>
+    </figure>
+  );
+}
+
+function Thinking({ row: { item, key: id } }: Of<"thinking">) {
+  const open = opened.value.has(id);
+  const line = item.open ? oneLine(item.text.slice(-240)).slice(-120) : oneLine(item.text.slice(0, 240));
+  return (
+    <div class="body">
+      <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
+        <Turn />
+        <span>{item.open ? "Thinking" : "Thought"}</span>
+        {!open && <span class="cut meta grow">{line}</span>}
+      </button>
+      {open && (
+        <div class="inside">
+          <div class="thoughts">{item.text}</div>
+        </div>
+      )}
+    </div>
+  );
+}
+
+const Turn = () => (
+  <svg
+    class="icon turn"
+    viewBox="0 0 16 16"
+    fill="none"
+    stroke="currentColor"
+    stroke-width="1.5"
+    stroke-linecap="round"
+    aria-hidden="true"
+  >
+    <path d="M6.5 5l3 3-3 3" />
+  </svg>
+);
+
+type Outcome = { sign: Sign; tone: string; word: string };
+
+function outcome(item: ToolItem, waits: boolean): Outcome {
+  if (item.end?.success) return { sign: "check", tone: "good", word: "done" };
+  if (item.end) {
+    const denied = item.end.governed_outcome === "denied" || item.end.error_code === "governance_denied";
+    return denied ? { sign: "cross", tone: "bad", word: "denied" } : { sign: "cross", tone: "bad", word: "failed" };
+  }
+  if (waits) return { sign: "attention", tone: "wait", word: "waits for an answer" };
+  if (item.stopped) return { sign: "stop", tone: "", word: "stopped" };
+  return { sign: "run", tone: "spin", word: "runs" };
+}
+
+function Tool({ row }: Of<"tool">) {
+  const { item, waits, key: id } = row;
+  const call = item.call;
+  const told = useMemo(() => about(call?.tool ?? "tool", call?.args), [call]);
+  const open = opened.value.has(id);
+  const { sign, tone, word } = outcome(item, waits);
+  const lines = told.change && stats(told.change);
+  const running = word === "runs" && item.output !== "";
+  const took = (item.endedAt ?? 0) - (item.startedAt ?? Infinity);
+  return (
+    <div class="body">
+      <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
+        <Icon sign={sign} tone={tone} label={word} />
+        <span class="verb">{told.verb}</span>
+        <span class="object cut grow">{told.object}</span>
+        {lines && (
+          <span class="meta">
+            <span class="added">+{lines.added}</span> <span class="removed">−{lines.removed}</span>
+          </span>
+        )}
+        {word !== "done" && word !== "runs" && <span class={`meta ${tone}`}>{word}</span>}
+        {took >= 100 && <span class="meta">{duration(took)}</span>}
+      </button>
+      {open ? (
+        <ToolDetails row={row} />
+      ) : (
+        running && (
+          <pre class="output live" aria-hidden="true">
+            {lastLines(item.output, 8)}
+          </pre>
+        )
+      )}
+    </div>
+  );
+}
+
+function ToolDetails({ row: { item } }: Of<"tool">) {
+  const told = useMemo(() => about(item.call?.tool ?? "tool", item.call?.args), [item.call]);
+  const [whole, setWhole] = useState<string | null>(null);
+  const output = whole ?? item.output;
+  const cut = whole === null && item.omitted > 0;
+  const open = () =>
+    void act(async (s) => {
+      const parts = await Promise.all(
+        item.cutAt.map((cursor) => s.history({ before: cursor + 1, limit: 1, full: true })),
+      );
+      setWhole(
+        parts
+          .flatMap((p) => p.entries ?? [])
+          .map((e) => (e.message?.type === "tool_output" ? e.message.content : ""))
+          .join(""),
+      );
+    });
+  return (
+    <div class="inside">
+      {told.command !== undefined && (
+        <pre class="output">
+          <Exposed text={told.command} />
+        </pre>
+      )}
+      {told.change && <Diff change={told.change} />}
+      <Arguments rest={told.rest} />
+      {output !== "" && (
+        <pre class="output" tabIndex={0} aria-label="Output">
+          {output}
+        </pre>
+      )}
+      {cut && (
+        <p class="meta">
+          {bytes(item.omitted)} of the output are not shown.{" "}
+          {item.cutAt.length > 0 && (
+            <button type="button" class="button quiet" onClick={open}>
+              Show all
+            </button>
+          )}
+        </p>
+      )}
+      {output === "" && item.end && <p class="meta">There was no output.</p>}
+    </div>
+  );
+}
+
+export function Arguments({ rest }: { rest: [string, string][] }) {
+  if (rest.length === 0) return null;
+  return (
+    <dl class="args">
+      {rest.map(([name, value]) => (
+        <>
+          <dt>
+            <Exposed text={name} />
+          </dt>
+          <dd tabIndex={value.length > 800 ? 0 : undefined}>
+            <Exposed text={value} />
+          </dd>
+        </>
+      ))}
+    </dl>
+  );
+}
+
+function lastLines(text: string, most: number): string {
+  return text.slice(-4000).replace(/\n$/, "").split("\n").slice(-most).join("\n");
+}
+
+function Reads({ row: { items, key: id } }: Of<"reads">) {
+  const open = opened.value.has(id);
+  const files = items.map((i) => about(i.call!.tool, i.call!.args).object);
+  return (
+    <div class="body">
+      <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
+        <Icon sign="check" tone="good" label="done" />
+        <span class="verb">read</span>
+        <span class="object cut grow">
+          {plural(items.length, "time")}: {files.join(", ")}
+        </span>
+      </button>
+      {open && (
+        <div class="inside">
+          {items.map((item) => (
+            <Tool key={item.key} row={{ key: item.key, kind: "tool", item, waits: false }} />
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+const unknownVerdict: { sign: Sign; tone: string; word: string } = { sign: "check", tone: "", word: "Ended" };
+const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
+  approved: { sign: "check", tone: "good", word: "Allowed" },
+  denied: { sign: "cross", tone: "bad", word: "Denied" },
+  answered: { sign: "check", tone: "good", word: "Answered" },
+  completed: { sign: "check", tone: "good", word: "Completed" },
+  failed: { sign: "cross", tone: "bad", word: "Not answered" },
+  retried: { sign: "run", tone: "", word: "Retried" },
+  skipped: { sign: "right", tone: "", word: "Skipped" },
+  aborted: { sign: "stop", tone: "bad", word: "Aborted" },
+  cancelled: { sign: "stop", tone: "", word: "Cancelled" },
+};
+
+const resolvers = { policy: "a rule", runtime: "the agent", client: "a client", user: "somebody" };
+const stockReasons = ["Approved", "Denied by user"]; // what the server says for an answer without a reason
+
+function Question({ row: { item } }: Of<"question">) {
+  const { request, resolved } = item;
+  const approval = (request ?? resolved)?.request_type === "approval";
+  const what = request && !approval ? `${(request.reason || request.tool).replace(/[.?:]$/, "")}: ` : "";
+  if (!resolved) {
+    return (
+      <div class="body">
+        <p class="note">
+          <Icon sign="ask" tone="wait" />
+          <span>
+            {what}
+            {item.stopped ? "not answered" : "waits for an answer"}
+          </span>
+        </p>
+      </div>
+    );
+  }
+  const { author, reason = "", timestamp } = resolved;
+  const { sign, tone, word } = verdicts[resolved.resolution] ?? unknownVerdict;
+  const said = author && !stockReasons.includes(reason) && !reason.startsWith("{") ? oneLine(reason) : "";
+  const by = author ? (you(author) ? "you" : who(author)) : resolvers[resolved.resolved_by];
+  return (
+    <div class="body">
+      <p class="note">
+        <Icon sign={sign} tone={tone} />
+        <span>
+          {what}
+          {word} by {by}, <Time at={timestamp ? Date.parse(timestamp) : item.at} />
+          {said && `: ${said}`}
+        </span>
+      </p>
+    </div>
+  );
+}
+
+function End({ item }: { item: EndItem }) {
+  const { usage, duration_ms, tools_summary: tools } = item.end;
+  const read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+  const calls = tools.calls_succeeded + tools.calls_failed;
+  const facts = [
+    duration(duration_ms),
+    usage.total_tokens > 0 && `${count(read)} tokens in, ${count(usage.output_tokens)} out`,
+    cost(usage.total_cost_usd),
+    calls > 0 && plural(calls, "call") + (tools.calls_failed > 0 ? `, ${tools.calls_failed} failed` : ""),
+  ];
+  return (
+    <div class="body">
+      <p class="end meta">
+        {facts.filter(Boolean).map((f) => (
+          <span>{f}</span>
+        ))}
+      </p>
+    </div>
+  );
+}
+
+function Note({ item: { event } }: { item: NoteItem }) {
+  switch (event.type) {
+    case "error": {
+      const stopped = event.error_type === "cancelled";
+      return (
+        <div class="body">
+          <p class={`note ${stopped ? "" : "bad"}`}>
+            <Icon sign={stopped ? "stop" : "alert"} tone={stopped ? "" : "bad"} />
+            <span>{event.message}</span>
+          </p>
+        </div>
+      );
+    }
+    case "compaction":
+      return (
+        <div class="body">
+          <details>
+            <summary class="note">The agent summarised {count(event.tokens_before)} tokens of the conversation</summary>
+            <div class="inside">
+              <p class="thoughts">{event.summary}</p>
+            </div>
+          </details>
+        </div>
+      );
+    case "control_changed":
+      return (
+        <div class="body">
+          <p class="note">
+            <Icon sign="people" />
+            <span>{moved(event)}</span>
+          </p>
+        </div>
+      );
+    default:
+      return null;
+  }
+}
+
+function moved({ from, to, reason }: Extract<NoteItem["event"], { type: "control_changed" }>): string {
+  const now = you(to) ? "You drive" : `${who(to)} drives`;
+  return reason === "taken_over" ? `${now} now, taken over from ${who(from)}` : `${now} now, after ${who(from)}`;
+}
+
+/** Facts about the agent for the head of the page. */
+export function agentName(): string {
+  const s = state.value;
+  return [s?.model, s?.provider].filter(Boolean).join(" · ");
+}

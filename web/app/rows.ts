@@ -1,0 +1,127 @@
+// The lines of the transcript: each item of the client's transcript as one or more rows, which the
+// list shows. A row is replaced, never changed, so that only what changed is drawn again.
+import type { EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem } from "../client/transcript.ts";
+import { split } from "./blocks";
+import { reads } from "./tools";
+
+export type Row = { key: string } & (
+  | { kind: "prompt"; item: PromptItem }
+  | { kind: "block"; text: string; open: boolean }
+  | { kind: "thinking"; item: TextItem }
+  | { kind: "tool"; item: ToolItem; waits: boolean }
+  | { kind: "reads"; items: ToolItem[] }
+  | { kind: "question"; item: QuestionItem }
+  | { kind: "end"; item: EndItem }
+  | { kind: "note"; item: NoteItem }
+);
+
+type Text = { seen: string; done: Row[]; rest: string };
+type Kept = { version: string; rows: Row[]; text?: Text };
+
+/** newRows returns a function that turns items into rows. It keeps the rows of items that did not change. */
+export function newRows() {
+  const kept = new WeakMap<Item, Kept>();
+  let folds = new Map<string, { of: string; row: Row }>();
+
+  // rowsOf returns the rows of an item, and of the texts that go on after it.
+  function rowsOf(item: Item, waits: boolean, more: TextItem[]): Row[] {
+    const version = [item, ...more].map((i) => i.version).join() + (waits ? "w" : "");
+    const old = kept.get(item);
+    if (old?.version === version) return old.rows;
+    const now: Kept = { version, rows: [], text: old?.text };
+    if (item.kind === "text") {
+      const text = more.length === 0 ? item.text : [item, ...more].map((i) => i.text).join("");
+      now.text = blocks(item.key, text, old?.text);
+      const { done, rest } = now.text;
+      now.rows =
+        rest.trim() === ""
+          ? done
+          : [
+              ...done,
+              { key: `${item.key}.${done.length}`, kind: "block", text: rest, open: (more.at(-1) ?? item).open },
+            ];
+    } else if (item.kind === "tool") now.rows = [{ key: item.key, kind: "tool", item, waits }];
+    else if (shown(item)) now.rows = [{ key: item.key, kind: item.kind, item } as Row];
+    kept.set(item, now);
+    return now.rows;
+  }
+
+  return function rows(items: readonly Item[], waiting: ReadonlySet<string>): Row[] {
+    const all: Row[] = [];
+    const used: typeof folds = new Map();
+    for (let i = 0; i < items.length; i++) {
+      let end = i;
+      while (end < items.length && foldable(items[end]!)) end++;
+      if (end - i > 1) {
+        const group = items.slice(i, end) as ToolItem[];
+        const of = group.map((t) => `${t.key}:${t.version}`).join();
+        const key = `${group[0]!.key}+`;
+        const old = folds.get(key);
+        const fold = old?.of === of ? old : { of, row: { key, kind: "reads", items: group } as Row };
+        used.set(key, fold);
+        all.push(fold.row);
+        i = end - 1;
+        continue;
+      }
+      const item = items[i]!;
+      const { texts, notes } = item.kind === "text" ? goesOn(items, i) : { texts: [], notes: [] };
+      for (const row of rowsOf(item, item.kind === "tool" && waiting.has(item.id), texts)) all.push(row);
+      for (const note of notes) all.push(...rowsOf(note, false, []));
+      i += texts.length + notes.length;
+    }
+    folds = used;
+    return all;
+  };
+}
+
+// goesOn returns the texts that continue the one at an index although something else happened between
+// them, such as a change of control, and those notes, which are shown after the whole text.
+function goesOn(items: readonly Item[], at: number): { texts: TextItem[]; notes: Item[] } {
+  const first = items[at] as TextItem;
+  const texts: TextItem[] = [],
+    notes: Item[] = [];
+  for (let i = at + 1; ; i++) {
+    let end = i;
+    while (items[end]?.kind === "note") end++;
+    const next = items[end];
+    if (end === i || next?.kind !== "text" || next.response !== first.response) return { texts, notes };
+    notes.push(...items.slice(i, end));
+    texts.push(next);
+    i = end;
+  }
+}
+
+// foldable reports whether a call is one of those that fold into one line: it only read, and is over.
+function foldable(item: Item): boolean {
+  return item.kind === "tool" && item.end?.success === true && item.call !== undefined && reads(item.call.tool);
+}
+
+// shown leaves out what another row or the frame of the page says.
+function shown(item: Item): boolean {
+  switch (item.kind) {
+    case "question":
+      return (
+        item.resolved !== undefined ||
+        item.stopped === true ||
+        (item.request !== undefined && item.request.request_type !== "approval")
+      );
+    case "note": // who takes or leaves a free session is not news for the conversation
+      return item.event.type === "control_changed"
+        ? item.event.from !== null && item.event.to !== null
+        : item.event.type !== "status";
+    case "thinking":
+      return item.text.trim() !== "";
+    default:
+      return true;
+  }
+}
+
+// blocks takes what was added to a text since the last call.
+function blocks(key: string, text: string, old: Text | undefined): Text {
+  const grown = old && text.length >= old.seen.length && text.startsWith(old.seen.slice(0, 64)) ? old : undefined;
+  const added = grown ? text.slice(grown.seen.length) : text;
+  const from = grown?.done.length ?? 0;
+  const { done, rest } = split((grown?.rest ?? "") + added);
+  const rows = done.map((text, i): Row => ({ key: `${key}.${from + i}`, kind: "block", text, open: false }));
+  return { seen: text, done: rows.length > 0 ? [...(grown?.done ?? []), ...rows] : (grown?.done ?? []), rest };
+}

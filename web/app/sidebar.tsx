@@ -1,0 +1,120 @@
+// The list of sessions, by who needs somebody.
+import type { SessionStatus, SessionSummary } from "../client/index.ts";
+import { ago, cost, exact, initials, who } from "./format";
+import icon from "./icon.svg";
+import { Icon, type Sign } from "./icons";
+import { address, createSession, listLink, logout, now, openID, sessions } from "./store";
+
+const groups: { title: string; of: SessionStatus[] }[] = [
+  { title: "Needs you", of: ["waiting"] },
+  { title: "Failed", of: ["failed"] },
+  { title: "Running", of: ["running"] },
+  { title: "Idle", of: ["idle", "at_rest"] },
+];
+
+const signs: Partial<Record<SessionStatus, { sign: Sign; tone: string; words: string }>> = {
+  waiting: { sign: "attention", tone: "wait", words: "waits for an answer" },
+  failed: { sign: "alert", tone: "bad", words: "failed" },
+  running: { sign: "run", tone: "spin", words: "working" },
+};
+
+export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) {
+  const all = sessions.value;
+  return (
+    <nav class="side left" aria-label="Sessions" id="sessions">
+      <div class="brand">
+        <img src={icon} alt="" width={20} height={20} />
+        <strong class="grow">Maestro</strong>
+        <button
+          type="button"
+          class="button quiet square"
+          title="New session"
+          aria-label="New session"
+          onClick={() => {
+            pick();
+            void createSession();
+          }}
+        >
+          <Icon sign="plus" />
+        </button>
+      </div>
+      <div class="sessions">
+        {groups.map(({ title, of }) => {
+          const part = all.filter((s) => of.includes(s.status));
+          if (part.length === 0) return null;
+          return (
+            <section key={title}>
+              <h2>
+                {title} {of[0] === "waiting" && <span class="needs">{part.length}</span>}
+              </h2>
+              <ul>
+                {part.map((s) => (
+                  <li key={s.session_id}>
+                    <Entry session={s} pick={pick} />
+                  </li>
+                ))}
+              </ul>
+            </section>
+          );
+        })}
+        {all.length === 0 && listLink.value.status === "online" && (
+          <p class="empty">No sessions yet. Start one with a prompt.</p>
+        )}
+      </div>
+      <div class="foot">
+        <span class="meta grow">{listWords()}</span>
+        <button type="button" class="button quiet only-wide" onClick={help}>
+          Keys
+        </button>
+        <button type="button" class="button quiet" onClick={() => void logout()}>
+          Log out
+        </button>
+      </div>
+    </nav>
+  );
+}
+
+function listWords(): string {
+  switch (listLink.value.status) {
+    case "online":
+      return "Connected";
+    case "closed":
+      return "The list is not available";
+    default:
+      return "Reconnecting…";
+  }
+}
+
+export const titleOf = (s: SessionSummary | undefined, id: string | null) =>
+  s?.title || (s || !id ? "New session" : id);
+
+function Entry({ session: s, pick }: { session: SessionSummary; pick: () => void }) {
+  const at = Date.parse(s.updated_at);
+  const sign = signs[s.status];
+  return (
+    <a
+      class="session"
+      href={address(s.session_id)}
+      aria-current={s.session_id === openID.value ? "page" : undefined}
+      onClick={pick}
+    >
+      <span class="title cut">{titleOf(s, s.session_id)}</span>
+      <time class="meta" dateTime={s.updated_at} title={exact(at)}>
+        {ago(at, now.value)}
+      </time>
+      <span class="what meta">
+        {sign ? (
+          <>
+            <Icon sign={sign.sign} tone={sign.tone} />
+            <span class={sign.tone === "spin" ? "" : sign.tone}>{sign.words}</span>
+          </>
+        ) : (
+          cost(s.total_cost_usd) || (s.status === "at_rest" ? "at rest" : "idle")
+        )}
+      </span>
+      <span class="by meta" title={s.author ? who(s.author) : undefined}>
+        {initials(s.author)}
+      </span>
+    </a>
+  );
+}

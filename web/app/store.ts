@@ -1,0 +1,314 @@
+// What the page knows: the server, the list of sessions, and the one session that is open. Components
+// read signals and call the functions; nothing else talks to the server.
+import { batch, computed, signal } from "@preact/signals";
+import {
+  connect,
+  Refusal,
+  type Answer,
+  type Author,
+  type Control,
+  type FeedStatus,
+  type HistoryTurn,
+  type InboxReply,
+  type LinkStatus,
+  type PendingRequest,
+  type People,
+  type Role,
+  type Session,
+  type SessionSummary,
+  type State,
+} from "../client/index.ts";
+import { who } from "./format";
+import { newRows, type Row } from "./rows";
+
+/** The page before it has a session list: it starts, or nobody is logged in. */
+export const stage = signal<"starting" | "login" | "open">("starting");
+/** why nobody is logged in */
+export const lockedBy = signal("");
+
+export const sessions = signal<readonly SessionSummary[]>([]);
+export const moreSessions = signal(false);
+export const listLink = signal<FeedStatus>({ status: "connecting" });
+
+export const openID = signal<string | null>(null);
+export const session = signal<Session | null>(null);
+export const link = signal<LinkStatus>({ status: "connecting" });
+export const control = signal<Control>({ mine: false, holder: null, asked: false, asking: [], last: null });
+/** the most that the credential of this page allows */
+export const role = signal<Role>("controller");
+let principal = "";
+let only: string | undefined; // the session that the credential is for, if it is for one
+export const rows = signal<readonly Row[]>([]);
+export const older = signal({ more: false, gap: false, loading: false, live: true });
+/** the session has its state and the first page of its transcript */
+export const loaded = signal(false);
+
+/** The state of the session; its fields are replaced when they change. */
+export const state = signal<Readonly<State> | null>(null);
+export const pending = computed<readonly PendingRequest[]>(() =>
+  (state.value?.pending_requests ?? []).filter((r) => r.kind !== "client_tool"),
+);
+export const people = computed<People | undefined>(() => state.value?.people);
+export const responding = computed(() => state.value?.is_responding ?? false);
+/** the agent works: it answers, runs a tool or waits for a question */
+export const busy = computed(() => {
+  const s = state.value;
+  return (
+    !!s && (s.is_responding || s.active_tools.length > 0 || s.tracked_tools.length > 0 || s.pending_requests.length > 0)
+  );
+});
+export const summary = computed(() => sessions.value.find((s) => s.session_id === openID.value));
+
+/** what was refused last, in words; shown until the next action */
+export const refusal = signal("");
+/** said once to screen readers */
+export const announcement = signal("");
+
+const server = connect(location.href, {
+  login: (why) => {
+    lock(why);
+    return Promise.reject(why);
+  },
+});
+
+function lock(why: Refusal): void {
+  batch(() => {
+    lockedBy.value = why.message;
+    stage.value = "login";
+  });
+}
+
+/** start logs in with a share in the address if there is one, and follows the sessions. */
+export async function start(): Promise<void> {
+  const secret = fragment("share");
+  if (secret) {
+    history.replaceState(null, "", location.pathname); // the secret stays in no history
+    try {
+      await server.login({ token: secret });
+    } catch (err) {
+      return lock(err as Refusal);
+    }
+  }
+  try {
+    const me = await server.whoAmI();
+    role.value = me.role;
+    principal = me.principal;
+    only = me.session_id;
+  } catch (err) {
+    return lock(err as Refusal);
+  }
+  const list = server.sessions();
+  list.on(() =>
+    batch(() => {
+      sessions.value = list.sessions;
+      moreSessions.value = list.partial;
+      listLink.value = list.link;
+      if (stage.value === "starting") stage.value = "open";
+      if (openID.value === null && list.link.status === "online") openFirst();
+    }),
+  );
+  addEventListener("hashchange", follow);
+  follow();
+}
+
+/** retryLogin looks whether another tab has logged in meanwhile. */
+export async function retryLogin(): Promise<void> {
+  try {
+    await server.whoAmI();
+    location.reload();
+  } catch {
+    // still nobody
+  }
+}
+
+export async function logout(): Promise<void> {
+  session.value?.close();
+  await server.logout();
+  location.reload();
+}
+
+function fragment(name: string): string | null {
+  return new URLSearchParams(location.hash.slice(1)).get(name);
+}
+
+export const address = (id: string) => `#session=${encodeURIComponent(id)}`;
+
+function follow(): void {
+  const id = fragment("session");
+  if (id && id !== openID.value) open(id);
+}
+
+/** openFirst opens the session that needs somebody most, or the only one. Phones show the list first. */
+function openFirst(): void {
+  const [first] = sessions.value;
+  const id =
+    only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
+  if (id) location.replace(address(id));
+}
+
+function open(id: string): void {
+  session.peek()?.close(true); // control is still there for some time when its holder comes back
+  const name = ownName();
+  const made = server.attach(id, {
+    role: role.peek(),
+    turns: 20,
+    displayName: name || undefined,
+    clientInfo: { name: "maestro-web" },
+    optOut: ["status"],
+  });
+  const draw = newRows();
+  let answering = false;
+  batch(() => {
+    openID.value = id;
+    session.value = made;
+    state.value = null;
+    rows.value = [];
+    loaded.value = false;
+    refusal.value = "";
+  });
+  made.on((changes) => {
+    if (session.peek() !== made) return;
+    batch(() => {
+      if (changes.link) link.value = made.link;
+      if (changes.control) control.value = made.control;
+      if (changes.state.size > 0) state.value = { ...made.state };
+      const t = made.transcript;
+      if (changes.list) older.value = { more: t.more, gap: t.gap, loading: t.loading, live: t.live };
+      if (changes.list || changes.items.size > 0 || changes.state.has("pending_requests")) {
+        rows.value = draw(t.items, new Set(made.state.pending_requests.map((r) => r.call_id)));
+      }
+      if (!loaded.value && made.cursor > 0 && !t.loading) loaded.value = true;
+      if (answering && !made.state.is_responding) announce(lastText(rows.value));
+      answering = made.state.is_responding;
+    });
+  });
+  link.value = made.link;
+}
+
+function lastText(all: readonly Row[]): string {
+  for (let i = all.length - 1; i >= 0 && all[i]!.kind !== "prompt"; i--) {
+    const row = all[i]!;
+    if (row.kind === "block") return `Answer finished: ${row.text.slice(0, 300)}`;
+  }
+  return "Answer finished.";
+}
+
+export function announce(text: string): void {
+  announcement.value = text;
+}
+
+export function ownName(): string {
+  return localStorage.getItem("maestro.name") ?? "";
+}
+
+/** setName is what others see from the next attachment on. */
+export function setName(name: string): void {
+  localStorage.setItem("maestro.name", name.trim().slice(0, 60));
+  const id = openID.peek();
+  if (id) open(id);
+}
+
+/** act does something on the session and shows why it was refused. It reports whether it was done. */
+export async function act(what: (s: Session) => Promise<unknown>): Promise<boolean> {
+  const s = session.peek();
+  if (!s) return false;
+  refusal.value = "";
+  try {
+    await what(s);
+    return true;
+  } catch (err) {
+    if (s === session.peek()) refusal.value = inWords(err);
+    return false;
+  }
+}
+
+/**
+ * driving does something that needs the lease, as soon as there is a connection. A free lease is taken first; that of
+ * somebody else never.
+ */
+export function driving(what: (s: Session) => Promise<unknown>): Promise<boolean> {
+  return act(async (s) => {
+    await s.ready();
+    if (role.peek() === "controller" && s.control.holder === null) await s.lease.ask();
+    await what(s);
+  });
+}
+
+/** answer answers a question. Who drives does it in the session, everybody else as in an inbox, without control. */
+export function answer(id: string, digest: string | undefined, reply: Answer): Promise<boolean> {
+  return act(async (s) => {
+    await s.ready();
+    if (s.control.mine) return s.answer({ request_id: id, digest }, reply);
+    const { reason: note, ...rest } = { reason: undefined, ...reply };
+    return server.answer({ session_id: s.id, request_id: id, digest }, { ...rest, note } as InboxReply);
+  });
+}
+
+const words: Partial<Record<string, string>> = {
+  request_not_found: "Somebody else was faster: the question is already answered.",
+  runtime_busy: "The agent is still working. The prompt was not sent.",
+  digest_mismatch: "The question has changed since it was shown here. Look at it again.",
+  already_voted: "You have already approved. Somebody else must approve as well.",
+  controller_lease_held: "Somebody else drives. Ask for control first.",
+  answer_lost: "The connection was lost before the answer came. Look whether it was done before you repeat it.",
+  rate_limited: "Too much at once. Wait a moment and try again.",
+};
+
+export function inWords(err: unknown): string {
+  if (!(err instanceof Refusal)) return String(err);
+  return words[err.code] ?? err.message;
+}
+
+export async function createSession(): Promise<void> {
+  refusal.value = "";
+  try {
+    location.hash = address(await server.create());
+  } catch (err) {
+    refusal.value = inWords(err);
+  }
+}
+
+export async function rename(id: string, title: string): Promise<void> {
+  try {
+    await server.update(id, { title });
+  } catch (err) {
+    refusal.value = inWords(err);
+  }
+}
+
+/** turns are the prompts of the session, the newest first. */
+export async function turns(before?: number): Promise<{ turns: HistoryTurn[]; before: number | null }> {
+  const page = await session.peek()!.turns({ before, limit: 50 });
+  return { turns: page.turns.toReversed(), before: page.before };
+}
+
+/** you reports whether this page did something. */
+export function you(author: Author | null | undefined): boolean {
+  const id = author?.connection_id;
+  return id !== undefined && id === session.peek()?.me?.connectionId;
+}
+
+/** ownPrompts are what the person of this page wrote, the newest first. */
+export const ownPrompts = () =>
+  (people.peek()?.prompts ?? [])
+    .filter((p) => p.author.principal === principal && !p.truncated)
+    .map((p) => p.content)
+    .reverse();
+
+/** nameOf says who has a connection, as far as somebody with it has done something. */
+export function nameOf(connection: string): string | undefined {
+  const p = people.value;
+  const authors = [
+    p?.controller,
+    ...(p?.prompts ?? []).map((r) => r.author),
+    ...(p?.answers ?? []).map((r) => r.author),
+  ];
+  const found = authors.find((a) => a?.connection_id === connection);
+  return found ? who(found) : undefined;
+}
+
+/** now is the time to which ages are counted. */
+export const now = signal(Date.now());
+setInterval(() => {
+  now.value = Date.now();
+}, 20_000);

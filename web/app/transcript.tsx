@@ -1,0 +1,216 @@
+// The transcript: a windowed list of rows that follows its end while a reader is there.
+import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { plural } from "./format";
+import { Icon } from "./icons";
+import { RowView } from "./row";
+import type { Row } from "./rows";
+import { act, announce, busy, loaded, older, rows, session } from "./store";
+
+type List = Virtualizer<HTMLDivElement, HTMLDivElement>;
+
+const nearEnd = 80; // pixels
+
+/** The list that is on the screen, for keys that move in it. */
+let shown: { list: List; rows: readonly Row[] } | undefined;
+
+export function Transcript() {
+  const all = rows.value;
+  const scroller = useRef<HTMLDivElement>(null);
+  const [, draw] = useState(0);
+  const [atEnd, setAtEnd] = useState(true);
+  const pinned = useRef(true); // the reader is at the end, where the list stays when its height changes
+  const options = {
+    count: all.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: (i: number) => estimate(all[i]!),
+    getItemKey: (i: number) => all[i]?.key ?? i,
+    overscan: 8,
+    anchorTo: "end" as const,
+    followOnAppend: true,
+    scrollEndThreshold: nearEnd,
+    observeElementRect,
+    observeElementOffset,
+    scrollToFn: elementScroll,
+    onChange: (l: List) => {
+      draw((n) => n + 1);
+      setAtEnd(l.isAtEnd(nearEnd));
+      const first = l.range?.startIndex ?? 0;
+      const { more, loading } = older.peek();
+      if (first < 4 && more && !loading && loaded.peek() && (l.scrollOffset ?? 0) < 400) void readOlder();
+    },
+  };
+  const [list] = useState<List>(() => new Virtualizer(options));
+  list.setOptions(options);
+  useLayoutEffect(() => list._didMount(), [list]);
+  useLayoutEffect(() => list._willUpdate());
+  useLayoutEffect(() => {
+    shown = { list, rows: all };
+    return () => {
+      shown = undefined;
+    };
+  });
+  useEffect(() => {
+    const watch = new ResizeObserver(() => {
+      if (pinned.current) list.scrollToEnd();
+    });
+    watch.observe(scroller.current!);
+    return () => watch.disconnect();
+  }, [list]);
+  const last = useRef({ top: 0, height: 0, visible: 0 });
+  const scrolled = () => {
+    const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current!;
+    const by = last.current;
+    if (height - top - visible < nearEnd) pinned.current = true;
+    else if (top < by.top && height === by.height && visible === by.visible) pinned.current = false; // by a reader
+    last.current = { top, height, visible };
+  };
+  const begun = loaded.value && all.length > 0;
+  useLayoutEffect(() => {
+    if (begun) list.scrollToEnd();
+  }, [begun, list]);
+
+  const { gap, more, live } = older.value;
+  return (
+    <>
+      <div
+        class="transcript"
+        ref={scroller}
+        role="log"
+        aria-label="Conversation"
+        aria-live="off"
+        aria-busy={busy.value}
+        tabIndex={0}
+        onScroll={scrolled}
+      >
+        {(gap || more) && (
+          <p class="older meta">
+            {more ? "Earlier turns are loaded as you scroll up." : "What was before is not kept any more."}
+          </p>
+        )}
+        <div class="rows" style={{ height: `${list.getTotalSize()}px` }}>
+          {list.getVirtualItems().map((at) => {
+            const row = all[at.index];
+            return (
+              row && (
+                <Placed
+                  key={row.key}
+                  row={row}
+                  index={at.index}
+                  start={at.start}
+                  list={list}
+                  first={at.index === 0}
+                  last={at.index === all.length - 1}
+                />
+              )
+            );
+          })}
+        </div>
+        {loaded.value && all.length === 0 && <Nothing />}
+      </div>
+      {(!atEnd || !live) && all.length > 0 && (
+        <div class="anchor">
+          <button type="button" class="button jump" onClick={toEnd}>
+            <Icon sign="down" />
+            {busy.value ? "Follow the answer" : "To the end"}
+          </button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Placed({
+  row,
+  index,
+  start,
+  list,
+  first,
+  last,
+}: {
+  row: Row;
+  index: number;
+  start: number;
+  list: List;
+  first: boolean;
+  last: boolean;
+}) {
+  const body = useMemo(() => <RowView row={row} />, [row]);
+  return (
+    <div
+      class={`row ${first ? "first" : ""} ${last ? "last" : ""}`}
+      data-index={index}
+      ref={list.measureElement}
+      style={{ top: `${start}px` }}
+    >
+      {body}
+    </div>
+  );
+}
+
+function Nothing() {
+  return (
+    <div class="nothing">
+      <h2>Nothing was said here yet</h2>
+      <p>Write what the agent should do. It asks before it does something that needs your consent.</p>
+    </div>
+  );
+}
+
+async function readOlder(): Promise<void> {
+  await act((s) => s.transcript.older());
+}
+
+// estimate guesses the height of a row that was never drawn.
+function estimate(row: Row): number {
+  switch (row.kind) {
+    case "prompt":
+      return 92 + 24 * Math.min(12, Math.ceil(row.item.prompt.content.length / 80));
+    case "block":
+      return 12 + 24 * Math.ceil(row.text.length / 84);
+    default:
+      return 28;
+  }
+}
+
+export function toEnd(): void {
+  const s = session.peek();
+  if (s && !s.transcript.live) void act((o) => o.transcript.toEnd());
+  shown?.list.scrollToEnd();
+}
+
+/** step moves to the previous or next prompt. */
+export function step(by: 1 | -1): void {
+  if (!shown) return;
+  const { list, rows: all } = shown;
+  const top = (list.scrollOffset ?? 0) + 1;
+  const prompts = all.flatMap((r, i) => (r.kind === "prompt" ? [i] : []));
+  const starts = prompts.map((i) => list.getOffsetForIndex(i, "start")?.[0] ?? 0);
+  const next = by > 0 ? starts.findIndex((s) => s > top + 1) : starts.findLastIndex((s) => s < top - 2);
+  if (next < 0) return by > 0 ? toEnd() : void readOlder();
+  list.scrollToIndex(prompts[next]!, { align: "start" });
+  announce(`Turn ${next + 1} of ${plural(prompts.length, "turn")}`);
+}
+
+/** goTo shows the row of a prompt, if it is loaded. */
+export function goTo(cursor: number): boolean {
+  const index = shown?.rows.findIndex((r) => r.kind === "prompt" && r.item.cursor === cursor) ?? -1;
+  if (index < 0) return false;
+  shown!.list.scrollToIndex(index, { align: "start" });
+  return true;
+}
+
+/** useVisible sets the height that a virtual keyboard leaves. */
+export function useVisible(): void {
+  useEffect(() => {
+    const view = window.visualViewport;
+    if (!view) return;
+    const fit = () => {
+      document.documentElement.style.setProperty("--visible", `${view.height}px`);
+      if (window.scrollY > 0) window.scrollTo(0, 0);
+    };
+    fit();
+    view.addEventListener("resize", fit);
+    return () => view.removeEventListener("resize", fit);
+  }, []);
+}

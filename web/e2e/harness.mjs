@@ -1,0 +1,146 @@
+// Starts the server and the browser for tests of the page.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+
+/** program is the binary under test. */
+const program = process.env.MAESTRO ?? join(here, "../../bin/maestro");
+
+/** patience bounds each wait for something that comes by itself; the machine may be busy. */
+export const patience = 60_000;
+
+/** startServer serves the script on a port of its own, which it keeps when it is started again. */
+export async function startServer(args = []) {
+  const root = mkdtempSync(join(tmpdir(), "maestro-page-"));
+  const port = await freePort();
+  let child;
+  let ready;
+
+  async function start() {
+    child = spawn(
+      program,
+      [
+        "serve",
+        "--agent",
+        `script:${join(here, "script.json")}`,
+        "--listen",
+        `127.0.0.1:${port}`,
+        "--workspace",
+        root,
+        "--state-dir",
+        join(root, "state"),
+        "--ready-stdout",
+        ...args,
+      ],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
+    let errors = "";
+    child.stderr.on("data", (d) => {
+      errors = (errors + d).slice(-4000);
+    });
+    const lines = createInterface({ input: child.stdout });
+    const ended = once(child, "exit").then(() => {
+      throw new Error(`the server ended: ${errors}`);
+    });
+    const [line] = await Promise.race([once(lines, "line"), ended]);
+    ended.catch(() => {}); // it is ended by stop
+    ready = JSON.parse(line);
+  }
+
+  async function stop(signal = "SIGTERM") {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill(signal);
+    await once(child, "exit");
+  }
+
+  const url = `http://127.0.0.1:${port}`;
+  const token = () => readFileSync(ready.tokenFile, "utf8").trim();
+
+  async function call(method, path, body) {
+    const res = await fetch(url + path, {
+      method,
+      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      body: body && JSON.stringify(body),
+    });
+    if (!res.ok) throw new Error(`${method} ${path}: ${res.status} ${await res.text()}`);
+    return res.json();
+  }
+
+  await start();
+  return {
+    url,
+    call,
+    start,
+    stop,
+    session: ready.sessionId,
+    signal: (name) => child.kill(name),
+    /** a link that logs in once */
+    async link(request = {}) {
+      const { ticket } = await call("POST", "/api/headless/ws-tickets", request);
+      return `${url}/login?ticket=${ticket}`;
+    },
+    async close() {
+      await stop("SIGKILL");
+      rmSync(root, { recursive: true, force: true });
+    },
+  };
+}
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** startBrowser opens pages that fail a test when something was written to the console. */
+export async function startBrowser() {
+  const path = (process.env.PATH ?? "").split(":").map((d) => join(d, "chromium"));
+  const { existsSync } = await import("node:fs");
+  const executablePath = path.find((p) => existsSync(p));
+  if (!executablePath) throw new Error("chromium is not in PATH");
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] }); // tests may run as root
+
+  return {
+    /** open makes a browser of its own for a person, and opens a link. */
+    async open(link, options = {}) {
+      const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+      context.setDefaultTimeout(patience);
+      const page = await context.newPage();
+      const complaints = [];
+      page.on("console", (m) => {
+        if (["error", "warning"].includes(m.type())) complaints.push(m.text());
+      });
+      page.on("pageerror", (e) => complaints.push(String(e.stack ?? e)));
+      await page.addInitScript(() => {
+        globalThis.violations = [];
+        document.addEventListener("securitypolicyviolation", (e) =>
+          globalThis.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`),
+        );
+      });
+      await page.goto(link);
+      return {
+        page,
+        context,
+        /** what the page complained about since it was opened; known are complaints that a test causes itself */
+        async complaints(known = []) {
+          const violations = await page.evaluate(() => globalThis.violations);
+          return [...complaints, ...violations].filter((c) => !known.some((k) => k.test(c)));
+        },
+      };
+    },
+    /** closes all pages */
+    leave: () => Promise.all(browser.contexts().map((c) => c.close())),
+    close: () => browser.close(),
+  };
+}

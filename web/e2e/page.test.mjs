@@ -1,0 +1,347 @@
+// The page in a browser, against the program that was built.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, afterEach, before, test } from "node:test";
+import { patience, startBrowser, startServer } from "./harness.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
+
+let browser;
+let server;
+before(async () => {
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+});
+afterEach(async () => {
+  await browser.leave();
+  await server?.close();
+  server = undefined;
+});
+
+const composer = (p) => p.page.locator(".composer textarea");
+const button = (p, name) => p.page.getByRole("button", { name, exact: true });
+const shows = (p, text) => p.page.locator(".main", { hasText: text }).waitFor();
+const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor();
+
+async function prompt(p, text) {
+  await composer(p).fill(text);
+  await button(p, "Send").click();
+  const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
+  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
+}
+
+/** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
+async function conversation(p) {
+  return p.page.evaluate(async () => {
+    const list = document.querySelector(".transcript");
+    const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const rows = new Map();
+    for (let top = 0; ; top += list.clientHeight / 2) {
+      list.scrollTop = top;
+      await frame();
+      for (const row of list.querySelectorAll(".row")) rows.set(Number(row.dataset.index), row.innerText);
+      if (top > list.scrollHeight) break;
+    }
+    return [...rows].sort(([a], [b]) => a - b).map(([, text]) => text);
+  });
+}
+
+/** asOwner is a conversation as those see it who did not take part. */
+const asOwner = (texts) =>
+  texts.map((t) =>
+    t
+      .replace(/^You drive\b/, "owner drives")
+      .replace(/^You\b/, "owner")
+      .replace("by you,", "by owner,"),
+  );
+
+async function accessible(p, what) {
+  await p.page.evaluate(axe);
+  const found = await p.page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
+  assert.deepEqual(
+    serious.map(
+      (v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}: ${v.nodes[0]?.any[0]?.message ?? ""}`,
+    ),
+    [],
+    what,
+  );
+}
+
+test("one drives, another watches, and a phone approves", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const driver = await browser.open(await server.link());
+  await composer(driver).waitFor();
+  const watcher = await browser.open(await server.link());
+  await prompt(driver, "Please fix the login test");
+  await button(driver, "Allow").waitFor();
+  await shows(watcher, "owner is driving. You are watching.");
+  await watcher.page.locator(".question").waitFor();
+  const view = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role: "viewer" });
+  const viewer = await browser.open(`${server.url}/#share=${view.token}`);
+  await shows(viewer, "You are watching. Your link does not allow answers.");
+  assert.equal(await viewer.page.locator(".question button.verdict").count(), 0, "a viewer has no buttons");
+  await viewer.context.close();
+
+  const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, {
+    role: "approver",
+    label: "Ben's phone",
+  });
+  const hand = await browser.open(`${server.url}/#share=${share.token}`, phone);
+  await button(hand, "Allow").waitFor();
+  assert.equal(
+    new URL(hand.page.url()).hash,
+    `#session=${server.session}`,
+    "the secret is not in the address any more",
+  );
+  assert.equal(
+    await hand.page.locator(".question pre.runs").innerText(),
+    "go test ./login -run 'TestLogin|TestExpiry' -count=1",
+  );
+  await shows(hand, "Your link does not allow prompts.");
+  for (const height of [640, 300]) {
+    // with the keyboard of the phone closed and open
+    await hand.page.setViewportSize({ width: 360, height });
+    await hand.page.waitForFunction((h) => document.querySelector(".app").getBoundingClientRect().height === h, height);
+    for (const name of ["Deny", "Allow"]) {
+      const box = await button(hand, name).boundingBox();
+      assert.ok(
+        box.y >= 0 && box.y + box.height <= height && box.x >= 0 && box.x + box.width <= 360,
+        `${name} is outside of ${height} pixels: ${JSON.stringify(box)}`,
+      );
+    }
+  }
+  await button(hand, "Allow").tap();
+  for (const p of [driver, watcher]) {
+    await shows(p, "Allowed by Ben's phone");
+    await shows(p, "Both tests pass now.");
+    await finished(p);
+    assert.equal(await p.page.locator(".question").count(), 0);
+  }
+  const [a, b] = [await conversation(driver), await conversation(watcher)];
+  assert.deepEqual(asOwner(a), b);
+  assert.deepEqual(await Promise.all([driver, watcher, hand].map((p) => p.complaints())), [[], [], []]);
+});
+
+test(
+  "control is taken, asked for, handed over and not needed for answers, and a reload keeps it",
+  { timeout: 4 * patience },
+  async () => {
+    server = await startServer();
+    const ann = await browser.open(await server.link());
+    await prompt(ann, "hello");
+    await finished(ann);
+    const ben = await browser.open(await server.link());
+    await button(ben, "Take over").click();
+    await composer(ben).waitFor();
+    await shows(ann, "owner is driving. You are watching.");
+    await button(ann, "Ask for control").click();
+    await shows(ann, "You have asked owner for control.");
+  await shows(ben, "owner asks for control.");
+    await button(ben, "Hand over").click();
+    await composer(ann).waitFor();
+    await button(ben, "Ask for control").waitFor();
+
+    await composer(ann).fill("half a thought");
+    await ann.page.reload();
+    await shows(ann, "You drive");
+    assert.equal(await composer(ann).inputValue(), "half a thought");
+    await prompt(ann, "Please fix the login test");
+    await button(ben, "Deny").waitFor();
+    await ben.page.getByLabel("Reason, sent").fill("not on a Monday");
+    await button(ben, "Deny").click(); // without control
+    await shows(ann, "Denied by owner");
+    await shows(ben, "not on a Monday");
+    await finished(ann);
+    await shows(ann, "You drive");
+    await button(ann, "Release").click();
+    await shows(ann, "Nobody drives");
+    await prompt(ben, "Ben goes on");
+    await shows(ben, "You drive");
+    assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
+  },
+);
+
+test("a killed server loses nothing that was shown", { timeout: 6 * patience }, async () => {
+  server = await startServer();
+  const driver = await browser.open(await server.link());
+  await composer(driver).waitFor();
+  const watcher = await browser.open(await server.link());
+  await prompt(driver, "stream a long answer");
+  for (const p of [watcher, driver]) await shows(p, /Line \d{2,} of the long answer/);
+  await server.stop("SIGKILL");
+  await shows(driver, "nothing is lost.");
+  await server.start();
+  for (const p of [driver, watcher]) {
+    await p.page.locator(".strip").waitFor({ state: "detached" });
+    await finished(p);
+  }
+  const [a, b] = [await conversation(driver), await conversation(watcher)];
+  assert.deepEqual(asOwner(a), b);
+  assert.ok(
+    a.some((t) => t.includes("Line 10 ")),
+    `the answer is still there: ${a.slice(-5)}`,
+  );
+  const fresh = await browser.open(await server.link());
+  await fresh.page.locator(".note.bad").waitFor();
+  assert.deepEqual(await conversation(fresh), b, "a new page shows the same");
+  await prompt(driver, "hello again");
+  await shows(watcher, "This is a script, not a model.");
+  const lost = [
+    /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection/,
+  ];
+  assert.deepEqual(await Promise.all([driver, watcher, fresh].map((p) => p.complaints(lost))), [[], [], []]);
+});
+
+test("the keyboard is enough", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link());
+  await composer(p).waitFor();
+  const { keyboard } = p.page;
+  await keyboard.press("i");
+  await keyboard.type("Please fix the login test");
+  await keyboard.press("Enter");
+  await button(p, "Deny").waitFor();
+  await keyboard.type("a"); // a letter in the composer answers nothing
+  assert.equal(await composer(p).inputValue(), "a");
+  await keyboard.press("Backspace");
+  await keyboard.press("Escape");
+  await keyboard.press("d");
+  await shows(p, "Denied by you");
+  await finished(p);
+  await p.page.waitForFunction(() =>
+    document.querySelector('[role="status"].unseen').textContent.startsWith("Answer finished"),
+  );
+  await keyboard.press("i");
+  await keyboard.type("show something hidden");
+  await keyboard.press("Enter");
+  await shows(p, "There are hidden characters in it.");
+  assert.equal(
+    await p.page.locator(".question pre.runs").innerText(),
+    "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B",
+  );
+  await keyboard.press("Escape");
+  await keyboard.press("a");
+  await shows(p, "Allowed by you");
+  await finished(p);
+  await keyboard.press("k");
+  await keyboard.press("k");
+  await p.page.waitForFunction(() => document.querySelector(".prompt").getBoundingClientRect().top >= 0);
+  await keyboard.press("Shift+G");
+  await p.page.waitForFunction(() => {
+    const t = document.querySelector(".transcript");
+    return t.scrollHeight - t.scrollTop - t.clientHeight < 2;
+  });
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("questions are answered in forms, and prompts wait in the queue", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link());
+  await prompt(p, "ask me something");
+  await p.page.getByText("Compare in UTC everywhere").click();
+  await button(p, "Send answer").click();
+  await shows(p, "I will use the clock you chose.");
+  await finished(p);
+  await prompt(p, "a form please");
+  await button(p, "Send").click(); // the region is missing
+  await p.page.locator(".wrong", { hasText: "Needed." }).waitFor();
+  await p.page.getByText("eu-north").click();
+  await p.page.getByLabel("Contact").fill("ann@example.com");
+  await composer(p).fill("and then say hello");
+  await composer(p).press("Enter");
+  await p.page.locator(".queue", { hasText: "and then say hello" }).waitFor();
+  await p.page.locator(".question").getByRole("button", { name: "Send" }).click();
+  await shows(p, "Deployed.");
+  await p.page.locator(".prompt", { hasText: "and then say hello" }).waitFor();
+  assert.equal(await p.page.locator(".queue").count(), 0);
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("the page can be used by everybody", { timeout: 6 * patience }, async () => {
+  server = await startServer();
+  for (const [name, options] of [
+    ["desk", {}],
+    ["phone in the dark", { ...phone, colorScheme: "dark" }],
+    ["dark desk", { colorScheme: "dark", reducedMotion: "reduce" }],
+  ]) {
+    const p = await browser.open(await server.link(), options);
+    await p.page.locator(".composer, .closed").waitFor();
+    await accessible(p, `${name}, at the start`);
+    if ((await button(p, "Take over").count()) > 0) await button(p, "Take over").click();
+    await prompt(p, "Please fix the login test");
+    await button(p, "Allow").waitFor();
+    await accessible(p, `${name}, with a question`);
+    await button(p, "Allow").click();
+    await shows(p, "Both tests pass now.");
+    await finished(p);
+    await p.page.locator("button.line", { hasText: "edit" }).last().click();
+    await p.page.locator(".diff").waitFor();
+    await button(p, "People and turns").click();
+    await p.page.locator(".turns li").first().waitFor();
+    await accessible(p, `${name}, with a change and the people`);
+    assert.deepEqual(await p.complaints(), []);
+    await p.context.close();
+  }
+});
+
+test("nothing that the agent says runs or loads anything", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link());
+  const foreign = [];
+  const own = server.url;
+  p.page.on("request", (r) => {
+    if (!r.url().startsWith(own)) foreign.push(r.url());
+  });
+  await composer(p).fill("be hostile");
+  await composer(p).press("Enter");
+  await shows(p, "The end of the hostile answer.");
+  await finished(p);
+  await p.page.locator("button.line").last().click();
+  await p.page.locator(".diff").waitFor();
+  const links = new Set();
+  let shown = "";
+  for (let top = 0; ; top += 300) {
+    // the list draws only what is visible
+    const [hrefs, text, end] = await p.page.evaluate(async (y) => {
+      const list = document.querySelector(".transcript");
+      list.scrollTop = y;
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      const bad = list.querySelectorAll(
+        "img, script, iframe, style, svg:not(.icon), [onerror], [onclick], [style*=display]",
+      ).length;
+      return [
+        [...list.querySelectorAll("a")].map((a) => a.getAttribute("href")),
+        bad > 0 ? `${bad} bad elements` : list.innerText,
+        y > list.scrollHeight,
+      ];
+    }, top);
+    hrefs.forEach((h) => links.add(h));
+    shown += text;
+    if (end) break;
+  }
+  assert.deepEqual([...links].filter((h) => h !== null).sort(), ["https://evil.example/x.png", "https://example.com/"]);
+  assert.ok(
+    !shown.includes("bad elements") && shown.includes("<script>globalThis.ran = 1</script>"),
+    "code is shown as text",
+  );
+  assert.equal(await p.page.evaluate(() => globalThis.ran), undefined);
+  assert.deepEqual(foreign, []);
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("who is not logged in is told what to do", { timeout: 2 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(server.url);
+  await p.page.getByRole("heading", { name: "Log in" }).waitFor();
+  await accessible(p, "log in");
+  await p.page.goto(await server.link());
+  await composer(p).waitFor();
+  await button(p, "Log out").click();
+  await p.page.getByRole("heading", { name: "Log in" }).waitFor();
+  assert.deepEqual(await p.complaints([/status of 401/]), []);
+});

@@ -1,0 +1,24 @@
+package web
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestPage runs the tests of app in Node, and those of e2e in Chromium against the built server.
+func TestPage(t *testing.T) {
+	t.Run("texts", func(t *testing.T) {
+		t.Parallel()
+		run(t, exec.Command("node", "app/test/run.mjs"))
+	})
+	t.Run("browser", func(t *testing.T) {
+		t.Parallel()
+		binary := filepath.Join(t.TempDir(), "maestro")
+		run(t, exec.Command("go", "build", "-o", binary, "../cmd/maestro"))
+		cmd := exec.Command("node", "--test", "--test-reporter=spec", "e2e/page.test.mjs")
+		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
+		run(t, cmd)
+	})
+}
