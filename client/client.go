@@ -212,9 +212,7 @@ func (c *Client) follow(ctx context.Context, l *link) error {
 	for {
 		began := time.Now()
 		why := c.serve(ctx, l)
-		if time.Since(began) >= c.reconnect.Max {
-			tries.failed, tries.delay = 0, 0 // the connection was stable
-		}
+		tries.ended(began)
 		var err error
 		if l, err = c.nextLink(ctx, why, &tries); err != nil {
 			return err

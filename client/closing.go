@@ -53,21 +53,35 @@ type CloseError struct {
 // Error implements error.
 func (e *CloseError) Error() string {
 	text := fmt.Sprintf("connection closed: %d", e.Code)
+	if e.Status != 0 {
+		text = fmt.Sprintf("refused with status %d", e.Status)
+	}
 	for _, part := range []string{string(e.Reason), e.Message} {
 		if part != "" && !strings.HasSuffix(text, part) {
 			text += ": " + part
 		}
 	}
-	if e.Err != nil {
+	if e.Err != nil && !e.refusalInErr() {
 		text += ": " + e.Err.Error()
 	}
 	return text
 }
 
+// refusalInErr reports whether Err is what Reason and Message say, with metadata.
+func (e *CloseError) refusalInErr() bool {
+	_, ok := e.Err.(*contracts.Error)
+	return ok
+}
+
+// temporary reports whether another attempt may succeed.
+func (e *CloseError) temporary() bool {
+	return slices.Contains([]int{1001, 1005, codeLost, 1011, 1012, 1013, 4408, 4429, 4503}, e.Code)
+}
+
 // Unwrap returns the refusal and the cause.
 func (e *CloseError) Unwrap() []error {
 	var errs []error
-	if e.Reason != "" {
+	if e.Reason != "" && !e.refusalInErr() {
 		errs = append(errs, &contracts.Error{Code: e.Reason, Message: e.Message})
 	}
 	if e.Err != nil {
@@ -106,7 +120,7 @@ func (l *link) closeError(err error) *CloseError {
 }
 
 // maxErrorBody bounds the bytes read from an HTTP refusal.
-const maxErrorBody = 1 << 10
+const maxErrorBody = 16 << 10
 
 // upgradeError describes a failed upgrade. res is nil if there was no HTTP
 // response.
@@ -120,20 +134,29 @@ func upgradeError(err error, res *http.Response) *CloseError {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return cmp.Or(wrongProtocol(res.Header.Get("Sec-WebSocket-Protocol")), &CloseError{Code: codeLost, Err: err})
 	}
+	e, _ := refusedRequest(res)
+	return e
+}
+
+// refusedRequest describes a refusal. refused has its metadata; it is nil if the server
+// gave no code.
+func refusedRequest(res *http.Response) (e *CloseError, refused *contracts.Error) {
 	var body struct {
-		Error string         `json:"error"`
-		Code  contracts.Code `json:"code"`
+		Error   string                  `json:"error"`
+		Code    contracts.Code          `json:"code"`
+		Details []contracts.ErrorDetail `json:"details"`
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // with a partial body only the message is lost
-	e := &CloseError{Status: res.StatusCode, Message: http.StatusText(res.StatusCode)}
+	e = &CloseError{Status: res.StatusCode, Message: http.StatusText(res.StatusCode)}
 	if json.Unmarshal(text, &body) == nil && body.Code != "" {
 		e.Reason, e.Message = body.Code, body.Error
+		refused = refusal(&contracts.Refusal{Code: body.Code, Message: body.Error, Details: body.Details})
 	}
 	e.Code = statusCode(e.Status, e.Reason)
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}
-	return e
+	return e, refused
 }
 
 // wrongProtocol returns an error if the server chose another subprotocol.

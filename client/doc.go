@@ -1,5 +1,6 @@
-// Package client is the Go client of the Maestro headless protocol. It attaches to
-// a session over a WebSocket, follows it and sends commands.
+// Package client is the Go client of the Maestro headless protocol. A [Client] attaches
+// to a session over a WebSocket, follows it and sends commands. A [Server] has what
+// concerns all sessions of a server: their list, the inbox and shares.
 //
 // A caller that reads [Client.Next] sees every entry of the session once and in
 // order, from the position it asked for, however often the network or the server

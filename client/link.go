@@ -136,26 +136,13 @@ const maxFrame = 64 << 20
 // each ping. The error is a *CloseError.
 func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, onPing func()) (*websocket.Conn, error) {
 	header := http.Header{}
-	token, err := c.credential()
-	if err != nil {
+	if err := c.authorize(header); err != nil {
 		return nil, &CloseError{Code: codeLost, Err: err}
-	}
-	if token != "" {
-		header.Set("Authorization", "Bearer "+token)
-	}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
-		DialContext:         (&net.Dialer{Timeout: contracts.DefaultHandshakeTimeout}).DialContext,
-		TLSHandshakeTimeout: contracts.DefaultHandshakeTimeout,
-	}
-	if c.dialer != nil {
-		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dialer(ctx) }
 	}
 	target := *address
 	target.RawQuery = query.Encode()
 	conn, res, err := websocket.Dial(ctx, target.String(), &websocket.DialOptions{
-		HTTPClient:   &http.Client{Transport: transport},
+		HTTPClient:   &http.Client{Transport: c.transport()},
 		HTTPHeader:   header,
 		Subprotocols: []string{contracts.Subprotocol},
 		OnPingReceived: func(context.Context, []byte) bool {
@@ -175,6 +162,29 @@ func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, o
 	}
 	conn.SetReadLimit(maxFrame)
 	return conn, nil
+}
+
+// transport returns the transport for one request.
+func (c *config) transport() *http.Transport {
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		DialContext:         (&net.Dialer{Timeout: contracts.DefaultHandshakeTimeout}).DialContext,
+		TLSHandshakeTimeout: contracts.DefaultHandshakeTimeout,
+	}
+	if c.dialer != nil {
+		t.Proxy = nil
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dialer(ctx) }
+	}
+	return t
+}
+
+// authorize adds the credential, if there is one.
+func (c *config) authorize(h http.Header) error {
+	token, err := c.credential()
+	if token != "" {
+		h.Set("Authorization", "Bearer "+token)
+	}
+	return err
 }
 
 // write sends a text. If the server does not read it within the write timeout, the

@@ -31,6 +31,13 @@ func (a *attempts) next(floor time.Duration) (time.Duration, bool) {
 	return max(a.delay-time.Duration(a.jitter()*float64(a.delay)/2), floor), true
 }
 
+// ended counts the failures anew if the connection that began at a time was stable.
+func (a *attempts) ended(began time.Time) {
+	if time.Since(began) >= a.policy.Max {
+		a.failed, a.delay = 0, 0
+	}
+}
+
 // nextLink makes the next connection after one that ended, or returns why there
 // will be none.
 func (c *Client) nextLink(ctx context.Context, why *CloseError, tries *attempts) (*link, error) {
@@ -73,15 +80,12 @@ func (c *Client) prepareRetry(why *CloseError) bool {
 		c.position.connection, c.position.token = "", "" // the server may still have the entries
 		return true
 	}
-	switch why.Code {
-	case 1001, 1005, codeLost, 1011, 1012, 1013, 4408, 4429, 4503:
-		return true
-	case 4404:
+	if why.Code == 4404 {
 		known := c.position != position{}
 		c.position = position{} // the session is gone
 		return known
 	}
-	return false
+	return why.temporary()
 }
 
 // reconnectTakeover returns the takeover for a reconnect: if another connection got

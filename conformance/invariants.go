@@ -240,6 +240,8 @@ func (w *watch) message(p *Peer, f *Frame) {
 	case "server_request":
 		w.requested(p, f)
 	case "server_request_resolved":
+		p.s.failIf(f.at("author") != nil && !w.people && w.hellos == 0,
+			"R32:people", "%s: people was not negotiated, got %s", p.name, f.said())
 		w.resolved(p, f)
 	default:
 		w.utility(p, f)

@@ -183,3 +183,20 @@ type SessionEntry struct {
 	Connections  int64   `json:"connection_count"`
 	Pending      int64   `json:"pending_request_count"`
 }
+
+// A ConnectionList says who is connected to a session, the earliest first. At most
+// MaxListed connections are listed.
+type ConnectionList struct {
+	Connections []ConnectionEntry `json:"connections"`
+	Count       int64             `json:"connection_count"`
+}
+
+// A ConnectionEntry describes one connection. A connection that is not attached has no
+// socket and no stream at the moment; its client may come back.
+type ConnectionEntry struct {
+	Author     Author `json:"author"`
+	Role       Role   `json:"role"`
+	Since      string `json:"since"`      // when the connection was made; ISO-8601 UTC
+	Attached   bool   `json:"attached"`   // it has a socket or a stream
+	Controller bool   `json:"controller"` // it holds the lease
+}

@@ -160,7 +160,8 @@ func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms
 
 func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts.Role) *connection {
 	c := &connection{
-		id: newID("conn_"), token: hashToken(secret), principal: p, role: role, seen: tx.now, neverSubscribed: true,
+		id: newID("conn_"), token: hashToken(secret), principal: p, role: role,
+		since: tx.now, seen: tx.now, neverSubscribed: true,
 	}
 	tx.clients.addConnection(c)
 	tx.clients.lastUsed = tx.now
@@ -296,7 +297,7 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 			err = errEnded
 			return
 		}
-		c = &connection{id: localID, bare: true, principal: att.Principal, seen: tx.now}
+		c = &connection{id: localID, bare: true, principal: att.Principal, since: tx.now, seen: tx.now}
 		c.terms.Role, c.role = contracts.RoleController, contracts.RoleController // until a hello says otherwise
 		tx.clients.addConnection(c)
 		sub := &subscription{id: localID, conn: c}

@@ -30,6 +30,7 @@ type connection struct {
 	id        string
 	token     tokenHash           // of the connection's secret
 	principal contracts.Principal // fixed, except for Expires; see extendCredential
+	since     time.Time
 	bare      bool
 
 	awaited atomic.Bool // somebody waits until this connection has read more

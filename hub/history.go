@@ -52,7 +52,7 @@ func (h *Hub) History(
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.readHistory(*req, skip, ctx.Done())
+	page, err := h.readHistory(*req, by.Principal.ID, skip, ctx.Done())
 	return page, h.refusedOr(err)
 }
 
@@ -63,7 +63,7 @@ func (r *reader) answerHistory(req *contracts.HistoryRequest) {
 	h, b := r.hub, r.box
 	var page *contracts.HistoryPage
 	err := h.aside(b.conn, func() (err error) {
-		page, err = h.readHistory(*req, journal.Class(b.skip.Load()), b.stopped)
+		page, err = h.readHistory(*req, b.sub.conn.principal.ID, journal.Class(b.skip.Load()), b.stopped)
 		return err
 	})
 	var frame []byte
@@ -102,29 +102,26 @@ func (h *Hub) openingPage(b *mailbox, p parcel) ([]byte, error) {
 		end = h.startCursor
 	}
 	req := contracts.HistoryRequest{Before: end + 1, Turns: int64(p.turns), Limit: contracts.MaxHistoryLimit}
-	page, err := h.readHistory(req, journal.Class(b.skip.Load()), b.stopped)
+	page, err := h.readHistory(req, b.sub.conn.principal.ID, journal.Class(b.skip.Load()), b.stopped)
 	if err != nil {
 		return nil, h.refusal(err)
 	}
 	return historyFrame(b.form, "", page)
 }
 
-// readHistory checks a request and reads its page. A closed stop ends the wait for
-// other requests. It takes no lock: the entries are immutable.
+// readHistory checks a request of a principal and reads its page. A closed stop ends the
+// wait for other requests. It takes no lock: the entries are immutable.
 func (h *Hub) readHistory(
-	req contracts.HistoryRequest, skip journal.Class, stop <-chan struct{},
+	req contracts.HistoryRequest, principal string, skip journal.Class, stop <-chan struct{},
 ) (*contracts.HistoryPage, error) {
 	if err := prepareHistory(&req); err != nil {
 		return nil, err
 	}
-	select {
-	case h.opts.Memory.historyReads <- struct{}{}:
-		defer func() { <-h.opts.Memory.historyReads }()
-	case <-stop:
-		return nil, errGone
-	case <-h.done:
+	leave, ok := h.opts.Memory.historyReads.enter(principal, stop, h.done)
+	if !ok {
 		return nil, errGone
 	}
+	defer leave()
 	r := historyReader{hub: h, req: req, raw: skip&classRaw == 0, stop: stop}
 	r.skip = skip &^ (classRaw | classPeople) // which may be prompts
 	switch req.Kind {
@@ -185,6 +182,7 @@ type passage struct {
 	older  [][]byte // texts of the pieces before newest, the newest first
 	text   int      // bytes of all texts
 	prompt bool     // it is the event that has a prompt: prompt_accepted, or the raw event where that is missing
+	steers bool     // it is a prompt that the agent took during the run of an earlier one
 }
 
 func newPassage(e journal.Entry) *passage {
@@ -293,11 +291,12 @@ func (r *historyReader) read(take takeFunc, pause func() bool) error {
 }
 
 // A promptLinker finds out which passages are prompts. A run begins with
-// prompt_accepted and the raw events agent_start and message_start. In sessions of
-// earlier versions, only message_start has the prompt.
+// prompt_accepted, queue_changed if the prompt was in the queue, and the raw events
+// agent_start and message_start. A prompt that steers a run has no agent_start. In
+// sessions of earlier versions, only message_start has the prompt.
 type promptLinker struct {
 	take    takeFunc
-	waiting []*passage // message_start, and then agent_start: what is before them decides
+	waiting []*passage // message_start, and what may follow prompt_accepted before it, the newest first
 	next    uint64     // before which the next page begins, once take has returned false
 }
 
@@ -307,11 +306,12 @@ func (l *promptLinker) add(p *passage) bool {
 		return true
 	}
 	kind := p.kind()
-	if len(l.waiting) == 1 && kind == "agent_start" {
+	if l.links(kind) {
 		l.waiting = append(l.waiting, p)
 		return true
 	}
 	p.prompt = kind == "prompt_accepted"
+	p.steers = p.prompt && len(l.waiting) > 0 && !l.waits("agent_start")
 	if !l.flush(!p.prompt) {
 		return false
 	}
@@ -324,6 +324,18 @@ func (l *promptLinker) add(p *passage) bool {
 		}
 	}
 	return l.pass(p)
+}
+
+// links reports whether an event of the kind may be between prompt_accepted and the
+// passages that wait.
+func (l *promptLinker) links(kind string) bool {
+	return len(l.waiting) == 1 && kind == "agent_start" ||
+		len(l.waiting) > 0 && kind == "queue_changed" && !l.waits(kind)
+}
+
+// waits reports whether an event of the kind waits.
+func (l *promptLinker) waits(kind string) bool {
+	return slices.ContainsFunc(l.waiting, func(p *passage) bool { return p.kind() == kind })
 }
 
 // flush passes the waiting passages on. alone says that message_start is the prompt.
@@ -431,9 +443,10 @@ func shorten(ev contracts.Event) (short contracts.Event, omitted int) {
 func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 	var ended time.Time // when the run ended whose prompt comes next; zero if its end was not read
 	var outcome contracts.TurnOutcome
-	ending := false // only what belongs to the end of the run was read since
+	ending := false   // only what belongs to the end of the run was read since
+	steering := false // the oldest turn of the page steers the run of the next one, whose end was read
 	err := r.read(func(p *passage) bool {
-		if len(r.page.Turns) == int(r.req.Limit) {
+		if len(r.page.Turns) >= int(r.req.Limit) && !steering {
 			return false
 		}
 		switch p.kind() {
@@ -452,23 +465,26 @@ func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 			ending = false
 		}
 		if p.prompt {
-			r.turn(p, outcome, ended)
-			ended, outcome, ending = time.Time{}, "", false
+			outcome = r.turn(p, outcome, ended)
+			if steering = p.steers; !steering {
+				ended, outcome, ending = time.Time{}, "", false
+			}
 		}
 		return true
 	}, func() bool { return len(r.page.Turns) > 0 })
 	if n := len(r.page.Turns); n > 0 && r.page.Before != nil {
-		r.page.Before = &r.page.Turns[n-1].Cursor
+		r.page.Before = new(r.page.Turns[n-1].Cursor) // a copy, because the turns are reversed
 	}
 	slices.Reverse(r.page.Turns)
 	return &r.page, err
 }
 
-// turn adds a turn to the page, unless a part of it is after the page.
-func (r *historyReader) turn(p *passage, outcome contracts.TurnOutcome, ended time.Time) {
+// turn adds a turn to the page, unless a part of it is after the page. It returns the
+// outcome of the run.
+func (r *historyReader) turn(p *passage, outcome contracts.TurnOutcome, ended time.Time) contracts.TurnOutcome {
 	newest := len(r.page.Turns) == 0
 	if newest && ended.IsZero() && r.req.Before <= r.hub.journal.Visible() {
-		return
+		return ""
 	}
 	text, by := p.said()
 	t := contracts.HistoryTurn{
@@ -477,12 +493,14 @@ func (r *historyReader) turn(p *passage, outcome contracts.TurnOutcome, ended ti
 	switch {
 	case !ended.IsZero():
 		t.DurationMS = new(max(0, ended.UnixMilli()-p.newest.Time))
+	case outcome != "": // a later prompt steered the run
 	case newest:
 		t.Outcome = contracts.TurnRunning
 	default:
 		t.Outcome = contracts.TurnCancelled // its end was not stored
 	}
 	r.page.Turns = append(r.page.Turns, t)
+	return t.Outcome
 }
 
 // search reads a page of the entries that contain a text.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -308,6 +309,65 @@ func TestIndexTellsHowTurnsEnded(t *testing.T) {
 	})
 }
 
+// A prompt of the queue is one turn and one entry, and has its author. A prompt that
+// steers a run ends as the run does.
+func TestIndexListsPromptsOfTheQueueOnce(t *testing.T) {
+	inWorkshop(t, func(t *testing.T, r *room, w *worker, ann *memconn.Peer) {
+		for i, content := range []string{"one", "two", "three"} {
+			r.send(ann, fmt.Sprintf(`{"type":"prompt","content":%q,"when":"next"}`, content))
+			for _, word := range []string{"left", "right"} {
+				if i == 0 {
+					r.send(ann, fmt.Sprintf(`{"type":"prompt","content":%q,"when":"steer"}`, word))
+				}
+			}
+		}
+		check := func(want ...string) {
+			t.Helper()
+			for _, limit := range []int64{100, 3, 2, 1} {
+				req := contracts.HistoryRequest{Kind: contracts.HistoryTurns, Limit: limit}
+				got, _ := whole(t, r.Hub, req)
+				if !slices.Equal(lines(got.Turns), want) {
+					t.Errorf("limit %d: got %q, want %q", limit, lines(got.Turns), want)
+				}
+				for _, turn := range got.Turns {
+					if turn.Author == nil || turn.Author.Principal != "user_ann" {
+						t.Errorf("%s: got author %+v", turn.Line, turn.Author)
+					}
+				}
+			}
+		}
+		w.runs(t, "one")
+		if taken := w.host.Steering(t.Context()); len(taken) != 2 {
+			t.Fatalf("got %v, want two prompts", taken)
+		}
+		check("one running", "left running", "right running")
+		for _, next := range []string{"two", "three"} {
+			time.Sleep(time.Second)
+			w.finish(t, nil)
+			w.runs(t, next)
+		}
+		w.finish(t, nil)
+		w.rests(t)
+		check("one completed", "left completed", "right completed", "two completed", "three completed")
+		page := historyOf(t, r.Hub, contracts.HistoryRequest{Limit: 1000})
+		if text := transcript(t, page.Entries); strings.Count(text, "prompt ") != 5 {
+			t.Errorf("got %s, want five prompts", text)
+		}
+	})
+}
+
+func TestIndexContinuesBeforeItsOldestTurn(t *testing.T) {
+	prompts := []string{"one", "two", "three", "four", "five", "six", "seven"}
+	withOldAndNew(t, prompts, func(t *testing.T, r *room, _ func(string) error) {
+		for limit := range int64(len(prompts)) {
+			got, pages := whole(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns, Limit: limit + 1})
+			if len(got.Turns) != len(prompts) || pages > len(prompts)/int(limit+1)+1 {
+				t.Errorf("limit %d: got %q in %d pages", limit+1, lines(got.Turns), pages)
+			}
+		}
+	})
+}
+
 // lines returns turns in short.
 func lines(turns []contracts.HistoryTurn) (all []string) {
 	for _, turn := range turns {
@@ -555,6 +615,47 @@ func TestReadingHistoryDelaysNobody(t *testing.T) {
 		close(store.release)
 		for range cap(done) {
 			<-done
+		}
+	})
+}
+
+// The requests of one principal wait for one another, and not those of others for all of
+// them.
+func TestManyRequestsOfOnePrincipalDelayOthersByOne(t *testing.T) {
+	store := &slowStore{Store: journal.NewMemory(journal.MemoryOptions{})}
+	withOrator(t, hub.Options{Store: store}, []string{"one"}, func(t *testing.T, r *room, _ func(string) error) {
+		store.release = make(chan struct{}) // in the bubble
+		store.slow.Store(true)
+		ended := make(chan string, 101)
+		read := func(principal string) {
+			by := contracts.Caller{Principal: contracts.Principal{ID: principal}}
+			go func() { // ends with the read
+				if _, err := r.History(t.Context(), &contracts.HistoryRequest{}, by); err != nil {
+					t.Error(err)
+				}
+				ended <- principal
+			}()
+			synctest.Wait()
+		}
+		for range 100 {
+			read("flood")
+		}
+		read("ann")
+		before := 0
+		for principal := ""; principal != "ann"; {
+			select {
+			case store.release <- struct{}{}: // one read of the store
+			case principal = <-ended:
+				before++
+			}
+			synctest.Wait()
+		}
+		if most := max(1, runtime.GOMAXPROCS(0)/2); before > most+2 {
+			t.Errorf("got %d requests that ended no later than that of ann, want at most %d", before, most+2)
+		}
+		close(store.release)
+		for range 101 - before {
+			<-ended
 		}
 	})
 }

@@ -147,6 +147,27 @@ func TestAnswerIsShownWithItsAuthor(t *testing.T) {
 	})
 }
 
+// An answer whose event has no room for the author is shown without the author.
+func TestLongAnswerIsShownWithoutItsAuthor(t *testing.T) {
+	inRoom(t, hub.Options{Agent: asking()}, func(t *testing.T, r *room) {
+		watcher, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer}, helloPeople)
+		author, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(author, `{"type":"prompt","content":"go"}`)
+		r.until(watcher, `"server_request"`)
+		reason := strings.Repeat("x", contracts.MaxEventBytes-200)
+		if _, _, err := r.Decide("q1", false, reason, "", contracts.Principal{ID: "share_1", Name: "guest"}); err != nil {
+			t.Fatal(err)
+		}
+		got := eventOf[*contracts.ServerRequestResolved](t, r.events(r.until(watcher, `"agent_end"`)))
+		if got.Reason != reason || got.Author != nil {
+			t.Errorf("got a reason of %d bytes by %+v, want %d by nobody", len(got.Reason), got.Author, len(reason))
+		}
+		if st := r.Snapshot().State; len(st.PendingRequests) > 0 {
+			t.Errorf("got %+v, want nothing pending", st.PendingRequests)
+		}
+	})
+}
+
 func TestEachMoveOfControlIsShown(t *testing.T) {
 	inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
 		watcher, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer}, helloPeople)

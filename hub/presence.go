@@ -219,6 +219,29 @@ func (tx *tx) connectionState(c *connection) contracts.ConnectionState {
 	return st
 }
 
+// Connections says who is connected.
+func (h *Hub) Connections(by contracts.Caller) (list *contracts.ConnectionList, err error) {
+	err = h.request(opRequest, func(tx *tx) error {
+		if !tx.credentialValid(by.Principal) {
+			return ErrExpired
+		}
+		tx.expireLease()
+		cl := &tx.clients
+		listed := slices.SortedFunc(slices.Values(cl.presence.listed), func(a, b *connection) int {
+			return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.id, b.id))
+		})
+		list = &contracts.ConnectionList{Connections: []contracts.ConnectionEntry{}, Count: int64(len(cl.conns))}
+		for _, c := range listed {
+			list.Connections = append(list.Connections, contracts.ConnectionEntry{
+				Author: *c.author(), Role: cmp.Or(c.role, contracts.RoleController), Since: timestamp(c.since),
+				Attached: c.attached(), Controller: cl.holder() == c,
+			})
+		}
+		return nil
+	})
+	return list, err
+}
+
 // expiry returns when the connection expires if its client stays silent; null for
 // the local client, which never does.
 func (tx *tx) expiry(c *connection) contracts.NullString {

@@ -242,3 +242,47 @@ func TestWhoComesBackAfterARestartLearnsWhoIsHere(t *testing.T) {
 		}
 	})
 }
+
+// The list says who is connected, in what role and since when, also after a restart.
+func TestConnectionsSayWhoIsHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := lasting{journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Store: store})
+		ann := contracts.Principal{ID: "user_ann", Name: "Ann Lee"}
+		began := time.Now()
+		_, driver := r.attach(contracts.Attach{Role: contracts.RoleController, Principal: ann}, helloPeople)
+		time.Sleep(time.Minute)
+		bob := contracts.Principal{ID: "share_1", Name: "Bob", Role: contracts.RoleApprover}
+		r.attach(contracts.Attach{Role: contracts.RoleApprover, Principal: bob}, `{"type":"hello","role":"approver"}`)
+		synctest.Wait()
+		list, err := r.Connections(contracts.Caller{Principal: bob})
+		if err != nil || list.Count != 2 || len(list.Connections) != 2 {
+			t.Fatalf("got %+v, %v; want two connections", list, err)
+		}
+		since := func(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+		wantEqual(t, "the driver", list.Connections[0], contracts.ConnectionEntry{
+			Author: contracts.Author{Principal: "user_ann", Name: "Ann Lee", ClaimedName: "Ann",
+				ClientInfo: &contracts.ClientInfo{Name: "lantern"}, ConnectionID: driver.ConnectionID},
+			Role: contracts.RoleController, Since: since(began), Attached: true, Controller: true,
+		})
+		other := list.Connections[1]
+		if other.Author.Name != "Bob" || other.Role != contracts.RoleApprover || other.Controller || other.Since != since(began.Add(time.Minute)) {
+			t.Errorf("got %+v, want the approver", other)
+		}
+		gone := contracts.Caller{Principal: contracts.Principal{ID: "late", Expires: time.Now().Add(-time.Second)}}
+		if _, err := r.Connections(gone); err == nil {
+			t.Error("got the list with a credential that has expired")
+		}
+		r.suspend()
+
+		again := openRoom(t, hub.Options{Store: store})
+		defer again.close()
+		list, err = again.Connections(contracts.Caller{Principal: ann})
+		if err != nil || len(list.Connections) != 1 {
+			t.Fatalf("got %+v, %v; want the driver", list, err)
+		}
+		if c := list.Connections[0]; c.Attached || c.Since != since(began) || c.Author.Name != "Ann Lee" {
+			t.Errorf("got %+v, want the driver without a socket", c)
+		}
+	})
+}

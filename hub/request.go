@@ -109,6 +109,7 @@ type announced struct {
 	legacy  []encoded // the event for older clients, if the question has one
 	request encoded
 	shown   *contracts.RequestShown // comes before the request
+	display encoded                 // shown
 }
 
 // announcement returns the events that show a question. cut says that the agent has cut
@@ -126,7 +127,7 @@ func (h *Hub) announcement(req *contracts.ServerRequest, cut bool) announced {
 	}
 	shown := h.shownRequest(req)
 	shown.Truncated = shown.Truncated || cut
-	return announced{legacy: legacy, request: encode(nil, req), shown: shown}
+	return announced{legacy: legacy, request: encode(nil, req), shown: shown, display: encode(nil, shown)}
 }
 
 func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.AskOptions) (chan contracts.Outcome, error) {
@@ -141,7 +142,7 @@ func (tx *tx) open(req *contracts.ServerRequest, a announced, opts contracts.Ask
 		tx.publishEncoded(e)
 	}
 	record := aboutRequest(AuditAsked, req, a.shown.Digest)
-	tx.noteWith(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)}, a.shown)
+	tx.noteEncoded(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}, Audit: tx.audit(record, nil)}, a.display)
 	tx.publishEncoded(a.request)
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})

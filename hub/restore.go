@@ -44,7 +44,8 @@ type savedConnection struct {
 	Principal contracts.Principal `json:"principal"`
 	Terms     handshake.Terms     `json:"terms"`
 	Socket    bool                `json:"socket,omitempty"` // it had a WebSocket
-	Sends     []savedSend         `json:"sends,omitempty"`  // oldest first; in checkpoints only
+	Since     time.Time           `json:"since,omitzero"`
+	Sends     []savedSend         `json:"sends,omitempty"` // oldest first; in checkpoints only
 }
 
 type savedLease struct {
@@ -82,7 +83,9 @@ func saveConnection(c *connection) *savedConnection {
 	for i, sub := range c.subs {
 		subs[i] = sub.id
 	}
-	return &savedConnection{ID: c.id, Subs: subs, Token: c.token, Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
+	return &savedConnection{
+		ID: c.id, Subs: subs, Token: c.token, Principal: c.principal, Terms: c.terms, Socket: c.hadSocket, Since: c.since,
+	}
 }
 
 // noteLease writes the lease to the journal and publishes shown, unless it is nil.
@@ -377,7 +380,7 @@ func (cl *clients) restoreConnection(from *savedConnection) {
 		c = &connection{id: from.ID, principal: from.Principal, role: from.Terms.Role}
 		cl.addConnection(c)
 	}
-	c.token, c.terms, c.role, c.hadSocket = from.Token, from.Terms, from.Terms.Role, from.Socket
+	c.token, c.terms, c.role, c.hadSocket, c.since = from.Token, from.Terms, from.Terms.Role, from.Socket, from.Since
 	for _, sub := range c.subs {
 		delete(cl.subs, sub.id)
 	}

@@ -102,8 +102,8 @@ func (h *Hub) Snapshot() *contracts.Snapshot {
 type Memory struct {
 	history       *journal.Shared
 	snapshotBytes int64
-	snapshots     atomic.Int64  // bytes of encoded snapshots that clients have not been written yet
-	historyReads  chan struct{} // a token for each request for history in progress; the capacity is the limit
+	snapshots     atomic.Int64 // bytes of encoded snapshots that clients have not been written yet
+	historyReads  *readerLimit
 }
 
 // MemoryOptions configure a [Memory]. The zero value is ready to use.
@@ -117,7 +117,7 @@ func NewMemory(opts MemoryOptions) *Memory {
 	return &Memory{
 		history:       journal.NewShared(journal.SharedOptions{WindowBytes: opts.HistoryBytes}),
 		snapshotBytes: cmp.Or(opts.SnapshotBytes, 128<<20),
-		historyReads:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		historyReads:  newReaderLimit(max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 }
 

@@ -156,10 +156,12 @@ func (tx *tx) publishWith(ev, forPeople contracts.Event, n note) {
 	if tx.life.frozen {
 		return
 	}
-	parts := journal.Parts{Open: encode(nil, ev).Body, OpenClass: tx.fold(forPeople), Hidden: encodeNote(n)}
-	if forPeople != ev {
-		parts.Inner, parts.InnerClass = encode(nil, forPeople).Body, classPeople
+	open, inner := encode(nil, ev), encode(nil, forPeople)
+	parts, folded := journal.Parts{Open: open.Body, Hidden: encodeNote(n)}, open.event
+	if forPeople != ev && inner.event == forPeople { // else forPeople is too long, and all clients get ev
+		parts.Inner, parts.InnerClass, folded = inner.Body, classPeople, forPeople
 	}
+	parts.OpenClass = tx.fold(folded)
 	tx.append(parts.Joint())
 }
 
@@ -198,16 +200,23 @@ func (tx *tx) note(n note) uint64 { return tx.noteWith(n, nil) }
 // people, with the note's cursor, unless shown is nil. For other clients the cursor is a
 // gap, as that of every note.
 func (tx *tx) noteWith(n note, shown contracts.Event) uint64 {
+	if shown == nil {
+		return tx.noteEncoded(n, encoded{})
+	}
+	return tx.noteEncoded(n, encode(nil, shown))
+}
+
+func (tx *tx) noteEncoded(n note, shown encoded) uint64 {
 	if tx.life.frozen {
 		return tx.head()
 	}
 	if n.Send != nil {
 		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
 	}
-	if shown == nil {
+	if shown.event == nil {
 		return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
 	}
-	parts := journal.Parts{Inner: encode(nil, shown).Body, InnerClass: tx.fold(shown), Hidden: encodeNote(n)}
+	parts := journal.Parts{Inner: shown.Body, InnerClass: tx.fold(shown.event), Hidden: encodeNote(n)}
 	return tx.append(parts.Joint())
 }
 

@@ -11,7 +11,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strconv"
@@ -28,10 +27,11 @@ var dist embed.FS
 // policy lets the page run and show only what this server sent. The two Trusted Types policies
 // are that of DOMPurify and that of the worker for highlighting.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
-	"connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"connect-src 'self'; worker-src 'self'; manifest-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types dompurify maestro"
 
-// types has what differs from or is missing in the system's tables, so that the page works on every system.
+// types has the content types of all files. The tables of systems differ.
 var types = map[string]string{
 	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
@@ -56,11 +56,10 @@ var assets = sync.OnceValue(func() map[string]*asset {
 			return err
 		}
 		sum := sha256.Sum256(text)
-		a := &asset{text: text, gzipped: compress(text), tag: strconv.Quote(hex.EncodeToString(sum[:16]))}
-		if a.contentType = types[path.Ext(name)]; a.contentType == "" {
-			a.contentType = mime.TypeByExtension(path.Ext(name))
+		all[strings.TrimPrefix(name, "dist")] = &asset{
+			text: text, gzipped: compress(text), contentType: types[path.Ext(name)],
+			tag: strconv.Quote(hex.EncodeToString(sum[:16])),
 		}
-		all[strings.TrimPrefix(name, "dist")] = a
 		return nil
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func text(t *testing.T, r io.Reader) string {
 func TestPageNamesFilesThatAreThere(t *testing.T) {
 	page := get(t, "GET", "/")
 	html := text(t, page.Body)
-	if page.StatusCode != 200 || page.Header.Get("Content-Type") != "text/html; charset=utf-8" || page.Header.Get("Cache-Control") != "no-cache" {
+	if h := page.Header; page.StatusCode != 200 || h.Get("Content-Type") != types[".html"] || h.Get("Cache-Control") != "no-cache" {
 		t.Fatalf("got %d %v, want the page", page.StatusCode, page.Header)
 	}
 	names := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(html, -1)
@@ -44,7 +44,7 @@ func TestPageNamesFilesThatAreThere(t *testing.T) {
 	for _, name := range names {
 		file := get(t, "GET", name[1])
 		if file.StatusCode != 200 || !strings.Contains(file.Header.Get("Cache-Control"), "immutable") {
-			t.Errorf("%s: got %d, Cache-Control %q, want a file to keep", name[1], file.StatusCode, file.Header.Get("Cache-Control"))
+			t.Errorf("%s: got %d %v, want a file to keep", name[1], file.StatusCode, file.Header)
 		}
 	}
 	if got := get(t, "GET", "/assets/licenses.txt").Header.Get("Cache-Control"); got != "no-cache" {
@@ -64,7 +64,8 @@ func TestPageHasNoInlineCode(t *testing.T) {
 		t.Error("got a script in the page, want none")
 	}
 	policy := page.Header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") {
+	const own = "default-src 'none'; script-src 'self'; style-src 'self';"
+	if !strings.HasPrefix(policy, own) || strings.Contains(policy, "unsafe") {
 		t.Errorf("got %q, want nothing but files of the server", policy)
 	}
 }
@@ -93,7 +94,8 @@ func TestFilesAreCompressedAndRevalidated(t *testing.T) {
 }
 
 func TestOtherPathsAreRefused(t *testing.T) {
-	for _, path := range []string{"/index.html", "/assets/", "/assets/none.js", "/assets/../web.go", "/dist/index.html", "//"} {
+	paths := []string{"/index.html", "/assets/", "/assets/none.js", "/assets/../web.go", "/dist/index.html", "//"}
+	for _, path := range paths {
 		if got := get(t, "GET", path); got.StatusCode != 404 {
 			t.Errorf("%s: got %d, want 404", path, got.StatusCode)
 		}
@@ -108,6 +110,9 @@ func TestPageFitsItsBudget(t *testing.T) {
 	const budget = 200 << 10
 	total := 0
 	for name, a := range assets() {
+		if a.contentType == "" {
+			t.Errorf("got no content type for %s, want one in types", name)
+		}
 		if name != "/assets/licenses.txt" && !strings.Contains(name, "highlight") {
 			total += len(a.gzipped)
 		}

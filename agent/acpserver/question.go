@@ -177,12 +177,11 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 		offered[i] = acp.PermissionOption{OptionId: acp.PermissionOptionId(o.ID), Name: o.Name, Kind: acp.PermissionOptionKind(o.Kind)}
 	}
 	title, kind := in.title(r.Tool), in.kind(r.Tool)
-	shown := &call{diff: in.Details.Diff}
 	raw, err := a.peer.conn.Call(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
 		SessionId: a.id, Options: offered,
 		ToolCall: acp.ToolCallUpdate{
 			ToolCallId: acp.ToolCallId(r.CallID), Title: &title, Kind: &kind, Status: &status,
-			RawInput: rawInput(r.Args), Content: shown.content(), Locations: in.locations(a.client.State().Cwd),
+			RawInput: rawInput(r.Args), Content: in.toApprove(r.Tool, r.Args), Locations: in.locations(a.client.State().Cwd),
 		},
 	})
 	if err != nil {

@@ -135,3 +135,30 @@ func TestEmptyFormsMayBeLists(t *testing.T) {
 		}
 	}
 }
+
+// An editor shows the title and the content of a question, and not always the raw input.
+func TestQuestionsShowTheWholeCommand(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for _, tt := range []struct{ args, title, shown string }{
+		{`{"command":"ls -l"}`, "ls -l", ""},
+		{`{"path":"a.go","content":"x\ny"}`, "write a.go", ""},
+		{`{"command":"ls\nrm -rf /"}`, "ls …", "ls\nrm -rf /"},
+		{`{"command":"rm -rf /","_acp":{"title":"List files"}}`, "List files", "rm -rf /"},
+		{`{"command":"ls -l","_acp":{"title":"` + "`ls -l`" + `"}}`, "`ls -l`", ""},
+		{`{"command":"echo \u202e# dlrow"}`, "echo # dlrow", `write {"command":"echo \u202e# dlrow"}`},
+		{`{"path":"a\u200b.go"}`, "write a\u200b.go", `write {"path":"a\u200b.go"}`},
+		{`{"command":"` + long + `"}`, long[:200] + " …", long},
+	} {
+		in := inputsOf([]byte(tt.args))
+		shown := ""
+		if list := in.toApprove("write", []byte(tt.args)); len(list) > 0 {
+			shown = list[0].Content.Content.Text.Text
+		}
+		if tt.shown != "" {
+			tt.shown = "```\n" + tt.shown + "\n```\n"
+		}
+		if got := in.title("write"); got != tt.title || shown != tt.shown {
+			t.Errorf("%s: got title %q and %q, want %q and %q", tt.args, got, shown, tt.title, tt.shown)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,10 +61,28 @@ func (in *inputs) title(tool string) string {
 		what = strings.TrimSpace(tool + " " + cmp.Or(in.Path, in.FilePath, in.Pattern, in.URL, in.Query))
 	}
 	line, rest, more := strings.Cut(strings.TrimSpace(what), "\n")
+	line = contracts.CleanLabel(line, len(line))
 	if short := abridge.Head(line, maxTitle); short != line || more && strings.TrimSpace(rest) != "" {
 		return short + " …"
 	}
 	return line
+}
+
+// toApprove returns what a person needs to approve a call beside the title: the args if
+// they have characters that are hidden or reorder text, else the command if it is not in
+// the title, and the diff.
+func (in *inputs) toApprove(tool string, args json.RawMessage) []acp.ToolCallContent {
+	list := (&call{diff: in.Details.Diff}).content()
+	text := ""
+	if whole := contracts.DisplayRequest(&contracts.ServerRequest{Tool: tool, Args: args}); whole.Escaped {
+		text = whole.Text
+	} else if !strings.Contains(in.title(tool), in.Command) {
+		text = in.Command
+	}
+	if text != "" {
+		list = slices.Insert(list, 0, acp.ToolContent(acp.TextBlock(fenced("", text))))
+	}
+	return list
 }
 
 // kinds are the kinds of our own agents' tools.

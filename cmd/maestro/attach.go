@@ -205,13 +205,23 @@ func (f *attachFlags) options(tokenFile string) []client.Option {
 	default:
 		opts = append(opts, client.WithTail(shownHistory))
 	}
-	if f.share != "" {
-		opts = append(opts, client.WithToken(f.share))
+	return append(opts, f.credential(tokenFile))
+}
+
+// credential returns the option that sends the secret of a share, or the token in a file.
+func (f *attachFlags) credential(tokenFile string) client.Option {
+	if f.share == "" && tokenFile != "" {
+		return client.WithTokenFile(tokenFile)
 	}
-	if tokenFile != "" {
-		opts = append(opts, client.WithTokenFile(tokenFile))
-	}
-	return opts
+	return client.WithToken(f.share)
+}
+
+// pageOf returns the page of a server that the links of its shares open.
+func pageOf(server *url.URL) string {
+	u := *server
+	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
+	u.Path = strings.TrimSuffix(u.Path, "/api/headless/ws")
+	return u.JoinPath("/").String()
 }
 
 // runAttach attaches and follows the session until the user leaves or the
@@ -248,6 +258,10 @@ func runAttach(cmd *cobra.Command, server *url.URL, flags *attachFlags) error {
 	}
 	a := newAttachment(c, cmd.OutOrStdout(), cmd.ErrOrStderr(), flags, size)
 	a.mode, a.skipped = mode, c.Skipped()
+	if a.server, err = client.NewServer(server.String(), flags.credential(token)); err != nil {
+		return err
+	}
+	a.shareURL = pageOf(server)
 	a.redial = func(ctx context.Context) (follower, error) {
 		viewer := *flags
 		viewer.view = true

@@ -18,10 +18,10 @@ type request func(context.Context) (contracts.Result, error)
 // line executes a line. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
 	act, err := parseLine(line, a.view.commandsOfAgent())
-	if act.verb != verbSay || a.inbox.first() == nil { // answers are in the history only if they are refused
+	if act.verb != verbSay || a.activity.first() == nil { // answers are in the history only if they are refused
 		a.edit.Remember(line)
 	}
-	if q := a.inbox.first(); act.verb == "" && a.typed && q != nil && q.takesNothing() {
+	if q := a.activity.first(); act.verb == "" && a.typed && q != nil && q.takesNothing() {
 		act.verb = verbSay
 	}
 	if err == nil && act.acts() {
@@ -35,7 +35,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	if act.acts() && !a.acted {
 		a.acted = true
 		if !a.typed && a.json == nil { // with JSON a program writes the lines, and it was shown the questions
-			a.inbox.age()
+			a.activity.age()
 		}
 	}
 	switch act.verb {
@@ -45,15 +45,22 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case "help":
 		a.local.Line(console.Plain, a.view.help())
 	case "show":
-		q := a.inbox.first()
+		q := a.activity.first()
 		if q == nil {
 			a.refuse(errors.New("no question is open"))
 			break
 		}
 		a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 	case "who":
-		st := a.client.State()
-		a.view.who(a.local, &st)
+		a.who()
+	case "inbox":
+		if err := a.inboxCommand(act.text); err != nil {
+			a.refuse(err)
+		}
+	case "share":
+		if err := a.share(act.text); err != nil {
+			a.refuse(err)
+		}
 	case "queued":
 		for i, p := range a.queue() {
 			a.local.Line(console.Plain, queuedLine(i+1, &p))
@@ -87,9 +94,9 @@ func (a *attachment) refusal(act action) error {
 		return errors.New("you only watch")
 	case a.viewer:
 		return errors.New("you only watch: attach without --view to act")
-	case a.view.approver && act.verb == verbSay && a.inbox.first() != nil:
+	case a.view.approver && (act.verb == verbSay && a.activity.first() != nil || act.verb == "inbox"):
 		return nil
-	case a.view.approver && act.verb == verbSay && len(a.inbox.answered) > 0:
+	case a.view.approver && act.verb == verbSay && len(a.activity.answered) > 0:
 		return errors.New("you have answered: the question waits for others")
 	case a.view.approver && act.verb == verbSay:
 		return errors.New("you only answer questions, and none is open")
@@ -99,7 +106,7 @@ func (a *attachment) refusal(act action) error {
 		return errors.New("you only answer questions: attach without --approve to do more")
 	}
 	switch act.verb {
-	case "ask", "take":
+	case "ask", "take", "inbox", "share":
 		return nil
 	case verbSay, "interrupt", "queue", "steer":
 		if a.view.controller == "" {
@@ -119,15 +126,15 @@ func (a *attachment) say(line, text string) {
 		a.refuse(errors.New("not sent: the question has ended. If this was not its answer, send it again"))
 		return
 	}
-	q := a.inbox.first()
+	q := a.activity.first()
 	if q == nil {
 		a.view.expect(text)
-		a.inbox.await()
+		a.activity.await()
 		a.send(order{
 			what: "prompt", do: a.command(&contracts.Prompt{Content: text}),
-			done: func(r contracts.Result) { a.inbox.accept(r.Cursor) },
+			done: func(r contracts.Result) { a.activity.accept(r.Cursor) },
 			undo: func() {
-				delete(a.inbox.busy, awaited)
+				delete(a.activity.busy, awaited)
 				a.view.unexpect(text)
 				a.edit.Return(text)
 			},
@@ -146,9 +153,9 @@ func (a *attachment) say(line, text string) {
 		a.refuse(err)
 	default:
 		put := *q
-		a.inbox.answer(q.id)
+		a.activity.answer(q.id)
 		a.send(order{what: "answer", do: a.command(response), undo: func() {
-			a.inbox.reopen(put)
+			a.activity.reopen(put)
 			a.edit.Remember(line)
 		}})
 	}
@@ -195,7 +202,7 @@ func (a *attachment) lease(act action) {
 	switch act.verb {
 	case "interrupt":
 		if !a.typed {
-			a.inbox.end()
+			a.activity.end()
 		}
 		do = a.command(&contracts.Interrupt{})
 	case "queue":
@@ -218,12 +225,12 @@ func (a *attachment) lease(act action) {
 	case "ask":
 		do = func(ctx context.Context) (contracts.Result, error) { return a.client.AskControl(ctx, act.text) }
 	case "grant", "deny":
-		if act.number > len(a.inbox.askers) {
+		if act.number > len(a.activity.askers) {
 			a.refuse(errors.New("no client with that number asks for control"))
 			return
 		}
-		asker := a.inbox.askers[act.number-1]
-		a.inbox.askers = slices.Delete(a.inbox.askers, act.number-1, act.number)
+		asker := a.activity.askers[act.number-1]
+		a.activity.askers = slices.Delete(a.activity.askers, act.number-1, act.number)
 		do = func(ctx context.Context) (contracts.Result, error) {
 			if act.verb == "grant" {
 				return a.client.GrantControl(ctx, asker.ConnectionID)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -32,7 +33,7 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	case e.Reason == "" && e.Status != 0 && e.Status < http.StatusInternalServerError:
 		return fmt.Errorf("%s is no maestro server: it answers %d %s", host, e.Status, http.StatusText(e.Status))
 	case e.Reason == contracts.CodeUnauthenticated && f.share != "":
-		return fmt.Errorf("%s does not accept the link: it may be revoked or over", host)
+		return fmt.Errorf("%s does not accept the link: it has expired or was revoked", host)
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
@@ -69,12 +70,23 @@ var (
 
 // inWords returns a refusal in words.
 func inWords(err error) string {
-	switch refusal, _ := errors.AsType[*contracts.Error](err); {
+	refusal, _ := errors.AsType[*contracts.Error](err)
+	why, _ := errors.AsType[*client.CloseError](err)
+	switch {
+	case refusal == nil && why != nil && why.Status == 0 && why.Err != nil:
+		return "no answer from the server: " + show.OneLine(innermost(why.Err), show.MaxArgs)
 	case refusal == nil:
 	case refusal.Code == contracts.CodeRuntimeBusy:
 		return "the agent is at work on a prompt: /queue sends yours after it, /interrupt ends it"
 	case refusal.Code == contracts.CodeRequestNotFound:
-		return "the question has ended already"
+		how := strings.ReplaceAll(refusal.Metadata["resolution"], "_", " ")
+		return "the question has ended already" + colon(how)
+	case refusal.Code == contracts.CodeAlreadyVoted:
+		return "you have approved this already: somebody else must too"
+	case why != nil && refusal.Code == contracts.CodeNotFound:
+		return "this server does not offer that"
+	case why != nil:
+		return show.OneLine(refusal.Message, show.MaxArgs)
 	}
 	return show.OneLine(err.Error(), show.MaxArgs)
 }

@@ -1,251 +1,240 @@
 package main
 
 import (
-	"maps"
-	"slices"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/show"
 )
 
-// An inbox has the open questions, oldest first, and the clients that ask for control.
-// It also follows whether the agent works. The goroutine of the attachment owns it.
-type inbox struct {
-	questions []question
-	askers    []contracts.ControlRequest
-	busy      map[string]bool // the run, open responses and tools, by kind and id
-	answered  map[string]bool // questions answered here whose resolution has not arrived
-	follows   bool            // every event since the last snapshot was seen
-	epoch     string          // of the cursors
-	accepted  *uint64         // the cursor at which the awaited prompt was accepted; nil until then
-	run       runStatus       // from the latest snapshot
-	own       bool            // a run that was started here has not ended
-	erred     bool            // the last event of that run is an error
-	broken    bool            // a run that was started here ended with an error
-	ending    bool            // a script interrupted a run that asks, and sent no prompt since
+// This file is the part of an attachment about the server: who is connected, and the open
+// questions of all sessions.
+
+// A serverCalls is the part of [client.Server] that an attachment uses.
+type serverCalls interface {
+	Connections(ctx context.Context, session string) (*contracts.ConnectionList, error)
+	Inbox(context.Context) (*contracts.Inbox, error)
+	AnswerQuestion(
+		ctx context.Context, session, request string, a contracts.InboxAnswer,
+	) (*contracts.InboxReceipt, error)
+	CreateShare(ctx context.Context, session string, r contracts.ShareRequest) (*contracts.ShareAnswer, error)
+	Shares(ctx context.Context, session string) (*contracts.ShareList, error)
+	RevokeShare(ctx context.Context, session, share string) error
 }
 
-// A runStatus is what a snapshot says about a prompt that was accepted before it.
-type runStatus struct {
-	cursor  uint64
-	pending bool // the run of the prompt may not have begun yet
-}
+var _ serverCalls = (*client.Server)(nil)
 
-// Bounds of the inbox. At a bound the oldest entry is dropped.
-const (
-	maxQuestions = 256
-	maxAskers    = 16
-	maxBusy      = 1024
-)
+// serverPatience is the time that the server has for an answer. Other orders wait meanwhile.
+const serverPatience = 30 * time.Second
 
-// Keys of runs in busy.
-const (
-	awaited = "prompt" // sent here and not begun
-	begun   = "run"
-)
-
-func newInbox() *inbox { return &inbox{busy: map[string]bool{}, answered: map[string]bool{}} }
-
-// note handles an update. It returns the number of a new asker, or 0.
-func (d *inbox) note(u client.Update) int {
-	switch u.Kind {
-	case client.KindSnapshot, client.KindReset:
-		seen := d.follows && u.Kind == client.KindSnapshot
-		d.restore(&u.Snapshot.State, seen)
-		d.follows = true
-		d.run = runStatus{u.Cursor, seen && u.Snapshot.State.IsResponding}
-		d.settle()
-	case client.KindConnected:
-		d.askers = nil // they asked the earlier connection
-		d.follows = u.Attached.Resume == "replay"
-		if u.Epoch != d.epoch {
-			d.epoch = u.Epoch
-			delete(d.busy, awaited) // no entry of the earlier epoch will come
-		}
-	}
-	switch f := u.Control.(type) {
-	case *contracts.ControlRequest:
-		return d.asked(*f)
-	case *contracts.LeaseChange:
-		if !f.Granted {
-			d.askers = nil
-		}
-	}
-	switch e := u.Event.(type) {
-	case *contracts.ServerRequest:
-		d.put(requestOf(e))
-	case *contracts.ServerRequestResolved:
-		delete(d.answered, e.RequestID)
-		d.drop(e.RequestID)
-	case *contracts.RawAgentEvent:
-		switch e.EventKind {
-		case "agent_start":
-			delete(d.busy, awaited)
-			d.start(begun)
-		case "agent_end":
-			delete(d.busy, begun)
-			d.broken = d.broke()
-			d.own = false
-		}
-	case *contracts.ErrorEvent:
-		d.erred = true
-	case *contracts.ResponseStart:
-		d.erred = false
-		d.start("response " + e.ResponseID)
-	case *contracts.ResponseEnd:
-		delete(d.busy, "response "+e.ResponseID)
-		delete(d.busy, awaited) // without raw events there is no other sign that the run ended
-	case *contracts.ToolCall:
-		d.erred = false
-		d.start("tool " + e.CallID)
-	case *contracts.ToolEnd:
-		delete(d.busy, "tool "+e.CallID)
-	}
-	return 0
-}
-
-// restore replaces the inbox by a state. The state may be older than the last order: a
-// prompt is still awaited, and an answered question is not asked again. seen says that
-// no event before the state is missing. Otherwise the run may have ended and another
-// one begun.
-func (d *inbox) restore(st *contracts.State, seen bool) {
-	old, answered := d.questions, d.answered
-	d.questions, d.answered = nil, map[string]bool{}
-	for i := range st.PendingRequests {
-		q := questionOf(&st.PendingRequests[i])
-		if answered[q.id] {
-			d.answered[q.id] = true
-			continue
-		}
-		if j := slices.IndexFunc(old, func(o question) bool { return o.id == q.id }); j >= 0 {
-			q = old[j] // it may be answered in part
-		}
-		d.put(q)
-	}
-	maps.DeleteFunc(d.busy, func(what string, _ bool) bool {
-		return what != awaited && (what != begun || !seen && !st.IsResponding)
+// askServer queues an order that makes a request to the server. done gets the answer.
+func askServer[A any](a *attachment, what string, do func(context.Context) (A, error), done func(A)) {
+	var answer A
+	a.send(order{
+		what: what,
+		do: func(ctx context.Context) (_ contracts.Result, err error) {
+			ctx, cancel := context.WithTimeout(ctx, serverPatience)
+			defer cancel()
+			answer, err = do(ctx)
+			return contracts.Result{}, err
+		},
+		done: func(contracts.Result) { done(answer) },
 	})
-	if st.IsResponding && !seen {
-		d.start(begun)
-	}
-	if st.CurrentResponse != nil {
-		d.start("response " + st.CurrentResponse.ResponseID)
-	}
-	for _, t := range st.TrackedTools {
-		d.start("tool " + t.CallID)
-	}
 }
 
-// age marks the open questions as older than the lines of a script.
-func (d *inbox) age() {
-	for i := range d.questions {
-		d.questions[i].older = true
+// who shows who is connected.
+func (a *attachment) who() {
+	session := a.view.session
+	askServer(a, "who", func(ctx context.Context) (*contracts.ConnectionList, error) {
+		return a.server.Connections(ctx, session)
+	}, func(list *contracts.ConnectionList) {
+		for _, c := range list.Connections {
+			a.view.learn(&c.Author)
+			a.local.Line(console.Plain, "  "+a.view.connectionLine(&c))
+		}
+		if rest := list.Count - int64(len(list.Connections)); rest > 0 {
+			a.local.Line(console.Plain, fmt.Sprintf("  and %d more", rest))
+		}
+		if a.view.controller == "" {
+			a.local.Line(console.Dim, "-- nobody is in control")
+		}
+	})
+}
+
+// connectionLine returns a line about a connection: role, since when, and whose it is.
+func (v *view) connectionLine(c *contracts.ConnectionEntry) string {
+	name := cmp.Or(authorName(&c.Author), show.OneLine(c.Author.Name, 40))
+	if id := c.Author.ConnectionID; id == v.me {
+		name += ", you"
+	} else {
+		name += ", " + show.OneLine(id, 14)
 	}
-}
-
-// end notes that a script interrupts the run. If a question is open, the next line
-// waits for the end of the run, because it is not an answer to the question.
-func (d *inbox) end() {
-	if d.first() != nil {
-		d.start(begun)
-		d.ending = true
+	if c.Controller {
+		name += ", in control"
 	}
-}
-
-// asks reports whether the next line of a script may answer a question.
-func (d *inbox) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
-
-// await notes that a prompt is being sent.
-func (d *inbox) await() {
-	d.accepted, d.ending = nil, false
-	d.broken = d.broke()
-	d.own, d.erred = true, false
-	d.start(awaited)
-}
-
-// accept notes that the awaited prompt was accepted at cursor.
-func (d *inbox) accept(cursor uint64) {
-	d.accepted = &cursor
-	d.settle()
-}
-
-// settle stops awaiting a run if a later state says that it has begun or ended: its
-// events were missed.
-func (d *inbox) settle() {
-	if d.accepted != nil && d.run.cursor > *d.accepted && !d.run.pending {
-		delete(d.busy, awaited)
+	if !c.Attached {
+		name += ", away"
 	}
+	return fmt.Sprintf("%-10s since %s  %s", show.OneLine(string(c.Role), 10), clock(c.Since), name)
 }
 
-// put adds a question, unless it is there.
-func (d *inbox) put(q question) {
-	if d.holds(q.id) {
-		return
+// An inboxEntry is an open question of the inbox, as it was shown.
+type inboxEntry struct {
+	contracts.InboxQuestion
+	question question // the same in the form of a question of this session
+	whole    bool     // question has the arguments
+	seen     bool     // it was shown, and not only listed
+}
+
+// newInboxEntry returns the entry of a question. The display form has the arguments, if it
+// is whole.
+func newInboxEntry(q contracts.InboxQuestion) inboxEntry {
+	e := inboxEntry{InboxQuestion: q}
+	args, found := strings.CutPrefix(q.Display, q.Tool+" ")
+	e.whole = found && !q.Truncated && json.Valid([]byte(args))
+	e.question = question{id: q.RequestID, kind: q.RequestType, tool: q.Tool, label: q.Description, reason: q.Reason}
+	if e.whole {
+		e.question.args = json.RawMessage(args)
 	}
-	if len(d.questions) == maxQuestions {
-		d.questions = slices.Delete(d.questions, 0, 1)
-	}
-	d.questions = append(d.questions, q)
+	return e
 }
 
-// answer removes a question that is being answered.
-func (d *inbox) answer(id string) {
-	d.drop(id)
-	if len(d.answered) < maxQuestions {
-		d.answered[id] = true
-	}
-}
-
-// reopen puts a question back whose answer was refused, unless the question has ended
-// meanwhile.
-func (d *inbox) reopen(q question) {
-	if !d.answered[q.id] {
-		return
-	}
-	delete(d.answered, q.id)
-	d.put(q)
-}
-
-// holds reports whether a question is open.
-func (d *inbox) holds(id string) bool {
-	return slices.ContainsFunc(d.questions, func(o question) bool { return o.id == id })
-}
-
-// broke reports whether a run that was started here ended with an error, without an
-// event after it.
-func (d *inbox) broke() bool { return d.broken || d.own && d.erred }
-
-func (d *inbox) drop(id string) {
-	d.questions = slices.DeleteFunc(d.questions, func(o question) bool { return o.id == id })
-}
-
-// start notes that something runs. Beyond the bound it is not noted.
-func (d *inbox) start(id string) {
-	if len(d.busy) < maxBusy {
-		d.busy[id] = true
-	}
-}
-
-// asked adds an asker, or finds it again, and returns its number.
-func (d *inbox) asked(f contracts.ControlRequest) int {
-	same := func(o contracts.ControlRequest) bool { return o.ConnectionID == f.ConnectionID }
-	if i := slices.IndexFunc(d.askers, same); i >= 0 {
-		return i + 1
-	}
-	if len(d.askers) == maxAskers {
-		d.askers = slices.Delete(d.askers, 0, 1)
-	}
-	d.askers = append(d.askers, f)
-	return len(d.askers)
-}
-
-// first returns the question to be answered next, or nil.
-func (d *inbox) first() *question {
-	if len(d.questions) == 0 {
+// inboxCommand executes /inbox: it lists the open questions, shows one, or answers one.
+func (a *attachment) inboxCommand(text string) error {
+	if text == "" {
+		askServer(a, "inbox", a.server.Inbox, a.listInbox)
 		return nil
 	}
-	return &d.questions[0]
+	word, answer, _ := strings.Cut(text, " ")
+	n, err := strconv.Atoi(word)
+	switch {
+	case err != nil:
+		return errors.New("/inbox takes the number of a question and an answer, such as: /inbox 1 y")
+	case n < 1 || n > len(a.inbox):
+		return fmt.Errorf("the inbox has no question %d: /inbox lists it", n)
+	}
+	e := &a.inbox[n-1]
+	if answer = strings.TrimSpace(answer); answer == "" {
+		a.showInboxEntry(n, e)
+		return nil
+	}
+	return a.answerInboxEntry(n, e, answer)
 }
 
-// running reports whether there is something to interrupt.
-func (d *inbox) running() bool { return len(d.busy) > 0 || len(d.questions) > 0 }
+func (a *attachment) listInbox(list *contracts.Inbox) {
+	a.inbox = nil
+	for i, q := range list.Questions {
+		e := newInboxEntry(q)
+		a.inbox = append(a.inbox, e)
+		a.local.Line(console.Yellow, fmt.Sprintf("%2d %s", i+1, a.inboxLine(&e)))
+	}
+	switch {
+	case len(list.Questions) == 0:
+		a.local.Line(console.Dim, "-- no question is open")
+	case list.Truncated:
+		a.local.Line(console.Dim, "-- there are more: these are the oldest")
+	default:
+		a.local.Line(console.Dim, "-- /inbox 1 shows the first one, then /inbox 1 y approves it")
+	}
+}
+
+// inboxLine returns a line about a question: its session, and what is asked.
+func (a *attachment) inboxLine(e *inboxEntry) string {
+	where := show.OneLine(e.SessionID, 40)
+	switch {
+	case e.SessionID == a.view.session:
+		where = "this session"
+	case e.SessionTitle != "":
+		where += " (" + show.OneLine(e.SessionTitle, 60) + ")"
+	}
+	what := e.Display
+	if e.whole && !e.Escaped {
+		what = e.Tool + " " + e.summary()
+	}
+	return where + ": " + show.OneLine(what, 100) + votes(e)
+}
+
+// summary returns what is asked on one line.
+func (e *inboxEntry) summary() string {
+	if e.RequestType == contracts.RequestApproval {
+		return show.Summary(e.question.args)
+	}
+	return strings.Join(e.question.body(), " ")
+}
+
+// votes returns how many have approved, if several must.
+func votes(e *inboxEntry) string {
+	if e.VotesNeeded == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of %d have approved)", e.Votes, e.VotesNeeded)
+}
+
+func (a *attachment) showInboxEntry(n int, e *inboxEntry) {
+	e.seen = true
+	a.local.Line(console.Bold, fmt.Sprintf("-- question %d, asked %s in %s%s",
+		n, clock(e.AskedAt), show.OneLine(e.SessionID, 60), votes(e)))
+	if e.Escaped {
+		a.local.Line(console.Red, "-- the request has hidden characters: "+show.InLine(e.Display, show.MaxShown))
+	}
+	a.local.Block(console.Yellow, e.question.text("", true))
+	if !e.whole {
+		a.local.Line(console.Yellow, "  "+show.InLine(e.Display, show.MaxShown))
+	}
+	if e.Truncated {
+		a.local.Line(console.Red, "-- this is only the beginning of the request")
+	}
+	keys := e.question.keys(a.view.remembers)
+	if e.Truncated && e.RequestType == contracts.RequestApproval {
+		keys = "n [reason] = deny; attach to the session to approve"
+	}
+	a.local.Line(console.Yellow, fmt.Sprintf("  /inbox %d and: %s", n, keys))
+}
+
+// errCutQuestion refuses to approve what was not shown.
+var errCutQuestion = errors.New(
+	"the inbox has only the beginning of this request: attach to the session to approve it")
+
+func (a *attachment) answerInboxEntry(n int, e *inboxEntry, text string) error {
+	r, err := e.question.answer(text, a.view.remembers)
+	switch {
+	case errors.Is(err, errMore):
+		a.local.Line(console.Yellow, fmt.Sprintf("-- next for /inbox %d: %s", n, e.question.prompt(a.view.remembers)))
+		return nil
+	case err != nil:
+		return err
+	case r.Approved == nil || !*r.Approved:
+	case e.Truncated:
+		return errCutQuestion
+	case !e.seen: // a line of the list is only a summary
+		a.showInboxEntry(n, e)
+		return errors.New("not sent: this is the whole request. The same line again approves it")
+	}
+	answer := contracts.InboxAnswer{
+		Approved: r.Approved, Note: r.Reason, Digest: e.Digest, DecisionAction: r.DecisionAction,
+		Content: r.Content, IsError: r.IsError,
+	}
+	if r.Result != nil {
+		answer.Note = r.Result.Output + r.Result.Error // one of them is empty
+	}
+	session, request := e.SessionID, e.RequestID
+	askServer(a, "inbox", func(ctx context.Context) (*contracts.InboxReceipt, error) {
+		return a.server.AnswerQuestion(ctx, session, request, answer)
+	}, func(receipt *contracts.InboxReceipt) {
+		if receipt.Ended {
+			a.local.Line(console.Dim, fmt.Sprintf("-- question %d is answered", n))
+		} else {
+			a.local.Line(console.Dim, fmt.Sprintf("-- your vote counts; question %d needs more votes", n))
+		}
+	})
+	return nil
+}

@@ -20,6 +20,7 @@ var verbs = map[string]struct{ text, number, watches bool }{
 	"take": {}, "release": {}, "interrupt": {},
 	"queue": {text: true}, "steer": {text: true}, "edit": {number: true}, "first": {number: true}, "drop": {number: true},
 	"resume": {}, "queued": {watches: true},
+	"inbox": {text: true}, "share": {text: true},
 	"show": {watches: true}, "who": {watches: true}, "history": {text: true, watches: true}, "turns": {watches: true}, "find": {text: true, watches: true}, "help": {watches: true}, "quit": {watches: true},
 }
 
@@ -31,7 +32,12 @@ type action struct {
 }
 
 // acts reports whether the action needs more than a viewer.
-func (a action) acts() bool { return a.verb != "" && !verbs[a.verb].watches }
+func (a action) acts() bool {
+	if a.verb == "inbox" {
+		return strings.Contains(a.text, " ") // an answer
+	}
+	return a.verb != "" && !verbs[a.verb].watches
+}
 
 const attachHelp = `  text              a prompt, or the answer to an open question
   //text            a text that begins with a slash; commands that the agent has
@@ -50,7 +56,14 @@ const attachHelp = `  text              a prompt, or the answer to an open quest
   /drop [n]         remove it; default: the first
   /resume           let the queue go on after /interrupt
   /show             show the whole open question
-  /who              show who is attached
+  /who              show who is here, since when, and who is in control
+  /inbox [n]        show the open questions of all sessions, or the whole n-th one
+  /inbox n answer   answer it, such as /inbox 1 y
+  /share role [8h] [name]
+                    print a link for a viewer, approver or controller of this session
+                    that ends after that time; default: a day
+  /share list       show such links and their use
+  /share revoke n   end the n-th of them
   /history [n]      show the session from its beginning, or its last n turns; Ctrl-C
                     stops it
   /turns            list the latest prompts

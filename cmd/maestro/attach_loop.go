@@ -47,17 +47,19 @@ type driver interface {
 // An attachment connects a user and a session: updates go to the screen, lines to
 // the server. The goroutine in run owns all fields.
 type attachment struct {
-	client driver
-	redial func(context.Context) (follower, error) // opens a second connection that begins at the start of the session
-	view   *view
-	inbox  *inbox
-	edit   *console.Line   // the line being typed, in raw mode
-	mode   *console.Mode   // the terminal in raw mode; nil in tests
-	local  *console.Screen // for messages to this user only
-	json   io.Writer       // receives updates as JSON; nil if they are shown
-	typed  bool            // a human types the lines
-	viewer bool            // lines that act are refused
-	linked bool            // the credential is the link of a share, so other flags do not allow more
+	client   driver
+	server   serverCalls
+	shareURL string                                  // URL that the links of shares open
+	redial   func(context.Context) (follower, error) // opens a second connection that begins at the start of the session
+	view     *view
+	activity *activity
+	edit     *console.Line   // the line being typed, in raw mode
+	mode     *console.Mode   // the terminal in raw mode; nil in tests
+	local    *console.Screen // for messages to this user only
+	json     io.Writer       // receives updates as JSON; nil if they are shown
+	typed    bool            // a human types the lines
+	viewer   bool            // lines that act are refused
+	linked   bool            // the credential is the link of a share, so other flags do not allow more
 
 	skipped   uint64 // entries that the client did not ask for
 	sending   int    // orders without an outcome; at most maxSending
@@ -66,12 +68,14 @@ type attachment struct {
 	acted     bool   // a line did more than watch
 	ended     bool   // there are no more lines
 	lastStop  time.Time
-	gone      time.Time  // when the question at the prompt ended; zero if the next line is not meant for it
-	intruded  time.Time  // when a question came while a line was being typed
-	goneBegun bool       // that question was answered in part
-	past      *history   // nil unless it is being shown
-	orders    chan order // maxSending-buffered; never closed
-	outcomes  chan order // likewise
+	gone      time.Time    // when the question at the prompt ended; zero if the next line is not meant for it
+	intruded  time.Time    // when a question came while a line was being typed
+	goneBegun bool         // that question was answered in part
+	past      *history     // nil unless it is being shown
+	inbox     []inboxEntry // as shown last
+	shares    []string     // ids, as shown last
+	orders    chan order   // maxSending-buffered; never closed
+	outcomes  chan order   // likewise
 }
 
 // An order is a request to the server, and later its outcome.
@@ -92,7 +96,7 @@ var errLeave = errors.New("leave")
 // user types on out, which is a terminal of that size in raw mode.
 func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size func() (width, height int)) *attachment {
 	a := &attachment{
-		client: c, inbox: newInbox(), viewer: flags.view, linked: flags.share != "", edit: &console.Line{},
+		client: c, activity: newActivity(), viewer: flags.view, linked: flags.share != "", edit: &console.Line{},
 		orders: make(chan order, maxSending), outcomes: make(chan order, maxSending),
 	}
 	coloured := func(out io.Writer) bool {
@@ -250,7 +254,7 @@ func readInput(ctx context.Context, in io.Reader, raw bool, lines chan<- input) 
 // always read. Lines of a script wait until the history has been shown, the line
 // before has been answered, and its run has ended or asks a question.
 func (a *attachment) takesLines() bool {
-	return a.typed || a.view.present && a.sending == 0 && (!a.inbox.running() || a.inbox.asks())
+	return a.typed || a.view.present && a.sending == 0 && (!a.activity.running() || a.activity.asks())
 }
 
 // exitRunFailed is the exit code of a script whose lines were all accepted, if one
@@ -264,7 +268,7 @@ func (a *attachment) verdict() error {
 	case a.typed:
 	case a.failed:
 		return exit(exitFailure)
-	case a.inbox.broke():
+	case a.activity.broke():
 		return exit(exitRunFailed)
 	}
 	return nil
@@ -305,12 +309,12 @@ func (a *attachment) update(n news) error {
 			return fmt.Errorf("write update: %w", err)
 		}
 	}
-	waiting := a.inbox.first()
+	waiting := a.activity.first()
 	if waiting != nil {
-		copied := *waiting // the inbox changes
+		copied := *waiting // the activity changes
 		waiting = &copied
 	}
-	number := a.inbox.note(n.update)
+	number := a.activity.note(n.update)
 	a.miss(waiting, n.update)
 	could, present := a.view.mayAnswer(), a.view.present
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
@@ -323,7 +327,7 @@ func (a *attachment) update(n news) error {
 		a.catchUp(n.update)
 	}
 	if !could && a.view.mayAnswer() {
-		for _, q := range a.inbox.questions {
+		for _, q := range a.activity.questions {
 			a.view.request(q)
 		}
 	}
@@ -332,7 +336,7 @@ func (a *attachment) update(n news) error {
 
 // miss notes that somebody else ended the question at the prompt.
 func (a *attachment) miss(q *question, u client.Update) {
-	if q == nil || !a.view.present || u.Replayed || a.inbox.holds(q.id) {
+	if q == nil || !a.view.present || u.Replayed || a.activity.holds(q.id) {
 		return
 	}
 	e, ok := u.Event.(*contracts.ServerRequestResolved)
@@ -361,11 +365,11 @@ func (a *attachment) announces(u client.Update) bool {
 }
 
 // catchUp replaces the entries that the client did not ask for by the state: the
-// inbox takes it at the beginning, and the user sees it after the history.
+// activity takes it at the beginning, and the user sees it after the history.
 func (a *attachment) catchUp(u client.Update) {
 	if u.Kind == client.KindConnected {
 		st := a.client.State()
-		a.inbox.restore(&st, false)
+		a.activity.restore(&st, false)
 		if u.Attached.Resume == "replay" {
 			a.view.notice(console.Dim, "%d earlier entries are not shown: /history shows the session from its beginning", a.skipped)
 		}
@@ -380,11 +384,11 @@ func (a *attachment) catchUp(u client.Update) {
 func (a *attachment) quiet() error {
 	switch {
 	case a.sending > 0 || !a.accepted:
-	case a.inbox.first() != nil && a.view.driving():
+	case a.activity.first() != nil && a.view.driving():
 		a.local.Line(console.Red, "! a question waits for an answer, and there are no more lines")
 		a.failed = true
 		return errLeave
-	case !a.inbox.running():
+	case !a.activity.running():
 		return errLeave
 	}
 	return nil
@@ -406,7 +410,7 @@ func (a *attachment) signal(s os.Signal) error {
 	switch {
 	case s != os.Interrupt || again:
 		return errLeave
-	case a.view.driving() && a.inbox.running():
+	case a.view.driving() && a.activity.running():
 		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 		a.local.Line(console.Yellow, "-- interrupting; Ctrl-C again leaves")
 	default:

@@ -27,6 +27,11 @@ type fakeDriver struct {
 	state    contracts.State
 	history  contracts.HistoryPage
 
+	connections contracts.ConnectionList
+	inbox       contracts.Inbox
+	shares      contracts.ShareList
+	voting      bool // answers in the inbox are votes that do not decide
+
 	mu    sync.Mutex
 	calls []string
 }
@@ -137,7 +142,7 @@ func attachTo(t *testing.T, flags attachFlags, typed bool, size func() (int, int
 		signals: make(chan os.Signal, 1), left: make(chan error, 1),
 	}
 	tm.a = newAttachment(tm.driver, tm.out, tm.err, &flags, size)
-	tm.a.typed = typed
+	tm.a.typed, tm.a.server = typed, tm.driver
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { tm.left <- tm.a.run(ctx, r, tm.signals) }()
 	t.Cleanup(func() {
@@ -519,14 +524,6 @@ func TestEndOfTheSessionEndsTheAttachment(t *testing.T) {
 	}
 }
 
-func TestWhoListsThoseAttached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
-		tm.typeLine("/who")
-		tm.wantShown("* controller you\n  viewer     bob (conn_bob)\n  and 1 more\n")
-	})
-}
-
 func TestHistoryIsShownWhileThePresentWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", ""))
@@ -580,6 +577,8 @@ func TestPromptSaysHowTheSessionStands(t *testing.T) {
 	mine, bobs := connectedAs("conn_me", "conn_me"), connectedAs("conn_me", "conn_bob")
 	works := told(&contracts.ResponseStart{ResponseID: "r"})[0]
 	asks := told(approval)[0]
+	approver := connectedAs("conn_me", "conn_bob")
+	approver.Attached.Role = contracts.RoleApprover
 	for _, test := range []struct {
 		flags attachFlags
 		begin []client.Update
@@ -597,6 +596,8 @@ func TestPromptSaysHowTheSessionStands(t *testing.T) {
 		{attachFlags{view: true}, []client.Update{bobs, works}, "watching, working > "},
 		{attachFlags{}, []client.Update{bobs}, "watching (/ask, /take) > "},
 		{attachFlags{}, []client.Update{bobs, asks}, "watching, waiting > "},
+		{attachFlags{approve: true}, []client.Update{approver}, "watching > "},
+		{attachFlags{approve: true}, []client.Update{approver, asks}, "approve? [y/n] "},
 		{attachFlags{}, []client.Update{mine, told(&contracts.Ready{ExecutorType: contracts.ExecutorReplay})[0]}, "[REPLAY] > "},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -905,7 +906,7 @@ func TestScriptGoesOnAfterARunThatItMissed(t *testing.T) {
 		{snapshot(client.KindReset, 12, contracts.State{IsResponding: true}), true},
 		{snapshot(client.KindReset, 9, contracts.State{}), true}, // as of before the prompt
 	} {
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.await()
 		d.accept(9)
@@ -913,7 +914,7 @@ func TestScriptGoesOnAfterARunThatItMissed(t *testing.T) {
 		if got := d.running(); got != test.waits {
 			t.Errorf("%+v, accepted before: got waiting %t, want %t", test.state.Snapshot, got, test.waits)
 		}
-		d = newInbox()
+		d = newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.await()
 		d.note(test.state)
@@ -938,7 +939,7 @@ func TestHandOverDoesNotEndTheRun(t *testing.T) {
 		{snapshot(client.KindReset, 5, contracts.State{}), false},
 		{snapshot(client.KindReset, 5, contracts.State{IsResponding: true}), true},
 	} {
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.note(told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0])
 		d.note(test.state)
@@ -952,7 +953,7 @@ func TestHandOverDoesNotEndTheRun(t *testing.T) {
 // goes on after its last tool.
 func TestRunThatWasGoingOnEndsWithIt(t *testing.T) {
 	for _, asked := range []bool{false, true} { // by this client, before it lost its connection
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		if asked {
 			d.await()
@@ -971,7 +972,7 @@ func TestRunThatWasGoingOnEndsWithIt(t *testing.T) {
 }
 
 func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
-	d := newInbox()
+	d := newActivity()
 	d.note(connectedAs("conn_me", "conn_me"))
 	d.note(told(approval)[0])
 	q := *d.first()
@@ -996,7 +997,7 @@ func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
 
 // TestQuestionThatEndedIsNotOpenedAgain has somebody else's answer be the first.
 func TestQuestionThatEndedIsNotOpenedAgain(t *testing.T) {
-	d := newInbox()
+	d := newActivity()
 	d.note(connectedAs("conn_me", "conn_me"))
 	d.note(told(approval)[0])
 	q := *d.first()
@@ -1157,7 +1158,7 @@ func TestScriptIsToldThatARunFailed(t *testing.T) {
 		{"one of somebody else's later", []contracts.Event{begin, went, end, over, begin, failed, over}, false},
 		{"one before", []contracts.Event{begin, failed, over, begin, went, end, over}, true},
 	} {
-		d := newInbox()
+		d := newActivity()
 		d.note(connectedAs("conn_me", "conn_me"))
 		d.note(told(failed)[0]) // of before
 		d.await()

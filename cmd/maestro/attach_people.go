@@ -23,7 +23,7 @@ func (v *view) connected(a *contracts.Attached) {
 	if v.me != "" {
 		again = "connected again to"
 	}
-	v.me = a.ConnectionID
+	v.me, v.session = a.ConnectionID, a.SessionID
 	how := ""
 	v.viewer, v.approver = a.Role == contracts.RoleViewer, a.Role == contracts.RoleApprover
 	switch {
@@ -246,21 +246,6 @@ func (v *view) name(id string) string {
 		return show.OneLine(v.names[id], 40) + " (" + show.OneLine(id, 14) + ")"
 	}
 	return show.OneLine(id, 14)
-}
-
-// who prints the attached clients on s.
-func (v *view) who(s *console.Screen, st *contracts.State) {
-	v.people(st.Connections)
-	for _, c := range st.Connections {
-		mark := " "
-		if c.ConnectionID == v.controller {
-			mark = "*"
-		}
-		s.Line(console.Plain, fmt.Sprintf("%s %-10s %s", mark, show.OneLine(string(c.Role), 10), v.name(c.ConnectionID)))
-	}
-	if rest := st.ConnectionCount - int64(len(st.Connections)); rest > 0 {
-		s.Line(console.Plain, fmt.Sprintf("  and %d more", rest))
-	}
 }
 
 // colon returns a cleaned text after a colon, or nothing.

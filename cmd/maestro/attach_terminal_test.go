@@ -31,6 +31,8 @@ type tty struct {
 	was   *term.State
 	parts chan []byte // what it shows; closed when the terminal is gone
 	seen  []byte      // read and not looked for yet
+
+	screen bytes.Buffer // all that shows has read
 }
 
 // onTerminal starts a program on a terminal of 100 columns and 30 rows.
@@ -108,6 +110,7 @@ func (y *tty) shows(want string) {
 				y.t.Fatalf("got the end and %q, want %q", y.seen, want)
 			}
 			y.seen = append(y.seen, part...)
+			y.screen.Write(part)
 		case <-late.C:
 			y.t.Fatalf("got %q, want %q", y.seen, want)
 		}

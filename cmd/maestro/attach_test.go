@@ -259,6 +259,32 @@ func TestDefaultTokenFileMayBeMissing(t *testing.T) {
 	}
 }
 
+// A link admits in its own role, unless the user asked for another one.
+func TestLinkGivesItsRole(t *testing.T) {
+	refusal := func(role contracts.Role) error {
+		err := contracts.Principal{Role: role}.CheckRole(contracts.RoleController)
+		return &client.CloseError{Code: 4403, Reason: contracts.CodeAccessDenied, Message: err.Error()}
+	}
+	for _, test := range []struct {
+		err                 error
+		flags               attachFlags
+		again, view, answer bool
+	}{
+		{refusal(contracts.RoleViewer), attachFlags{share: "s"}, true, true, false},
+		{refusal(contracts.RoleApprover), attachFlags{share: "s"}, true, false, true},
+		{refusal(contracts.RoleViewer), attachFlags{share: "s", take: true}, false, false, false},
+		{refusal(contracts.RoleViewer), attachFlags{share: "s", approve: true}, false, false, true},
+		{refusal(contracts.RoleViewer), attachFlags{}, false, false, false},
+		{io.EOF, attachFlags{share: "s"}, false, false, false},
+		{nil, attachFlags{share: "s"}, false, false, false},
+	} {
+		f := test.flags
+		if again := f.lower(test.err); again != test.again || f.view != test.view || f.approve != test.answer {
+			t.Errorf("%v with %+v: got %t, %+v", test.err, test.flags, again, f)
+		}
+	}
+}
+
 func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 	refused := func(code int, reason contracts.Code, message string) error {
 		return fmt.Errorf("attach: %w", &client.CloseError{Code: code, Reason: reason, Message: message})
@@ -275,6 +301,7 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 		{&client.CloseError{Code: 1006, Err: unknown}, attachFlags{}, "", "nothing answers at h:1 (no such host): is `maestro serve` running?"},
 		{refused(4401, contracts.CodeUnauthenticated, "invalid credential"), attachFlags{}, "/t", "h:1 does not accept the token in /t: invalid credential"},
 		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 needs a token: name its file with --token-file"},
+		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{share: "mshare_x"}, "", "h:1 does not accept the link: it has expired or was revoked"},
 		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create creates it`},
 		{missing, attachFlags{session: "s", create: true}, "", missing.Error()},
 		{refused(4404, contracts.CodeNotFound, "route not found"), attachFlags{session: "s"}, "", "h:1 answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions"},

@@ -29,7 +29,7 @@ func (a *attachment) aim() {
 // next line: the id of the question that it answers, or "" for a prompt.
 func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	p.Mark = "> "
-	q, drives := a.inbox.first(), !a.viewer && a.view.mayAnswer()
+	q, drives := a.activity.first(), !a.viewer && a.view.mayAnswer()
 	drives = drives && (q != nil || !a.view.approver)
 	if q != nil && drives {
 		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
@@ -40,9 +40,9 @@ func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	case a.past != nil:
 		p.State, p.Look = "history, Ctrl-C ends it", console.Dim
 	case purpose != "":
-	case q != nil || len(a.inbox.answered) > 0: // the answers of others count too
+	case q != nil || len(a.activity.answered) > 0: // the answers of others count too
 		p.State, p.Look = "waiting", console.Yellow
-	case a.inbox.running():
+	case a.activity.running():
 		p.State, p.Look = "working", console.Cyan
 	}
 	switch {
@@ -72,7 +72,7 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys string,
 		var err error
 		switch event {
 		case console.Entered:
-			if time.Since(a.intruded) < secondStroke && a.inbox.first() != nil { // the line is not meant for the question
+			if time.Since(a.intruded) < secondStroke && a.activity.first() != nil { // the line is not meant for the question
 				a.edit.Return(text)
 				a.refuse(errors.New("not sent: a question has come. Your line comes back after the answer"))
 				break

@@ -18,6 +18,7 @@ type view struct {
 	screen *console.Screen
 
 	me         string            // our connection id
+	session    string            // id of the session
 	viewer     bool              // we may never act
 	approver   bool              // we may only answer approvals and user input
 	controller string            // the lease holder; empty if nobody
@@ -184,6 +185,7 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.RawAgentEvent:
 		v.raw(e)
 	case *contracts.PromptAccepted:
+		v.learn(&e.Author)
 		v.prompt(e)
 	case *contracts.QueueChanged:
 		v.queue(e)

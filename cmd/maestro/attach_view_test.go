@@ -407,6 +407,24 @@ Bob> long…
 `)
 }
 
+func TestThoseInControlAreNamedAsPeople(t *testing.T) {
+	bob := &contracts.Author{Name: "Bob\x07 Lee", ConnectionID: "conn_bob", ClientInfo: &contracts.ClientInfo{Name: attachName}}
+	owner := &contracts.Author{Name: "owner", ConnectionID: "conn_own", ClientInfo: &contracts.ClientInfo{Name: attachName}}
+	moves := func(to *contracts.Author) []client.Update {
+		lease := &contracts.LeaseChange{ControllerConnectionID: &to.ConnectionID}
+		return append(told(&contracts.ControlChanged{To: to}), client.Update{Kind: client.KindControl, Control: lease})
+	}
+	state := contracts.State{People: &contracts.People{Controller: bob}, ControllerConnectionID: contracts.String("conn_bob")}
+	updates := append([]client.Update{connectedAs("conn_me", "")}, moves(bob)...)
+	updates = append(append(updates, moves(owner)...), client.Update{Kind: client.KindSnapshot, Snapshot: &contracts.Snapshot{State: state}})
+	compareText(t, rendered(updates...), `-- attached to session sess_a
+-- nobody is in control
+-- Bob Lee is in control
+-- owner is in control
+-- Bob Lee is in control
+`)
+}
+
 func TestOwnPromptIsKnownByItsAuthor(t *testing.T) {
 	said := func(conn, text string, cut bool) client.Update {
 		return told(&contracts.PromptAccepted{Content: text, Truncated: cut, Author: contracts.Author{Name: "Ann", ConnectionID: conn}})[0]
@@ -533,13 +551,13 @@ func TestNobodyWorksWhoWaitsForAnAnswer(t *testing.T) {
 	got := rendered(told(goesOn, ask, goesOn, &contracts.Status{Message: "Retrying"}, answered, goesOn)...)
 	var order []string
 	for line := range strings.Lines(got) {
-		for _, word := range []string{contracts.StatusWorking, "approval: edit", "Retrying", "approval approved"} {
+		for _, word := range []string{contracts.StatusWorking, "approval: edit", "Retrying", "approved by"} {
 			if strings.Contains(line, word) {
 				order = append(order, word)
 			}
 		}
 	}
-	if want := []string{contracts.StatusWorking, "approval: edit", "Retrying", "approval approved", contracts.StatusWorking}; !slices.Equal(order, want) {
+	if want := []string{contracts.StatusWorking, "approval: edit", "Retrying", "approved by", contracts.StatusWorking}; !slices.Equal(order, want) {
 		t.Errorf("got\n%s\nwant %q", got, want)
 	}
 }

@@ -284,6 +284,9 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	}
 	lists := options
 	lists.Open = func(_ context.Context, att contracts.Attach) (ws.Session, error) {
+		if h.overview == nil {
+			return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+		}
 		return &listVisit{h.overview, contracts.Caller{Principal: att.Principal, Role: att.Role}}, nil
 	}
 	listSockets, err := ws.New(lists)
@@ -331,9 +334,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	httpapi.RunnerRoutes(mux, h.runner, g.Control)
 	mux.Handle("/api/headless/ws", sockets)
 	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
-	if h.overview != nil {
-		mux.Handle("/api/headless/lists/ws", listSockets)
-	}
+	mux.Handle("/api/headless/lists/ws", listSockets)
 	mux.Handle("/api/headless/whoami", g.WhoAmI())
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())

@@ -39,10 +39,11 @@ func serving(t *testing.T, args ...string) *running {
 	return listening(t, append([]string{"serve"}, args...)...)
 }
 
-// listening starts maestro in a mode that listens and waits until it is ready.
+// listening starts maestro in a mode that listens, at any port unless args name one, and
+// waits until it is ready.
 func listening(t *testing.T, args ...string) *running {
 	t.Helper()
-	cmd := program(t, append(args, "--listen", "127.0.0.1:0", "--ready-stdout")...)
+	cmd := program(t, slices.Insert(args, 1, "--listen", "127.0.0.1:0", "--ready-stdout")...)
 	r := &running{t: t, cmd: cmd, log: &bytes.Buffer{}}
 	cmd.Stderr = r.log
 	in, err := cmd.StdinPipe()

@@ -81,7 +81,7 @@ func (v *server) openLists() (err error) {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.sessions.counts, Log: v.sessions.log,
+			Config: config, Alive: v.sessions.countsStill, Log: v.sessions.log,
 			PushFile: filepath.Join(v.sessions.dir, "push.json"), StateFile: filepath.Join(v.sessions.dir, "notify.json"),
 			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})

@@ -177,6 +177,12 @@ func (m *sessions) counts(p contracts.Principal) bool {
 	return g == nil || g.Alive(p)
 }
 
+// countsStill is counts for a principal that an earlier process may have stored.
+func (m *sessions) countsStill(p contracts.Principal) bool {
+	g := m.credentials.Load()
+	return g == nil || g.StillAlive(p)
+}
+
 func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	if m.dir == "" {
 		return journal.NewMemory(journal.MemoryOptions{}), nil

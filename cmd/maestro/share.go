@@ -1,22 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
-	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/show"
 )
@@ -63,7 +61,7 @@ func (f *shareFlags) register(cmd *cobra.Command, run func(ctx context.Context, 
 func createShareCommand() *cobra.Command {
 	var flags shareFlags
 	var req struct{ role, label, page string }
-	var expires time.Duration
+	expires := expiry(24 * time.Hour)
 	cmd := &cobra.Command{
 		Use: "create [URL]", Short: "Make a link to a session",
 		Long: `Create prints a link. The secret is in the fragment of the link, after #share=. Browsers
@@ -75,37 +73,73 @@ do not send the fragment to servers. The server does not show the secret again.`
 		default:
 			return usage{fmt.Errorf("--role %q: want viewer, approver or controller", req.role)}
 		}
-		if expires < time.Second || expires > 720*time.Hour {
-			return usage{fmt.Errorf("--expires %s: want a time from 1s to 720h", expires)}
+		if err := expires.check(); err != nil {
+			return usage{fmt.Errorf("--expires: %w", err)}
 		}
 		return nil
 	}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
-		seconds := int64(expires / time.Second)
-		body := &contracts.ShareRequest{Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: &seconds}
-		var made contracts.ShareAnswer
-		if err := flags.call(ctx, http.MethodPost, "", body, &made); err != nil {
-			return err
+		body := contracts.ShareRequest{
+			Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: expires.seconds(),
 		}
-		page := cmp.Or(req.page, flags.server.JoinPath("/").String())
-		_, err := fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID,
-			made.Role, made.ExpiresAt, page+sharePart, made.Token)
-		return err
+		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
+			made, err := s.CreateShare(ctx, flags.session, body)
+			if err == nil {
+				_, err = fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID,
+					made.Role, made.ExpiresAt, cmp.Or(req.page, pageOf(flags.server))+sharePart, made.Token)
+			}
+			return err
+		})
 	})
 	cmd.Flags().StringVar(&req.role, "role", string(contracts.RoleViewer),
 		"what the holder may do: viewer, approver or controller")
 	cmd.Flags().StringVar(&req.label, "label", "", "text that the list shows, of at most 64 bytes")
-	cmd.Flags().DurationVar(&expires, "expires", 24*time.Hour, "time until the share ends, 720h at most")
+	cmd.Flags().Var(&expires, "expires", "time until the share ends, such as 90m, 8h or 7d; 30d at most")
 	cmd.Flags().StringVar(&req.page, "page", "", "`URL` of the page that the link opens; default: the server's")
 	return cmd
 }
+
+// An expiry is the time until a share ends: a duration of Go, or a number of days and d.
+type expiry time.Duration
+
+// String implements [pflag.Value].
+func (e *expiry) String() string { return time.Duration(*e).String() }
+
+// Type implements [pflag.Value].
+func (*expiry) Type() string { return "duration" }
+
+// Set implements [pflag.Value].
+func (e *expiry) Set(text string) error {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		*e = expiry(time.Duration(n) * 24 * time.Hour)
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	*e = expiry(d)
+	return err
+}
+
+// check refuses what the server would refuse.
+func (e *expiry) check() error {
+	if d := time.Duration(*e); d < time.Second || d > 30*24*time.Hour {
+		return errors.New("want a time from 1s to 30d")
+	}
+	return nil
+}
+
+func (e *expiry) seconds() *int64 { return new(int64(time.Duration(*e) / time.Second)) }
 
 func listSharesCommand() *cobra.Command {
 	var flags shareFlags
 	cmd := &cobra.Command{Use: "list [URL]", Short: "List the shares of a session and their use"}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
-		var list contracts.ShareList
-		if err := flags.call(ctx, http.MethodGet, "", nil, &list); err != nil {
+		var list *contracts.ShareList
+		err := flags.ask(ctx, func(ctx context.Context, s *client.Server) (err error) {
+			list, err = s.Shares(ctx, flags.session)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -123,70 +157,34 @@ func revokeShareCommand() *cobra.Command {
 	var flags shareFlags
 	cmd := &cobra.Command{Use: "revoke SHARE [URL]", Short: "Revoke a share and end its connections"}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, args []string) error {
-		if err := flags.call(ctx, http.MethodDelete, args[0], nil, &contracts.SuccessAnswer{}); err != nil {
+		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
+			err := s.RevokeShare(ctx, flags.session, args[0])
+			if err == nil {
+				_, err = fmt.Fprintf(out, "share %s is revoked\n", args[0])
+			}
 			return err
-		}
-		_, err := fmt.Fprintf(out, "share %s is revoked\n", args[0])
-		return err
+		})
 	})
 	return cmd
 }
 
 var errShareOfShare = errors.New("a share cannot make, list or revoke shares: leave #share= out of the URL")
 
-const (
-	sharePatience  = 30 * time.Second // for the server to answer
-	maxShareAnswer = 1 << 20          // bytes; 256 shares take less
-)
-
-// call sends a request about the shares of the session, or about one, and decodes the
-// answer.
-func (f *shareFlags) call(ctx context.Context, method, share string, body, answer any) error {
-	path := []string{"api/headless/sessions", url.PathEscape(f.session), "shares"}
-	if share != "" {
-		path = append(path, url.PathEscape(share))
-	}
-	u := *f.server
-	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
-	u.Path = strings.TrimSuffix(u.Path, "/api/headless/ws")
-	var text []byte
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, sharePatience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, u.JoinPath(path...).String(), bytes.NewReader(text))
+// ask calls do with the server and a time limit.
+func (f *shareFlags) ask(ctx context.Context, do func(context.Context, *client.Server) error) error {
+	token, err := f.attachFlags.token()
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	file, err := f.token()
-	if err == nil && file != "" {
-		var token []byte
-		token, err = os.ReadFile(file)
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
+	s, err := client.NewServer(f.server.String(), f.credential(token))
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
+	ctx, stop := context.WithTimeout(ctx, serverPatience)
+	defer stop()
+	err = do(ctx, s)
+	if refused, ok := errors.AsType[*contracts.Error](err); ok && refused.Code != contracts.CodeUnauthenticated {
+		return errors.New(show.OneLine(refused.Message, show.MaxArgs))
 	}
-	defer func() { _ = res.Body.Close() }() // the needed part was read
-	text, err = io.ReadAll(io.LimitReader(res.Body, maxShareAnswer))
-	if err != nil {
-		return err
-	}
-	if res.StatusCode == http.StatusOK {
-		return json.Unmarshal(text, answer)
-	}
-	var refusal struct{ Error string }
-	if json.Unmarshal(text, &refusal) != nil || refusal.Error == "" {
-		return errors.New(res.Status)
-	}
-	return fmt.Errorf("%s: %s", res.Status, show.InLine(refusal.Error, show.MaxArgs))
+	return f.explain(err, f.server.Host, token)
 }

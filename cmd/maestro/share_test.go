@@ -71,7 +71,7 @@ func TestShareCommands(t *testing.T) {
 			t.Errorf("share %q: got %v and %s, want a failure", args, err, out)
 		}
 	}
-	for _, args := range [][]string{{"revoke"}, {"create", link}, {"create", "--role", "king"}, {"create", "--expires", "9000h"}, {"create", "--expires", "1ms"}} {
+	for _, args := range [][]string{{"revoke"}, {"create", link}, {"create", "--role", "king"}, {"create", "--expires", "9000h"}, {"create", "--expires", "1ms"}, {"create", "--expires", "31d"}, {"create", "--expires", "1y"}, {"create", "--expires", "d"}} {
 		if out, err := program(t, append([]string{"share"}, args...)...).CombinedOutput(); exitCode(t, err) != 2 {
 			t.Errorf("share %q: got %v and %s, want wrong usage", args, err, out)
 		}

@@ -1417,6 +1417,30 @@ export interface ConnectionAnswer {
 }
 
 /**
+ * A ConnectionEntry describes one connection. A connection that is not attached
+ * has no socket and no stream at the moment; its client may come back.
+ */
+export interface ConnectionEntry {
+  author: Author;
+  role: Role;
+  /** when the connection was made; ISO-8601 UTC */
+  since: string;
+  /** it has a socket or a stream */
+  attached: boolean;
+  /** it holds the lease */
+  controller: boolean;
+}
+
+/**
+ * A ConnectionList says who is connected to a session, the earliest first.
+ * At most MaxListed connections are listed.
+ */
+export interface ConnectionList {
+  connections: ConnectionEntry[];
+  connection_count: number;
+}
+
+/**
  * ConnectionState is one connection as others see it.
  */
 export interface ConnectionState {

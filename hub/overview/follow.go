@@ -3,6 +3,7 @@ package overview
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -27,6 +28,9 @@ type scope struct {
 	changed []*row   // since the last batch
 	removed []string // ids, since the last batch
 	asked   []event  // since the last batch; at most maxBatchEvents+1
+
+	questions int  // of all rows; at most maxScopeQuestions
+	leftOut   bool // questions were left out because of a bound
 
 	sessions, inbox list
 }
@@ -54,8 +58,23 @@ type broadcast struct {
 	followers int
 	moved     chan struct{} // closed and replaced when there is a batch
 	recent    []batch
-	first     uint64 // number of the first of recent; at least 1
-	bytes     int    // of recent
+	first     uint64      // number of the first of recent; at least 1
+	bytes     int         // of recent
+	list      *sharedList // the last list since the newest batch; nil for none
+}
+
+// A sharedList is a list for all followers that are to get the same. The first of them
+// encodes it.
+type sharedList struct {
+	key    listKey
+	encode func() ([]byte, error)
+}
+
+// A listKey says which followers get the same list. Those with a credential for one
+// session share none.
+type listKey struct {
+	limit           int
+	credential, own contracts.Role // of the credential, and of the request
 }
 
 const (
@@ -219,6 +238,7 @@ func (o *Overview) publishEvents(l *list, events []event, flood bool) {
 
 // publish adds a batch. With flood, all followers get a new list instead.
 func (b *broadcast) publish(next batch, flood bool) {
+	b.list = nil
 	b.recent = append(b.recent, next)
 	b.bytes += len(next.text)
 	for len(b.recent) > 0 && (flood || len(b.recent) > maxBatches || b.bytes > maxBatchBytes) {
@@ -314,7 +334,7 @@ func (o *Overview) follow(ctx context.Context, conn hub.Conn, by contracts.Calle
 func (o *Overview) feed(ctx context.Context, f *follower, orders <-chan order) error {
 	text := f.conn.Form().AppendOpening(nil)
 	var end error
-	heartbeat := time.NewTimer(o.opts.Heartbeat)
+	heartbeat := time.NewTimer(o.untilHeartbeat(f))
 	defer heartbeat.Stop()
 	for {
 		if !o.valid(f.by.Principal) {
@@ -324,14 +344,17 @@ func (o *Overview) feed(ctx context.Context, f *follower, orders <-chan order) e
 		if err != nil {
 			return err
 		}
-		var written <-chan struct{} // ready if there may be more to write
-		if text = join(text, more); len(text) > 0 {
-			if err := f.conn.Write(text); err != nil {
+		var written <-chan struct{}                 // ready if there may be more to write
+		for _, part := range [][]byte{text, more} { // not joined, because more may be large and shared
+			if len(part) == 0 {
+				continue
+			}
+			if err := f.conn.Write(part); err != nil {
 				return err
 			}
 			text, written = nil, closed
 			if f.wire == stream { // pings of a socket also show whether the client is alive
-				heartbeat.Reset(o.opts.Heartbeat)
+				heartbeat.Reset(o.untilHeartbeat(f))
 			}
 		}
 		if end != nil {
@@ -346,7 +369,7 @@ func (o *Overview) feed(ctx context.Context, f *follower, orders <-chan order) e
 				return errSilent
 			}
 			text = f.conn.Form().AppendHeartbeat(nil, 0, f.wire == stream)
-			heartbeat.Reset(o.opts.Heartbeat)
+			heartbeat.Reset(o.untilHeartbeat(f))
 		case next := <-orders:
 			text, end = next.answer, next.end
 			if next.follow {
@@ -356,6 +379,16 @@ func (o *Overview) feed(ctx context.Context, f *follower, orders <-chan order) e
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// untilHeartbeat returns the time until the next heartbeat of a follower, or until its
+// credential expires if that is sooner.
+func (o *Overview) untilHeartbeat(f *follower) time.Duration {
+	expires := f.by.Principal.Expires
+	if expires.IsZero() {
+		return o.opts.Heartbeat
+	}
+	return min(o.opts.Heartbeat, time.Until(expires))
 }
 
 var errSilent = &contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"}
@@ -378,7 +411,7 @@ func (o *Overview) valid(p contracts.Principal) bool {
 
 // read returns what a follower is sent next. When one of moved is closed there is more.
 func (o *Overview) read(f *follower) (text []byte, moved [2]<-chan struct{}, err error) {
-	var lists []any
+	var lists []*sharedList
 	o.mu.Lock()
 	for i := range f.positions {
 		p := &f.positions[i]
@@ -387,12 +420,7 @@ func (o *Overview) read(f *follower) (text []byte, moved [2]<-chan struct{}, err
 		end := b.first + uint64(len(b.recent))
 		if p.next < b.first {
 			p.next = end
-			list, err := o.list(f, p)
-			if err != nil {
-				o.mu.Unlock()
-				return nil, moved, err
-			}
-			lists = append(lists, list)
+			lists = append(lists, o.shareList(b, f, p))
 		}
 		for size := len(text); p.next < end && len(text) == size; p.next++ {
 			text = join(text, b.recent[p.next-b.first].of(f))
@@ -400,11 +428,34 @@ func (o *Overview) read(f *follower) (text []byte, moved [2]<-chan struct{}, err
 	}
 	o.mu.Unlock()
 	for _, list := range lists {
-		if text, err = o.appendEvent(slices.Clip(text), f.wire, list); err != nil {
+		more, err := list.encode()
+		if err != nil {
 			return nil, moved, err
 		}
+		text = join(text, more)
 	}
 	return text, moved, nil
+}
+
+// shareList returns the list of a follower. The list may be older than the call, but no
+// batch has been published since it was made. The caller holds mu.
+func (o *Overview) shareList(b *broadcast, f *follower, p *position) *sharedList {
+	key := listKey{p.limit, f.by.Principal.Role, f.by.Role}
+	confined := f.by.Principal.SessionID != ""
+	if b.list != nil && b.list.key == key && !confined {
+		return b.list
+	}
+	list, err := o.list(f, p)
+	shared := &sharedList{key, sync.OnceValues(func() ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		return o.appendEvent(nil, f.wire, list)
+	})}
+	if !confined && !o.loading {
+		b.list = shared
+	}
+	return shared
 }
 
 // list returns the event with which a list begins. The caller holds mu.
@@ -455,7 +506,7 @@ func (o *Overview) setPositions(f *follower, next []position) {
 		b := o.broadcast(f, p.list)
 		if b.followers--; b.followers == 0 {
 			b.first += uint64(len(b.recent))
-			b.recent, b.bytes = nil, 0
+			b.recent, b.bytes, b.list = nil, 0, nil
 		}
 	}
 	f.positions = next

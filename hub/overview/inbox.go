@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	maxQuestions = 4096 // questions of all sessions in an inbox; further ones are left out
-	maxListed    = 256  // questions of one list
-	maxStored    = 16   // questions of one session in its stored summary
+	maxQuestions      = 4096 // questions of all sessions in an inbox; further ones are left out
+	maxScopeQuestions = 1024 // of one scope, so that one scope cannot use up all
+	maxListed         = 256  // questions of one list
+	maxStored         = 16   // questions of one session in its stored summary
 )
 
 // questions returns the questions of the row that an inbox lists.
@@ -62,6 +63,7 @@ func (o *Overview) compareQuestions(r *row, before []contracts.InboxQuestion, en
 		o.opts.Notify(r.key.Scope, ev)
 	}
 	o.questions += len(after) - len(before)
+	o.scope(r.key.Scope).questions += len(after) - len(before)
 }
 
 // queueInbox queues an event for the followers of an inbox. Above maxBatchEvents they get
@@ -86,11 +88,12 @@ func (o *Overview) Inbox(by contracts.Caller) (*contracts.Inbox, error) {
 
 // inbox lists the questions. The caller holds mu.
 func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
-	list := &contracts.Inbox{Questions: []contracts.InboxQuestion{}, Truncated: o.leftOut}
+	list := &contracts.Inbox{Questions: []contracts.InboxQuestion{}}
 	sc := o.scopes[by.Principal.Scope]
 	if sc == nil {
 		return list
 	}
+	list.Truncated = sc.leftOut
 	for _, r := range sc.order {
 		if r.status() != contracts.SessionWaiting { // waiting sessions come first
 			break

@@ -2,16 +2,19 @@ package overview_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/hub/overview"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
+	"github.com/seed-028515a8/maestro/journal"
 )
 
 var (
@@ -108,6 +111,61 @@ func (l *library) answers(by contracts.Caller, session string, a contracts.Serve
 	}
 	_, _, err = h.Answer(&a, by)
 	return err
+}
+
+// One scope, however many questions it has, leaves room for those of others.
+func TestQuestionsOfOneScopeLeaveRoomForOthers(t *testing.T) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
+		for i := range 300 {
+			var list []contracts.InboxQuestion
+			for j := range 16 {
+				list = append(list, contracts.InboxQuestion{RequestID: fmt.Sprint("q", j), RequestType: contracts.RequestApproval})
+			}
+			text, err := json.Marshal(map[string]any{"pending": len(list), "questions": list})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := hub.Key{Scope: "mallory", ID: fmt.Sprint("m", i)}
+			l.mu.Lock()
+			l.journals[key], l.texts[key] = journal.NewMemory(journal.MemoryOptions{}), string(text)
+			l.mu.Unlock()
+		}
+		l.restart()
+		l.settled()
+		mallory := contracts.Caller{Principal: contracts.Principal{ID: "mallory", Scope: "mallory"}}
+		if list, err := l.Inbox(mallory); err != nil || len(list.Questions) != 256 || !list.Truncated {
+			t.Errorf("got %d questions, truncated %t, %v", len(list.Questions), list.Truncated, err)
+		}
+		a := l.enterAble("a")
+		l.poses(a, contracts.RequestApproval, "q1")
+		if list := l.wantInbox(bob, "a/q1"); list.Truncated {
+			t.Error("got a list that leaves out questions")
+		}
+	})
+}
+
+// A server that is killed right after a question lists it at its next start.
+func TestQuestionsAreStoredAtOnce(t *testing.T) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
+		a := l.enterAble("a")
+		time.Sleep(time.Minute)
+		stored := func() string {
+			time.Sleep(200 * time.Millisecond)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.texts[hub.Key{ID: "a"}]
+		}
+		l.poses(a, contracts.RequestApproval, "q1")
+		if text := stored(); !strings.Contains(text, `"request_id":"q1"`) {
+			t.Errorf("got %s stored, want the question", text)
+		}
+		if err := l.answers(bob, "a", contracts.ServerRequestResponse{RequestID: "q1", Approved: &yes}); err != nil {
+			t.Fatal(err)
+		}
+		if text := stored(); strings.Contains(text, "q1") {
+			t.Errorf("got %s stored, want no question", text)
+		}
+	})
 }
 
 func TestInboxOfAllSessions(t *testing.T) {

@@ -159,21 +159,32 @@ func (o *Overview) save() {
 	for {
 		select {
 		case <-ticks.C:
+			o.saveAll()
+			o.removeDue(time.Now())
+		case <-o.hurry:
+			o.saveRows(&o.asked)
 		case <-o.ctx.Done():
 			return
 		}
-		o.saveAll()
-		o.removeDue(time.Now())
 	}
 }
 
-// saveEvery is the time between two writes of one summary.
+// saveEvery is the time between two writes of one summary. After a kill the lists show the
+// stored summaries until the sessions open. So a summary is written at once when a question
+// is asked or ends: otherwise nobody would learn of the question.
 const saveEvery = 2 * time.Second
 
-func (o *Overview) saveAll() {
+func (o *Overview) saveAll() { o.saveRows(&o.unsaved) }
+
+// saveRows saves the rows of a set, which is then empty.
+func (o *Overview) saveRows(set *map[hub.Key]bool) {
 	o.mu.Lock()
-	keys := o.unsaved
-	o.unsaved = map[hub.Key]bool{}
+	keys := *set
+	*set = map[hub.Key]bool{}
+	for key := range keys {
+		delete(o.unsaved, key)
+		delete(o.asked, key)
+	}
 	o.mu.Unlock()
 	for key := range keys {
 		o.saveRow(key)

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,11 +69,12 @@ type Options struct {
 // One goroutine collects the changes of all sessions and encodes each change once for
 // all followers; see publish.
 type Overview struct {
-	opts Options
-	ctx  context.Context // ends with Close
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-	wake chan struct{} // 1-buffered; a token means that there is something to publish
+	opts  Options
+	ctx   context.Context // ends with Close
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	wake  chan struct{} // 1-buffered; a token means that there is something to publish
+	hurry chan struct{} // 1-buffered; a token means that asked is not empty
 
 	changedMu sync.Mutex // may be taken while Hub.mu is held; no lock is taken under it
 	changed   map[hub.Key]bool
@@ -84,13 +86,13 @@ type Overview struct {
 	scopes    map[string]*scope
 	opening   map[hub.Key]bool // sessions that are being opened
 	unsaved   map[hub.Key]bool // rows to be saved
+	asked     map[hub.Key]bool // rows to be saved at once, because their questions changed
 	deleted   map[hub.Key]bool // rows to be removed
 	followers map[*follower]bool
 	revision  uint64
 	loading   bool
 	truncated bool // rows were left out because of Max
 	questions int  // of all rows; at most maxQuestions
-	leftOut   bool // questions were left out because of maxQuestions
 	failing   bool // the last save failed
 }
 
@@ -100,6 +102,7 @@ type row struct {
 	hub      *hub.Hub // nil if the session is not open
 	record            // what is stored of it
 	place    place
+	lower    string // title in lower case, for searches
 	revision uint64
 	queued   bool // in scope.changed
 }
@@ -136,9 +139,10 @@ func New(opts Options) (*Overview, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	o := &Overview{
-		opts: opts, wake: make(chan struct{}, 1), changed: map[hub.Key]bool{}, loading: true,
+		opts: opts, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		changed: map[hub.Key]bool{}, loading: true,
 		rows: map[hub.Key]*row{}, scopes: map[string]*scope{}, opening: map[hub.Key]bool{},
-		unsaved: map[hub.Key]bool{}, deleted: map[hub.Key]bool{}, followers: map[*follower]bool{},
+		unsaved: map[hub.Key]bool{}, asked: map[hub.Key]bool{}, deleted: map[hub.Key]bool{}, followers: map[*follower]bool{},
 		revision: uint64(time.Now().UnixMilli()) << 10, // above those of earlier processes, and below 2^53 for JavaScript
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
@@ -204,8 +208,8 @@ func (o *Overview) add(key hub.Key, rec record) *row {
 		o.evict()
 	}
 	r := &row{key: key, record: rec}
-	o.limitQuestions(&r.record, 0)
-	r.place = r.newPlace()
+	o.limitQuestions(key.Scope, &r.record, 0)
+	r.place, r.lower = r.newPlace(), strings.ToLower(r.title())
 	o.rows[key] = r
 	o.scope(key.Scope).insert(r)
 	if !r.Marks.Deleted.IsZero() {
@@ -216,11 +220,13 @@ func (o *Overview) add(key hub.Key, rec record) *row {
 	return r
 }
 
-// limitQuestions leaves out questions of a row above maxQuestions. before is how many the
-// row has had. The caller holds mu.
-func (o *Overview) limitQuestions(rec *record, before int) {
-	if room := max(maxQuestions-o.questions+before, 0); len(rec.Questions) > room {
-		rec.Questions, o.leftOut = rec.Questions[:room], true
+// limitQuestions leaves out questions of a row above maxQuestions and maxScopeQuestions.
+// before is how many the row has had. The caller holds mu.
+func (o *Overview) limitQuestions(scope string, rec *record, before int) {
+	sc := o.scope(scope)
+	room := min(maxQuestions-o.questions, maxScopeQuestions-sc.questions) + before
+	if room = max(room, 0); len(rec.Questions) > room {
+		rec.Questions, sc.leftOut = rec.Questions[:room], true
 	}
 }
 
@@ -247,6 +253,7 @@ func (o *Overview) drop(r *row) {
 	o.compareQuestions(r, before, nil)
 	delete(o.rows, r.key)
 	delete(o.unsaved, r.key)
+	delete(o.asked, r.key)
 	delete(o.deleted, r.key)
 	o.scope(r.key.Scope).remove(r)
 	o.release(r.key.Scope)
@@ -263,9 +270,14 @@ func (o *Overview) gone(r *row) {
 // change changes a row with f and moves it in the order. ended says how questions ended.
 // The caller holds mu.
 func (o *Overview) change(r *row, f func(), ended ...contracts.InboxEnding) {
-	before := r.questions()
+	before, pending := r.questions(), r.Pending
 	f()
+	r.lower = strings.ToLower(r.title())
 	o.compareQuestions(r, before, ended)
+	if r.Pending != pending || !slices.Equal(r.questions(), before) {
+		o.asked[r.key] = true
+		signal(o.hurry)
+	}
 	if now := r.newPlace(); now != r.place {
 		sc := o.scope(r.key.Scope)
 		sc.remove(r)
@@ -328,7 +340,7 @@ func (o *Overview) take(r *row, h *hub.Hub) {
 		return
 	}
 	now.Marks, now.Digest.At = r.Marks, cmp.Or(now.Digest.At, r.Digest.At) // zero: nothing has happened in the session
-	o.limitQuestions(&now, len(r.questions()))
+	o.limitQuestions(r.key.Scope, &now, len(r.questions()))
 	o.change(r, func() { r.record = now }, ended...)
 }
 

@@ -34,6 +34,7 @@ type library struct {
 	agents  map[string]*puppet // by session
 	gate    chan struct{}      // closed when sessions may open; nil: at once
 	opened  int
+	framed  atomic.Int64 // events that were encoded
 
 	mu       sync.Mutex
 	journals map[hub.Key]journal.Store
@@ -57,7 +58,10 @@ func inLibrary(t *testing.T, options overview.Options, test func(t *testing.T, l
 func (l *library) start() {
 	l.t.Helper()
 	o := l.options
-	o.Store, o.Frame = l, func(dst, text []byte) []byte { return append(append(dst, text...), '\n') }
+	o.Store, o.Frame = l, func(dst, text []byte) []byte {
+		l.framed.Add(1)
+		return append(append(dst, text...), '\n')
+	}
 	o.SocketForm, o.Find = memconn.Lines, func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
 		h, _, err := l.hubs.Get(ctx, hub.Key{Scope: p.Scope, ID: id}, hub.OpenOptions{})
 		return h, err
@@ -779,6 +783,81 @@ func TestFollowersSeeTheirSessionsOnly(t *testing.T) {
 	})
 }
 
+// A search holds the lock of the overview, so it must not do much for each session.
+func TestSearchesOfTheOverviewAreCheap(t *testing.T) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
+		l.mu.Lock()
+		for i := range 1000 {
+			key := hub.Key{ID: fmt.Sprint("s", i)}
+			l.journals[key] = journal.NewMemory(journal.MemoryOptions{})
+			l.texts[key] = `{"digest":{"title":"` + strings.Repeat("É", 100) + `"}}`
+		}
+		l.mu.Unlock()
+		l.restart()
+		l.settled()
+		find := func(text string) int {
+			page, err := l.Page(theOwner, contracts.OverviewQuery{Text: text, Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Sessions)
+		}
+		if n := find("éÉé"); n != 10 {
+			t.Errorf("got %d sessions, want a full page", n)
+		}
+		if n := testing.AllocsPerRun(5, func() { find("absent") }); n > 100 {
+			t.Errorf("got %.0f allocations for a search in 1,000 sessions, want few", n)
+		}
+	})
+}
+
+// A list that many followers get at once is encoded once.
+func TestFollowersWhoComeTogetherShareTheirList(t *testing.T) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
+		l.enter("a")
+		l.enter("b")
+		l.settled()
+		confined := contracts.Principal{ID: "share:1", SessionID: "a"}
+		for _, round := range []struct {
+			p     contracts.Principal
+			limit int
+			want  string
+			most  int64
+		}{{theOwner, 10, "[a b]", 1}, {theOwner, 1, "[a]", 1}, {confined, 10, "[a]", 20}, {theOwner, 10, "[a b]", 1}} {
+			before := l.framed.Load()
+			var all []*listReader
+			for range 20 {
+				all = append(all, l.follow(round.p, round.limit))
+			}
+			for _, r := range all {
+				var ids []string
+				for _, s := range r.events()[0].Overview.Sessions {
+					ids = append(ids, s.SessionID)
+				}
+				if slices.Sort(ids); fmt.Sprint(ids) != round.want {
+					t.Errorf("%s, at most %d: got %v, want %s", round.p.ID, round.limit, ids, round.want)
+				}
+			}
+			if n := l.framed.Load() - before; n > round.most {
+				t.Errorf("%s: got %d lists encoded, want at most %d", round.p.ID, n, round.most)
+			}
+			for _, r := range all {
+				r.Close()
+			}
+		}
+		first := l.follow(theOwner, 10)
+		defer first.Close()
+		first.events()
+		l.prompts(l.enter("a"), "a title")
+		l.settled()
+		second := l.follow(theOwner, 10)
+		defer second.Close()
+		if got := second.lines()[0]; !strings.Contains(got, "a title") {
+			t.Errorf("after a change: got %s", got)
+		}
+	})
+}
+
 func TestStreamEndsWithItsCredential(t *testing.T) {
 	var ended atomic.Bool
 	options := overview.Options{Alive: func(contracts.Principal) bool { return !ended.Load() }}
@@ -794,6 +873,12 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		wantEnd(t, expiring.Peer, contracts.CodeUnauthenticated)
+		soon := l.follow(contracts.Principal{ID: "p", Expires: time.Now().Add(time.Second)}, 10)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if why, ended := soon.Closed(); !ended || why == nil || why.Code != contracts.CodeUnauthenticated {
+			t.Errorf("when the credential expired: got closed %t, %v", ended, why)
+		}
 		if _, ended := stays.Closed(); ended {
 			t.Error("a follower with a valid credential was ended")
 		}

@@ -123,6 +123,6 @@ func (r *row) matches(q contracts.OverviewQuery) bool {
 	if len(q.Statuses) > 0 {
 		wanted = slices.Contains(q.Statuses, status) && (wanted || status == contracts.SessionDeleted)
 	}
-	return wanted && (q.Text == "" || strings.Contains(strings.ToLower(r.title()), q.Text) ||
+	return wanted && (q.Text == "" || strings.Contains(r.lower, q.Text) ||
 		strings.Contains(strings.ToLower(r.key.ID), q.Text))
 }

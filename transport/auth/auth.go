@@ -116,6 +116,9 @@ type Authenticator struct {
 // Anonymous is the principal's id when authentication is off.
 const Anonymous = "anon"
 
+// ownerPrefix begins the id of the owner. No other principal has it.
+const ownerPrefix = "key_"
+
 // New returns an Authenticator.
 func New(opts Options) (*Authenticator, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
@@ -174,7 +177,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 			return err
 		}
 		g.token = new(sha256.Sum256([]byte(opts.Token)))
-		g.owner.ID, g.owner.Name = "key_"+hex.EncodeToString(g.token[:8]), "owner"
+		g.owner.ID, g.owner.Name = ownerPrefix+hex.EncodeToString(g.token[:8]), "owner"
 	}
 	if opts.ControlToken == "" {
 		return nil
@@ -332,6 +335,13 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 // Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
 	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
+}
+
+// StillAlive is Alive for a principal that an earlier process may have stored: the owner
+// must have the present token.
+func (g *Authenticator) StillAlive(p contracts.Principal) bool {
+	owner := p.ID == Anonymous || strings.HasPrefix(p.ID, ownerPrefix)
+	return g.Alive(p) && (!owner || p.ID == g.owner.ID)
 }
 
 // Control refuses a request that may not control the server itself, such as

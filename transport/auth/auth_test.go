@@ -511,3 +511,28 @@ func FuzzHostAndOrigin(f *testing.F) {
 		}
 	})
 }
+
+// What was registered with a token that was replaced, such as a browser for
+// notifications, ends.
+func TestOwnerWithAnEarlierTokenIsNotAlive(t *testing.T) {
+	all := map[string]*Authenticator{}
+	for name, opts := range map[string]Options{
+		"earlier": {Token: strings.Repeat("a", 43)}, "now": {Token: strings.Repeat("b", 43)}, "off": {Off: true},
+	} {
+		g, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = g
+	}
+	for name, g := range all {
+		for of, other := range all {
+			if got := g.StillAlive(other.owner); got != (name == of) {
+				t.Errorf("%s: got alive %t for the owner of %s", name, got, of)
+			}
+		}
+		if !g.StillAlive(contracts.Principal{}) || !g.StillAlive(contracts.Principal{ID: "user_key_1", Scope: "user_key_1"}) {
+			t.Errorf("%s: got others refused", name)
+		}
+	}
+}

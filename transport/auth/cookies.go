@@ -50,7 +50,7 @@ func (g *Authenticator) credentials(opts Options) string {
 		h.Write(g.token[:])
 	}
 	if opts.Keys != nil {
-		fmt.Fprintf(h, "%x %q %q %q", opts.Keys.sum, opts.Issuer, opts.Audience, opts.ScopeClaim)
+		_, _ = fmt.Fprintf(h, "%x %q %q %q", opts.Keys.sum, opts.Issuer, opts.Audience, opts.ScopeClaim)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -145,6 +145,19 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request, by contracts.Cal
 	return nil, show(w, r, s)
 }
 
+// connections answers with who is connected.
+func (h *Handler) connections(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	s, err := h.find(r, by)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Connections(by)
+	if err != nil {
+		return nil, err
+	}
+	return nil, answerLong(w, r, list)
+}
+
 // show answers with the state.
 func show(w http.ResponseWriter, r *http.Request, s Session) error {
 	if err := reserve(r, s); err != nil {

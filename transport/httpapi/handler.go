@@ -55,6 +55,7 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mount(mux, session+"/history", reads(asks(h.history(contracts.HistoryEntries))))
 	mount(mux, session+"/turns", reads(asks(h.history(contracts.HistoryTurns))))
 	mount(mux, session+"/search", reads(asks(h.history(contracts.HistorySearch))))
+	mount(mux, session+"/connections", reads(asks(h.connections)))
 	mount(mux, session+"/messages", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/message", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/heartbeat", httperr.Methods{"POST": asks(onTarget(h, Session.Heartbeat))})
@@ -268,6 +269,9 @@ type Session interface {
 
 	// History reads a page of the history. It may wait until ctx ends.
 	History(ctx context.Context, req *contracts.HistoryRequest, by contracts.Caller) (*contracts.HistoryPage, error)
+
+	// Connections says who is connected.
+	Connections(by contracts.Caller) (*contracts.ConnectionList, error)
 
 	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)
 	Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error)

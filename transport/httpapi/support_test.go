@@ -127,6 +127,10 @@ func (s *fakeSession) Answer(a *contracts.ServerRequestResponse, by contracts.Ca
 	return 7, true, cmp.Or(s.note(request{method: "Answer", by: by, text: string(text)}), err)
 }
 
+func (s *fakeSession) Connections(by contracts.Caller) (*contracts.ConnectionList, error) {
+	return &contracts.ConnectionList{Connections: []contracts.ConnectionEntry{}}, s.note(request{method: "Connections", by: by})
+}
+
 func (s *fakeSession) Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error) {
 	return &contracts.HeartbeatAnswer{ConnectionID: "conn_1", HeartbeatIntervalMS: 15000}, s.note(request{method: "Heartbeat", by: by})
 }

@@ -104,11 +104,10 @@ func (n *Notifier) load() {
 		m.Queue = slices.DeleteFunc(m.Queue, func(w *waiting) bool {
 			return w == nil || !l.sees(&w.notice)
 		})
-		m.Queue = m.Queue[:min(len(m.Queue), maxQueue, maxQueued-n.queued)]
+		m.Queue = m.Queue[:min(len(m.Queue), maxQueue)]
 		for _, w := range m.Queue {
 			w.complete(&n.opts.Config)
 		}
-		n.queued += len(m.Queue)
 		l.memory = m
 	}
 }

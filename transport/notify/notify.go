@@ -29,12 +29,11 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Bounds. A notification above a bound of queues becomes a dead letter.
+// Bounds. A notification above maxQueue becomes a dead letter.
 const (
-	maxQueue    = 64   // notifications that wait for one receiver
-	maxQueued   = 2048 // of all receivers
-	maxDead     = 16   // dead letters kept of one receiver
-	maxSettled  = 256  // questions of one receiver that are known to be done; see memory
+	maxQueue    = 64  // notifications that wait for one receiver
+	maxDead     = 16  // dead letters kept of one receiver
+	maxSettled  = 256 // questions of one receiver that are known to be done; see memory
 	maxAttempts = 8
 	maxReason   = 200     // bytes of the reason of a dead letter
 	maxAnswer   = 4 << 10 // bytes read of an answer; the connection is then closed
@@ -76,7 +75,6 @@ type Notifier struct {
 
 	mu     sync.Mutex
 	lanes  []*lane
-	queued int // in all lanes; at most maxQueued
 	closed bool
 }
 
@@ -236,12 +234,11 @@ func (n *Notifier) queue(scope string, q *contracts.InboxQuestion) {
 		switch {
 		case !l.sees(m) || l.knows(m):
 			continue
-		case len(l.Queue) >= maxQueue || n.queued >= maxQueued:
+		case len(l.Queue) >= maxQueue:
 			l.bury(&waiting{notice: *m}, "too many notifications wait")
 			l.settle(m)
 		default:
 			l.Queue = append(l.Queue, &waiting{notice: *m})
-			n.queued++
 			signal(l.wake)
 		}
 		signal(n.dirty)
@@ -273,7 +270,6 @@ func (n *Notifier) drop(scope string, end *contracts.InboxEnding) {
 		case i > 0:
 			l.settle(&l.Queue[i].notice)
 			l.Queue = slices.Delete(l.Queue, i, i+1)
-			n.queued--
 			l.State.Skipped++
 			signal(n.dirty)
 		}
@@ -347,7 +343,6 @@ func (n *Notifier) finish(l *lane, m *waiting, result error) {
 		return
 	}
 	l.Queue = l.Queue[1:]
-	n.queued--
 	l.settle(&m.notice)
 	signal(n.dirty)
 	switch {
@@ -372,7 +367,7 @@ func (n *Notifier) deliver(l *lane, m *waiting) error {
 		if err := await(l.ctx, &m.notice, l.quiet.left(time.Now())); err != nil {
 			return err
 		}
-		if b := l.browser; b != nil && (b.Principal.Expired(time.Now()) || !n.opts.Alive(b.Principal)) {
+		if b := l.browser; b != nil && !n.alive(b) {
 			return errGone{}
 		}
 		if l.UnlessLooking != "" && n.opts.Looking(l.UnlessLooking) {

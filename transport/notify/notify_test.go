@@ -174,10 +174,51 @@ func TestQueuesOfNotificationsAreBounded(t *testing.T) {
 				t.Errorf("%s: got %d waiting, %d failed, %d dead letters", s.Name, s.Waiting, s.Failed, len(s.Dead))
 			}
 		}
-		if waiting > maxQueued {
-			t.Errorf("got %d waiting, want at most %d", waiting, maxQueued)
+		if most := int64(maxReceivers * maxQueue); waiting > most {
+			t.Errorf("got %d waiting, want at most %d", waiting, most)
 		}
 	}, names...)
+}
+
+// Receivers that hang take no room of others, however many they are.
+func TestEachReceiverHasRoomOfItsOwn(t *testing.T) {
+	var names []string
+	for i := range 64 {
+		names = append(names, fmt.Sprint("hangs", i))
+	}
+	inBubble(t, nil, func(n *Notifier, w *wire) {
+		for _, name := range names {
+			w.answers[name] = func(_ int, r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+		}
+		for i := range maxQueue {
+			n.ask(fmt.Sprint("q", i))
+		}
+		for _, s := range n.States().Receivers {
+			if s.Waiting != maxQueue || s.Failed > 0 {
+				t.Errorf("%s: got %d waiting and %d failed, want all waiting", s.Name, s.Waiting, s.Failed)
+			}
+		}
+	}, names...)
+}
+
+func TestNotificationOfAnEndedQuestionTakesNoRoom(t *testing.T) {
+	inBubble(t, func(o *Options) {
+		o.Config.Receivers[0].QuietHours, o.Config.Receivers[0].TimeZone = "22:00-07:00", "UTC" // a bubble begins at midnight UTC
+	}, func(n *Notifier, w *wire) {
+		n.ask("first")
+		synctest.Wait()
+		for i := range 2 * maxQueue {
+			n.ask(fmt.Sprint("q", i))
+			n.end(fmt.Sprint("q", i))
+		}
+		n.ask("last")
+		want(t, "at night", n.counts("quiet"), fmt.Sprint("2 0 ", 2*maxQueue, " 0"))
+		time.Sleep(8 * time.Hour)
+		want(t, "in the morning", n.counts("quiet"), fmt.Sprint("0 2 ", 2*maxQueue, " 0"))
+	}, "quiet")
 }
 
 func TestQuietHoursAndPeopleWhoLook(t *testing.T) {

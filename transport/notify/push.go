@@ -167,7 +167,8 @@ func refusing(check func(address string) error) func(context.Context, string, st
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/23"),
+	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("::/64"), netip.MustParsePrefix("fec0::/10"),
 }
 
 // checkPublic refuses addresses that are not public. Clients name the endpoints of push

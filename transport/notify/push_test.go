@@ -144,12 +144,43 @@ func TestPushSubscriptionsAreChecked(t *testing.T) {
 	}
 }
 
+func TestSubscriptionsOfDeadCredentialsTakeNoRoom(t *testing.T) {
+	o := pushOptions(t)
+	revoked := false
+	o.Alive = func(p contracts.Principal) bool { return !revoked || p.ID == ann.ID }
+	n := newPushing(t, o)
+	defer n.Close()
+	subscribe := func(p contracts.Principal, i int) error {
+		return n.Subscribe(p, theKeys.at(fmt.Sprint("http://127.0.0.1/", i)))
+	}
+	for i := range maxSubscriptions {
+		if err := subscribe(contracts.Principal{ID: fmt.Sprint("share_", i/maxOwn)}, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := subscribe(ann, 0); !errors.Is(err, &contracts.Error{Code: contracts.CodeRateLimited}) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	revoked = true
+	if err := subscribe(ann, 0); err != nil {
+		t.Errorf("after the credentials of others ended: got %v", err)
+	}
+	if got := len(n.States().Receivers); got != 1 {
+		t.Errorf("got %d receivers, want one", got)
+	}
+	text, err := os.ReadFile(o.PushFile)
+	if err != nil || strings.Contains(string(text), "share_") {
+		t.Errorf("got %d bytes, %v; want no dead subscription", len(text), err)
+	}
+}
+
 func TestPushReachesNoPrivateAddress(t *testing.T) {
 	for address, public := range map[string]bool{
 		"93.184.216.34:443": true, "[2606:2800:220:1::1]:443": true,
 		"127.0.0.1:443": false, "[::1]:443": false, "10.0.0.1:443": false, "192.168.1.1:443": false, "172.16.0.1:443": false,
 		"169.254.169.254:80": false, "100.64.0.1:443": false, "0.0.0.0:443": false, "[::ffff:127.0.0.1]:443": false, "[fe80::1]:443": false,
 		"[fd00::1]:443": false, "224.0.0.1:443": false, "[64:ff9b::7f00:1]:443": false, "[2002:7f00:1::]:443": false, "255.255.255.255:443": false,
+		"0.1.2.3:443": false, "[::7f00:1]:443": false, "[fec0::1]:443": false, "[::ffff:0:7f00:1]:443": false,
 	} {
 		if err := checkPublic(address); (err == nil) != public {
 			t.Errorf("%s: got %v, want it public: %t", address, err, public)

@@ -174,6 +174,7 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 	if err != nil {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 	}
+	n.dropDead()
 	list := without(n.push.list, p, s.Endpoint)
 	own := n.push.count(p) - (len(n.push.list) - len(list))
 	if len(list) >= maxSubscriptions || own >= maxOwn {
@@ -188,7 +189,6 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 	defer n.mu.Unlock()
 	if before := n.removeLane(p, s.Endpoint); before != nil {
 		l.memory = *before
-		n.queued += len(l.Queue)
 	}
 	if !n.closed {
 		n.lanes = append(n.lanes, l)
@@ -231,7 +231,6 @@ func (n *Notifier) removeLane(p contracts.Principal, endpoint string) (was *memo
 		if l.browser == nil || l.browser.Principal.ID != p.ID || l.browser.Endpoint != endpoint {
 			return false
 		}
-		n.queued -= len(l.Queue)
 		kept := l.memory
 		was, l.memory = &kept, memory{}
 		l.stop()
@@ -239,6 +238,25 @@ func (n *Notifier) removeLane(p contracts.Principal, endpoint string) (was *memo
 		return true
 	})
 	return was
+}
+
+// dropDead removes the subscriptions whose credentials are not valid any more, so that
+// they take no room. The file is written with the next change. The caller holds push.mu.
+func (n *Notifier) dropDead() {
+	n.push.list = slices.DeleteFunc(slices.Clone(n.push.list), func(s *subscription) bool {
+		dead := !n.alive(s)
+		if dead {
+			n.mu.Lock()
+			n.removeLane(s.Principal, s.Endpoint)
+			n.mu.Unlock()
+		}
+		return dead
+	})
+}
+
+// alive reports whether the credential behind a subscription is still valid.
+func (n *Notifier) alive(s *subscription) bool {
+	return !s.Principal.Expired(time.Now()) && n.opts.Alive(s.Principal)
 }
 
 // pushLane returns the lane of a browser, which is not started.

@@ -200,7 +200,9 @@ function Tool({ row }: Of<"tool">) {
   const open = opened.value.has(id);
   const { sign, tone, word } = outcome(item, waits);
   const lines = told.change && stats(told.change);
-  const running = word === "runs" && item.output !== "";
+  // Of calls that are over, those that failed show why. The output of a shell is what was asked for.
+  const tells = word === "runs" || word === "failed" || state.peek()?.provider === "local";
+  const preview = tells && item.output !== "";
   const took = (item.endedAt ?? 0) - (item.startedAt ?? Infinity);
   return (
     <div class="body">
@@ -219,7 +221,7 @@ function Tool({ row }: Of<"tool">) {
       {open ? (
         <ToolDetails row={row} />
       ) : (
-        running && (
+        preview && (
           <pre class="output live" aria-hidden="true">
             {lastLines(item.output, 8)}
           </pre>
