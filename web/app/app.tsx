@@ -2,6 +2,7 @@
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Queue, Refused } from "./composer";
+import { Dashboard } from "./dashboard";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
@@ -89,6 +90,9 @@ function Page() {
         b: () => {
           location.hash = "#inbox";
         },
+        t: () => {
+          location.hash = "#dashboard";
+        },
       };
       if (!run[e.key]) return;
       e.preventDefault();
@@ -124,6 +128,7 @@ function Page() {
             {session.value ? <Conversation /> : <Choose />}
           </>
         )}
+        {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
         {place.value === "inbox" && <Inbox list={() => setListing(!listing)} />}
       </main>
       {paneled && place.value === "session" && session.value && <Panel close={() => setPaneled(false)} />}
@@ -180,7 +185,7 @@ const keyHelp: [string, string][] = [
   ["Ctrl+Enter", "steer the agent while it works"],
   ["S", "sessions"],
   ["P", "people and turns"],
-  ["B", "inbox"],
+  ["B, T", "inbox and dashboard"],
   ["N", "new session"],
   ["?", "these keys"],
 ];

@@ -6,7 +6,7 @@ const paths = {
   left: "M10 3.5 5.5 8 10 12.5",
   down: "M3.5 6 8 10.5 12.5 6",
   plus: "M8 3v10M3 8h10",
-  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+  more: "M3 8h.8M7.6 8h.8M12.2 8h.8",
   tiles: "M2.5 2.5h4.5v4.5h-4.5zM9 2.5h4.5v4.5h-4.5zM2.5 9h4.5v4.5h-4.5zM9 9h4.5v4.5h-4.5z",
   menu: "M2.5 4.5h11M2.5 8h11M2.5 11.5h11",
   stop: "M4.5 4.5h7v7h-7z",

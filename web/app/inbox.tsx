@@ -95,7 +95,7 @@ function Nothing() {
 }
 
 // beginning says what a question is about, before it is opened.
-function beginning(q: InboxQuestion): { asks: string; code?: string } {
+export function beginning(q: InboxQuestion): { asks: string; code?: string } {
   switch (q.request_type) {
     case "user_input":
     case "mcp_elicitation":

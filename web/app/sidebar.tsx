@@ -7,14 +7,14 @@ import { needed, place } from "./lists";
 import { found, More, Notice, Rename, renaming, Search } from "./manage";
 import { address, createSession, listLink, logout, now, openID, role, sessions } from "./store";
 
-const groups: { title: string; of: SessionStatus[] }[] = [
+export const groups: { title: string; of: SessionStatus[] }[] = [
   { title: "Needs you", of: ["waiting"] },
   { title: "Failed", of: ["failed"] },
   { title: "Running", of: ["running"] },
   { title: "Idle", of: ["idle", "at_rest"] },
 ];
 
-const signs: Partial<Record<SessionStatus, { sign: Sign; tone: string; words: string }>> = {
+export const signs: Partial<Record<SessionStatus, { sign: Sign; tone: string; words: string }>> = {
   waiting: { sign: "attention", tone: "wait", words: "waits for an answer" },
   failed: { sign: "alert", tone: "bad", words: "failed" },
   running: { sign: "run", tone: "spin", words: "working" },
@@ -46,6 +46,15 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
           <Icon sign="attention" />
           <span class="grow">Inbox</span>
           {needed.value > 0 && <span class="needs">{needed.value}</span>}
+        </a>
+        <a
+          class="place"
+          href="#dashboard"
+          aria-current={place.value === "dashboard" ? "page" : undefined}
+          onClick={pick}
+        >
+          <Icon sign="tiles" />
+          <span class="grow">Dashboard</span>
         </a>
       </div>
       <div class="search">

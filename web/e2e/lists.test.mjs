@@ -165,3 +165,34 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   assert.equal(await p.page.locator(".session").count(), 3);
   assert.deepEqual(await p.complaints(), []);
 });
+
+test("the dashboard shows what many sessions do", { timeout: 6 * patience }, async () => {
+  server = await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  await prompt(ann, "Please fix the login test");
+  await startSession(ann, "hello, rename the parser");
+  for (let i = 3; i < 30; i++) await server.call("POST", "/api/headless/sessions", { role: "viewer" });
+  const wall = await browser.open(await server.link(), { viewport: { width: 1600, height: 1000 } });
+  await composer(wall).or(wall.page.locator(".closed")).first().waitFor();
+  await wall.page.getByRole("link", { name: "Dashboard" }).click();
+  const tile = (text) => wall.page.locator(".tile", { hasText: text });
+  await tile("Please fix the login test").getByText("go test ./login").waitFor();
+  const working = tile("stream a long report").getByText("working").waitFor();
+  const rate = tile("stream a long report").getByText(/\d+ events\/min/).waitFor();
+  const long = await startSession(ann, "stream a long report");
+  await Promise.all([working, rate]);
+  await tile("hello, rename the parser").getByText("idle").waitFor();
+  assert.equal(await wall.page.locator(".tile").count(), 30);
+  assert.ok(
+    (await wall.page.locator(".tile").first().innerText()).startsWith("Please fix"),
+    "what waits comes first",
+  );
+  assert.equal(await wall.page.title(), "(1) Dashboard · Maestro");
+  await accessible(wall, "the dashboard");
+  await tile("stream a long report").getByText("idle").waitFor();
+  await tile("stream a long report").click();
+  await wall.page.waitForURL((url) => url.hash === long);
+  await wall.page.locator(".prompt", { hasText: "stream a long report" }).waitFor({ state: "attached" });
+  assert.deepEqual(await Promise.all([ann, wall].map((p) => p.complaints())), [[], []]);
+});
