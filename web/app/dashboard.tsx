@@ -46,13 +46,15 @@ export function Dashboard({ list }: { list: () => void }) {
         </span>
       </Top>
       <div class="board" tabIndex={0} role="region" aria-label="Sessions">
-        <ul>
-          {order.map((s) => (
-            <li key={s.session_id}>
-              <Tile session={s} question={asked.get(s.session_id)} />
-            </li>
-          ))}
-        </ul>
+        {[order.filter((s) => s.status in signs), order.filter((s) => !(s.status in signs))].map((part, i) => (
+          <ul key={i} class={i === 1 ? "calm" : ""}>
+            {part.map((s) => (
+              <li key={s.session_id}>
+                <Tile session={s} question={asked.get(s.session_id)} />
+              </li>
+            ))}
+          </ul>
+        ))}
         {all.length === 0 && listLink.value.status === "online" && <p class="rest">No sessions yet.</p>}
         {moreSessions.value && <p class="meta">These are not all sessions. The others can be found by a search.</p>}
       </div>
