@@ -41,7 +41,8 @@ export function Dashboard({ list }: { list: () => void }) {
         <span class="meta counts">
           {groups.map(({ title, of }) => {
             const n = all.filter((s) => of.includes(s.status)).length;
-            return n > 0 && <span key={title}>{`${n} ${title === "Needs you" ? "waiting" : title.toLowerCase()}`}</span>;
+            const word = title === "Needs you" ? "waiting" : title.toLowerCase();
+            return n > 0 && <span key={title}>{`${n} ${word}`}</span>;
           })}
         </span>
       </Top>

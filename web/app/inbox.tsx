@@ -20,7 +20,15 @@ import { address, now, role } from "./store";
 import { about } from "./tools";
 
 /** Top is the head of a part of the page that is not a session. */
-export function Top({ title, list, children }: { title: string; list: () => void; children?: preact.ComponentChildren }) {
+export function Top({
+  title,
+  list,
+  children,
+}: {
+  title: string;
+  list: () => void;
+  children?: preact.ComponentChildren;
+}) {
   return (
     <header class="head">
       <button type="button" class="button quiet square" aria-label="Sessions" aria-controls="sessions" onClick={list}>

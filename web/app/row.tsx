@@ -335,7 +335,12 @@ export const verdicts: Record<string, { sign: Sign; tone: string; word: string }
   cancelled: { sign: "stop", tone: "", word: "Cancelled" },
 };
 
-export const resolvers: Record<string, string> = { policy: "a rule", runtime: "the agent", client: "a client", user: "somebody" };
+export const resolvers: Record<string, string> = {
+  policy: "a rule",
+  runtime: "the agent",
+  client: "a client",
+  user: "somebody",
+};
 const stockReasons = ["Approved", "Denied by user"]; // what the server says for an answer without a reason
 
 function Question({ row: { item } }: Of<"question">) {

@@ -99,13 +99,14 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
   assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
 });
 
-test("an approver answers in the inbox on a phone, and a viewer sees no questions", { timeout: 4 * patience }, async () => {
+test("an approver answers on a phone, and a viewer sees no questions", { timeout: 4 * patience }, async () => {
   server = await startServer();
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
   await prompt(ann, "Please fix the login test");
   await button(ann, "Allow").waitFor();
-  const share = (role) => server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role, label: "Ben" });
+  const share = (role) =>
+    server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role, label: "Ben" });
   const hand = await browser.open(`${server.url}/#share=${(await share("approver")).token}`, phone);
   await hand.page.locator(".closed").waitFor();
   await visit(hand, "inbox");
