@@ -9,7 +9,8 @@ import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { place } from "./lists";
 import { Panel } from "./panel";
-import { Questions, typing } from "./question";
+import { ifAlone, typing } from "./keys";
+import { Questions } from "./question";
 import { Sidebar } from "./sidebar";
 import {
   announcement,
@@ -50,8 +51,8 @@ function Login() {
         <img src={icon} alt="" width={40} height={40} />
         <h1>Log in</h1>
         <p>
-          Open the link that <code>maestro serve</code> printed when it started. It works once, and this browser then
-          stays logged in.
+          Open the link that <code>maestro serve</code> printed when it started, or that <code>maestro login</code>{" "}
+          prints. It works once, and this browser then stays logged in.
         </p>
         <p class="meta">The server said: {lockedBy.value}</p>
         <p>
@@ -84,15 +85,11 @@ function Page() {
         i: compose,
         "/": compose,
         "?": () => help.current?.showModal(),
-        s: () => setListing((l) => !l),
-        p: () => setPaneled((l) => !l),
-        n: () => void createSession(),
-        b: () => {
-          location.hash = "#inbox";
-        },
-        t: () => {
-          location.hash = "#dashboard";
-        },
+        s: () => ifAlone(() => setListing((l) => !l)),
+        p: () => ifAlone(() => setPaneled((l) => !l)),
+        n: () => ifAlone(() => void createSession()),
+        b: () => ifAlone(() => (location.hash = "#inbox")),
+        t: () => ifAlone(() => (location.hash = "#dashboard")),
       };
       if (!run[e.key]) return;
       e.preventDefault();

@@ -1,5 +1,5 @@
 // What stands below the transcript: the queue and the composer, or why there is none.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
@@ -47,6 +47,9 @@ function Watching() {
   );
 }
 
+// coarse says that a finger points, so that focus opens a keyboard on the screen.
+const coarse = () => matchMedia("(pointer: coarse)").matches;
+
 function Writing() {
   const id = openID.value;
   const [text, setText] = useState(() => sessionStorage.getItem(draftKey(id)) ?? "");
@@ -59,6 +62,9 @@ function Writing() {
     a.style.height = "auto";
     a.style.height = `${a.scrollHeight}px`;
   }, [text]);
+  useEffect(() => {
+    if (document.activeElement === document.body && !coarse()) area.current!.focus();
+  }, []);
   const write = (next: string) => {
     setText(next);
     if (next) sessionStorage.setItem(draftKey(id), next);
@@ -75,7 +81,7 @@ function Writing() {
     area.current?.focus();
   };
   const keys = (e: KeyboardEvent) => {
-    if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !matchMedia("(pointer: coarse)").matches) {
+    if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !coarse()) {
       e.preventDefault();
       submit(running ? (e.metaKey || e.ctrlKey ? "steer" : "next") : undefined);
     } else if (e.key === "Escape") area.current?.blur();

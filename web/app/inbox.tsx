@@ -14,7 +14,8 @@ import {
   questions,
   type Closed,
 } from "./lists";
-import { Asking, Sheet, typing } from "./question";
+import { typing } from "./keys";
+import { Asking, Sheet } from "./question";
 import { resolvers, unknownVerdict, verdicts } from "./row";
 import { address, now, role } from "./store";
 import { about } from "./tools";

@@ -6,6 +6,7 @@ import { Diff, Exposed } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
+import { ifAlone, typing } from "./keys";
 import { Arguments } from "./row";
 import { announce, answer, link, pending, people, role, state } from "./store";
 import { about, json } from "./tools";
@@ -164,6 +165,17 @@ function isCut(args: unknown): boolean {
 const remembering = new Set(["anthropic", "openai", "openai-chat"]); // providers whose agent keeps answers of a session
 const ownTools = new Set(["bash", "read", "write", "edit", "glob", "grep"]);
 
+/** useSeen is true when the question has been on the screen for half a second. A click or key
+ * that was meant for the question before it comes sooner. */
+function useSeen(): boolean {
+  const [seen, setSeen] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setSeen(true), 500);
+    return () => clearTimeout(timer);
+  }, []);
+  return seen;
+}
+
 function Approval({ request, shown, can, send }: BodyProps) {
   const [note, setNote] = useState("");
   const group = useRef<HTMLDivElement>(null);
@@ -171,14 +183,15 @@ function Approval({ request, shown, can, send }: BodyProps) {
   const lasting = options.filter((o) => o.kind.endsWith("_always"));
   const provider = useContext(Asking).state()?.provider ?? "";
   const remembers = options.length === 0 && remembering.has(provider) && ownTools.has(request.tool);
+  const seen = useSeen();
   const allow = () => send({ approved: true });
   const deny = () => send(note.trim() ? { approved: false, reason: note.trim() } : { approved: false });
   useLayoutEffect(() => {
     if (!can) return;
     const keys = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
-      if (e.key === "a") allow();
-      else if (e.key === "d") deny();
+      if (e.key === "a") ifAlone(() => seen && allow());
+      else if (e.key === "d") ifAlone(deny);
       else return;
       e.preventDefault();
     };
@@ -216,7 +229,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
               D
             </kbd>
           </button>
-          <button type="button" class="button primary verdict" onClick={allow}>
+          <button type="button" class="button primary verdict" disabled={!seen} onClick={allow}>
             Allow{" "}
             <kbd class="only-wide" aria-hidden="true">
               A
@@ -252,13 +265,6 @@ function Approval({ request, shown, can, send }: BodyProps) {
         </details>
       )}
     </>
-  );
-}
-
-export function typing(target: EventTarget | null): boolean {
-  return (
-    target instanceof HTMLElement &&
-    (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
   );
 }
 

@@ -88,6 +88,7 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
   await visit(ann, "inbox");
   await entry(ann, "Please fix").getByRole("button").first().click();
   await button(ann, "Allow").waitFor();
+  await ann.page.locator(".question button.primary:enabled").waitFor();
   await ann.page.keyboard.press("a");
   await ben.page.locator(".ended", { hasText: "Allowed by owner" }).waitFor();
   await ben.page.getByRole("heading", { name: "Nothing needs you" }).waitFor();
@@ -194,6 +195,6 @@ test("the dashboard shows what many sessions do", { timeout: 6 * patience }, asy
   await tile("stream a long report").getByText("idle").waitFor();
   await tile("stream a long report").click();
   await wall.page.waitForURL((url) => url.hash === long);
-  await wall.page.locator(".prompt", { hasText: "stream a long report" }).waitFor({ state: "attached" });
+  await wall.page.locator(".main", { hasText: "stream a long report" }).waitFor();
   assert.deepEqual(await Promise.all([ann, wall].map((p) => p.complaints())), [[], []]);
 });

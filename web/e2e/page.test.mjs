@@ -186,13 +186,15 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
   const p = await browser.open(await server.link());
   await composer(p).waitFor();
   const { keyboard } = p.page;
-  await keyboard.press("i");
-  await keyboard.type("Please fix the login test");
+  await keyboard.type("Please fix the login test"); // the composer has the focus
   await keyboard.press("Enter");
   await button(p, "Deny").waitFor();
   await keyboard.type("a"); // a letter in the composer answers nothing
   assert.equal(await composer(p).inputValue(), "a");
   await keyboard.press("Backspace");
+  await keyboard.press("Escape");
+  await p.page.locator(".question button.primary:enabled").waitFor();
+  await keyboard.type("and now a sentence that nobody meant as keys");
   await keyboard.press("Escape");
   await keyboard.press("d");
   await shows(p, "Denied by you");
@@ -200,6 +202,7 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
   await p.page.waitForFunction(() =>
     document.querySelector('[role="status"].unseen').textContent.startsWith("Answer finished"),
   );
+  await keyboard.press("i");
   await keyboard.press("i");
   await keyboard.type("show something hidden");
   await keyboard.press("Enter");
@@ -209,6 +212,7 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
     "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B",
   );
   await keyboard.press("Escape");
+  await p.page.locator(".question button.primary:enabled").waitFor();
   await keyboard.press("a");
   await shows(p, "Allowed by you");
   await finished(p);

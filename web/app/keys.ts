@@ -1,0 +1,31 @@
+// Keys that act without a field. Somebody who writes while no field has the focus must not
+// thereby allow a command or leave the session: a key with such an effect counts only alone.
+
+const alone = 250; // ms before and after the key without another one
+
+let last = -Infinity; // when a key was pressed before the present one
+let now = -Infinity;
+let waiting: ReturnType<typeof setTimeout> | undefined;
+
+addEventListener(
+  "keydown",
+  (e) => {
+    clearTimeout(waiting);
+    last = now;
+    now = e.key.length === 1 ? e.timeStamp : -Infinity; // after Escape or Enter something new begins
+  },
+  { capture: true },
+);
+
+/** ifAlone acts unless another key comes soon before or after the one that is handled. */
+export function ifAlone(act: () => void): void {
+  if (now - last < alone) return;
+  waiting = setTimeout(act, alone);
+}
+
+export function typing(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+  );
+}
