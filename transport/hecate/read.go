@@ -99,7 +99,8 @@ func (r *reader) readRun(do func(record) bool) (more bool, err error) {
 	text, _, err := l.view.Read(nil, from-1, until, 0, maxRead)
 	if errors.Is(err, journal.ErrGap) { // retention was faster
 		defer l.signal() // for the markers
-		return l.prune(), nil
+		l.prune()        // unless another goroutine has just done it
+		return l.journal.First() > from, nil
 	}
 	eachRecord(text, func(_ uint64, ev record) bool {
 		if int64(ev.seq) <= r.after || ev.run() != r.run.ID {
