@@ -42,8 +42,8 @@ test: export GORACE += atexit_sleep_ms=0
 test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
-test-fast: others ## the tests of what changed, but for those of the whole program; no race detector
-	go test $$(go list ./... | grep -v -e /cmd/ -e /conformance)
+test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector
+	go test $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \
