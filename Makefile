@@ -36,14 +36,15 @@ others: ## programs of others that tests run, from npm
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 
-# The two packages that take longest begin first. Without GORACE each program with the race
+# The packages that take longest begin first. Without GORACE each program with the race
 # detector, tests included, sleeps for a second when it exits.
 test: export GORACE += atexit_sleep_ms=0
 test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
+	go test -race -shuffle=on -timeout 30m -p 3 ./cmd/maestro ./conformance ./web ./hub ./utility ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
+# Tests wait more than they compute: four packages at a time.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector
-	go test $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
+	go test -p 4 -vet=off $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \
