@@ -1,7 +1,7 @@
 // The page as a whole: its columns, the keys that work everywhere, and the title of the tab.
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Composer, ControlRequests, Queue, Refused } from "./composer";
+import { Composer, ControlRequests, Refused } from "./composer";
 import { Dashboard } from "./dashboard";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
@@ -11,6 +11,8 @@ import { place } from "./lists";
 import { Panel } from "./panel";
 import { ifAlone, typing } from "./keys";
 import { Questions } from "./question";
+import { Queue } from "./queue";
+import { openSearch, Search } from "./search";
 import { Sidebar } from "./sidebar";
 import {
   announcement,
@@ -89,6 +91,7 @@ function Page() {
         p: () => ifAlone(() => setPaneled((l) => !l)),
         n: () => ifAlone(() => void createSession()),
         b: () => ifAlone(() => (location.hash = "#inbox")),
+        f: () => ifAlone(openSearch),
         t: () => ifAlone(() => (location.hash = "#dashboard")),
       };
       if (!run[e.key]) return;
@@ -122,6 +125,7 @@ function Page() {
               listing={listing}
             />
             <Connection />
+            {session.value && <Search />}
             {session.value ? <Conversation /> : <Choose />}
           </>
         )}
@@ -175,9 +179,11 @@ const keyHelp: [string, string][] = [
   ["J, K", "next and previous turn"],
   ["G", "end of the conversation"],
   ["A, D", "allow and deny the open question"],
+  ["F", "search the conversation"],
   ["I or /", "write a prompt"],
   ["Esc", "leave the field"],
   ["Up, Down", "your earlier prompts, in an empty field"],
+  ["@", "complete the path of a file in the prompt"],
   ["Enter", "send, or queue while the agent works"],
   ["Ctrl+Enter", "steer the agent while it works"],
   ["S", "sessions"],

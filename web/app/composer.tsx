@@ -1,7 +1,9 @@
-// What stands below the transcript: the queue and the composer, or why there is none.
+// What stands below the transcript: the composer, or why there is none, and requests for control.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
-import { plural, who } from "./format";
+import { Files, useCompletion } from "./complete";
+import { quoted } from "./draft";
+import { who } from "./format";
 import { Icon } from "./icons";
 import { toEnd } from "./transcript";
 import { act, busy, control, driving, link, openID, ownPrompts, people, refusal, role } from "./store";
@@ -55,12 +57,18 @@ function Writing() {
   const [text, setText] = useState(() => sessionStorage.getItem(draftKey(id)) ?? "");
   const area = useRef<HTMLTextAreaElement>(null);
   const recalled = useRef<{ at: number; text: string } | null>(null); // an earlier prompt that the arrows brought back
+  const [caret, setCaret] = useState(text.length);
+  const caretAt = useRef<number | null>(null); // where the caret goes after the next drawing
   const running = busy.value;
   const online = link.value.status === "online";
   useLayoutEffect(() => {
     const a = area.current!;
     a.style.height = "auto";
     a.style.height = `${a.scrollHeight}px`;
+    if (caretAt.current === null) return;
+    a.setSelectionRange(caretAt.current, caretAt.current);
+    a.scrollTop = a.scrollHeight;
+    caretAt.current = null;
   }, [text]);
   useEffect(() => {
     if (document.activeElement === document.body && !coarse()) area.current!.focus();
@@ -70,6 +78,20 @@ function Writing() {
     if (next) sessionStorage.setItem(draftKey(id), next);
     else sessionStorage.removeItem(draftKey(id));
   };
+  const place = (next: string, at: number) => {
+    caretAt.current = at;
+    setCaret(at);
+    write(next);
+    area.current!.focus();
+  };
+  const completion = useCompletion(text, caret, place);
+  const quote = quoted.value;
+  useEffect(() => {
+    if (!quote) return;
+    quoted.value = "";
+    const next = `${text && text.replace(/\n*$/, "\n\n")}${quote}`;
+    place(next, next.length);
+  }, [quote]);
   const submit = (when?: "next" | "steer") => {
     const content = text.trim();
     if (!content) return;
@@ -81,6 +103,7 @@ function Writing() {
     area.current?.focus();
   };
   const keys = (e: KeyboardEvent) => {
+    if (completion?.key(e)) return;
     if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !coarse()) {
       e.preventDefault();
       submit(running ? (e.metaKey || e.ctrlKey ? "steer" : "next") : undefined);
@@ -103,13 +126,21 @@ function Writing() {
         submit(running ? "next" : undefined);
       }}
     >
+      {completion && <Files of={completion} />}
       <textarea
         ref={area}
         rows={1}
         value={text}
         aria-label="Prompt"
+        aria-autocomplete="list"
+        aria-controls={completion ? "files-found" : undefined}
+        aria-activedescendant={completion ? `file-${completion.at}` : undefined}
         placeholder={running ? "Say what comes next" : "Ask the agent to do something"}
-        onInput={(e) => write(e.currentTarget.value)}
+        onInput={(e) => {
+          setCaret(e.currentTarget.selectionStart);
+          write(e.currentTarget.value);
+        }}
+        onSelect={(e) => setCaret(e.currentTarget.selectionStart)}
         onKeyDown={keys}
       />
       <div class="bar">
@@ -138,48 +169,6 @@ function Writing() {
         </button>
       </div>
     </form>
-  );
-}
-
-export function Queue() {
-  const prompts = people.value?.queue ?? [];
-  const held = people.value?.queue_held ?? false;
-  if (prompts.length === 0) return null;
-  const { mine } = control.value;
-  return (
-    <section class="queue" aria-label="Prompts that wait">
-      <ol>
-        {prompts.map((p) => (
-          <li key={p.prompt_id}>
-            <span class="meta">{p.when === "steer" ? "Steers" : "Waits"}</span>
-            <span class="cut grow" title={p.content}>
-              {oneLine(p.content)}
-            </span>
-            <span class="meta">{who(p.author)}</span>
-            {mine && (
-              <button
-                type="button"
-                class="button quiet square"
-                aria-label={`Remove the prompt ${oneLine(p.content).slice(0, 60)}`}
-                onClick={() => void act((s) => s.queue.cancel(p.prompt_id))}
-              >
-                <Icon sign="cross" />
-              </button>
-            )}
-          </li>
-        ))}
-      </ol>
-      {held && (
-        <p class="meta">
-          {plural(prompts.length, "prompt")} held since somebody stopped the agent.
-          {mine && (
-            <button type="button" class="button quiet" onClick={() => void act((s) => s.queue.resume())}>
-              Go on
-            </button>
-          )}
-        </p>
-      )}
-    </section>
   );
 }
 

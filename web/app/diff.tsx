@@ -1,7 +1,9 @@
 // Changes of a file: lines with numbers and signs, marks inside the line, unchanged parts folded.
 import { diffLines, diffWordsWithSpace } from "diff";
-import { useMemo, useState } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
+import { mayWrite, quoted } from "./draft";
 import { expose } from "./hidden";
 import { plural } from "./format";
 
@@ -137,40 +139,153 @@ function fold(lines: Line[]): Part[] {
   return parts;
 }
 
+/** The view that somebody chose; a narrow page shows one column all the same. */
+const split = signal(localStorage.getItem("maestro.diff") === "split");
+const wide = matchMedia("(min-width: 760px)");
+const isWide = signal(wide.matches);
+wide.addEventListener("change", () => {
+  isWide.value = wide.matches;
+});
+
+function chooseSplit(on: boolean): void {
+  split.value = on;
+  localStorage.setItem("maestro.diff", on ? "split" : "unified");
+}
+
+/** A row of the table: one line, the two beside each other, or folded lines. */
+type Beside = { old?: Line; now?: Line };
+type Drawn = Beside | { skipped: Line[] };
+
+/** beside puts removed lines next to the added ones that replace them. */
+function beside(parts: Part[]): Drawn[] {
+  const rows: Drawn[] = [];
+  for (let i = 0; i < parts.length;) {
+    const part = parts[i]!;
+    if ("skipped" in part || part.sign === " ") {
+      rows.push("skipped" in part ? part : { old: part, now: part });
+      i++;
+      continue;
+    }
+    const run = (sign: string) => {
+      const lines: Line[] = [];
+      for (let p = parts[i]; p && !("skipped" in p) && p.sign === sign; p = parts[++i]) lines.push(p);
+      return lines;
+    };
+    const [old, now] = [run("-"), run("+")];
+    for (let n = 0; n < Math.max(old.length, now.length); n++) rows.push({ old: old[n], now: now[n] });
+  }
+  return rows;
+}
+
+const over = (parts: Part[]): Drawn[] =>
+  parts.map((p) => ("skipped" in p ? p : p.sign === "-" ? { old: p } : { now: p }));
+
 export function Diff({ change }: { change: Change }) {
-  const parts = useMemo(() => fold(linesOf(change)), [change]);
+  const folded = useMemo(() => fold(linesOf(change)), [change]);
   const [open, setOpen] = useState<ReadonlySet<Part>>(new Set());
   const [limit, setLimit] = useState(firstLines);
+  const [chosen, setChosen] = useState<{ from: number; to: number } | null>(null); // rows, in the order of choice
   const { added, removed } = stats(change);
-  const rows = parts.flatMap((part) => {
-    if (!("skipped" in part)) return [<DiffLine line={part} />];
-    if (open.has(part)) return part.skipped.map((line) => <DiffLine line={line} />);
-    return [
-      <tr class="skip">
-        <td colSpan={4}>
-          <button type="button" onClick={() => setOpen(new Set([...open, part]))}>
-            Show {plural(part.skipped.length, "unchanged line")}
-          </button>
-        </td>
-      </tr>,
-    ];
-  });
+  const two = split.value && isWide.value;
+  const parts = folded.flatMap((p) => ("skipped" in p && open.has(p) ? p.skipped : [p]));
+  const rows = two ? beside(parts) : over(parts);
+  const comments = mayWrite();
+  const [first, last] = chosen ? [Math.min(chosen.from, chosen.to), Math.max(chosen.from, chosen.to)] : [0, -1];
+  const lines = [...new Set(rows.slice(first, last + 1).flatMap((r) => ("skipped" in r ? [] : [r.old, r.now])))]
+    .filter((l) => l !== undefined)
+    .sort((a, b) => parts.indexOf(a) - parts.indexOf(b));
+  const comment = () => {
+    if (lines.length > 0) quoted.value = quote(change.path, lines);
+    setChosen(null);
+    getSelection()?.removeAllRanges();
+  };
+  const choose = (to: number, extend: boolean) => setChosen({ from: extend && chosen ? chosen.from : to, to });
+  const selected = () => {
+    const text = getSelection();
+    const row = (node: Node | null | undefined) => {
+      const found = (node instanceof Element ? node : node?.parentElement)?.closest<HTMLElement>("tr[data-row]");
+      return found && table.current?.contains(found) ? Number(found.dataset.row) : undefined;
+    };
+    const [from, to] = [row(text?.anchorNode), row(text?.focusNode)];
+    if (!text?.isCollapsed && from !== undefined && to !== undefined) setChosen({ from, to });
+  };
+  const keys = (e: KeyboardEvent) => {
+    const move = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+    if (!table.current || e.target !== table.current) return;
+    if (move) {
+      const next = Math.min(Math.max((chosen?.to ?? (move > 0 ? -1 : rows.length)) + move, 0), rows.length - 1);
+      choose(next, e.shiftKey);
+      table.current.querySelector(`[data-row="${next}"]`)?.scrollIntoView({ block: "nearest" });
+    } else if (e.key === "Enter" && chosen) comment();
+    else if (e.key === "Escape" && chosen) setChosen(null);
+    else return;
+    e.preventDefault();
+    e.stopPropagation();
+  };
+  const table = useRef<HTMLTableElement>(null);
+  useEffect(() => setChosen(null), [two, open]); // the rows are others
+  const columns = two ? 6 : 4;
   return (
-    <figure class="diff">
+    <figure class={`diff ${two ? "split" : ""}`}>
       <figcaption class="file">
         <span class="cut grow">
           <bdi>{change.path || "change"}</bdi>
         </span>
+        {lines.length > 0 && comments && (
+          <button type="button" class="button primary comment" onClick={comment}>
+            Comment on {place(lines)}
+          </button>
+        )}
         <span>
           <span class="added">+{added}</span> <span class="removed">−{removed}</span>
         </span>
+        {isWide.value && (
+          <button type="button" class="button quiet" aria-pressed={two} onClick={() => chooseSplit(!two)}>
+            Side by side
+          </button>
+        )}
       </figcaption>
-      <table role="presentation">
-        <tbody>
-          {rows.slice(0, limit)}
+      <table
+        ref={table}
+        role={comments ? "group" : "presentation"}
+        aria-label={comments ? `Lines of ${change.path || "the change"}; arrows choose, Enter comments` : undefined}
+        tabIndex={comments ? 0 : undefined}
+        onKeyDown={comments ? keys : undefined}
+        onMouseUp={comments ? selected : undefined}
+      >
+        <tbody role="presentation">
+          {rows.slice(0, limit).map((row, i) =>
+            "skipped" in row ? (
+              <tr class="skip" role="presentation">
+                <td colSpan={columns}>
+                  <button type="button" onClick={() => setOpen(new Set([...open, row]))}>
+                    Show {plural(row.skipped.length, "unchanged line")}
+                  </button>
+                </td>
+              </tr>
+            ) : (
+              <tr
+                role="presentation"
+                data-row={i}
+                class={`${two ? "" : rowClass[(row.now ?? row.old)!.sign]} ${i >= first && i <= last ? "chosen" : ""}`}
+                onClick={(e) => {
+                  if (comments && (e.target as Element).classList.contains("no")) choose(i, e.shiftKey);
+                }}
+              >
+                {two ? (
+                  <>
+                    <Half line={row.old} no={row.old?.before} />
+                    <Half line={row.now} no={row.now?.after} />
+                  </>
+                ) : (
+                  <Whole line={(row.now ?? row.old)!} />
+                )}
+              </tr>
+            ),
+          )}
           {rows.length > limit && (
-            <tr class="skip">
-              <td colSpan={4}>
+            <tr class="skip" role="presentation">
+              <td colSpan={columns}>
                 <button type="button" onClick={() => setLimit(limit * 4)}>
                   Show {plural(rows.length - limit, "more line")}
                 </button>
@@ -183,27 +298,62 @@ export function Diff({ change }: { change: Change }) {
   );
 }
 
+const textOf = (line: Line) => line.pieces.map((p) => p.text).join("");
+
+/** place names lines by their numbers, those of the new file if it has them. */
+function place(lines: Line[]): string {
+  const side = lines.some((l) => l.after !== undefined) ? "after" : "before";
+  const numbers = lines.map((l) => l[side]).filter((n) => n !== undefined);
+  const [from, to] = [numbers[0], numbers.at(-1)];
+  if (from === undefined) return plural(lines.length, "line");
+  return `${side === "before" ? "removed " : ""}${from === to ? `line ${from}` : `lines ${from}-${to}`}`;
+}
+
+/** quote is the beginning of a prompt about lines of a change. */
+function quote(path: string, lines: Line[]): string {
+  return `${path || "The change"}, ${place(lines)}:\n${lines.map((l) => `> ${l.sign}${textOf(l)}\n`).join("")}\n`;
+}
+
 const rowClass = { "+": "plus", "-": "minus", " ": "" };
 const signText = { "+": "+", "-": "−", " ": "" };
 
-function DiffLine({ line }: { line: Line }) {
+function Half({ line, no }: { line: Line | undefined; no: number | undefined }) {
+  const tone = line ? rowClass[line.sign] : "none";
   return (
-    <tr class={rowClass[line.sign]}>
+    <>
+      <td class={`no ${tone}`}>{no}</td>
+      <td class={`sign ${tone}`}>{line && signText[line.sign]}</td>
+      <td class={tone}>{line && <Pieces line={line} />}</td>
+    </>
+  );
+}
+
+function Whole({ line }: { line: Line }) {
+  return (
+    <>
       <td class="no">{line.before}</td>
       <td class="no">{line.after}</td>
       <td class="sign">{signText[line.sign]}</td>
       <td>
-        {line.pieces.map((p) =>
-          p.marked ? (
-            <mark>
-              <Exposed text={p.text} />
-            </mark>
-          ) : (
-            <Exposed text={p.text} />
-          ),
-        )}
+        <Pieces line={line} />
       </td>
-    </tr>
+    </>
+  );
+}
+
+function Pieces({ line }: { line: Line }) {
+  return (
+    <>
+      {line.pieces.map((p) =>
+        p.marked ? (
+          <mark>
+            <Exposed text={p.text} />
+          </mark>
+        ) : (
+          <Exposed text={p.text} />
+        ),
+      )}
+    </>
   );
 }
 

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { cost, count, who } from "./format";
 import { Icon } from "./icons";
 import { agentName } from "./row";
+import { SearchButton } from "./search";
 import { titleOf } from "./sidebar";
 import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
 
@@ -41,6 +42,7 @@ export function Head({
         {s && s.total_tokens > 0 && <span>{count(s.total_tokens)} tokens</span>}
         {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}
       </span>
+      {session.value && <SearchButton />}
       <button
         type="button"
         class="button quiet square"

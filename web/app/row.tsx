@@ -21,6 +21,11 @@ function toggle(key: string): void {
   opened.value = next;
 }
 
+/** reveal opens a row. */
+export function reveal(key: string): void {
+  if (!opened.peek().has(key)) toggle(key);
+}
+
 // Items change in place, and signals skip a component whose props are the same. So components get the
 // row, which is new after each change.
 type Of<K extends Row["kind"]> = { row: Extract<Row, { kind: K }> };

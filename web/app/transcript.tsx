@@ -201,6 +201,14 @@ export function goTo(cursor: number): boolean {
   return true;
 }
 
+/** show scrolls to a row once it is in the list. */
+export function show(key: string): void {
+  requestAnimationFrame(() => {
+    const index = shown?.rows.findIndex((r) => r.key === key) ?? -1;
+    if (index >= 0) shown!.list.scrollToIndex(index, { align: "center" });
+  });
+}
+
 /** useVisible sets the height that a virtual keyboard leaves. */
 export function useVisible(): void {
   useEffect(() => {

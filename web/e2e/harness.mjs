@@ -95,6 +95,8 @@ export async function startServer(args = []) {
   await start();
   return {
     url,
+    /** the workspace */
+    root,
     call,
     start,
     stop,

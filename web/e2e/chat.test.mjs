@@ -1,0 +1,204 @@
+// Writing prompts, the queue, search and comments on changes, in a browser against the program that was built.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, afterEach, before, test } from "node:test";
+import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
+
+const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
+const shots = process.env.SHOTS; // a folder for screenshots
+
+let browser;
+let server;
+before(async () => {
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+});
+afterEach(async () => {
+  await browser.leave();
+  await server?.close();
+  server = undefined;
+});
+
+const composer = (p) => p.page.locator(".composer textarea");
+const button = (p, name) => p.page.getByRole("button", { name, exact: true });
+const shot = async (p, name) => shots && p.page.screenshot({ path: join(shots, `${name}.png`) });
+
+async function start(options) {
+  server = await startServer();
+  const p = await browser.open(await server.link(), options);
+  await composer(p).waitFor();
+  return p;
+}
+
+async function prompt(p, text) {
+  await composer(p).fill(text);
+  await button(p, "Send").click();
+  await p.page.locator(".prompt", { hasText: text }).waitFor();
+}
+
+/** value waits until the composer has a text. */
+const value = (p, text) =>
+  p.page.waitForFunction((t) => document.querySelector(".composer textarea").value === t, text);
+
+test("files are completed after @", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  mkdirSync(join(server.root, "login"));
+  for (const name of ["login.go", "login_test.go"]) writeFileSync(join(server.root, "login", name), "package login\n");
+  const options = p.page.getByRole("option");
+  await composer(p).pressSequentially("Look at @login_t");
+  await options.filter({ hasText: "login_test.go" }).waitFor();
+  await shot(p, "complete");
+  await accessible(p, "the list of files");
+  await composer(p).press("Enter");
+  await value(p, "Look at @login/login_test.go ");
+  assert.equal(await options.count(), 0);
+  await composer(p).pressSequentially("and @login");
+  await options.nth(1).waitFor();
+  const second = await options.nth(1).locator("b").innerText();
+  await composer(p).press("ArrowDown");
+  await p.page.locator('[role="option"][aria-selected="true"]', { hasText: second }).waitFor();
+  await composer(p).press("Tab");
+  await value(p, `Look at @login/login_test.go and @login/${second} `);
+  await composer(p).pressSequentially("or a@login or @login");
+  await options.first().waitFor();
+  await composer(p).press("Escape");
+  await options.first().waitFor({ state: "detached" });
+  assert.ok(await composer(p).evaluate((a) => a === document.activeElement), "Escape closes the list only");
+  await composer(p).press("Enter");
+  await p.page.locator(".prompt", { hasText: `and @login/${second} or a@login or @login` }).waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("prompts that wait are edited, moved and removed, and go on after a stop", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  const waiting = p.page.locator(".queue li");
+  const texts = (...all) =>
+    p.page.waitForFunction(
+      (want) =>
+        JSON.stringify([...document.querySelectorAll(".queue li > .cut")].map((e) => e.textContent)) ===
+        JSON.stringify(want),
+      all,
+    );
+  await prompt(p, "Please fix the login test");
+  await button(p, "Allow").waitFor();
+  for (const text of ["first", "second", "third"]) {
+    await composer(p).fill(text);
+    await button(p, "Queue").click();
+    await waiting.filter({ hasText: text }).waitFor();
+  }
+  await button(p, "Move up the prompt third").click();
+  await texts("first", "third", "second");
+  await button(p, "Move down the prompt first").click();
+  await texts("third", "first", "second");
+  await button(p, "Move down the prompt first").click();
+  await texts("third", "second", "first");
+  await shot(p, "queue");
+  await accessible(p, "the queue");
+  await button(p, "Edit the prompt second").click();
+  const field = p.page.getByLabel("Content of the prompt that waits");
+  await field.fill("lost");
+  await field.press("Escape");
+  await texts("third", "second", "first");
+  await button(p, "Edit the prompt second").click();
+  await field.fill("the second, edited");
+  await shot(p, "queue-edit");
+  await field.press("Enter");
+  await texts("third", "the second, edited", "first");
+  await button(p, "Remove the prompt third").click();
+  await texts("the second, edited", "first");
+  await button(p, "Stop").click();
+  await button(p, "Go on").click();
+  await p.page.locator(".prompt", { hasText: "the second, edited" }).waitFor();
+  await p.page.locator(".prompt", { hasText: "first" }).waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("a search finds, goes to the place and marks it", { timeout: 4 * patience }, async () => {
+  const p = await start();
+  await prompt(p, "Please fix the login test");
+  await button(p, "Allow").click();
+  await p.page.locator(".transcript", { hasText: "Both tests pass now." }).waitFor();
+  await prompt(p, "stream lines");
+  await button(p, "Stop").waitFor();
+  await p.page.locator(".transcript", { hasText: "Line 40 of" }).waitFor();
+  await button(p, "Stop").click();
+  await p.page.locator('.transcript[aria-busy="false"]').waitFor();
+  await p.page.locator(".transcript").focus();
+  await p.page.keyboard.press("f");
+  const field = p.page.getByLabel("Text to find");
+  await field.fill("ISSUED in utc");
+  await p.page.locator(".finder", { hasText: "1 place" }).waitFor();
+  await field.press("Enter");
+  await p.page.locator(".row", { hasText: "it was issued in UTC" }).waitFor();
+  await p.page.waitForFunction(() => CSS.highlights.get("found")?.size > 0);
+  await shot(p, "search");
+  await accessible(p, "the search");
+  await field.fill("login/login.go:42"); // the output of a call that is folded with others
+  await p.page.locator(".finder li", { hasText: "Output" }).getByRole("button").click();
+  await p.page.locator(".output", { hasText: "login/login.go:42: now := time.Now()" }).waitFor();
+  await field.fill("nowhere to be found");
+  await p.page.locator(".finder", { hasText: "Nothing found" }).waitFor();
+  await field.press("Escape");
+  await field.waitFor({ state: "detached" });
+  await p.page.waitForFunction(() => !CSS.highlights.has("found"));
+  // After many turns the page no longer has the place and reads it from the history.
+  for (let i = 1; i <= 21; i++) {
+    await prompt(p, `turn ${i}.`);
+    await button(p, "Send").waitFor();
+  }
+  await p.page.reload();
+  await p.page.locator(".prompt", { hasText: "turn 21." }).waitFor();
+  await p.page.locator(".transcript").focus();
+  await p.page.keyboard.press("f");
+  await field.fill("issued in UTC");
+  await p.page.locator(".finder", { hasText: "1 place" }).waitFor();
+  await field.press("Enter");
+  await p.page.locator(".row", { hasText: "it was issued in UTC" }).waitFor();
+  await p.page.waitForFunction(() => CSS.highlights.get("found")?.size > 0);
+  await button(p, "To the end").click();
+  await p.page.locator(".prompt", { hasText: "turn 21." }).waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("changes are shown side by side, and lines are commented", { timeout: 4 * patience }, async () => {
+  const p = await start();
+  await prompt(p, "Please fix the login test");
+  await button(p, "Allow").waitFor();
+  await p.page.locator("button.line", { hasText: "edit" }).click();
+  const diff = p.page.locator(".diff");
+  await shot(p, "diff-unified");
+  await button(p, "Side by side").click();
+  await p.page.locator(".diff.split").waitFor();
+  assert.equal(await diff.locator("tr").first().locator("td").count(), 6);
+  await diff.locator("tr").nth(1).locator("td.no").last().click();
+  await diff.locator("tr").nth(2).locator("td.no").last().click({ modifiers: ["Shift"] });
+  await shot(p, "diff-split");
+  await accessible(p, "the comment");
+  await composer(p).fill("Before.");
+  await p.page.getByRole("button", { name: "Comment on lines 2-3" }).click();
+  await p.page.waitForFunction(() => document.querySelector(".composer textarea").value !== "Before.");
+  const quoted = await composer(p).inputValue();
+  assert.match(quoted, /^Before\.\n\nlogin\/login\.go, lines 2-3:\n(> [-+ ].*\n)+\n$/);
+  assert.ok(quoted.includes("> +func (t Token) Valid(now time.Time) bool {\n"));
+  await p.page.reload();
+  await p.page.locator("button.line", { hasText: "edit" }).click();
+  await p.page.locator(".diff.split").waitFor(); // the choice is kept
+  await value(p, quoted); // so is the draft
+  await button(p, "Side by side").click();
+  await p.page.locator(".diff.split").waitFor({ state: "detached" });
+  const table = diff.locator("table");
+  await table.focus(); // by keys
+  await table.press("ArrowDown");
+  await table.press("Shift+ArrowDown");
+  await table.press("Enter");
+  await p.page.waitForFunction(() => /removed lines 1-2:\n> -func/.test(document.querySelector("textarea").value));
+  await button(p, "Side by side").click();
+  await p.page.setViewportSize(phone.viewport);
+  await p.page.locator(".diff.split").waitFor({ state: "detached" });
+  assert.equal(await button(p, "Side by side").count(), 0);
+  await shot(p, "diff-phone");
+  assert.deepEqual(await p.complaints(), []);
+});
