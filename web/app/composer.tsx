@@ -1,6 +1,7 @@
 // What stands below the transcript: the composer, or why there is none, and requests for control.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
+import { AttachButton, fileEvents } from "./attach";
 import { Files, useCompletion } from "./complete";
 import { quoted } from "./draft";
 import { who } from "./format";
@@ -121,6 +122,7 @@ function Writing() {
   return (
     <form
       class="composer"
+      {...fileEvents}
       onSubmit={(e) => {
         e.preventDefault();
         submit(running ? "next" : undefined);
@@ -152,6 +154,7 @@ function Writing() {
               : "Enter sends, Shift+Enter starts a line"}
         </span>
         <span class="grow only-narrow" />
+        <AttachButton />
         {running && (
           <button type="button" class="button" onClick={() => void act((s) => s.interrupt())}>
             <Icon sign="stop" />

@@ -202,3 +202,81 @@ test("changes are shown side by side, and lines are commented", { timeout: 4 * p
   await shot(p, "diff-phone");
   assert.deepEqual(await p.complaints(), []);
 });
+
+test("texts are added to the prompt, and other files are refused", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  const choose = (...files) => p.page.locator('.composer input[type="file"]').setInputFiles(files);
+  const file = (name, content) => ({ name, mimeType: "application/octet-stream", buffer: Buffer.from(content) });
+  await composer(p).fill("Why?");
+  await choose(file("a.txt", "one\n```\ntwo"), file("b.png", Buffer.from([0x89, 0x50, 0, 0xff])));
+  const first = "Why?\n\na.txt:\n````\none\n```\ntwo\n````\n\n";
+  await value(p, first);
+  await p.page.locator(".refused", { hasText: "b.png is not a text." }).waitFor();
+  await choose(file("c.txt", "x".repeat(70_000)));
+  await p.page.locator(".refused", { hasText: "c.txt has 68 KB; a prompt takes files of at most 64 KB." }).waitFor();
+  await shot(p, "attach");
+  for (const [kind, name] of [
+    ["drop", "d.txt"],
+    ["paste", "e.txt"],
+  ]) {
+    await composer(p).fill("");
+    await composer(p).evaluate(
+      (area, [kind, name]) => {
+        const data = new DataTransfer();
+        data.items.add(new File(["hello"], name));
+        const Kind = kind === "drop" ? DragEvent : ClipboardEvent;
+        const init = { bubbles: true, cancelable: true, dataTransfer: data, clipboardData: data };
+        area.dispatchEvent(new Kind(kind, init));
+      },
+      [kind, name],
+    );
+    await value(p, `${name}:\n\`\`\`\nhello\n\`\`\`\n\n`);
+  }
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("two people allow, and the prompt and its end say who, when and at what cost", { timeout: 4 * patience }, async () => {
+  server = await startServer(["--approvals", "2:bash"]);
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  await prompt(ann, "Please fix the login test");
+  await ann.page.locator(".question", { hasText: "2 people must allow it. Nobody has yet." }).waitFor();
+  await button(ann, "Allow").click();
+  const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, {
+    role: "approver",
+    label: "Ben",
+  });
+  const ben = await browser.open(`${server.url}/#share=${share.token}`, phone);
+  await ben.page.locator(".question", { hasText: "Allowed by owner so far." }).waitFor();
+  await button(ben, "Allow").tap();
+  await ann.page.locator(".transcript", { hasText: "Both tests pass now." }).waitFor();
+  await ann.page.locator(".end", { hasText: "$0.01" }).waitFor();
+  assert.match(await ann.page.locator(".end").innerText(), /10k tokens in, 277 out/);
+  await ben.page.getByRole("button", { name: "To the end" }).or(ben.page.locator(".end")).first().waitFor();
+  await ann.page.locator(".transcript").focus();
+  await ann.page.keyboard.press("k");
+  const by = ann.page.locator(".prompt .by").first();
+  assert.equal(await by.locator("b").innerText(), "You");
+  assert.ok(Math.abs(Date.parse(await by.locator("time").getAttribute("datetime")) - Date.now()) < 10 * patience);
+  assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
+});
+
+test("a failed call is retried, skipped or given up, and an answer may last", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  for (const [name, said, word] of [
+    ["Retry", "It ran once more.", "Retried"],
+    ["Skip", "It was left out.", "Skipped"],
+    ["Abort", "It was given up.", "Aborted"],
+  ]) {
+    await prompt(p, `again, to ${name}`);
+    await p.page.locator(".question", { hasText: "exit status 2" }).waitFor();
+    await button(p, name).click();
+    await p.page.locator(".row", { hasText: said }).waitFor();
+    await p.page.locator(".note", { hasText: `${word} by you` }).waitFor();
+  }
+  await prompt(p, "a lasting answer");
+  await p.page.getByText("More answers").click();
+  await button(p, "Always allow make").click();
+  await p.page.locator(".row", { hasText: "It may run." }).waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
