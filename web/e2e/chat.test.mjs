@@ -268,7 +268,7 @@ test("a failed call is retried, skipped or given up, and an answer may last", { 
     ["Skip", "It was left out.", "Skipped"],
     ["Abort", "It was given up.", "Aborted"],
   ]) {
-    await prompt(p, `again, to ${name}`);
+    await prompt(p, `fails twice, then ${name}`);
     await p.page.locator(".question", { hasText: "exit status 2" }).waitFor();
     await button(p, name).click();
     await p.page.locator(".row", { hasText: said }).waitFor();
