@@ -24,7 +24,7 @@ const (
 	MaxStateOutput     = 32 << 10  // characters of output of one tool or command kept in the state
 	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
 	MaxListed          = 64        // connections listed in the state; the count is always exact
-	MaxPromptBytes     = 128 << 10 // content of a prompt_accepted
+	MaxPromptBytes     = 16 << 10  // content of a prompt_accepted
 	MaxPromptRecord    = 4 << 10   // content of one prompt kept in the state
 	MaxPeople          = 20        // prompts, and answers, kept in the state
 	MaxQueued          = 20        // prompts in the queue

@@ -237,6 +237,30 @@ func (p *passage) kind() string {
 	return string(kind)
 }
 
+// complete gives a prompt_accepted that is cut the whole content. The raw message_start has
+// it, up to three entries later.
+func (r *historyReader) complete(p *passage) {
+	if !p.prompt || !bytes.Contains(p.newest.Body, []byte(`"truncated":true`)) {
+		return
+	}
+	ev, ok := p.event().(*contracts.PromptAccepted)
+	if !ok || !ev.Truncated {
+		return
+	}
+	for e, err := range r.hub.journal.Backward(p.newest.Cursor + 4) {
+		if err != nil || e.Cursor <= p.newest.Cursor {
+			break
+		}
+		whole, by := newPassage(e).said()
+		if by == nil && strings.HasPrefix(whole, ev.Content) {
+			ev.Content, ev.Truncated = whole, false
+		}
+	}
+	if enc, err := contracts.EncodeEvent(ev); err == nil {
+		p.newest.Body = enc.Body
+	}
+}
+
 // said returns the text of a prompt, and its author if the event has one.
 func (p *passage) said() (text string, by *contracts.Author) {
 	switch e := p.event().(type) {
@@ -407,6 +431,9 @@ func (r *historyReader) entries() (*contracts.HistoryPage, error) {
 // entry returns the entry of a page. It shortens a long output.
 func (r *historyReader) entry(p *passage) contracts.HistoryEntry {
 	e := contracts.HistoryEntry{Cursor: p.newest.Cursor, At: p.at()}
+	if r.req.Full {
+		r.complete(p)
+	}
 	if p.text > contracts.MaxHistoryOutput && !r.req.Full {
 		if short, omitted := shorten(p.event()); short != nil {
 			e.Message, e.Omitted = encode(nil, short).Body, int64(omitted)
@@ -519,6 +546,7 @@ func (r *historyReader) search() (*contracts.HistoryPage, error) {
 		if full && untold == 0 {
 			return false
 		}
+		r.complete(p)
 		// Most events are ruled out before they are decoded.
 		lower := bytes.ToLower(p.body())
 		if !full && (bytes.Contains(lower, escaped) || bytes.Contains(lower, []byte(`\u`))) {

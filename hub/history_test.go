@@ -257,6 +257,37 @@ func TestLongOutputIsShortenedUntilItIsOpened(t *testing.T) {
 	})
 }
 
+func TestLongPromptIsWholeWhereItIsOpened(t *testing.T) {
+	withPuppet(t, hub.Options{}, func(t *testing.T, h *hub.Hub, agent *puppet) {
+		send := drive(t, h)
+		content := strings.Repeat("wick ", contracts.MaxPromptBytes/5) + "and the Lantern"
+		if err := send(`{"type":"prompt","content":"` + content + `"}`); err != nil {
+			t.Fatal(err)
+		}
+		agent.orders <- end(nil)
+		synctest.Wait()
+		prompt := func(req contracts.HistoryRequest) *contracts.PromptAccepted {
+			for _, e := range historyOf(t, h, req).Entries {
+				if ev, ok := eventIn(t, e).(*contracts.PromptAccepted); ok {
+					return ev
+				}
+			}
+			t.Fatalf("%+v has no prompt", req)
+			return nil
+		}
+		if p := prompt(contracts.HistoryRequest{}); len(p.Content) > contracts.MaxPromptBytes || !p.Truncated {
+			t.Errorf("got %d bytes, truncated %t, want the beginning", len(p.Content), p.Truncated)
+		}
+		hits := historyOf(t, h, contracts.HistoryRequest{Kind: contracts.HistorySearch, Query: "lantern"}).Hits
+		if len(hits) != 1 || hits[0].Of != "prompt_accepted" {
+			t.Fatalf("got %+v, want the prompt", hits)
+		}
+		if p := prompt(contracts.HistoryRequest{Before: hits[0].Cursor + 1, Limit: 1, Full: true}); p.Content != content || p.Truncated {
+			t.Errorf("got %d bytes, truncated %t, want the whole prompt", len(p.Content), p.Truncated)
+		}
+	})
+}
+
 func TestIndexTellsHowTurnsEnded(t *testing.T) {
 	long := "long " + strings.Repeat("x", 300) + "\nsecond line"
 	withOldAndNew(t, []string{"one", "fail two", long}, func(t *testing.T, r *room, send func(string) error) {

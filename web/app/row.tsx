@@ -60,9 +60,20 @@ export function Time({ at }: { at: number }) {
 }
 
 function Prompt({ row: { item, key: id } }: Of<"prompt">) {
-  const { author, content, attachments, truncated } = item.prompt;
+  const { author, attachments, truncated } = item.prompt;
+  const [whole, setWhole] = useState<string | null>(null);
+  const content = whole ?? item.prompt.content;
   const long = content.length > 1600 || content.split("\n").length > 14;
   const folded = long && !opened.value.has(id);
+  const unfold = () => {
+    toggle(id);
+    if (truncated && whole === null) {
+      void act(async (s) => {
+        const [e] = (await s.history({ before: item.cursor + 1, limit: 1, full: true })).entries ?? [];
+        if (e?.message?.type === "prompt_accepted") setWhole(e.message.content);
+      });
+    }
+  };
   return (
     <article class={`prompt ${folded ? "fold" : ""}`} aria-label={`Prompt of ${who(author)}`}>
       <p class="by">
@@ -71,11 +82,10 @@ function Prompt({ row: { item, key: id } }: Of<"prompt">) {
       </p>
       <p class="said">{content}</p>
       {long && (
-        <button type="button" class="button quiet" aria-expanded={!folded} onClick={() => toggle(id)}>
+        <button type="button" class="button quiet" aria-expanded={!folded} onClick={unfold}>
           {folded ? "Show all" : "Show less"}
         </button>
       )}
-      {truncated && <p class="meta">The prompt is longer; this is its beginning.</p>}
       {attachments && (
         <div class="files">
           {attachments.map((name) => (

@@ -280,3 +280,13 @@ test("a failed call is retried, skipped or given up, and an answer may last", { 
   await p.page.locator(".row", { hasText: "It may run." }).waitFor();
   assert.deepEqual(await p.complaints(), []);
 });
+
+test("a long prompt is shown whole when it is opened", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  await composer(p).fill(`count ${"the tests ".repeat(2000)}to the end`);
+  await button(p, "Send").click();
+  const sent = p.page.locator(".prompt");
+  await sent.getByRole("button", { name: "Show all" }).click();
+  await sent.filter({ hasText: "to the end" }).waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
