@@ -38,8 +38,8 @@ func TestPageNamesFilesThatAreThere(t *testing.T) {
 		t.Fatalf("got %d %v, want the page", page.StatusCode, page.Header)
 	}
 	names := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(html, -1)
-	if len(names) != 3 {
-		t.Fatalf("got %q, want an icon, a style and a script", names)
+	if len(names) != 4 {
+		t.Fatalf("got %q, want an icon, a style and two scripts", names)
 	}
 	for _, name := range names {
 		file := get(t, "GET", name[1])

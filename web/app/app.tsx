@@ -8,17 +8,22 @@ import icon from "./icon.svg";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { place } from "./lists";
+import { type Action, Palette } from "./palette";
 import { Panel } from "./panel";
 import { ifAlone, typing } from "./keys";
 import { Questions } from "./question";
 import { Queue } from "./queue";
 import { openSearch, Search } from "./search";
-import { Sidebar } from "./sidebar";
+import { Sidebar, switchTheme } from "./sidebar";
 import {
+  act,
   announcement,
+  busy,
+  control,
   createSession,
   listLink,
   lockedBy,
+  logout,
   openID,
   retryLogin,
   session,
@@ -73,30 +78,48 @@ function Page() {
   const [listing, setListing] = useState(!narrow() || (place.value === "session" && openID.value === null));
   const [paneled, setPaneled] = useState(matchMedia("(min-width: 1400px)").matches);
   const help = useRef<HTMLDialogElement>(null);
+  const [commanding, setCommanding] = useState(false);
+  const { mine } = control.value;
+  const go = (name: string) => () => {
+    location.hash = name;
+  };
+  const actions: Action[] = [
+    { what: "Write a prompt", key: "I", run: compose },
+    { what: "Next turn", key: "J", run: () => step(1) },
+    { what: "Previous turn", key: "K", run: () => step(-1) },
+    { what: "End of the conversation", key: "G", run: toEnd },
+    { what: "Search the conversation", key: "F", alone: true, run: openSearch },
+    { what: "New session", key: "N", alone: true, run: () => void createSession() },
+    { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
+    { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
+    { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
+    { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
+    ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
+    ...(session.value && mine ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
+    { what: "Light or dark", run: switchTheme },
+    { what: "Keys", key: "?", run: () => help.current?.showModal() },
+    { what: "Log out", run: () => void logout() },
+  ];
+  const known = useRef(actions);
+  known.current = actions;
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (e.key === "Escape" && narrow()) {
         setListing(false);
         setPaneled(false);
       }
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || help.current?.open) return;
-      const run: Record<string, () => void> = {
-        j: () => step(1),
-        k: () => step(-1),
-        G: toEnd,
-        i: compose,
-        "/": compose,
-        "?": () => help.current?.showModal(),
-        s: () => ifAlone(() => setListing((l) => !l)),
-        p: () => ifAlone(() => setPaneled((l) => !l)),
-        n: () => ifAlone(() => void createSession()),
-        b: () => ifAlone(() => (location.hash = "#inbox")),
-        f: () => ifAlone(openSearch),
-        t: () => ifAlone(() => (location.hash = "#dashboard")),
-      };
-      if (!run[e.key]) return;
+      if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key === "k") {
+        e.preventDefault(); // else the browser goes to its search
+        setCommanding((c) => !c);
+        return;
+      }
+      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || document.querySelector("dialog[open]")) return;
+      const key = e.key === "/" ? "I" : e.key.toUpperCase();
+      const action = known.current.find((a) => a.key === key);
+      if (!action) return;
       e.preventDefault();
-      run[e.key]!();
+      if (action.alone) ifAlone(action.run);
+      else action.run();
     };
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
@@ -114,7 +137,7 @@ function Page() {
   };
   return (
     <div class={`app ${listing ? "listing" : "folded"} ${paneled ? "paneled" : ""}`}>
-      <Sidebar pick={pick} help={() => help.current?.showModal()} />
+      <Sidebar pick={pick} commands={() => setCommanding(true)} />
       <main class="main">
         {place.value === "session" && (
           <>
@@ -137,7 +160,8 @@ function Page() {
       <p class="unseen" role="status" aria-live="polite">
         {announcement.value}
       </p>
-      <Help place={help} />
+      {commanding && <Palette actions={actions} close={() => setCommanding(false)} />}
+      <Help place={help} actions={actions} />
     </div>
   );
 }
@@ -175,25 +199,18 @@ function compose(): void {
   document.querySelector<HTMLTextAreaElement>(".composer textarea")?.focus();
 }
 
-const keyHelp: [string, string][] = [
-  ["J, K", "next and previous turn"],
-  ["G", "end of the conversation"],
-  ["A, D", "allow and deny the open question"],
-  ["F", "search the conversation"],
-  ["I or /", "write a prompt"],
-  ["Esc", "leave the field"],
-  ["Up, Down", "your earlier prompts, in an empty field"],
-  ["@", "complete the path of a file in the prompt"],
-  ["Enter", "send, or queue while the agent works"],
-  ["Ctrl+Enter", "steer the agent while it works"],
-  ["S", "sessions"],
-  ["P", "people and turns"],
-  ["B, T", "inbox and dashboard"],
-  ["N", "new session"],
-  ["?", "these keys"],
+const moreKeys: [string, string][] = [
+  ["Ctrl+K", "All commands and sessions"],
+  ["A, D", "Allow and deny the open question"],
+  ["Esc", "Leave the field"],
+  ["Up, Down", "Your earlier prompts, in an empty field"],
+  ["@", "Complete the path of a file in the prompt"],
+  ["Enter", "Send, or queue while the agent works"],
+  ["Ctrl+Enter", "Steer the agent while it works"],
 ];
 
-function Help({ place }: { place: preact.RefObject<HTMLDialogElement | null> }) {
+function Help({ place, actions }: { place: preact.RefObject<HTMLDialogElement | null>; actions: readonly Action[] }) {
+  const keys = actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []));
   return (
     <dialog
       ref={place}
@@ -204,7 +221,7 @@ function Help({ place }: { place: preact.RefObject<HTMLDialogElement | null> }) 
     >
       <h2>Keys</h2>
       <dl>
-        {keyHelp.map(([key, what]) => (
+        {[...moreKeys, ...keys].map(([key, what]) => (
           <>
             <dt>
               <kbd class="key">{key}</kbd>

@@ -20,7 +20,7 @@ export const signs: Partial<Record<SessionStatus, { sign: Sign; tone: string; wo
   running: { sign: "run", tone: "spin", words: "working" },
 };
 
-export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) {
+export function Sidebar({ pick, commands }: { pick: () => void; commands: () => void }) {
   const all = sessions.value;
   const hits = found.value?.map((f) => all.find((s) => s.session_id === f.session_id) ?? f);
   return (
@@ -91,12 +91,12 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
           class="button quiet square"
           aria-label="Light or dark"
           title="Light or dark"
-          onClick={() => document.dispatchEvent(new Event("maestro:theme"))}
+          onClick={switchTheme}
         >
           <Icon sign="theme" />
         </button>
-        <button type="button" class="button quiet only-wide" onClick={help}>
-          Keys
+        <button type="button" class="button quiet" title="Ctrl+K" onClick={commands}>
+          Commands
         </button>
         <button type="button" class="button quiet" onClick={() => void logout()}>
           Log out
@@ -104,6 +104,11 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
       </div>
     </nav>
   );
+}
+
+/** switchTheme changes between light and dark; theme.ts does it. */
+export function switchTheme(): void {
+  document.dispatchEvent(new Event("maestro:theme"));
 }
 
 function listWords(): string {

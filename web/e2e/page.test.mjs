@@ -352,3 +352,31 @@ test("light or dark is as the system, until somebody chooses", { timeout: 3 * pa
   assert.equal(await ground(), dark);
   assert.deepEqual(await p.complaints(), []);
 });
+
+test("commands and sessions are found by a few letters", { timeout: 3 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link());
+  await prompt(p, "hello");
+  const { keyboard } = p.page;
+  await keyboard.press("Control+k");
+  const commands = p.page.getByRole("dialog", { name: "Commands" });
+  await commands.getByRole("option", { name: "Write a prompt", selected: true }).waitFor();
+  await accessible(p, "the palette");
+  await keyboard.type("dash");
+  assert.equal(await commands.getByRole("option").count(), 1);
+  await keyboard.press("Enter");
+  await p.page.locator(".main", { hasText: "Dashboard" }).waitFor();
+  assert.equal(await commands.count(), 0);
+  await p.page.getByRole("button", { name: "Commands" }).click();
+  await keyboard.type("open hello");
+  await keyboard.press("Enter");
+  await composer(p).waitFor();
+  await keyboard.press("Control+k");
+  await keyboard.press("ArrowUp");
+  await commands.getByRole("option", { name: /^Open: hello/, selected: true }).waitFor();
+  await keyboard.type("nothing like this");
+  await commands.getByText("Nothing is called that.").waitFor();
+  await keyboard.press("Escape");
+  await commands.waitFor({ state: "detached" });
+  assert.deepEqual(await p.complaints(), []);
+});
