@@ -85,11 +85,16 @@ func compress(text []byte) []byte {
 	return b.Bytes()
 }
 
-// Handler serves the page at / and its files below /assets/. Browsers keep a file with a hash in
-// its name for good, and ask for the page each time.
+// Handler serves the page at / and its files below /assets/. It redirects /inbox, the link of a
+// notification, to the inbox of the page. Browsers keep a file with a hash in its name for good,
+// and ask for the page each time.
 func Handler() http.Handler { return httperr.Methods{"GET": serve, "HEAD": serve} }
 
 func serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/inbox" { // the link of a notification
+		http.Redirect(w, r, "/#inbox&"+r.URL.RawQuery, http.StatusFound)
+		return
+	}
 	a := assets()[r.URL.Path]
 	if a == nil {
 		httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"})

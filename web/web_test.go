@@ -93,6 +93,13 @@ func TestFilesAreCompressedAndRevalidated(t *testing.T) {
 	}
 }
 
+func TestLinksOfNotificationsLeadToTheInbox(t *testing.T) {
+	r := get(t, "GET", "/inbox?session=a%20b&request=r%261")
+	if got := r.Header.Get("Location"); r.StatusCode != 302 || got != "/#inbox&session=a%20b&request=r%261" {
+		t.Errorf("got %d %q", r.StatusCode, got)
+	}
+}
+
 func TestOtherPathsAreRefused(t *testing.T) {
 	paths := []string{"/index.html", "/assets/", "/assets/none.js", "/assets/../web.go", "/dist/index.html", "//"}
 	for _, path := range paths {

@@ -65,6 +65,7 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", h.noRoute)
 	if h.opts.Page != nil {
 		mux.Handle("/assets/", h.opts.Page)
+		mux.Handle("/inbox", h.opts.Page)
 	}
 }
 
@@ -314,7 +315,7 @@ type Options struct {
 	// draining. Nil means ready.
 	Ready func() (ready, draining bool)
 
-	// Page serves a browser at / and the files below /assets/. Nil shows a text at /.
+	// Page serves a browser at /, /inbox and the files below /assets/. Nil shows a text at /.
 	Page http.Handler
 
 	Streams *sse.Streams

@@ -178,7 +178,7 @@ func TestBrowsersGetThePage(t *testing.T) {
 		o.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
 	})
 	h.refuse = errors.New("a browser has no credential yet")
-	for target, accept := range map[string]string{"/": "text/html", "/assets/a.js": "*/*"} {
+	for target, accept := range map[string]string{"/": "text/html", "/assets/a.js": "*/*", "/inbox": "*/*"} {
 		if e := h.ask("GET", target, "", "Accept: "+accept); e.Code != 200 || e.Body.String() != "page "+target {
 			t.Errorf("%s: got %d %q, want the page", target, e.Code, e.Body)
 		}

@@ -1,5 +1,5 @@
 // The inbox: the open questions of all sessions, each answered where it stands.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InboxQuestion, PendingRequest, Session } from "../client/index.ts";
 import { Exposed } from "./diff";
 import { ago, clock, exact, plural, who } from "./format";
@@ -9,6 +9,7 @@ import {
   closed,
   inbox,
   keyOf,
+  linked,
   look,
   moreQuestions,
   questions,
@@ -44,6 +45,8 @@ export function Top({
 export function Inbox({ list }: { list: () => void }) {
   const all = questions.value;
   const [open, setOpen] = useState("");
+  const missing = linked.value && inbox.value === "online" && !all.some((q) => keyOf(q) === linked.value);
+  useEffect(() => setOpen(linked.value), [linked.value]);
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || (e.key !== "j" && e.key !== "k")) return;
@@ -61,6 +64,11 @@ export function Inbox({ list }: { list: () => void }) {
       </Top>
       <div class="inbox" tabIndex={-1}>
         <div class="entries">
+          {missing && (
+            <p class="meta" role="status">
+              The question of this link is not open any more.
+            </p>
+          )}
           {all.map((q) => {
             const key = keyOf(q);
             return <Entry key={key} question={q} open={open === key} toggle={() => setOpen(open === key ? "" : key)} />;
@@ -127,8 +135,12 @@ function Entry({ question: q, open, toggle }: { question: InboxQuestion; open: b
   const at = Date.parse(q.asked_at);
   const { asks, code } = useMemo(() => beginning(q), [q]);
   const ends = q.expires_at ? Date.parse(q.expires_at) : undefined;
+  const article = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (linked.value === keyOf(q)) article.current?.scrollIntoView({ block: "nearest" });
+  }, [linked.value]);
   return (
-    <article class="entry" aria-label={`${asks}, ${q.session_title || "New session"}`}>
+    <article ref={article} class="entry" aria-label={`${asks}, ${q.session_title || "New session"}`}>
       <button type="button" aria-expanded={open} onClick={toggle}>
         <Icon sign={q.request_type === "user_input" || q.request_type === "mcp_elicitation" ? "ask" : "attention"} />
         <span class="title cut">{q.session_title || "New session"}</span>

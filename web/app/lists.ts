@@ -1,7 +1,7 @@
 // What the page knows about all sessions: which part of it is shown, and the inbox.
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Answer, InboxEnding, InboxQuestion, InboxReply, Session } from "../client/index.ts";
-import { announce, inWords, role, server, sessions, stage } from "./store";
+import { announce, fragment, inWords, role, server, sessions, stage } from "./store";
 
 export type Place = "session" | "inbox" | "dashboard";
 
@@ -9,12 +9,21 @@ export type Place = "session" | "inbox" | "dashboard";
 export const place = signal<Place>(placed());
 
 function placed(): Place {
-  const name = location.hash.slice(1);
-  return name === "inbox" || name === "dashboard" ? name : "session";
+  if (fragment("inbox") !== null) return "inbox";
+  return location.hash === "#dashboard" ? "dashboard" : "session";
+}
+
+/** linked is the key of the question that the address names, such as that of a notification; empty if there is none. */
+export const linked = signal(named());
+
+function named(): string {
+  const [session_id, request_id] = [fragment("session"), fragment("request")];
+  return session_id && request_id ? keyOf({ session_id, request_id }) : "";
 }
 
 addEventListener("hashchange", () => {
   place.value = placed();
+  linked.value = named();
 });
 
 /** The open questions of all sessions, the oldest first. */
@@ -39,7 +48,9 @@ export const needed = computed(() =>
   inbox.value === "online" ? questions.value.length : sessions.value.filter((s) => s.status === "waiting").length,
 );
 
-export const keyOf = (q: { session_id: string; request_id: string }) => `${q.session_id} ${q.request_id}`;
+export function keyOf(q: { session_id: string; request_id: string }): string {
+  return `${q.session_id} ${q.request_id}`;
+}
 
 const answered = new Set<string>(); // by this page, until their end is known
 

@@ -7,7 +7,6 @@ import {
   type Answer,
   type Author,
   type Control,
-  type FeedStatus,
   type HistoryTurn,
   type InboxReply,
   type LinkStatus,
@@ -28,7 +27,7 @@ export const lockedBy = signal("");
 
 export const sessions = signal<readonly SessionSummary[]>([]);
 export const moreSessions = signal(false);
-export const listLink = signal<FeedStatus>({ status: "connecting" });
+export const listLink = signal<LinkStatus>({ status: "connecting" });
 
 export const openID = signal<string | null>(null);
 export const session = signal<Session | null>(null);
@@ -121,19 +120,25 @@ export async function retryLogin(): Promise<void> {
   }
 }
 
+/** tabs tells the other tabs of this browser, which have the same cookie, that it was logged out. */
+const tabs = new BroadcastChannel("maestro.logout");
+tabs.onmessage = () => location.reload();
+
 export async function logout(): Promise<void> {
   session.value?.close();
   await server.logout();
+  tabs.postMessage("");
   location.reload();
 }
 
-function fragment(name: string): string | null {
+export function fragment(name: string): string | null {
   return new URLSearchParams(location.hash.slice(1)).get(name);
 }
 
 export const address = (id: string) => `#session=${encodeURIComponent(id)}`;
 
 function follow(): void {
+  if (fragment("inbox") !== null) return; // the inbox shows one question of the session
   const id = fragment("session");
   if (id && id !== openID.value) open(id);
 }

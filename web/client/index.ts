@@ -27,7 +27,7 @@ import { newSession, type AttachOptions, type Session } from "./session.ts";
 
 export type * from "../../contracts/ts/maestro.d.ts";
 export type { Credential } from "./http.ts";
-export type { LinkStatus, LinkStatus as FeedStatus, Socket } from "./link.ts";
+export type { LinkStatus, Socket } from "./link.ts";
 export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
 export { Refusal, type Reason } from "./refusal.ts";

@@ -1,7 +1,7 @@
 // Tests of what the page does with texts, without a browser.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { stats } from "../diff";
+import { stats } from "../lines";
 import { content, fieldsOf, wrong } from "../form";
 import { expose, exposed } from "../hidden";
 import { code, split } from "../blocks";
