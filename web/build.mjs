@@ -28,8 +28,9 @@ const common = {
   logLevel: "warning",
 };
 
-// The worker has its own build, because the page has to know its hashed name.
-const worker = await build({ ...common, entryPoints: ["app/highlight-worker.ts"], format: "iife" });
+// The worker has its own build, because the page has to know its hashed name. The theme is a
+// script and no module, so that it runs before anything is drawn.
+const worker = await build({ ...common, entryPoints: ["app/highlight-worker.ts", "app/theme.ts"], format: "iife" });
 const page = await build({
   ...common,
   entryPoints: ["app/main.tsx"],
@@ -44,6 +45,7 @@ for (const result of [worker, page]) {
 const built = outputs(page);
 const html = readFileSync(join(here, "app/index.html"), "utf8")
   .replace("{{script}}", built.entry("app/main.tsx"))
+  .replace("{{theme}}", outputs(worker).entry("app/theme.ts"))
   .replace("{{style}}", built.style("app/main.tsx"))
   .replace("{{icon}}", built.asset("app/icon.svg"));
 files.set("index.html", Buffer.from(html));

@@ -12,6 +12,7 @@ const paths = {
   more: "M3 8h.8M7.6 8h.8M12.2 8h.8",
   tiles: "M2.5 2.5h4.5v4.5h-4.5zM9 2.5h4.5v4.5h-4.5zM2.5 9h4.5v4.5h-4.5zM9 9h4.5v4.5h-4.5z",
   menu: "M2.5 4.5h11M2.5 8h11M2.5 11.5h11",
+  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12M8 5l3 1.5M8 8h4M8 11l3-1.5",
   stop: "M4.5 4.5h7v7h-7z",
   send: "M8 13V3M3.5 7.5 8 3l4.5 4.5",
   copy: "M5.5 5.5h7v7h-7zM10.5 3.5h-7v7",

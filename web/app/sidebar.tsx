@@ -86,6 +86,15 @@ export function Sidebar({ pick, help }: { pick: () => void; help: () => void }) 
       <Notice />
       <div class="foot">
         <span class="meta grow">{listWords()}</span>
+        <button
+          type="button"
+          class="button quiet square"
+          aria-label="Light or dark"
+          title="Light or dark"
+          onClick={() => document.dispatchEvent(new Event("maestro:theme"))}
+        >
+          <Icon sign="theme" />
+        </button>
         <button type="button" class="button quiet only-wide" onClick={help}>
           Keys
         </button>

@@ -333,3 +333,22 @@ test("who is not logged in is told what to do", { timeout: 2 * patience }, async
   await p.page.getByRole("heading", { name: "Log in" }).waitFor();
   assert.deepEqual(await p.complaints([/status of 401/]), []);
 });
+
+test("light or dark is as the system, until somebody chooses", { timeout: 3 * patience }, async () => {
+  server = await startServer();
+  const p = await browser.open(await server.link(), { colorScheme: "dark" });
+  await composer(p).waitFor();
+  const ground = () =>
+    p.page.evaluate(() => Number(/[\d.]+/.exec(getComputedStyle(document.documentElement).backgroundColor)[0]));
+  const dark = await ground();
+  await button(p, "Light or dark").click();
+  const light = await ground();
+  assert.ok(light > 2 * dark, `got a lightness of ${dark} in the dark and ${light} in the light`);
+  await p.page.reload();
+  await composer(p).waitFor();
+  assert.equal(await ground(), light, "the choice is kept");
+  await p.page.emulateMedia({ colorScheme: "light" });
+  await button(p, "Light or dark").click();
+  assert.equal(await ground(), dark);
+  assert.deepEqual(await p.complaints(), []);
+});
