@@ -25,12 +25,15 @@ export function split(text: string): { done: string[]; rest: string } {
     const tokens = new Lexer({ gfm: true })
       .blockTokens(rest, [])
       .filter((t) => t.type !== "space" || t.raw.trim() !== "");
-    if (tokens.length < 2) break;
-    const first = tokens[0]!;
-    const at = rest.indexOf(first.raw) + first.raw.length;
-    if (first.raw === "" || at < first.raw.length) break;
-    done.push(rest.slice(0, at).replace(/^\n+|\n+$/g, ""));
-    rest = rest.slice(at).replace(/^\n+/, "");
+    const before = done.length;
+    // All blocks of one pass are taken: a pass for each block would take quadratic time.
+    for (const { raw } of tokens.slice(0, -1)) {
+      const at = rest.indexOf(raw) + raw.length;
+      if (raw === "" || at < raw.length || (done.length > before && fenceStart.test(rest))) break;
+      done.push(rest.slice(0, at).replace(/^\n+|\n+$/g, ""));
+      rest = rest.slice(at).replace(/^\n+/, "");
+    }
+    if (done.length === before) break;
   }
   if (rest.length > maxOpen) {
     const at = cutPoint(rest);

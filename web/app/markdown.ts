@@ -69,7 +69,18 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 
 /** render returns the DOM of a block. */
 export function render(block: string): DocumentFragment {
-  return sanitize(marked.parse(block, { async: false }), tags, attributes);
+  return sanitize(parsed(block), tags, attributes);
+}
+
+// parsed is the HTML of a block. The parser calls itself for each level of emphasis, so a block with thousands
+// of levels exhausts the stack. It is shown as text.
+function parsed(block: string): string {
+  try {
+    return marked.parse(block, { async: false });
+  } catch (e) {
+    if (!(e instanceof RangeError)) throw e;
+    return `<pre>${escapeText(block)}</pre>`;
+  }
 }
 
 /** renderHighlighted returns the DOM of highlighted code. */
