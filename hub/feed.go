@@ -13,8 +13,8 @@ import (
 )
 
 // A Follower reads the history of a session for another part of the program. It is no
-// client: it is not listed, counted or announced, and cannot hold the lease. However
-// slow it is, nobody waits for it. One goroutine may use it.
+// client: it is not listed, counted or announced, and cannot hold the lease. The hub does
+// not wait for it. One goroutine may use it.
 type Follower struct {
 	hub    *Hub
 	epoch  string

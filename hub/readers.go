@@ -2,9 +2,9 @@ package hub
 
 import "sync"
 
-// A readerLimit limits the requests for history that are served at once. One principal
-// has all places but one, if there are several, so a principal with many requests delays
-// those of another by one request at most. It is safe for concurrent use.
+// A readerLimit limits the requests for history that are served at once. If it has
+// several places, one principal may take all but one. A principal with many requests
+// then delays another principal by one request at most. It is safe for concurrent use.
 type readerLimit struct {
 	places chan struct{} // a token for each request that is served
 
