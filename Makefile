@@ -40,7 +40,7 @@ others: ## programs of others that tests run, from npm
 # detector, tests included, sleeps for a second when it exits.
 test: export GORACE += atexit_sleep_ms=0
 test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 30m -p 3 ./cmd/maestro ./conformance ./web ./hub ./utility ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
+	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./web ./hub ./utility ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
 # Tests wait more than they compute: four packages at a time.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector

@@ -1,12 +1,15 @@
 // The palette: every action of the page and every session, found by a few letters.
 import { useState } from "preact/hooks";
-import { address, sessions } from "./store";
+import { ago } from "./format";
+import { address, now, sessions } from "./store";
 import { titleOf } from "./sidebar";
 
 /** An Action is something that the page does, by its key or from the palette. */
 export interface Action {
   what: string;
   key?: string;
+  /** tells two with the same words apart */
+  note?: string;
   run(): void;
   /** the key counts only alone, because its effect would surprise somebody who writes */
   alone?: boolean;
@@ -24,6 +27,7 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
     ...sessions.value.map(
       (s): Action => ({
         what: `Open: ${titleOf(s, s.session_id)}`,
+        note: ago(Date.parse(s.updated_at), now.value),
         run: () => {
           location.hash = address(s.session_id);
         },
@@ -73,7 +77,7 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
       <ul id="palette-list" role="listbox" aria-label="Commands">
         {found.map((a, i) => (
           <li
-            key={a.what}
+            key={i}
             id={`palette-${i}`}
             role="option"
             aria-selected={i === chosen}
@@ -84,6 +88,7 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
             onClick={() => run(a)}
           >
             <span class="grow cut">{a.what}</span>
+            {a.note && <span class="meta">{a.note}</span>}
             {a.key && <kbd class="key">{a.key}</kbd>}
           </li>
         ))}

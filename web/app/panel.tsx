@@ -3,7 +3,22 @@ import { useEffect, useState } from "preact/hooks";
 import type { ConnectionState, HistoryTurn } from "../client/index.ts";
 import { ago, duration, exact, plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
-import { act, busy, control, nameOf, now, openID, ownName, people, session, setName, state, turns } from "./store";
+import {
+  act,
+  busy,
+  control,
+  mayShare,
+  nameOf,
+  now,
+  openID,
+  ownName,
+  people,
+  session,
+  setName,
+  state,
+  turns,
+} from "./store";
+import { Shares } from "./share";
 import { goTo } from "./transcript";
 
 export function Panel({ close }: { close: () => void }) {
@@ -17,6 +32,7 @@ export function Panel({ close }: { close: () => void }) {
       </div>
       <div class="panel">
         <People />
+        {mayShare() && <Shares key={openID.value} />}
         <Turns key={openID.value} close={close} />
       </div>
     </aside>

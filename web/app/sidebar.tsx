@@ -85,7 +85,13 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
       </div>
       <Notice />
       <div class="foot">
-        <span class="meta grow">{listWords()}</span>
+        <span class="meta grow cut">
+          {listLink.value.status === "online" ? (
+            <span class="dot good" role="img" aria-label="Connected" title="Connected" />
+          ) : (
+            listWords()
+          )}
+        </span>
         <button
           type="button"
           class="button quiet square"
@@ -113,8 +119,6 @@ export function switchTheme(): void {
 
 function listWords(): string {
   switch (listLink.value.status) {
-    case "online":
-      return "Connected";
     case "closed":
       return "The list is not available";
     default:

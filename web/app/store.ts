@@ -110,6 +110,9 @@ export async function start(): Promise<void> {
   follow();
 }
 
+/** mayShare reports whether the credential may make shares. A share may not. */
+export const mayShare = () => role.value === "controller" && only === undefined;
+
 /** retryLogin looks whether another tab has logged in meanwhile. */
 export async function retryLogin(): Promise<void> {
   try {

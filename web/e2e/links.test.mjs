@@ -1,7 +1,7 @@
 // Links into the page, and the end of a login, in a browser against the program that was built.
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
-import { patience, startBrowser, startServer } from "./harness.mjs";
+import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
 
 let browser;
 let server;
@@ -48,4 +48,31 @@ test("a tab that logs out logs out the other tabs", { timeout: 4 * patience }, a
   await button({ page: other }, "Log out").click();
   await ann.page.locator(".session").first().waitFor({ state: "detached" });
   await ann.page.getByRole("heading", { name: "Log in" }).waitFor();
+});
+
+test("a link that the page makes lets a phone answer until it is revoked", { timeout: 4 * patience }, async () => {
+  server = await startServer();
+  const ann = await browser.open(await server.link());
+  await ann.page.locator(".composer textarea").fill("Please fix the login test");
+  await button(ann, "Send").click();
+  await button(ann, "Allow").waitFor();
+  await ann.page.getByRole("button", { name: "People and turns" }).click();
+  await ann.page.getByLabel("For whom").fill("Ben's phone");
+  await ann.page.getByLabel("What the link allows").selectOption("approver");
+  await ann.page.getByLabel("How long the link works").selectOption("for an hour");
+  await button(ann, "Make a link").click();
+  const link = await ann.page.getByLabel("Link", { exact: true }).inputValue();
+  await ann.page.getByRole("img", { name: "The link as a QR code" }).waitFor();
+  await ann.page.locator(".shares li", { hasText: "Ben's phone" }).getByText("not used yet").waitFor();
+  await accessible(ann, "the panel with a link");
+
+  const ben = await browser.open(link, { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true });
+  await button(ben, "Allow").click();
+  await ann.page.locator(".main", { hasText: "by Ben's phone" }).waitFor();
+  assert.equal(await ben.page.locator(".shares").count(), 0, "who has a share makes none");
+  await ann.page.getByRole("button", { name: "Revoke the link of Ben's phone" }).click();
+  await ben.page.getByText(/not logged in|Log in/).first().waitFor();
+  await ann.page.locator(".shares li").waitFor({ state: "detached" });
+  assert.deepEqual(await ann.complaints(), []);
+  assert.deepEqual(await ben.complaints([/401/]), []);
 });
