@@ -2,32 +2,13 @@
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, afterEach, before, test } from "node:test";
-import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
+import { test } from "node:test";
+import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
 
-const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
-const shots = process.env.SHOTS; // a folder for screenshots
-
-let browser;
-let server;
-before(async () => {
-  browser = await startBrowser();
-});
-after(async () => {
-  await browser?.close();
-});
-afterEach(async () => {
-  await browser.leave();
-  await server?.close();
-  server = undefined;
-});
-
-const composer = (p) => p.page.locator(".composer textarea");
-const button = (p, name) => p.page.getByRole("button", { name, exact: true });
-const shot = async (p, name) => shots && p.page.screenshot({ path: join(shots, `${name}.png`) });
+eachTest();
 
 async function start(options) {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link(), options);
   await composer(p).waitFor();
   return p;
@@ -50,7 +31,6 @@ test("files are completed after @", { timeout: 3 * patience }, async () => {
   const options = p.page.getByRole("option");
   await composer(p).pressSequentially("Look at @login_t");
   await options.filter({ hasText: "login_test.go" }).waitFor();
-  await shot(p, "complete");
   await accessible(p, "the list of files");
   await composer(p).press("Enter");
   await value(p, "Look at @login/login_test.go ");
@@ -95,7 +75,6 @@ test("prompts that wait are edited, moved and removed, and go on after a stop", 
   await texts("third", "first", "second");
   await button(p, "Move down the prompt first").click();
   await texts("third", "second", "first");
-  await shot(p, "queue");
   await accessible(p, "the queue");
   await button(p, "Edit the prompt second").click();
   const field = p.page.getByLabel("Content of the prompt that waits");
@@ -104,7 +83,6 @@ test("prompts that wait are edited, moved and removed, and go on after a stop", 
   await texts("third", "second", "first");
   await button(p, "Edit the prompt second").click();
   await field.fill("the second, edited");
-  await shot(p, "queue-edit");
   await field.press("Enter");
   await texts("third", "the second, edited", "first");
   await button(p, "Remove the prompt third").click();
@@ -134,7 +112,6 @@ test("a search finds, goes to the place and marks it", { timeout: 4 * patience }
   await field.press("Enter");
   await p.page.locator(".row", { hasText: "it was issued in UTC" }).waitFor();
   await p.page.waitForFunction(() => CSS.highlights.get("found")?.size > 0);
-  await shot(p, "search");
   await accessible(p, "the search");
   await field.fill("login/login.go:42"); // the output of a call that is folded with others
   await p.page.locator(".finder li", { hasText: "Output" }).getByRole("button").click();
@@ -169,13 +146,11 @@ test("changes are shown side by side, and lines are commented", { timeout: 4 * p
   await button(p, "Allow").waitFor();
   await p.page.locator("button.line", { hasText: "edit" }).click();
   const diff = p.page.locator(".diff");
-  await shot(p, "diff-unified");
   await button(p, "Side by side").click();
   await p.page.locator(".diff.split").waitFor();
   assert.equal(await diff.locator("tr").first().locator("td").count(), 6);
   await diff.locator("tr").nth(1).locator("td.no").last().click();
   await diff.locator("tr").nth(2).locator("td.no").last().click({ modifiers: ["Shift"] });
-  await shot(p, "diff-split");
   await accessible(p, "the comment");
   await composer(p).fill("Before.");
   await p.page.getByRole("button", { name: "Comment on lines 2-3" }).click();
@@ -199,7 +174,6 @@ test("changes are shown side by side, and lines are commented", { timeout: 4 * p
   await p.page.setViewportSize(phone.viewport);
   await p.page.locator(".diff.split").waitFor({ state: "detached" });
   assert.equal(await button(p, "Side by side").count(), 0);
-  await shot(p, "diff-phone");
   assert.deepEqual(await p.complaints(), []);
 });
 
@@ -214,7 +188,6 @@ test("texts are added to the prompt, and other files are refused", { timeout: 3 
   await p.page.locator(".refused", { hasText: "b.png is not a text." }).waitFor();
   await choose(file("c.txt", "x".repeat(70_000)));
   await p.page.locator(".refused", { hasText: "c.txt has 68 KB; a prompt takes files of at most 64 KB." }).waitFor();
-  await shot(p, "attach");
   for (const [kind, name] of [
     ["drop", "d.txt"],
     ["paste", "e.txt"],
@@ -236,7 +209,7 @@ test("texts are added to the prompt, and other files are refused", { timeout: 3 
 });
 
 test("two people allow, and the prompt and its end say who, when and at what cost", { timeout: 4 * patience }, async () => {
-  server = await startServer(["--approvals", "2:bash"]);
+  await startServer(["--approvals", "2:bash"]);
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
   await prompt(ann, "Please fix the login test");

@@ -8,6 +8,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { after, afterEach, before } from "node:test";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
@@ -18,6 +19,29 @@ const program = process.env.MAESTRO ?? join(here, "../../bin/maestro");
 
 /** patience bounds each wait for something that comes by itself; the machine may be busy. */
 export const patience = 60_000;
+
+export const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
+export const composer = (p) => p.page.locator(".composer textarea");
+export const button = (p, name) => p.page.getByRole("button", { name, exact: true });
+
+/** browser is that of eachTest, and server the one that startServer started last. */
+export let browser;
+export let server;
+
+/** eachTest starts a browser for all tests of a file, and closes what each of them opened. */
+export function eachTest() {
+  before(async () => {
+    browser = await startBrowser();
+  });
+  after(async () => {
+    await browser?.close();
+  });
+  afterEach(async () => {
+    await browser.leave();
+    await server?.close();
+    server = undefined;
+  });
+}
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -93,7 +117,7 @@ export async function startServer(args = []) {
   }
 
   await start();
-  return {
+  server = {
     url,
     /** the workspace */
     root,
@@ -112,14 +136,15 @@ export async function startServer(args = []) {
       rmSync(root, { recursive: true, force: true });
     },
   };
+  return server;
 }
 
 async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
+  const listener = createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address();
+  listener.close();
+  await once(listener, "close");
   return port;
 }
 

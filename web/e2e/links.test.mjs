@@ -1,28 +1,14 @@
 // Links into the page, and the end of a login, in a browser against the program that was built.
 import assert from "node:assert/strict";
-import { after, afterEach, before, test } from "node:test";
-import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
+import { test } from "node:test";
+import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
 
-let browser;
-let server;
-before(async () => {
-  browser = await startBrowser();
-});
-after(async () => {
-  await browser?.close();
-});
-afterEach(async () => {
-  await browser.leave();
-  await server?.close();
-  server = undefined;
-});
-
-const button = (p, name) => p.page.getByRole("button", { name, exact: true });
+eachTest();
 
 test("the link of a notification opens its question", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const ann = await browser.open(await server.link());
-  await ann.page.locator(".composer textarea").fill("Please fix the login test");
+  await composer(ann).fill("Please fix the login test");
   await button(ann, "Send").click();
   await button(ann, "Allow").waitFor();
   const [question] = (await server.call("GET", "/api/headless/inbox")).questions;
@@ -39,9 +25,9 @@ test("the link of a notification opens its question", { timeout: 4 * patience },
 });
 
 test("a tab that logs out logs out the other tabs", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const ann = await browser.open(await server.link());
-  await ann.page.locator(".composer textarea").waitFor();
+  await composer(ann).waitFor();
   const other = await ann.page.context().newPage();
   await other.goto(server.url);
   await other.locator(".session").first().waitFor();
@@ -51,9 +37,9 @@ test("a tab that logs out logs out the other tabs", { timeout: 4 * patience }, a
 });
 
 test("a link that the page makes lets a phone answer until it is revoked", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const ann = await browser.open(await server.link());
-  await ann.page.locator(".composer textarea").fill("Please fix the login test");
+  await composer(ann).fill("Please fix the login test");
   await button(ann, "Send").click();
   await button(ann, "Allow").waitFor();
   await ann.page.getByRole("button", { name: "People and turns" }).click();
@@ -66,7 +52,7 @@ test("a link that the page makes lets a phone answer until it is revoked", { tim
   await ann.page.locator(".shares li", { hasText: "Ben's phone" }).getByText("not used yet").waitFor();
   await accessible(ann, "the panel with a link");
 
-  const ben = await browser.open(link, { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true });
+  const ben = await browser.open(link, phone);
   await button(ben, "Allow").click();
   await ann.page.locator(".main", { hasText: "by Ben's phone" }).waitFor();
   assert.equal(await ben.page.locator(".shares").count(), 0, "who has a share makes none");

@@ -1,26 +1,10 @@
 // The inbox, the list of sessions and the dashboard in a browser, against the program that was built.
 import assert from "node:assert/strict";
-import { after, afterEach, before, test } from "node:test";
-import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
+import { test } from "node:test";
+import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
 
-const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
+eachTest();
 
-let browser;
-let server;
-before(async () => {
-  browser = await startBrowser();
-});
-after(async () => {
-  await browser?.close();
-});
-afterEach(async () => {
-  await browser.leave();
-  await server?.close();
-  server = undefined;
-});
-
-const composer = (p) => p.page.locator(".composer textarea");
-const button = (p, name) => p.page.getByRole("button", { name, exact: true });
 const entry = (p, text) => p.page.locator(".entry", { hasText: text });
 
 async function prompt(p, text) {
@@ -43,7 +27,7 @@ async function visit(p, name) {
 }
 
 test("questions of all sessions are answered in the inbox", { timeout: 6 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
   await prompt(ann, "Please fix the login test");
@@ -101,7 +85,7 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
 });
 
 test("an approver answers on a phone, and a viewer sees no questions", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
   await prompt(ann, "Please fix the login test");
@@ -122,7 +106,7 @@ test("an approver answers on a phone, and a viewer sees no questions", { timeout
 });
 
 test("sessions are found, renamed, archived and deleted in their list", { timeout: 6 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link());
   await composer(p).waitFor();
   await prompt(p, "hello, first");
@@ -169,7 +153,7 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
 });
 
 test("the dashboard shows what many sessions do", { timeout: 6 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
   await prompt(ann, "Please fix the login test");

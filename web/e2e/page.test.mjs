@@ -1,26 +1,10 @@
 // The page in a browser, against the program that was built.
 import assert from "node:assert/strict";
-import { after, afterEach, before, test } from "node:test";
-import { accessible, patience, startBrowser, startServer } from "./harness.mjs";
+import { test } from "node:test";
+import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
 
-const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
+eachTest();
 
-let browser;
-let server;
-before(async () => {
-  browser = await startBrowser();
-});
-after(async () => {
-  await browser?.close();
-});
-afterEach(async () => {
-  await browser.leave();
-  await server?.close();
-  server = undefined;
-});
-
-const composer = (p) => p.page.locator(".composer textarea");
-const button = (p, name) => p.page.getByRole("button", { name, exact: true });
 const shows = (p, text) => p.page.locator(".main", { hasText: text }).waitFor();
 const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor();
 
@@ -57,7 +41,7 @@ const asOwner = (texts) =>
   );
 
 test("one drives, another watches, and a phone approves", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const driver = await browser.open(await server.link());
   await composer(driver).waitFor();
   const watcher = await browser.open(await server.link());
@@ -115,7 +99,7 @@ test(
   "control is taken, asked for, handed over and not needed for answers, and a reload keeps it",
   { timeout: 4 * patience },
   async () => {
-    server = await startServer();
+    await startServer();
     const ann = await browser.open(await server.link());
     await prompt(ann, "hello");
     await finished(ann);
@@ -151,7 +135,7 @@ test(
 );
 
 test("a killed server loses nothing that was shown", { timeout: 6 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const driver = await browser.open(await server.link());
   await composer(driver).waitFor();
   const watcher = await browser.open(await server.link());
@@ -182,7 +166,7 @@ test("a killed server loses nothing that was shown", { timeout: 6 * patience }, 
 });
 
 test("the keyboard is enough", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link());
   await composer(p).waitFor();
   const { keyboard } = p.page;
@@ -228,7 +212,7 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
 });
 
 test("questions are answered in forms, and prompts wait in the queue", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link());
   await prompt(p, "ask me something");
   await p.page.getByText("Compare in UTC everywhere").click();
@@ -251,7 +235,7 @@ test("questions are answered in forms, and prompts wait in the queue", { timeout
 });
 
 test("the page can be used by everybody", { timeout: 6 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   for (const [name, options] of [
     ["desk", {}],
     ["phone in the dark", { ...phone, colorScheme: "dark" }],
@@ -278,7 +262,7 @@ test("the page can be used by everybody", { timeout: 6 * patience }, async () =>
 });
 
 test("nothing that the agent says runs or loads anything", { timeout: 4 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link());
   const foreign = [];
   const own = server.url;
@@ -323,7 +307,7 @@ test("nothing that the agent says runs or loads anything", { timeout: 4 * patien
 });
 
 test("who is not logged in is told what to do", { timeout: 2 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(server.url);
   await p.page.getByRole("heading", { name: "Log in" }).waitFor();
   await accessible(p, "log in");
@@ -335,7 +319,7 @@ test("who is not logged in is told what to do", { timeout: 2 * patience }, async
 });
 
 test("light or dark is as the system, until somebody chooses", { timeout: 3 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link(), { colorScheme: "dark" });
   await composer(p).waitFor();
   const ground = () =>
@@ -354,7 +338,7 @@ test("light or dark is as the system, until somebody chooses", { timeout: 3 * pa
 });
 
 test("commands and sessions are found by a few letters", { timeout: 3 * patience }, async () => {
-  server = await startServer();
+  await startServer();
   const p = await browser.open(await server.link());
   await prompt(p, "hello");
   const { keyboard } = p.page;
