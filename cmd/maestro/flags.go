@@ -118,6 +118,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.registerLimits(f)
+	registerConfig(cmd)
 	for flag, values := range map[string][]string{"log-level": logLevels, "log-format": logFormats, "auth": auths, "protocol-profile": profiles} {
 		complete(cmd, flag, cobra.ShellCompDirectiveNoFileComp, values...)
 	}
@@ -150,11 +151,11 @@ func (s *settings) registerLimits(f *pflag.FlagSet) {
 	f.IntVar(&s.tools.MaxWatches, "max-watches", 64, "file watches of a session at a time, at most 256")
 	f.IntVar(&s.tools.MaxWatchedDirs, "max-watched-dirs", 50_000, "directories in the file watches of all sessions")
 	f.Int64Var(&s.tools.MaxReadBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
-	f.Func("approvals", "approvals by `N[:TOOL]` distinct principals for calls of the tool, in whose name * stands for any text; without a tool for all calls", func(text string) error {
+	f.Var(&parsedFlag{set: func(text string) error {
 		rule, err := voteRule(text)
 		s.session.Votes = append(s.session.Votes, rule)
 		return err
-	})
+	}}, "approvals", "approvals by `N[:TOOL]` distinct principals for calls of the tool, in whose name * stands for any text; without a tool for all calls")
 	f.BoolVar(&s.session.RequireDigest, "require-digest", false, "refuse answers to approvals without the digest of the request")
 	f.StringToStringVar(&s.requests, "request-timeout", nil, "time for an answer to a type of question, such as approval=10m or user_input=never")
 }
@@ -179,11 +180,11 @@ func (s *settings) registerSessions(cmd *cobra.Command) {
 func (s *settings) registerSockets(cmd *cobra.Command) {
 	s.sockets = map[string]string{}
 	for _, p := range protocols {
-		cmd.Flags().Func("listen-"+p.name, "also serve clients of the "+p.name+" protocol on the Unix socket `unix:PATH`", func(addr string) error {
+		cmd.Flags().Var(&parsedFlag{set: func(addr string) error {
 			path, err := socketPath(addr)
 			s.sockets[p.name] = path
 			return err
-		})
+		}}, "listen-"+p.name, "also serve clients of the "+p.name+" protocol on the Unix socket `unix:PATH`")
 	}
 }
 
@@ -200,40 +201,8 @@ func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, val
 	}
 }
 
-// variables are the environment variables of other implementations of the protocol that
-// stand for flags, and what is appended to their numbers.
-var variables = []struct{ name, flag, unit string }{
-	{"MAESTRO_HEADLESS_CONNECTION_HEARTBEAT_INTERVAL_MS", "heartbeat-interval", "ms"},
-	{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS", "lease-ttl", "ms"},
-	{"MAESTRO_HEADLESS_SUBSCRIPTION_IDLE_MS", "subscription-ttl", "ms"},
-	{"MAESTRO_HEADLESS_RUNTIME_IDLE_MS", "idle-ttl", "ms"},
-	{"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES", "max-read-bytes", ""},
-}
-
-// fromEnvironment sets the flags of cmd that were not given from the environment. Only
-// positive integers are allowed.
-func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
-	for _, v := range variables {
-		flag, text := cmd.Flags().Lookup(v.flag), strings.TrimSpace(getenv(v.name))
-		if flag == nil || flag.Changed || text == "" {
-			continue
-		}
-		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n <= 0 {
-			return usage{fmt.Errorf("%s=%q: want a positive integer", v.name, text)}
-		}
-		if err := flag.Value.Set(text + v.unit); err != nil {
-			return usage{fmt.Errorf("%s=%q: %w", v.name, text, err)}
-		}
-	}
-	return nil
-}
-
-// check completes the settings from the environment and returns a usage error
-// for a value that is not allowed.
+// check completes the settings and returns a usage error for a value that is not allowed.
 func (s *settings) check(cmd *cobra.Command) error {
-	if err := fromEnvironment(cmd, os.Getenv); err != nil {
-		return err
-	}
 	if err := s.sensible(cmd.Flags()); err != nil {
 		return usage{err}
 	}

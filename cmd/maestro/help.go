@@ -29,6 +29,7 @@ var flagGroups = []struct {
 		"attach-rate", "attach-burst", "request-rate", "request-burst", "max-unfinished-bytes", "max-principal-unfinished-bytes",
 		"max-frame-bytes", "max-line-bytes", "max-header-bytes", "handshake-timeout", "header-timeout", "read-timeout", "write-timeout", "idle-timeout"}},
 	{"Limits of utilities", []string{"max-commands", "max-command-time", "max-watches", "max-watched-dirs", "max-read-bytes"}},
+	{"Settings", []string{"config"}},
 	{"Starting from a program", []string{"ready-file", "ready-stdout", "exit-on-stdin-eof"}},
 	{"Logs and profiles", []string{"log-level", "log-format", "pprof"}},
 }
