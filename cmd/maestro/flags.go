@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +45,7 @@ type settings struct {
 	retainBytes, historyMemory int64
 	tlsCert, tlsKey, jwtKey    string
 	controlTokenFile           string
+	metricsTokenFile           string
 	pprof                      string
 	logLevel, logFormat        string
 	connectionTokens           string
@@ -113,8 +113,9 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.access.Issuer, "jwt-issuer", "", "required issuer of JWTs")
 	f.StringVar(&s.access.Audience, "jwt-audience", "", "required audience of JWTs")
 	f.StringVar(&s.access.ScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
+	f.StringVar(&s.metricsTokenFile, "metrics-token-file", "", "file with a credential that may read the metrics and nothing else; created if missing")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required, but optional with --auth off and in hosted-runner")
-	f.StringVar(&s.logLevel, "log-level", "info", "least level of log lines on standard error: debug, info, warn or error")
+	f.StringVar(&s.logLevel, "log-level", "", "least level of log lines on standard error: debug, info, warn or error; default: info, and warn on a terminal")
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.registerLimits(f)
@@ -261,7 +262,7 @@ func checkNumbers(flags *pflag.FlagSet) (err error) {
 
 func (s *settings) sensible(flags *pflag.FlagSet) error {
 	if err := cmp.Or(oneOf("auth", s.auth, auths), oneOf("protocol", cmp.Or(s.protocol, "maestro"), protocolNames()), s.checkAgent(flags.Changed), s.addresses(),
-		oneOf("hecate-vocabulary", cmp.Or(s.hecateVocabulary, vocabularies[0]), vocabularies), oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", s.logLevel, logLevels), oneOf("log-format", s.logFormat, logFormats),
+		oneOf("hecate-vocabulary", cmp.Or(s.hecateVocabulary, vocabularies[0]), vocabularies), oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", cmp.Or(s.logLevel, "info"), logLevels), oneOf("log-format", s.logFormat, logFormats),
 		oneOf("connection-tokens", s.connectionTokens, tokenPolicies), oneOf("drain-requests", s.drainRequests, drains),
 		checkNumbers(flags)); err != nil {
 		return err
@@ -279,8 +280,8 @@ func (s *settings) sensible(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--turns must be at most %d", contracts.MaxHistoryTurns)
 	case s.turns > 0 && protocolNamed(s.protocol) != nil:
 		return errors.New("--turns needs --protocol maestro")
-	case s.auth == "off" && s.jwtKey != "":
-		return errors.New("--jwt-key has no effect with --auth off")
+	case s.auth == "off" && (s.jwtKey != "" || s.metricsTokenFile != ""):
+		return errors.New("--jwt-key and --metrics-token-file have no effect with --auth off")
 	case s.auth == "off" && slices.ContainsFunc(s.session.Votes, func(r hub.VoteRule) bool { return r.Votes > 1 }):
 		return errors.New("--approvals of several principals need --auth token: without it all clients are one principal")
 	case c.PrincipalUnfinished < 2*s.session.MaxFrameBytes || c.Unfinished < c.PrincipalUnfinished: // a message that grows is in memory twice
@@ -387,7 +388,7 @@ func (s *settings) addresses() (err error) {
 
 // absolute makes the paths independent of the current directory.
 func (s *settings) absolute() error {
-	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.mcpConfig} {
+	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.metricsTokenFile, &s.mcpConfig} {
 		if *path == "" {
 			continue
 		}
@@ -404,16 +405,6 @@ func (s *settings) absolute() error {
 	abs, err := filepath.Abs(file)
 	s.agent = "script:" + abs
 	return err
-}
-
-func (s *settings) log() *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
-	opts := &slog.HandlerOptions{Level: level}
-	if s.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
 }
 
 // defaultStateRoot returns the default directory of all state.

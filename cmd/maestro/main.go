@@ -35,6 +35,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
 	defer proc.Dismiss()
+	defer standardError().flush()
 	if err := proc.Hide(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro: child processes may read the environment of this process:", err)
 	}
