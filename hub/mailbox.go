@@ -200,12 +200,9 @@ const (
 // goodbyeFrame returns the last frame of a connection. turn is how many clients
 // were told to return before this one.
 func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
-	if why == nil {
-		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
-	}
-	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
+	bye := contracts.NewGoodbye(why)
 	if bye.Resume {
-		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
+		bye.RetryAfterMS += int64(max(0, turn-returnAtOnce+1) * 1000 / returnRate)
 	}
 	return bye
 }

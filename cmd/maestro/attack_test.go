@@ -393,6 +393,13 @@ func (f *fort) fire(s shot) reply {
 		_, _ = io.WriteString(p, head+body)
 	}()
 	r := f.read(p)
+	if r.status == http.StatusSwitchingProtocols && s.code != "" { // a page is refused by ws.error and the close code
+		text, err := p.until(`"type":"ws.error"`)
+		closed, errClose := p.until("")
+		if err == nil && errClose == nil && closed == fmt.Sprintf("%d %s", s.code.CloseCode(), s.code) {
+			r.status, r.body = s.code.HTTPStatus(), []byte(text)
+		}
+	}
 	f.joined(s, r)
 	return r
 }

@@ -265,6 +265,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			}
 			return p, err
 		},
+		Explain:   func(r *http.Request) bool { return r.Header.Get("Origin") != "" && g.CheckSender(r) == nil },
 		ConnLimit: n.connLimit, RateLimit: limiter,
 		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: n.log,
 	}

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -251,6 +251,12 @@ func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) 
 		g.shares.usages.note(strings.TrimPrefix(p.ID, shareOwner), r.RemoteAddr, g.opts.Now())
 	}
 	return p, nil
+}
+
+// CheckSender refuses a request whose Host or Origin is not the server's.
+func (g *Authenticator) CheckSender(r *http.Request) error {
+	_, err := g.checkSender(r)
+	return err
 }
 
 // Close writes what is known about the use of shares to the file. The Authenticator
