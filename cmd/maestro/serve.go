@@ -38,6 +38,12 @@ func serveCommand() *cobra.Command {
 			return serve(s, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
+	registerServe(cmd, &s)
+	return cmd
+}
+
+// registerServe adds the flags of serve.
+func registerServe(cmd *cobra.Command, s *settings) {
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
 	s.registerServer(cmd)
@@ -45,7 +51,6 @@ func serveCommand() *cobra.Command {
 	s.registerSockets(cmd)
 	s.registerHecate(cmd)
 	groupFlags(cmd)
-	return cmd
 }
 
 func serve(s settings, in io.Reader, out io.Writer) error {
