@@ -475,12 +475,13 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	if cursor >= until || b.needsSnapshot.Load() {
 		return nil
 	}
-	leave := func() {}
+	write, leave := (*mailbox).write, func() {}
 	if !h.journal.InWindow(cursor) {
 		b.missedTransients = true
-		leave = h.journal.TakeTurn()
+		turn := h.journal.TakeTurn()
+		leave, write = turn, func(b *mailbox, frames []byte) error { return b.writeInTurn(frames, turn) }
 		defer runtime.Gosched() // so that many replays do not delay live followers
-		defer leave()
+		defer turn()
 	}
 	frames, next, err := b.view.Read(buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if err != nil {
@@ -494,7 +495,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		return h.resetClient(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
-		if err := b.writeInTurn(frames, leave); err != nil {
+		if err := write(b, frames); err != nil {
 			return err
 		}
 	}
