@@ -36,8 +36,9 @@ others: ## programs of others that tests run, from npm
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 
 # The packages that take longest begin first. Without GORACE each program with the race
-# detector, tests included, sleeps for a second when it exits.
+# detector, tests included, sleeps for a second when it exits. The detector needs cgo.
 test: export GORACE += atexit_sleep_ms=0
+test: export CGO_ENABLED = 1
 test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./web ./hub ./utility ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
