@@ -84,6 +84,7 @@ var rooms = map[string]room{
 	"agent/command":                     {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                        {},
 	"agent/elicit":                      {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
+	"internal/testkit/built":            {},
 	"internal/testkit/fakeprogram":      {},
 	"internal/testkit/hosttest":         {ours: []string{"contracts"}, others: []string{system}},
 	"agent/launcher":                    {ours: []string{"internal/lazyregexp"}},

@@ -52,7 +52,7 @@ func (r *reader) readAll(do func(record) bool) (more bool, err error) {
 	if r.entry >= visible {
 		return false, nil
 	}
-	text, next, err := l.view.Read(nil, r.entry, visible, 0, maxRead)
+	text, next, err := l.view.Read(new([]byte), r.entry, visible, 0, maxRead)
 	if errors.Is(err, journal.ErrGap) { // retention was faster: begin at the first entry
 		return true, nil
 	}
@@ -96,7 +96,7 @@ func (r *reader) readRun(do func(record) bool) (more bool, err error) {
 	if from == 0 {
 		return false, nil
 	}
-	text, _, err := l.view.Read(nil, from-1, until, 0, maxRead)
+	text, _, err := l.view.Read(new([]byte), from-1, until, 0, maxRead)
 	if errors.Is(err, journal.ErrGap) { // retention was faster
 		defer l.signal() // for the markers
 		l.prune()        // unless another goroutine has just done it
