@@ -63,7 +63,7 @@ export interface ToolItem extends Entry {
   stopped?: boolean;
 }
 
-/** A command that a client runs beside the agent. The output has both streams, and of a terminal its control characters. */
+/** A command that a client runs beside the agent. `output` has both streams. */
 export interface CommandItem extends Entry {
   kind: "command";
   id: string;
