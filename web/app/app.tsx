@@ -4,7 +4,6 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
-import { findFile } from "./files";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
@@ -16,7 +15,7 @@ import { ifAlone, typing } from "./keys";
 import { Questions } from "./question";
 import { Queue } from "./queue";
 import { openSearch, Search } from "./search";
-import { paneled, running, toggleTab } from "./side";
+import { findFile, paneled, running, toggleTab } from "./side";
 import { Sidebar, switchTheme } from "./sidebar";
 import {
   act,

@@ -4,12 +4,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../client/index.ts";
 import { Diff, split, SplitButton } from "./diff";
 import { type Changed, count, type Edit, newEdits, type Edits } from "./edits";
-import { ago, clock, exact, plural } from "./format";
+import { clock, exact, plural } from "./format";
 import { Icon } from "./icons";
 import { goToCursor } from "./search";
 import { parts, within } from "./paths";
 import { closeSheet, openFile } from "./side";
-import { inWords, now, session } from "./store";
+import { inWords, session } from "./store";
 
 /** How far back the list reaches. */
 type Covered = {
@@ -246,8 +246,8 @@ function Coverage() {
   if (from === Infinity) return null;
   return (
     <p class="meta covers">
-      {whole ? "Edits of the whole session" : `Edits since ${clock(at)}, ${ago(at, now.value)}`} by the tools of the agent.
-      Files that commands write are not in the list.{" "}
+      {whole ? "Edits of the whole session" : `Edits since ${exact(at)}`} by the tools of the agent. Files that commands
+      write are not in the list.{" "}
       {full && "The list is full: earlier edits are left out. "}
       {failed && <span class="bad">{failed} </span>}
       {!whole && !full && (

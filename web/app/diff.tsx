@@ -142,7 +142,7 @@ export function Diff({
           <span class="grow">{caption}</span>
         ) : (
           <span class="cut grow">
-            <PathLink path={change.path} />
+            <PathLink path={change.path} line={firstLine(change)} />
           </span>
         )}
         {lines.length > 0 && comments && (
@@ -222,16 +222,21 @@ export function SplitButton() {
   );
 }
 
-/** PathLink opens a file in the right column. */
-export function PathLink({ path }: { path: string }) {
+/** PathLink opens a file in the right column, at a line if one is given. */
+export function PathLink({ path, line }: { path: string; line?: number }) {
   if (!path) return <bdi>change</bdi>;
   return (
-    <button type="button" class="opens" title="Open the file" onClick={() => openFile(path)}>
+    <button type="button" class="opens" title="Open the file" onClick={() => openFile(path, line)}>
       <bdi>
         <Exposed text={path} />
       </bdi>
     </button>
   );
+}
+
+/** firstLine is where a change begins in its file, which only a patch says. */
+function firstLine(change: Change): number | undefined {
+  return "patch" in change ? linesOf(change).find((l) => l.after !== undefined)?.after : undefined;
 }
 
 const textOf = (line: Line) => line.pieces.map((p) => p.text).join("");

@@ -51,11 +51,11 @@ export function newEdits(relative: (path: string) => string = (p) => p) {
 
     /** takes a tool of the transcript. It reports whether the list may have changed. */
     take(item: ToolItem): boolean {
-      if (item.end) put(item.last, { id: item.id, success: item.end.success });
-      const known = entries.get(item.cursor);
-      if (known && "changes" in known && !item.end) return false;
-      const changes = !!item.call && call(item.cursor, item.at, item.id, item.call.tool, item.call.args);
-      return changes || !!item.end;
+      const { id, cursor, at, last, end } = item;
+      if (!end && entries.has(cursor)) return false;
+      if (item.call && !call(cursor, at, id, item.call.tool, item.call.args)) return false;
+      if (end) put(last, { id, success: end.success });
+      return true;
     },
 
     /** takes an event of the history */

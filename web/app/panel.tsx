@@ -119,7 +119,8 @@ function restoreWidth(aside: HTMLElement | null): void {
 /** Edge is the left edge of the column, which somebody can move to change its width. */
 function Edge() {
   const move = (e: PointerEvent & { currentTarget: HTMLElement }) => {
-    if (e.currentTarget.hasPointerCapture(e.pointerId)) setWidth(e.currentTarget.parentElement!, innerWidth - e.clientX);
+    const { currentTarget: edge, pointerId, clientX } = e;
+    if (edge.hasPointerCapture(pointerId)) setWidth(edge.parentElement!, innerWidth - clientX);
   };
   return (
     <div

@@ -295,12 +295,18 @@ export function Arguments({ rest }: { rest: [string, string][] }) {
             <Exposed text={name} />
           </dt>
           <dd tabIndex={value.length > 800 ? 0 : undefined}>
-            {name === "path" ? <PathLink path={value} /> : <Exposed text={value} />}
+            {name === "path" ? <PathLink path={value} line={lineOf(rest)} /> : <Exposed text={value} />}
           </dd>
         </>
       ))}
     </dl>
   );
+}
+
+/** lineOf is the first line that a call reads, if its arguments say so. */
+function lineOf(rest: [string, string][]): number | undefined {
+  const [, value = ""] = rest.find(([name]) => name === "offset" || name === "line") ?? [];
+  return /^[1-9]\d{0,6}$/.test(value) ? Number(value) : undefined;
 }
 
 function lastLines(text: string, most: number): string {

@@ -1,6 +1,15 @@
 // The lines of the transcript: each item of the client's transcript as one or more rows, which the
 // list shows. A row is replaced, never changed, so that only what changed is drawn again.
-import type { CommandItem, EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem } from "../client/transcript.ts";
+import type {
+  CommandItem,
+  EndItem,
+  Item,
+  NoteItem,
+  PromptItem,
+  QuestionItem,
+  TextItem,
+  ToolItem,
+} from "../client/transcript.ts";
 import { split } from "./blocks";
 import { reads } from "./tools";
 

@@ -173,8 +173,8 @@ function Marked({ text, what }: { text: string; what: string }) {
 }
 
 /**
- * goToCursor shows the row of an event, and of several the one with a text. It reads that part of the conversation if it
- * is not loaded.
+ * goToCursor shows the row of an event, and of several rows the one with a text. It reads that part of the conversation
+ * if it is not loaded.
  */
 export async function goToCursor(cursor: number, what = ""): Promise<void> {
   const s = session.peek();

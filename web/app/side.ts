@@ -38,3 +38,10 @@ export function openFile(path: string, line?: number): void {
 export function closeSheet(): void {
   if (matchMedia("(max-width: 1099px)").matches) paneled.value = false;
 }
+
+/** findFile goes to the field that finds a file. */
+export function findFile(): void {
+  opened.value = null;
+  showTab("files");
+  requestAnimationFrame(() => document.getElementById("find-file")?.focus());
+}

@@ -33,7 +33,8 @@ function write(path, text) {
   writeFileSync(join(server.root, path), text);
 }
 
-const code = (n) => Array.from({ length: n }, (_, i) => `\tfunc line${i + 1}() string { return "${i + 1}" }\n`).join("");
+const oneLine = (n) => `\tfunc line${n}() string { return "${n}" }\n`;
+const code = (n) => Array.from({ length: n }, (_, i) => oneLine(i + 1)).join("");
 const line = (p, n) => p.page.locator(`[data-line="${n}"]`);
 const shows = (p, n, text) => line(p, n).filter({ hasText: text }).waitFor();
 const tab = (p, name) => p.page.getByRole("tab", { name });
@@ -65,7 +66,7 @@ async function linesRead() {
     .map(({ message: m }) => [m.start_line, m.end_line]);
 }
 
-test("a file is found by some letters, read in parts and quoted, with the keyboard", { timeout: 3 * patience }, async () => {
+test("a file is found, read in parts and quoted with the keyboard", { timeout: 3 * patience }, async () => {
   const p = await start();
   write("server/handlers/invoice.go", code(6000));
   write("server/invoice_test.go", code(3));
@@ -227,7 +228,7 @@ test("who drives runs commands, and everyone sees them", { timeout: 3 * patience
   await runs(ben).last().locator(".line", { hasText: "sleep 600" }).waitFor();
   await key(ben, "r");
   const dialog = ben.page.getByRole("dialog", { name: "Run a command" });
-  await dialog.getByText("Your link lets you watch.").waitFor();
+  await dialog.getByText("Your link does not allow to drive.").waitFor();
   await ben.page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   await key(ann, "r");
@@ -295,7 +296,10 @@ test("the column on a phone, and its tabs with the keyboard", { timeout: 3 * pat
   ]) {
     await p.page.keyboard.press(press);
     await p.page.waitForFunction(
-      (t) => document.activeElement.role === "tab" && document.activeElement.ariaSelected === "true" && document.activeElement.innerText === t,
+      (t) => {
+        const { role, ariaSelected, innerText } = document.activeElement;
+        return role === "tab" && ariaSelected === "true" && innerText === t;
+      },
       name,
     );
   }
