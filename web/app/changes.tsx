@@ -2,14 +2,18 @@
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../client/index.ts";
+import { plain } from "./ansi";
 import { Diff, split, SplitButton } from "./diff";
 import { type Changed, count, type Edit, newEdits, type Edits } from "./edits";
+import { mayWrite } from "./draft";
 import { clock, exact, plural } from "./format";
+import { compareCommand, type Compared, readComparison } from "./git";
 import { Icon } from "./icons";
 import { goToCursor } from "./search";
 import { parts, within } from "./paths";
 import { closeSheet, openFile } from "./side";
 import { inWords, session } from "./store";
+import { oneLine } from "./tools";
 
 /** How far back the list reaches. */
 type Covered = {
@@ -31,10 +35,16 @@ const known = signal<{ edits: Edits; version: number }>({ edits: newEdits(), ver
 const covered = signal<Covered>(nothing);
 export const changed = computed<Changed[]>(() => known.value.edits.list());
 
+/** What git said last; null before somebody asked. */
+type Comparison = { at: number; running: boolean; failed: string } & Compared;
+const comparison = signal<Comparison | null>(null);
+const mostOutput = 8 << 20; // characters of git
+
 effect(() => {
   const s = session.value;
   known.value = { edits: newEdits((path) => within(s?.state.cwd, path)), version: 0 };
   covered.value = nothing;
+  comparison.value = null;
   if (!s) return;
   let newest = 0; // cursor of the newest event that was seen
   return s.on(({ items, list }) => {
@@ -83,11 +93,41 @@ async function readEarlier(s: Session): Promise<void> {
   }
 }
 
+const mostUntracked = 200; // files that are listed
 const widthForTwo = 640; // pixels that two columns need
+
+/** compareWithGit runs git in the workspace, in view of everybody. */
+async function compareWithGit(): Promise<void> {
+  const s = session.peek();
+  if (!s || comparison.peek()?.running) return;
+  const nothing = { files: [], untracked: [] };
+  const at = Date.now();
+  comparison.value = { ...nothing, at, running: true, failed: "" };
+  let [output, errors] = ["", ""];
+  const end = (more: Partial<Comparison>) => {
+    if (s === session.peek()) comparison.value = { ...nothing, at, running: false, failed: "", ...more };
+  };
+  const job = s.utilities.run(compareCommand, {}, ({ stream, content }) => {
+    if (stream === "stdout") output += content;
+    else errors = (errors + content).slice(-2000);
+    if (output.length > mostOutput) void job.stop(true).catch(() => {});
+  });
+  try {
+    const { success } = await job.exited;
+    if (output.length > mostOutput) end({ failed: "The differences are too long to be shown." });
+    else if (success) end(readComparison(output, at));
+    else end({ failed: `git could not compare: ${oneLine(plain(errors)) || "it gave no reason."}` });
+  } catch (err) {
+    end({ failed: inWords(err) });
+  }
+}
+
 const unfoldAll = 3; // so many files are open at first
 
 export function Changes() {
-  const files = changed.value;
+  const [byGit, setByGit] = useState(false);
+  const git = byGit ? comparison.value : null;
+  const files = byGit ? (git?.files ?? []) : changed.value;
   const [folds, setFolds] = useState<ReadonlyMap<string, boolean>>(new Map()); // what somebody folded or opened
   const s = session.value;
   const { from } = covered.value;
@@ -105,6 +145,24 @@ export function Changes() {
   }, []);
   return (
     <div class="changes" ref={view}>
+      {mayWrite() && (
+        <div class="sources" role="group" aria-label="Which changes">
+          <button type="button" class="button quiet" aria-pressed={!byGit} onClick={() => setByGit(false)}>
+            Edits of the agent
+          </button>
+          <button
+            type="button"
+            class="button quiet"
+            aria-pressed={byGit}
+            onClick={() => {
+              setByGit(true);
+              if (!comparison.peek()) void compareWithGit();
+            }}
+          >
+            Since the last commit
+          </button>
+        </div>
+      )}
       {files.length > 0 && (
         <div class="bar">
           <span class="grow">
@@ -120,11 +178,15 @@ export function Changes() {
           </button>
         </div>
       )}
-      {files.length === 0 && (
+      {files.length === 0 && !git?.failed && (
         <div class="rest">
           <Icon sign="diff" />
-          <h2>{covered.value.reading ? "Looking for changes" : "No changed files"}</h2>
-          <p>Files that the agent edits appear here, with all their changes.</p>
+          <h2>{(byGit ? git?.running : covered.value.reading) ? "Looking for changes" : "No changed files"}</h2>
+          <p>
+            {byGit
+              ? "Files that differ from the last commit appear here."
+              : "Files that the agent edits appear here, with all their changes."}
+          </p>
         </div>
       )}
       <ul>
@@ -138,8 +200,46 @@ export function Changes() {
           />
         ))}
       </ul>
-      <Coverage />
+      {byGit ? git && <OfGit of={git} /> : <Coverage />}
     </div>
+  );
+}
+
+function OfGit({ of: { at, running, failed, untracked } }: { of: Comparison }) {
+  return (
+    <>
+      {untracked.length > 0 && (
+        <section class="untracked">
+          <h2>Not tracked by git</h2>
+          <PathList paths={untracked.slice(0, mostUntracked)} />
+          {untracked.length > mostUntracked && (
+            <p class="meta">and {plural(untracked.length - mostUntracked, "other file")}</p>
+          )}
+        </section>
+      )}
+      {failed && <p class="notice-line bad">{failed}</p>}
+      <p class="meta covers">
+        {!running && `What git said at ${clock(at)}. `}Everyone who watches sees the command.{" "}
+        <button type="button" class="button quiet" disabled={running} onClick={() => void compareWithGit()}>
+          {running ? "Comparing…" : "Compare again"}
+        </button>
+      </p>
+    </>
+  );
+}
+
+/** PathList opens files. */
+export function PathList({ paths }: { paths: readonly string[] }) {
+  return (
+    <ul class="paths">
+      {paths.map((path) => (
+        <li key={path}>
+          <button type="button" onClick={() => openFile(path)}>
+            <PathName path={path} />
+          </button>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -197,7 +297,7 @@ function File({
       {open &&
         edits.map((e, i) => (
           <One
-            key={`${e.cursor}.${i}`}
+            key={`${e.cursor}.${i}.${e.at}`}
             edit={e}
             path={path}
             beside={beside}
@@ -209,7 +309,7 @@ function File({
 }
 
 function One({
-  edit: { change, cursor, at },
+  edit: { change, cursor, at, note },
   path,
   beside,
   title,
@@ -225,17 +325,21 @@ function One({
       change={own}
       beside={beside}
       caption={
-        <button
-          type="button"
-          class="button quiet when"
-          title={`${exact(at)}: show it in the conversation`}
-          onClick={() => {
-            closeSheet();
-            void goToCursor(cursor);
-          }}
-        >
-          {title}
-        </button>
+        note ? (
+          <span class="when">{note}</span>
+        ) : (
+          <button
+            type="button"
+            class="button quiet when"
+            title={`${exact(at)}: show it in the conversation`}
+            onClick={() => {
+              closeSheet();
+              void goToCursor(cursor);
+            }}
+          >
+            {title}
+          </button>
+        )
       }
     />
   );

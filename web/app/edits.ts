@@ -4,7 +4,8 @@ import type { Event, ToolItem } from "../client/index.ts";
 import { stats } from "./lines";
 import { about, type Change } from "./tools";
 
-export type Edit = { cursor: number; at: number; change: Change };
+/** An Edit is a change of one file: that of a call, or that of a comparison, which says what it is. */
+export type Edit = { cursor: number; at: number; change: Change; note?: string };
 export type Changed = { path: string; edits: Edit[] };
 
 type Entry = { id: string } & ({ at: number; changes: Change[]; size: number } | { success: boolean });

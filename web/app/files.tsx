@@ -1,7 +1,7 @@
 // Files of the workspace in the right column: find one by its name.
 import { useEffect, useState } from "preact/hooks";
 import type { FileMatch } from "../client/index.ts";
-import { changed, PathName } from "./changes";
+import { changed, PathList, PathName } from "./changes";
 import { mayWrite } from "./draft";
 import { reader, recent, shared } from "./files-open";
 import { plural, who } from "./format";
@@ -143,20 +143,6 @@ function Known() {
         </section>
       ))}
     </>
-  );
-}
-
-function PathList({ paths }: { paths: readonly string[] }) {
-  return (
-    <ul>
-      {paths.map((path) => (
-        <li key={path}>
-          <button type="button" onClick={() => openFile(path)}>
-            <PathName path={path} />
-          </button>
-        </li>
-      ))}
-    </ul>
   );
 }
 

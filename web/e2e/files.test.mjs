@@ -1,5 +1,6 @@
 // The right column: files, changes and commands, in a browser against the program that was built.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -180,6 +181,34 @@ test("the files that the agent changed are counted, shown and quoted", { timeout
   await last.locator("xpath=..").locator(".diff td").last().scrollIntoViewIfNeeded();
   const [top, panel] = await last.evaluate((h) => [h, h.closest(".panel")].map((e) => e.getBoundingClientRect().top));
   assert.ok(top >= panel, "the name of a file stays above its changes");
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("the workspace is compared with its last commit", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  const author = ["-c", "user.name=ann", "-c", "user.email=ann@example.com"];
+  const git = (...args) => execFileSync("git", [...author, ...args], { cwd: server.root });
+  await key(p, "c");
+  await button(p, "Since the last commit").click();
+  await said(p, /git could not compare: .*not a git repository/i);
+  write("one.go", code(30));
+  write("new.go", "");
+  write(".gitignore", "state\n");
+  git("init", "--quiet");
+  git("add", "one.go", ".gitignore");
+  git("commit", "--quiet", "-m", "all");
+  await button(p, "Compare again").click();
+  await said(p, "No changed files");
+  await p.page.locator(".untracked", { hasText: "new.go" }).waitFor();
+  write("one.go", code(30).replace("line20", "line200"));
+  await run(p, "echo more >> one.go");
+  await runs(p).last().locator(".good").waitFor();
+  await button(p, "Compare again").click();
+  await p.page.locator(".changes h3", { hasText: /one\.go\s*\+2 −1/ }).waitFor();
+  await p.page.locator(".changes .diff tr", { hasText: "line200" }).filter({ hasText: "20" }).waitFor();
+  await accessible(p, "a comparison");
+  await button(p, "Edits of the agent").click();
+  await said(p, "Files that the agent edits appear here");
   assert.deepEqual(await p.complaints(), []);
 });
 

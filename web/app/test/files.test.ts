@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { plain } from "../ansi";
 import { count, newEdits } from "../edits";
+import { readComparison } from "../git";
 import { quote, wanted, within } from "../paths";
 import { newText, pageLines } from "../reading";
 import type { Event, ToolItem } from "../../client/index.ts";
@@ -169,6 +170,36 @@ test("a patch of several files is a change of each", () => {
   const list = edits.list();
   assert.deepEqual(list.map((f) => f.path), ["old.go", "new.go", "one.go"]);
   assert.deepEqual(count(list.flatMap((f) => f.edits)), { added: 3, removed: 2 });
+});
+
+test("what git says is read", () => {
+  const diff = (from: string, to: string, ...more: string[]) =>
+    [`diff --git a/${from} b/${to}`, ...more, ""].join("\n");
+  const output = [
+    'new.txt\n"odd\\tname \\"x\\""\n',
+    diff("a b.go", "a b.go", "index 1..2", "--- a/a b.go\t", "+++ b/a b.go\t", "@@ -1 +1,2 @@", "-x", "+y", "+z"),
+    diff("gone.go", "gone.go", "deleted file mode 100644", "--- a/gone.go", "+++ /dev/null", "@@ -1 +0,0 @@", "-x"),
+    diff("one.go", "two.go", "similarity index 100%", "rename from one.go", "rename to two.go"),
+    diff("x.png", "x.png", "index 1..2 100644", "Binary files a/x.png and b/x.png differ"),
+    diff("run.sh", "run.sh", "old mode 100644", "new mode 100755"),
+    diff("é.md", "é.md", "new file mode 1", "--- /dev/null", "+++ b/é.md", "@@ -0,0 +1 @@", "+diff --git a/x b/x"),
+    diff("q", "q", '--- "a/t\\tq"', '+++ "b/t\\tq"', "@@ -1 +1 @@", "-a", "\\ No newline at end of file", "+b"),
+  ].join("");
+  const { files, untracked } = readComparison(output, 7);
+  assert.deepEqual(untracked, ["new.txt", 'odd\tname "x"']);
+  assert.deepEqual(
+    files.map((f) => [f.path, f.edits[0]!.note, ...Object.values(count(f.edits))]),
+    [
+      ["a b.go", "Changed", 2, 1],
+      ["gone.go", "Deleted", 0, 1],
+      ["two.go", "Renamed from one.go", 0, 0],
+      ["x.png", "Changed, not a text", 0, 0],
+      ["run.sh", "Changed in its mode only", 0, 0],
+      ["é.md", "New", 1, 0],
+      ["t\tq", "Changed", 1, 1],
+    ],
+  );
+  assert.deepEqual(readComparison("", 7), { files: [], untracked: [] });
 });
 
 test("the list of changes has a bound", () => {
