@@ -282,7 +282,7 @@ function File({
           <PathName path={path} />
           <Counts of={edits} />
         </button>
-        {path && (
+        {path && edits.at(-1)!.note !== "Deleted" && (
           <button
             type="button"
             class="button quiet square"

@@ -5,6 +5,7 @@ import { plain } from "./ansi";
 import { Exposed } from "./diff";
 import { mayWrite } from "./draft";
 import { bytes, clock, duration } from "./format";
+import { compareCommand } from "./git";
 import { Icon, type Sign } from "./icons";
 import { NeedsControl } from "./needs";
 import { useOutput } from "./output";
@@ -129,13 +130,19 @@ export function CommandLine({
   const own = owner !== undefined && owner === session.value?.me?.connectionId;
   const took = (item.endedAt ?? 0) - item.at;
   const lines = text.split("\n");
+  const compares = start?.command === compareCommand; // its output is a list of changes for who asked
+  const previews = text !== "" && (!compares || exit?.success === false);
   return (
     <div class="body command">
       <div class="command-line">
         <button type="button" class="line" aria-expanded={open} onClick={toggle}>
           <Icon sign={sign} tone={tone} label={word} />
-          <span class="verb">{own ? "You ran" : `${(owner && nameOf(owner)) ?? "Somebody"} ran`}</span>
-          <span class="object cut grow">{oneLine(start?.command ?? "")}</span>
+          <span class="verb">
+            {own ? "You" : ((owner && nameOf(owner)) ?? "Somebody")} {compares ? "compared" : "ran"}
+          </span>
+          <span class={compares ? "cut grow" : "object cut grow"}>
+            {compares ? "the workspace with its last commit" : oneLine(start?.command ?? "")}
+          </span>
           {over && word !== "exit 0" && <span class={`meta ${tone}`}>{word}</span>}
           {took >= 100 && <span class="meta">{duration(took)}</span>}
         </button>
@@ -169,13 +176,13 @@ export function CommandLine({
           </p>
         </div>
       ) : (
-        text !== "" && (
+        previews && (
           <pre class="output live" aria-hidden="true">
             {lines.slice(-previewed).join("\n")}
           </pre>
         )
       )}
-      {!open && lines.length > previewed && over && (
+      {previews && !open && lines.length > previewed && over && (
         <button type="button" class="button quiet all-output" onClick={toggle}>
           {item.output.length > liveSize ? "Show all of the output" : `Show all ${lines.length} lines`}
         </button>

@@ -91,7 +91,12 @@ export function Panel() {
 }
 
 const narrowest = 300; // pixels
-const widest = () => Math.max(narrowest, innerWidth - 560);
+const conversation = 420; // pixels that are left to it
+
+function widest(): number {
+  const { left } = document.querySelector(".main")!.getBoundingClientRect();
+  return Math.max(narrowest, Math.floor(innerWidth - left - conversation));
+}
 
 function setWidth(aside: HTMLElement, width: number): void {
   const fit = Math.round(Math.min(Math.max(width, narrowest), widest()));
@@ -223,7 +228,7 @@ function Turns() {
   };
   return (
     <section class="turns">
-      <h2>Turns</h2>
+      <h2 class="unseen">Turns</h2>
       {list.length === 0 && <p class="meta">None yet.</p>}
       <ol>
         {list.map((t, i) => {

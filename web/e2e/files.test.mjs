@@ -184,6 +184,29 @@ test("the files that the agent changed are counted, shown and quoted", { timeout
   assert.deepEqual(await p.complaints(), []);
 });
 
+test("the width of the column can be chosen with the keyboard, and stays", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  await key(p, "p");
+  const edge = p.page.getByRole("separator", { name: "Width of the right column" });
+  const width = () => p.page.locator("#panel").evaluate((e) => Math.round(e.getBoundingClientRect().width));
+  await edge.focus();
+  const before = await width();
+  await p.page.keyboard.press("ArrowLeft");
+  const after = await width();
+  assert.ok(after >= before + 20, `${before} px, then ${after}`);
+  for (let i = 0; i < 40; i++) await p.page.keyboard.press("ArrowLeft");
+  const main = await p.page.locator(".main").evaluate((e) => e.getBoundingClientRect().width);
+  assert.ok(main >= 400, `the conversation has ${main} px`);
+  const widest = await width();
+  assert.equal(await edge.getAttribute("aria-valuenow"), String(widest - 1)); // the line beside it is not of the column
+  await p.page.reload();
+  await p.page.locator(".composer, .closed").first().waitFor();
+  await key(p, "p");
+  await p.page.locator(".person", { hasText: "You" }).waitFor();
+  assert.equal(await width(), widest);
+  assert.deepEqual(await p.complaints(), []);
+});
+
 test("the workspace is compared with its last commit", { timeout: 3 * patience }, async () => {
   const p = await start();
   const author = ["-c", "user.name=ann", "-c", "user.email=ann@example.com"];
@@ -200,6 +223,7 @@ test("the workspace is compared with its last commit", { timeout: 3 * patience }
   await button(p, "Compare again").click();
   await said(p, "No changed files");
   await p.page.locator(".untracked", { hasText: "new.go" }).waitFor();
+  await runs(p).last().locator(".line", { hasText: /You compared\s*the workspace/ }).waitFor();
   write("one.go", code(30).replace("line20", "line200"));
   await run(p, "echo more >> one.go");
   await runs(p).last().locator(".good").waitFor();
