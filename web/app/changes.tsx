@@ -145,7 +145,7 @@ export function Changes() {
   }, []);
   return (
     <div class="changes" ref={view}>
-      {mayWrite() && (
+      {(mayWrite() || byGit) && (
         <div class="sources" role="group" aria-label="Which changes">
           <button type="button" class="button quiet" aria-pressed={!byGit} onClick={() => setByGit(false)}>
             Edits of the agent

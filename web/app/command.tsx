@@ -169,7 +169,7 @@ export function CommandLine({
             </p>
           )}
           {text === "" && over && <p class="meta">There was no output.</p>}
-          {exit?.reason && <p class="meta bad">{exit.reason}</p>}
+          {exit?.reason && <p class="meta">{exit.reason}</p>}
           <p class="meta">
             Started {clock(item.at)}
             {start?.cwd && ` in ${start.cwd}`}
@@ -182,6 +182,7 @@ export function CommandLine({
           </pre>
         )
       )}
+      {!open && word === "not started" && <p class="meta bad why">{exit!.reason}</p>}
       {previews && !open && lines.length > previewed && over && (
         <button type="button" class="button quiet all-output" onClick={toggle}>
           {item.output.length > liveSize ? "Show all of the output" : `Show all ${lines.length} lines`}
