@@ -4,13 +4,13 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../client/index.ts";
 import { plain } from "./ansi";
 import { Diff, split, SplitButton } from "./diff";
-import { type Changed, count, type Edit, newEdits, type Edits } from "./edits";
 import { mayWrite } from "./draft";
+import { type Changed, count, type Edit, type Edits, newEdits } from "./edits";
 import { clock, exact, plural } from "./format";
 import { compareCommand, type Compared, readComparison } from "./git";
 import { Icon } from "./icons";
-import { goToCursor } from "./search";
 import { parts, within } from "./paths";
+import { goToCursor } from "./search";
 import { closeSheet, openFile } from "./side";
 import { inWords, session } from "./store";
 import { oneLine } from "./tools";
@@ -108,6 +108,7 @@ async function compareWithGit(): Promise<void> {
     if (s === session.peek()) comparison.value = { ...nothing, at, running: false, failed: "", ...more };
   };
   const job = s.utilities.run(compareCommand, {}, ({ stream, content }) => {
+    if (output.length > mostOutput) return;
     if (stream === "stdout") output += content;
     else errors = (errors + content).slice(-2000);
     if (output.length > mostOutput) void job.stop(true).catch(() => {});

@@ -1,6 +1,8 @@
 // The right column in tabs: files, changes, who is here, and the turns of the whole session to jump by.
 import { useEffect, useState } from "preact/hooks";
 import type { ConnectionState, HistoryTurn } from "../client/index.ts";
+import { Changes, changed } from "./changes";
+import { Files } from "./files";
 import { ago, duration, exact, plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
 import {
@@ -19,10 +21,8 @@ import {
   turns,
 } from "./store";
 import { Shares } from "./share";
-import { goTo } from "./transcript";
-import { Changes, changed } from "./changes";
-import { Files } from "./files";
 import { closeSheet, paneled, showTab, type Tab, tab, tabs } from "./side";
+import { goTo } from "./transcript";
 
 const names: Record<Tab, string> = { files: "Files", changes: "Changes", people: "People", turns: "Turns" };
 
