@@ -22,7 +22,8 @@ func TestPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command("node", "--test", "--test-reporter=spec", "--test-concurrency=1",
-			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/hostile.test.mjs")
+			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/hostile.test.mjs",
+			"e2e/files.test.mjs")
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})

@@ -33,6 +33,7 @@ export type { Schedule, Surroundings } from "./notify.ts";
 export { Refusal, type Reason } from "./refusal.ts";
 export type { Answer, AttachOptions, Changes, Control, Happening, PageRequest, Session } from "./session.ts";
 export type {
+  CommandItem,
   EndItem,
   Item,
   NoteItem,
