@@ -30,6 +30,8 @@ import {
   sessions,
   stage,
 } from "./store";
+import { Terminals, useTerminalKey } from "./terminal";
+import { showTerminals } from "./terminals";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
@@ -92,6 +94,7 @@ function Page() {
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
+    ...(session.value ? [{ what: "Terminals", key: "`", run: () => showTerminals() }] : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
     ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
@@ -124,6 +127,7 @@ function Page() {
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, []);
+  useTerminalKey();
   useSignalEffect(nameTab);
   useSignalEffect(() => {
     if ((openID.value !== null || place.value !== "session") && narrow()) setListing(false);
@@ -150,6 +154,7 @@ function Page() {
             <Connection />
             {session.value && <Search />}
             {session.value ? <Conversation /> : <Choose />}
+            <Terminals />
           </>
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
@@ -200,6 +205,7 @@ function compose(): void {
 }
 
 const moreKeys: [string, string][] = [
+  ["Ctrl+`", "Into the terminal, and out of it"],
   ["Ctrl+K", "All commands and sessions"],
   ["A, D", "Allow and deny the open question"],
   ["Esc", "Leave the field"],

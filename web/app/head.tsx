@@ -5,6 +5,7 @@ import { Icon } from "./icons";
 import { agentName } from "./row";
 import { SearchButton } from "./search";
 import { titleOf } from "./sidebar";
+import { TerminalButton } from "./terminal";
 import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({
@@ -43,6 +44,7 @@ export function Head({
         {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}
       </span>
       {session.value && <SearchButton />}
+      {session.value && <TerminalButton />}
       <button
         type="button"
         class="button quiet square"
