@@ -7,7 +7,7 @@ const most = 1 << 20; // characters that wait; when there are more, the screen s
 const kept = 64 << 10;
 const mostMarks = 16; // combining characters in a row; more would make one cell huge
 const cutAt = 32768; // characters of an output of the past that the server may have cut
-const fonts = { largest: 13, smallest: 8 }; // in pixels
+const fonts = { largest: 13, smallest: 9 }; // in pixels
 
 /** What a screen tells about the terminal that it shows. */
 export interface Watcher {
@@ -83,6 +83,8 @@ function theme(): ITheme {
   }
   return colours;
 }
+
+let cell: { ratio: number; width: number; height: number } | undefined; // of the largest font
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -181,11 +183,17 @@ function newScreen(): Screen {
     queued = rest.length;
   }
 
-  /** cell returns the size of a character with a font size, in pixels. */
-  function cell(): { width: number; height: number } {
+  /** measure returns the size of a character in the largest font. It is measured once, because xterm rounds. */
+  function measure(): { width: number; height: number } {
+    if (cell?.ratio === devicePixelRatio) return cell;
     const box = element.querySelector(".xterm-screen")!.getBoundingClientRect();
     const scale = fonts.largest / terminal.options.fontSize!;
-    return { width: (box.width / terminal.cols) * scale, height: (box.height / terminal.rows) * scale };
+    cell = {
+      ratio: devicePixelRatio,
+      width: (box.width / terminal.cols) * scale,
+      height: (box.height / terminal.rows) * scale,
+    };
+    return cell;
   }
 
   const screen: Screen = {
@@ -218,14 +226,14 @@ function newScreen(): Screen {
       open.add(terminal);
     },
     fit(width, height) {
-      const { width: w, height: h } = cell();
+      const { width: w, height: h } = measure();
       const fits = Math.min(width / (w * terminal.cols), height / (h * terminal.rows), 1);
       const size = Math.max(fonts.smallest, Math.floor(fonts.largest * fits));
       if (terminal.options.fontSize !== size) terminal.options.fontSize = size;
     },
     room(width, height) {
       if (terminal.options.fontSize !== fonts.largest) terminal.options.fontSize = fonts.largest;
-      const { width: w, height: h } = cell();
+      const { width: w, height: h } = measure();
       const between = (n: number, least: number, most: number) => Math.max(least, Math.min(most, Math.floor(n)));
       return { columns: between(width / w, 20, 400), rows: between(height / h, 4, 200) };
     },

@@ -10,8 +10,8 @@ import {
   ctrl,
   describe,
   endTerminal,
+  entering,
   isMine,
-  leave,
   mayStart,
   mayType,
   pointed,
@@ -59,17 +59,11 @@ export function useTerminalKey(): void {
     const keys = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.code !== "Backquote" || e.defaultPrevented) return;
       e.preventDefault();
-      if (shown.value) focusScreen();
-      else showTerminals(true);
+      showTerminals(true);
     };
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, []);
-}
-
-function focusScreen(): void {
-  const id = activeID.peek();
-  if (id) screenOf(id)?.focus();
 }
 
 export function Terminals() {
@@ -118,25 +112,22 @@ function Pane() {
     watch.observe(field.current!);
     return () => watch.disconnect();
   }, []);
-  useEffect(() => setEnding(null), [tab?.id, tab?.ended]);
+  useEffect(() => setEnding(null), [tab?.id, typing]);
   // Opening the pane goes into the terminal, and starts the first.
   useEffect(() => {
     if (!ready.value) return;
     if (tabs.value.length === 0 && mayStart() && session.value?.link.status === "online") start();
   }, [ready.value]);
   useEffect(() => {
-    if (screen && !matchMedia("(pointer: coarse)").matches) screen.focus();
-  }, [screen]);
+    if (!screen || !entering.value) return;
+    entering.value = false;
+    screen.focus();
+  }, [screen, entering.value]);
 
   const start = () => void startTerminal(screen ? screen.room(...space()) : guess(field.current!));
-  const close = () => {
-    const inside = pane.current!.contains(document.activeElement);
-    showTerminals(false);
-    if (inside) document.querySelector<HTMLElement>(".terminal-button")?.focus();
-  };
   const end = (t: Tab) => {
     setEnding(null);
-    void endTerminal(t).then(() => (tabs.value.length > 0 ? focusScreen() : undefined));
+    void endTerminal(t);
   };
   const resize = (to: number) => {
     const most = Math.max(least, pane.current!.parentElement!.clientHeight - room);
@@ -171,7 +162,7 @@ function Pane() {
             run={() => (tab.ended === null ? setEnding(tab) : end(tab))}
           />
         )}
-        <Tool sign="cross" label="Close the terminals" run={close} />
+        <Tool sign="cross" label="Close the terminals" run={() => showTerminals(false)} />
       </div>
       {ending && (
         <div class="strip warn" role="alertdialog" aria-label={`End ${ending.name}`}>
@@ -237,10 +228,11 @@ function TabButton({ tab, active }: { tab: Tab; active: boolean }) {
     const at = tabs.value.findIndex((t) => t.id === tab.id);
     const next = tabs.value[(at + by + tabs.value.length) % tabs.value.length]!;
     activeID.value = next.id;
-    requestAnimationFrame(leave); // to the chosen tab
   };
-  useEffect(() => {
-    if (active) button.current!.scrollIntoView({ block: "nearest", inline: "nearest" });
+  useLayoutEffect(() => {
+    if (!active) return;
+    button.current!.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (document.activeElement?.role === "tab") button.current!.focus();
   }, [active]);
   return (
     <button
@@ -254,12 +246,12 @@ function TabButton({ tab, active }: { tab: Tab; active: boolean }) {
       title={tab.title || tab.command}
       onClick={() => {
         activeID.value = tab.id;
-        focusScreen();
+        entering.value = true;
       }}
       onKeyDown={(e) => {
         const by = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
         if (by) go(by);
-        else if (e.key === "Enter" || e.key === "ArrowDown") focusScreen();
+        else if (e.key === "Enter" || e.key === "ArrowDown") entering.value = true;
         else return;
         e.preventDefault();
       }}

@@ -30,12 +30,16 @@ export const shown = signal(sessionStorage.getItem("maestro.terminals") === "sho
 /** why the last action on a terminal failed */
 export const trouble = signal("");
 export const selecting = signal(false);
+/** the keys go into the terminal as soon as it is drawn */
+export const entering = signal(false);
 /** the link under the pointer */
 export const pointed = signal<string | null>(null);
 /** the Ctrl of the row of keys is down */
 export const ctrl = signal(false);
 export const aloud = signal(localStorage.getItem("maestro.terminals.aloud") === "yes");
 
+/** ids of terminals that this page ends; their tabs close when they have ended */
+const ending = signal<ReadonlySet<string>>(new Set());
 /** changes when the screens are there */
 export const ready = signal(false);
 let drawing: typeof import("./terminal-screen") | undefined;
@@ -68,6 +72,7 @@ effect(() => {
 /** follow shows the terminals of a session instead of those before. */
 function follow(s: Session | null): void {
   stop();
+  ending.value = new Set();
   for (const id of [...screens.keys()]) endScreen(id);
   tabs.value = [];
   trouble.value = "";
@@ -112,8 +117,8 @@ function hear(s: Session, news: TerminalNews): void {
     }
     case "ended":
       inputs.delete(news.id);
-      if (drawing) return change(news.id, { ended: endWords(news.exit) });
-      tabs.value = tabs.value.filter((t) => t.id !== news.id); // nobody has seen it
+      if (drawing && !ending.value.has(news.id)) return change(news.id, { ended: endWords(news.exit) });
+      return closeTab(news.id); // nobody has seen it, or its owner wants it so
   }
 }
 
@@ -172,6 +177,7 @@ export async function startTerminal(size: Size): Promise<void> {
     });
     await started.started;
     activeID.value = started.id;
+    entering.value = true;
   });
   if (!done) report(refusal.peek());
 }
@@ -182,19 +188,23 @@ function report(why: string): void {
   trouble.value = why;
 }
 
-/** endTerminal ends a terminal with all that runs in it, or puts away one that has ended. */
+/** endTerminal ends a terminal with all that runs in it, or closes the tab of one that has ended. */
 export async function endTerminal(tab: Tab): Promise<void> {
-  if (tab.ended === null) {
-    try {
-      await session.peek()!.utilities.controls(tab.id).stop();
-    } catch (err) {
-      return report(inWords(err));
-    }
+  if (tab.ended !== null) return closeTab(tab.id);
+  ending.value = new Set([...ending.value, tab.id]);
+  try {
+    await session.peek()!.utilities.controls(tab.id).stop();
+  } catch (err) {
+    ending.value = new Set();
+    report(inWords(err));
   }
-  const at = tabs.value.indexOf(tabOf(tab.id)!);
-  endScreen(tab.id);
-  tabs.value = tabs.value.filter((t) => t.id !== tab.id);
-  if (activeID.peek() === tab.id) activeID.value = (tabs.value[at] ?? tabs.value.at(-1))?.id ?? null;
+}
+
+function closeTab(id: string): void {
+  const at = tabs.value.findIndex((t) => t.id === id);
+  endScreen(id);
+  tabs.value = tabs.value.filter((t) => t.id !== id);
+  if (activeID.peek() === id) activeID.value = (tabs.value[at] ?? tabs.value.at(-1))?.id ?? null;
 }
 
 const inputs = new Map<string, (text: string) => void>();
@@ -274,14 +284,17 @@ export function readAloud(is: boolean): void {
   for (const screen of screens.values()) screen.reading(is);
 }
 
-/** showTerminals opens the pane and goes into it, or closes it. */
+/** showTerminals opens the pane and goes into the terminal, or closes the pane. */
 export function showTerminals(is = !shown.value): void {
   if (openID.peek() === null) return;
+  const inside = document.querySelector(".terminals")?.contains(document.activeElement);
   shown.value = is;
+  entering.value = is;
+  if (!is && inside) document.querySelector<HTMLElement>(".terminal-button")?.focus();
 }
 
 /** leave goes from the terminal to its tab. */
-export function leave(): void {
+function leave(): void {
   document.querySelector<HTMLElement>('.terminals [role="tab"][aria-selected="true"]')?.focus();
 }
 
@@ -305,6 +318,7 @@ function endWords(exit: UtilityCommandExited | null): string {
 /** describe says whose terminal it is, and why keys do not reach it. */
 export function describe(tab: Tab): string {
   if (tab.ended !== null) return tab.ended;
+  if (ending.value.has(tab.id)) return "Ending…";
   const size = `${tab.size.columns} × ${tab.size.rows}`;
   if (!isMine(tab)) {
     const owner = (tab.owner && nameOf(tab.owner)) ?? tab.by;
