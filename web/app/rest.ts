@@ -5,8 +5,9 @@ const key = "maestro.connection";
 const most = 4; // sessions that stay attached in the background
 
 /** The connection of the page before it was loaded again. It is there only while the page is loaded. */
-let kept: { session: string; connection: Connection } | null = JSON.parse(sessionStorage.getItem(key) ?? "null");
+const text = sessionStorage.getItem(key) ?? "null";
 sessionStorage.removeItem(key);
+let kept: { session: string; connection: Connection } | null = JSON.parse(text);
 
 /** keptConnection returns the connection that the page had to a session, once. */
 export function keptConnection(id: string): Connection | undefined {

@@ -260,7 +260,9 @@ function newScreen(): Screen {
       if (!terminal.options.disableStdin) terminal.paste(text.replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g, ""));
     },
     copy() {
-      if (terminal.hasSelection()) document.execCommand("copy"); // also where there is no navigator.clipboard
+      if (!terminal.hasSelection()) return;
+      terminal.focus();
+      document.execCommand("copy"); // navigator.clipboard is missing on plain http
     },
     focus: () => terminal.focus(),
     end() {

@@ -2,7 +2,7 @@
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon, type Sign } from "./icons";
-import { control, driving, session } from "./store";
+import { control, driving, loaded, session } from "./store";
 import type { Key, Size } from "./terminal-screen";
 import {
   activeID,
@@ -113,11 +113,12 @@ function Pane() {
     return () => watch.disconnect();
   }, []);
   useEffect(() => setEnding(null), [tab?.id, typing]);
-  // Opening the pane goes into the terminal, and starts the first.
+  // Who opens the pane goes into the terminal, and starts the first one.
   useEffect(() => {
-    if (!ready.value) return;
-    if (tabs.value.length === 0 && mayStart() && session.value?.link.status === "online") start();
-  }, [ready.value]);
+    if (!entering.value || !ready.value || !loaded.value || tab) return;
+    entering.value = false;
+    if (mayStart()) start();
+  }, [entering.value, ready.value, loaded.value, tab]);
   useEffect(() => {
     if (!screen || !entering.value) return;
     entering.value = false;
@@ -125,10 +126,6 @@ function Pane() {
   }, [screen, entering.value]);
 
   const start = () => void startTerminal(screen ? screen.room(...space()) : guess(field.current!));
-  const end = (t: Tab) => {
-    setEnding(null);
-    void endTerminal(t);
-  };
   const resize = (to: number) => {
     const most = Math.max(least, pane.current!.parentElement!.clientHeight - room);
     const next = Math.round(Math.max(least, Math.min(most, to)));
@@ -144,9 +141,7 @@ function Pane() {
             <TabButton key={t.id} tab={t} active={t === tab} />
           ))}
         </div>
-        {mayStart() && (
-          <Tool sign="plus" label="New terminal" run={start} />
-        )}
+        {mayStart() && <Tool sign="plus" label="New terminal" run={start} />}
         <span class="grow" />
         {selecting.value && screen && (
           <button type="button" class="button quiet" onClick={() => screen.copy()}>
@@ -159,22 +154,12 @@ function Pane() {
           <Tool
             sign="bin"
             label={tab.ended === null ? `End ${tab.name}` : `Put ${tab.name} away`}
-            run={() => (tab.ended === null ? setEnding(tab) : end(tab))}
+            run={() => (tab.ended === null ? setEnding(tab) : void endTerminal(tab))}
           />
         )}
         <Tool sign="cross" label="Close the terminals" run={() => showTerminals(false)} />
       </div>
-      {ending && (
-        <div class="strip warn" role="alertdialog" aria-label={`End ${ending.name}`}>
-          <span class="grow">{ending.name} is still running. Ending it ends everything that runs in it.</span>
-          <button type="button" class="button" ref={(b) => b?.focus()} onClick={() => setEnding(null)}>
-            Keep it
-          </button>
-          <button type="button" class="button danger" onClick={() => end(ending)}>
-            End it
-          </button>
-        </div>
-      )}
+      {ending && <EndQuestion tab={ending} done={() => setEnding(null)} />}
       {trouble.value && (
         <p class="strip fail" role="alert">
           <Icon sign="alert" />
@@ -196,6 +181,34 @@ function Pane() {
       {tab && typing && <Keys />}
       {tab && <Line tab={tab} typing={typing} />}
     </section>
+  );
+}
+
+function EndQuestion({ tab, done }: { tab: Tab; done: () => void }) {
+  const keep = useRef<HTMLButtonElement>(null);
+  useEffect(() => keep.current!.focus(), []);
+  const answer = (end: boolean) => {
+    done();
+    entering.value = true;
+    if (end) void endTerminal(tab);
+  };
+  return (
+    <div
+      class="strip warn"
+      role="alertdialog"
+      aria-label={`End ${tab.name}`}
+      onKeyDown={(e) => {
+        if (e.key === "Escape") answer(false);
+      }}
+    >
+      <span class="grow">{tab.name} is still running. Ending it ends everything that runs in it.</span>
+      <button ref={keep} type="button" class="button" onClick={() => answer(false)}>
+        Keep it
+      </button>
+      <button type="button" class="button danger" onClick={() => answer(true)}>
+        End it
+      </button>
+    </div>
   );
 }
 

@@ -322,7 +322,8 @@ export function describe(tab: Tab): string {
   const size = `${tab.size.columns} × ${tab.size.rows}`;
   if (!isMine(tab)) {
     const owner = (tab.owner && nameOf(tab.owner)) ?? tab.by;
-    return `${owner ? `${owner}'s` : "Somebody's"} terminal, ${size}; you watch.`;
+    const why = control.value.mine ? ", because only its owner can type in it" : "";
+    return `${owner ? `${owner}'s` : "Somebody's"} terminal, ${size}; you watch${why}.`;
   }
   if (link.value.status !== "online") return `Your terminal, ${size}. Keys are sent when the connection is back.`;
   if (!control.value.mine) return `Your terminal, ${size}. You can type again when you drive.`;
