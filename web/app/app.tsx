@@ -94,7 +94,9 @@ function Page() {
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
-    ...(session.value ? [{ what: "Terminals", key: "`", run: () => showTerminals() }] : []),
+    ...(session.value && place.value === "session"
+      ? [{ what: "Terminals", key: "`", run: () => showTerminals() }]
+      : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
     ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),

@@ -1,8 +1,9 @@
 // The pane with the terminals of the session, below the conversation; on a phone a sheet.
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { plural } from "./format";
 import { Icon, type Sign } from "./icons";
-import { control, driving, loaded, session } from "./store";
+import { control, driving, loaded, pending, session } from "./store";
 import type { Key, Size } from "./terminal-screen";
 import {
   activeID,
@@ -32,7 +33,7 @@ import {
 
 const heightKey = "maestro.terminals.height";
 const least = 120; // pixels of the pane
-const room = 200; // pixels that the conversation keeps
+const room = 240; // pixels that the conversation keeps
 const usual: Size = { columns: 80, rows: 24 };
 
 export function TerminalButton() {
@@ -58,6 +59,7 @@ export function useTerminalKey(): void {
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.code !== "Backquote" || e.defaultPrevented) return;
+      if (document.querySelector("dialog[open]")) return;
       e.preventDefault();
       showTerminals(true);
     };
@@ -160,6 +162,14 @@ function Pane() {
         <Tool sign="cross" label="Close the terminals" run={() => showTerminals(false)} />
       </div>
       {ending && <EndQuestion tab={ending} done={() => setEnding(null)} />}
+      {pending.value.length > 0 && (
+        <p class="strip warn only-sheet" role="status">
+          <span class="grow">{plural(pending.value.length, "question waits", "questions wait")} for an answer.</span>
+          <button type="button" class="button" onClick={() => showTerminals(false)}>
+            Show
+          </button>
+        </p>
+      )}
       {trouble.value && (
         <p class="strip fail" role="alert">
           <Icon sign="alert" />

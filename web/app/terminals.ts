@@ -2,6 +2,7 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { Session, TerminalNews, UtilityCommandExited } from "../client/index.ts";
 import type { Key, Screen, Size } from "./terminal-screen";
+import { place } from "./lists";
 import { control, driving, inWords, link, nameOf, openID, refusal, role, session } from "./store";
 
 const mostOwn = 8; // terminals that a page starts in a session
@@ -286,7 +287,7 @@ export function readAloud(is: boolean): void {
 
 /** showTerminals opens the pane and goes into the terminal, or closes the pane. */
 export function showTerminals(is = !shown.value): void {
-  if (openID.peek() === null) return;
+  if (openID.peek() === null || place.peek() !== "session") return;
   const inside = document.querySelector(".terminals")?.contains(document.activeElement);
   shown.value = is;
   entering.value = is;

@@ -31,7 +31,16 @@ export type { LinkStatus, Socket } from "./link.ts";
 export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
 export { Refusal, type Reason } from "./refusal.ts";
-export type { Answer, AttachOptions, Changes, Connection, Control, Happening, PageRequest, Session } from "./session.ts";
+export type {
+  Answer,
+  AttachOptions,
+  Changes,
+  Connection,
+  Control,
+  Happening,
+  PageRequest,
+  Session,
+} from "./session.ts";
 export type {
   EndItem,
   Item,

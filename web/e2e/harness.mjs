@@ -18,7 +18,7 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const program = process.env.MAESTRO ?? join(here, "../../bin/maestro");
 
 /** patience bounds each wait for something that comes by itself; the machine may be busy. */
-export const patience = Number(process.env.P ?? 60_000);
+export const patience = 60_000;
 
 export const phone = { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true };
 export const composer = (p) => p.page.locator(".composer textarea");
