@@ -127,8 +127,9 @@ function newScreen(): Screen {
       screen.copy();
       return false;
     }
-    // The browser pastes, and a screen that takes no keys leaves them to the page.
-    return !(e.ctrlKey && e.shiftKey && e.code === "KeyV") && !terminal.options.disableStdin;
+    if (e.ctrlKey && e.shiftKey && e.code === "KeyV") return false; // the browser pastes
+    const scrolls = e.shiftKey && e.key.startsWith("Page");
+    return scrolls || !terminal.options.disableStdin; // a screen that takes no keys leaves them to the page
   });
   element.addEventListener(
     "paste",

@@ -103,6 +103,7 @@ function Pane() {
     field.current!.append(screen.element);
     screen.open();
     screen.typing(typing);
+    selecting.value = false;
     return () => screen.element.remove();
   }, [screen]);
   useEffect(() => {
@@ -255,7 +256,7 @@ function TabButton({ tab, active }: { tab: Tab; active: boolean }) {
   useLayoutEffect(() => {
     if (!active) return;
     button.current!.scrollIntoView({ block: "nearest", inline: "nearest" });
-    if (document.activeElement?.role === "tab") button.current!.focus();
+    if (document.activeElement?.getAttribute("role") === "tab") button.current!.focus();
   }, [active]);
   return (
     <button

@@ -2,7 +2,16 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { AttachOptions, Refusal, Session, TerminalNews, UtilityFileWatchEvent } from "../index.ts";
+import type {
+  ActiveCommand,
+  AttachOptions,
+  Refusal,
+  Session,
+  State,
+  TerminalNews,
+  UtilityFileWatchEvent,
+} from "../index.ts";
+import { newUtilities } from "../utilities.ts";
 import { client, network, page, serve, texts } from "./harness.ts";
 
 const script = {
@@ -156,6 +165,28 @@ test("all clients follow a terminal, also late ones and a reloaded page that con
   const other = client(server).attach(id, { role: "controller", connection: { id: "conn_gone", token: "x" } });
   await other.ready();
   assert.notEqual(other.me?.connectionId, "conn_gone");
+});
+
+test("terminals come again when events were missed", () => {
+  const command = (id: string, output: string): ActiveCommand => ({
+    command_id: id,
+    command: "sh",
+    shell_mode: "shell",
+    terminal_mode: "pty",
+    output,
+  });
+  const state = { active_utility_commands: [command("a", "1"), command("b", "1")] } as State;
+  const utilities = newUtilities({ send: () => Promise.reject(), newID: () => "x", state });
+  const heard: string[] = [];
+  utilities.restored(true);
+  utilities.terminals((n) => heard.push(`${n.kind} ${n.id} ${n.kind === "running" ? n.terminal.output : ""}`));
+  assert.deepEqual(heard.splice(0), ["running a 1", "running b 1"]);
+  state.active_utility_commands = [command("b", "2")];
+  utilities.restored(true);
+  assert.deepEqual(heard.splice(0), ["ended a ", "running b 2"]);
+  state.active_utility_commands = [command("b", "3"), command("c", "")];
+  utilities.restored(false); // nothing was missed, such as at a hand-over
+  assert.deepEqual(heard.splice(0), ["running c "]);
 });
 
 const kinds = (news: TerminalNews[]) => [...new Set(news.map((n) => n.kind))];
