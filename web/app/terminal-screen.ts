@@ -26,13 +26,13 @@ export interface Size {
 
 export interface Screen {
   readonly element: HTMLElement;
-  /** begins with an output of the past, which gets no answers */
+  /** shows a terminal with its output so far. Questions in this output get no answers */
   begin(size: Size, output: string, watcher: Watcher): void;
   write(text: string): void;
   resize(size: Size): void;
   /** draws the screen in its element, which must be in the page */
   open(): void;
-  /** shows other screens' sizes: the font is as large as fits */
+  /** chooses the largest font in which all columns and rows fit, but none below 9 pixels */
   fit(width: number, height: number): void;
   /** columns and rows that fit with the largest font */
   room(width: number, height: number): Size;
@@ -42,7 +42,7 @@ export interface Screen {
   paste(text: string): void;
   copy(): void;
   focus(): void;
-  /** gives the screen back, for another terminal */
+  /** frees the screen for another terminal */
   end(): void;
 }
 

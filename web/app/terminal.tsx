@@ -34,7 +34,6 @@ import {
 const heightKey = "maestro.terminals.height";
 const least = 120; // pixels of the pane
 const room = 240; // pixels that the conversation keeps
-const usual: Size = { columns: 80, rows: 24 };
 
 export function TerminalButton() {
   const n = tabs.value.filter((t) => t.ended === null).length;
@@ -225,10 +224,8 @@ function EndQuestion({ tab, done }: { tab: Tab; done: () => void }) {
 
 /** guess is the size of a first terminal before a screen can be measured. */
 function guess(field: HTMLElement): Size {
-  return {
-    columns: Math.max(20, Math.min(400, Math.floor((field.clientWidth - 32) / 8))),
-    rows: Math.max(4, Math.floor(field.clientHeight / 19)) || usual.rows,
-  };
+  const columns = Math.max(20, Math.min(400, Math.floor((field.clientWidth - 32) / 8)));
+  return { columns, rows: Math.max(4, Math.floor(field.clientHeight / 19)) };
 }
 
 function Tool(p: { sign: Sign; label: string; pressed?: boolean; run: () => void }) {

@@ -41,7 +41,7 @@ export const aloud = signal(localStorage.getItem("maestro.terminals.aloud") === 
 
 /** ids of terminals that this page ends; their tabs close when they have ended */
 const ending = signal<ReadonlySet<string>>(new Set());
-/** changes when the screens are there */
+/** the code that draws screens is loaded */
 export const ready = signal(false);
 let drawing: typeof import("./terminal-screen") | undefined;
 const screens = new Map<string, Screen>();
@@ -119,7 +119,7 @@ function hear(s: Session, news: TerminalNews): void {
     case "ended":
       inputs.delete(news.id);
       if (drawing && !ending.value.has(news.id)) return change(news.id, { ended: endWords(news.exit) });
-      return closeTab(news.id); // nobody has seen it, or its owner wants it so
+      return closeTab(news.id); // it was never shown, or this page ended it
   }
 }
 
@@ -253,7 +253,7 @@ function newInput(write: (text: string) => Promise<unknown>): (text: string) => 
 let resizing: { id: string; size: Size } | undefined;
 let busy = false;
 
-/** sizeTerminal tells the server what fits; only the last wish counts. */
+/** sizeTerminal tells the server the size that fits. While an answer is due, only the last size is kept. */
 export function sizeTerminal(tab: Tab, size: Size): void {
   resizing = { id: tab.id, size };
   if (busy) return;
