@@ -32,6 +32,8 @@ import {
   sessions,
   stage,
 } from "./store";
+import { Terminals, useTerminalKey } from "./terminal";
+import { showTerminals } from "./terminals";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
@@ -108,6 +110,9 @@ function Page() {
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
+    ...(session.value && place.value === "session"
+      ? [{ what: "Terminals", key: "`", run: () => showTerminals() }]
+      : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     ...(session.value && place.value === "session" ? sideActions : []),
     ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
@@ -140,6 +145,7 @@ function Page() {
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, []);
+  useTerminalKey();
   useSignalEffect(nameTab);
   useSignalEffect(() => {
     if ((openID.value !== null || place.value !== "session") && narrow()) setListing(false);
@@ -161,6 +167,7 @@ function Page() {
             <Connection />
             {session.value && <Search />}
             {session.value ? <Conversation /> : <Choose />}
+            <Terminals />
           </>
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
@@ -212,6 +219,7 @@ function compose(): void {
 }
 
 const moreKeys: [string, string][] = [
+  ["Ctrl+`", "Into the terminal, and out of it"],
   ["Ctrl+K", "All commands and sessions"],
   ["A, D", "Allow and deny the open question"],
   ["Esc", "Leave the field"],

@@ -8,6 +8,7 @@ import { agentName } from "./row";
 import { SearchButton } from "./search";
 import { paneled, type Tab, tab, toggleTab } from "./side";
 import { titleOf } from "./sidebar";
+import { TerminalButton } from "./terminal";
 import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({ list, listing }: { list: () => void; listing: boolean }) {
@@ -36,6 +37,7 @@ export function Head({ list, listing }: { list: () => void; listing: boolean }) 
         {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}
       </span>
       {session.value && <SearchButton />}
+      {session.value && <TerminalButton />}
       <SideButtons />
     </header>
   );
