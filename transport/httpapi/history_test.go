@@ -43,3 +43,17 @@ func TestHistoryIsReadAsAsked(t *testing.T) {
 		}
 	}
 }
+
+func TestStateOfThePastIsReadAsAsked(t *testing.T) {
+	h := newHouse(t, nil)
+	if got := h.ask("GET", sessionPath+"/state?at=17", "").ok().Body.String(); got != snapshot {
+		t.Errorf("got %s, want the state", got)
+	}
+	if got := h.session.last(t); got.method != "StateAt" || got.cursor != 17 {
+		t.Errorf("got %s at %d, want StateAt at 17", got.method, got.cursor)
+	}
+	for _, query := range []string{"at=-1", "at=0", "at=x", "at=1&at=1"} {
+		h.ask("GET", sessionPath+"/state?"+query, "").refused(contracts.CodeBadRequest)
+		h.session.untouched(t)
+	}
+}
