@@ -26,6 +26,7 @@ type SessionSummary struct {
 	Status    SessionStatus `json:"status"`
 	Title     string        `json:"title"`      // set by a client, else the beginning of the first prompt; may be empty
 	Author    *Author       `json:"author"`     // of the last prompt; null if it is not known
+	Driver    *Author       `json:"controller"` // who holds the lease; null if nobody does, or if the session is not open
 	UpdatedAt string        `json:"updated_at"` // of the last prompt, question, answer or response; ISO-8601 UTC
 	Pending   int64         `json:"pending_request_count"`
 	Tokens    int64         `json:"total_tokens"`

@@ -17,6 +17,7 @@ func TestHistoryIsReadAsAsked(t *testing.T) {
 		{"history", request{Kind: entries}, ""},
 		{"history?before=17&limit=5&bytes=1000&full=1",
 			request{Kind: entries, Before: 17, Limit: 5, Bytes: 1000, Full: true}, ""},
+		{"history?pieces=1", request{Kind: entries, Pieces: true}, ""},
 		{"history?turns=3&full=0&before=", request{Kind: entries, Turns: 3}, ""},
 		{"turns?limit=50", request{Kind: contracts.HistoryTurns, Limit: 50}, ""},
 		{"search?q=gr%C3%BC%C3%9Fe%20an", request{Kind: contracts.HistorySearch, Query: "grüße an"}, ""},
