@@ -7,6 +7,7 @@ import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
+import { backToLive } from "./look";
 import { place } from "./lists";
 import { type Action, Palette } from "./palette";
 import { Panel } from "./panel";
@@ -24,12 +25,14 @@ import {
   listLink,
   lockedBy,
   logout,
+  moment,
   openID,
   retryLogin,
   session,
   sessions,
   stage,
 } from "./store";
+import { focusLine, PastEnd, PastStrip, SideLine } from "./time";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
@@ -87,15 +90,16 @@ function Page() {
     { what: "Write a prompt", key: "I", run: compose },
     { what: "Next turn", key: "J", run: () => step(1) },
     { what: "Previous turn", key: "K", run: () => step(-1) },
-    { what: "End of the conversation", key: "G", run: toEnd },
+    { what: "End of the conversation", key: "G", run: () => (moment.value ? backToLive() : toEnd()) },
+    { what: "Time line", key: "L", alone: true, run: focusLine },
     { what: "Search the conversation", key: "F", alone: true, run: openSearch },
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
-    ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
-    ...(session.value && mine ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
+    ...(busy.value && mine && !moment.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
+    ...(session.value && mine && !moment.value ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: switchTheme },
     { what: "Keys", key: "?", run: () => help.current?.showModal() },
     { what: "Log out", run: () => void logout() },
@@ -167,15 +171,20 @@ function Page() {
 }
 
 function Conversation() {
+  const past = moment.value !== null;
   return (
     <>
-      <Transcript key={openID.value} />
+      <PastStrip />
+      <div class="stage">
+        <Transcript key={`${openID.value} ${past}`} />
+        <SideLine />
+      </div>
       <div class="dock">
         <Refused />
-        <Questions />
-        <ControlRequests />
+        <Questions key={String(past)} />
+        {!past && <ControlRequests />}
         <Queue />
-        <Composer />
+        {past ? <PastEnd /> : <Composer />}
       </div>
     </>
   );

@@ -5,7 +5,7 @@ import { Icon } from "./icons";
 import { agentName } from "./row";
 import { SearchButton } from "./search";
 import { titleOf } from "./sidebar";
-import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
+import { act, control, link, moment, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({
   list,
@@ -65,7 +65,7 @@ function Title() {
   if (!editing) {
     return (
       <h1 class="grow cut">
-        {role.value === "controller" ? (
+        {role.value === "controller" && !moment.value ? (
           <button type="button" class="cut title-button" title="Rename" onClick={() => setEditing(true)}>
             {title}
           </button>
@@ -97,6 +97,15 @@ function Title() {
 
 function Drives() {
   const { mine, holder } = control.value;
+  if (moment.value) {
+    const then = people.value?.controller;
+    return (
+      <span class="drives">
+        <span class="dot" aria-hidden="true" />
+        {then ? `${who(then)} drove` : "Nobody drove"}
+      </span>
+    );
+  }
   if (!session.value || link.value.status === "closed") return null;
   if (mine) {
     return (

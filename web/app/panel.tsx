@@ -3,19 +3,22 @@ import { useEffect, useState } from "preact/hooks";
 import type { ConnectionState, HistoryTurn } from "../client/index.ts";
 import { ago, duration, exact, plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
+import { backToLive, lookAt } from "./look";
 import {
   act,
   busy,
   control,
+  head,
   mayShare,
+  moment,
   nameOf,
   now,
+  nowState,
   openID,
   ownName,
   people,
   session,
   setName,
-  state,
   turns,
 } from "./store";
 import { Shares } from "./share";
@@ -40,7 +43,7 @@ export function Panel({ close }: { close: () => void }) {
 }
 
 function People() {
-  const s = state.value;
+  const s = nowState.value;
   const me = session.value?.me?.connectionId;
   const list = s?.connections ?? [];
   const hidden = (s?.connection_count ?? 0) - list.length;
@@ -106,6 +109,7 @@ function Turns({ close }: { close: () => void }) {
   }, [running, prompts]);
   const jump = (turn: HistoryTurn, i: number) => {
     if (matchMedia("(max-width: 1099px)").matches) close();
+    backToLive();
     if (goTo(turn.cursor)) return;
     const next = list[i - 1];
     void act((s) => (next ? s.transcript.jump(next.cursor) : s.transcript.toEnd()));
@@ -114,6 +118,19 @@ function Turns({ close }: { close: () => void }) {
     <section class="turns">
       <h2>Turns</h2>
       {list.length === 0 && <p class="meta">None yet.</p>}
+      {list.length > 0 && !moment.value && (
+        <button
+          type="button"
+          class="button back"
+          onClick={() => {
+            if (matchMedia("(max-width: 1099px)").matches) close();
+            void lookAt(head.peek());
+          }}
+        >
+          <Icon sign="clock" />
+          Look back
+        </button>
+      )}
       <ol>
         {list.map((t, i) => {
           const { sign, tone, word } = outcomes[t.outcome];

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { HistoryHit, ToolItem } from "../client/index.ts";
 import { ago, exact, plural } from "./format";
 import { Icon } from "./icons";
+import { backToLive } from "./look";
 import { reveal } from "./row";
 import { act, announce, inWords, now, openID, rows, session } from "./store";
 import { show } from "./transcript";
@@ -176,6 +177,7 @@ function Marked({ text, what }: { text: string; what: string }) {
 async function goTo(hit: HistoryHit, what: string): Promise<void> {
   const s = session.peek();
   if (!s) return;
+  backToLive();
   const { items } = s.transcript;
   if (items.length === 0 || items[0]!.cursor > hit.cursor || items.at(-1)!.last < hit.cursor) {
     if (!(await act((o) => o.transcript.jump(hit.cursor + 1)))) return;
