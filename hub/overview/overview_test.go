@@ -358,7 +358,7 @@ func TestLostSummaryIsRepairedWhenTheSessionIsOpened(t *testing.T) {
 			}
 			l.enter("a")
 			got := l.summaryOf("a")
-			got.Revision, got.Cursor, got.Driver = want.Revision, want.Cursor, want.Driver
+			got.Revision, got.Cursor, got.Controller = want.Revision, want.Cursor, want.Controller
 			wantEqual(t, "repaired", got, want)
 			l.stop()
 		}
@@ -701,7 +701,7 @@ func TestFollowerSeesWhoDrivesAndHowFar(t *testing.T) {
 		a := l.enter("a")
 		l.enter("idle")
 		l.prompts(a, "hello")
-		if got := l.summaryOf("a").Driver; got == nil || got.ConnectionID != a.by.ConnectionID || got.Name != "owner" {
+		if got := l.summaryOf("a").Controller; got == nil || got.ConnectionID != a.by.ConnectionID || got.Name != "owner" {
 			t.Errorf("got %+v in control, want the owner", got)
 		}
 		before := l.summaryOf("a")
@@ -738,7 +738,7 @@ func TestFollowerSeesWhoDrivesAndHowFar(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.settled()
-		if got := l.summaryOf("a").Driver; got != nil {
+		if got := l.summaryOf("a").Controller; got != nil {
 			t.Errorf("got %+v in control after it left, want nobody", got)
 		}
 		l.ends(a, nil)

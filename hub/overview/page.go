@@ -39,7 +39,7 @@ func (o *Overview) summary(r *row) contracts.SessionSummary {
 		Tokens: r.Digest.Tokens, CostUSD: r.Digest.CostUSD, Cursor: r.Cursor, Archived: r.Marks.Archived,
 	}
 	if r.hub != nil {
-		s.Driver = r.Controller
+		s.Controller = r.Controller
 	}
 	if at := r.Marks.Deleted; !at.IsZero() {
 		s.RemovedAt = timestamp(at.Add(o.opts.Undo))

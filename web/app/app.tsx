@@ -8,7 +8,7 @@ import icon from "./icon.svg";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { backToLive } from "./look";
-import { place } from "./lists";
+import { place, wall } from "./lists";
 import { type Action, Palette } from "./palette";
 import { Panel } from "./panel";
 import { ifAlone, typing } from "./keys";
@@ -83,6 +83,7 @@ function Page() {
   const help = useRef<HTMLDialogElement>(null);
   const [commanding, setCommanding] = useState(false);
   const { mine } = control.value;
+  const alone = wall.value && place.value === "dashboard";
   const go = (name: string) => () => {
     location.hash = name;
   };
@@ -96,6 +97,7 @@ function Page() {
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
+    { what: "Dashboard on the whole screen", run: go("#dashboard=wall") },
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
     ...(busy.value && mine && !moment.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
@@ -140,8 +142,8 @@ function Page() {
     if (narrow()) setListing(false);
   };
   return (
-    <div class={`app ${listing ? "listing" : "folded"} ${paneled ? "paneled" : ""}`}>
-      <Sidebar pick={pick} commands={() => setCommanding(true)} />
+    <div class={`app ${listing && !alone ? "listing" : "folded"} ${paneled ? "paneled" : ""} ${alone ? "alone-board" : ""}`}>
+      {!alone && <Sidebar pick={pick} commands={() => setCommanding(true)} />}
       <main class="main">
         {place.value === "session" && (
           <>

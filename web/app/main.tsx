@@ -1,6 +1,7 @@
 import "./style.css";
 import "./lists.css";
 import "./time.css";
+import "./dashboard.css";
 import { render } from "preact";
 import { App } from "./app";
 import { start } from "./store";

@@ -28,6 +28,8 @@ export const lockedBy = signal("");
 
 export const sessions = signal<readonly SessionSummary[]>([]);
 export const moreSessions = signal(false);
+/** when the list was heard of last */
+export let heard = () => 0;
 export const listLink = signal<LinkStatus>({ status: "connecting" });
 
 export const openID = signal<string | null>(null);
@@ -100,7 +102,8 @@ function lock(why: Refusal): void {
 export async function start(): Promise<void> {
   const secret = fragment("share");
   if (secret) {
-    history.replaceState(null, "", location.pathname); // the secret stays in no history
+    const board = fragment("dashboard"); // of a link for a monitor
+    history.replaceState(null, "", `${location.pathname}${board === null ? "" : `#dashboard=${board}`}`); // without the secret
     try {
       await server.login({ token: secret });
     } catch (err) {
@@ -116,6 +119,7 @@ export async function start(): Promise<void> {
     return lock(err as Refusal);
   }
   const list = server.sessions();
+  heard = () => list.heard;
   list.on(() =>
     batch(() => {
       sessions.value = list.sessions;
