@@ -97,7 +97,7 @@ function Page() {
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
-    { what: "Dashboard on the whole screen", run: go("#dashboard=wall") },
+    { what: "All sessions on the whole screen", run: go("#dashboard=wall") },
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
     ...(busy.value && mine && !moment.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),

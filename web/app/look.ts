@@ -2,6 +2,7 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { HistoryTurn, Past } from "../client/index.ts";
 import { clock, exact, second } from "./format";
+import { place } from "./lists";
 import { newRows } from "./rows";
 import { address, announce, fragment, head, inWords, loaded, moment, openID, refusal, session } from "./store";
 
@@ -125,6 +126,10 @@ function follow(): void {
 addEventListener("hashchange", follow);
 effect(() => {
   if (loaded.value) queueMicrotask(follow);
+});
+
+effect(() => {
+  if (place.value !== "session") backToLive(); // the inbox is never of the past
 });
 
 /** lookAt shows the session as it was after the last event up to a cursor. */

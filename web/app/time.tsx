@@ -1,11 +1,12 @@
 // The time line of a session, and what stands around the conversation while the page shows the past.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
 import { Icon } from "./icons";
 import { backToLive, first, leap, linkTo, lookAt, play, sought, speed, spoken, timeAt, timeOf, turnAt, turns, walk } from "./look";
 import { head, moment } from "./store";
 
 const speeds = [1, 4, 16];
+const places = 300; // of marks on the line
 const nearLive = 0.992; // of the line; what is dragged there is live again
 
 /** focusLine gives the time line the focus; on a page without one, the page looks back first. */
@@ -19,8 +20,8 @@ type Mark = { at: number; kind: "turn" | "asked" | "failed" };
 
 const rank = { turn: 0, asked: 1, failed: 2 };
 
-/** marksOf returns at most one mark for each of so many places, the most important one. */
-function marksOf(places: number, from: number, to: number): Mark[] {
+/** marksOf returns at most one mark for each place of the line, the most important one. */
+function marksOf(from: number, to: number): Mark[] {
   const marks = new Map<number, Mark>();
   const put = (cursor: number, kind: Mark["kind"]) => {
     const at = (cursor - from) / Math.max(1, to - from);
@@ -44,12 +45,16 @@ export function TimeLine({ across = false }: { across?: boolean }) {
   const from = first.value;
   const to = Math.max(head.value, from + 1);
   const now = sought.value || to;
-  const share = (cursor: number) => `${Math.max(0, Math.min(1, (cursor - from) / (to - from))) * 100}%`;
+  // The line ends a little after the newest event, so that its marks do not move with every event.
+  const grain = 2 ** Math.max(0, Math.floor(Math.log2((to - from) / places)));
+  const end = from + Math.ceil((to - from) / grain) * grain;
+  const marks = useMemo(() => marksOf(from, end), [turns.value, from, end]);
+  const share = (cursor: number) => `${Math.max(0, Math.min(1, (cursor - from) / (end - from))) * 100}%`;
   const place = (cursor: number) => (across ? { left: share(cursor) } : { top: share(cursor) });
   const under = (e: PointerEvent) => {
     const { left, top, width, height } = line.current!.getBoundingClientRect();
     const at = across ? (e.clientX - left) / width : (e.clientY - top) / height;
-    return at > nearLive ? to : from + Math.max(0, at) * (to - from);
+    return at > nearLive ? to : Math.min(to, from + Math.max(0, at) * (end - from));
   };
   const go = (e: PointerEvent) => {
     const cursor = under(e);
@@ -96,7 +101,7 @@ export function TimeLine({ across = false }: { across?: boolean }) {
       onPointerLeave={() => setHint(null)}
     >
       <div class="groove" ref={line}>
-        {marksOf(300, from, to).map((m) => (
+        {marks.map((m) => (
           <i key={m.at} class={m.kind} style={across ? { left: `${m.at * 100}%` } : { top: `${m.at * 100}%` }} />
         ))}
         <b class="thumb" style={place(now)} />
