@@ -13,7 +13,12 @@ const tick = 100; // ms between two moments that are played
 const longestPause = 2_000; // ms, of the played time
 
 /** A Turn on the time line. */
-export type Turn = Pick<HistoryTurn, "cursor" | "at" | "line" | "outcome"> & { end: number; questions: number[] };
+export interface Turn extends Pick<HistoryTurn, "cursor" | "line" | "outcome"> {
+  began: number; // ms since 1970
+  ended: number; // 0 if it has not
+  end: number; // cursor; 0 if it has not ended
+  questions: readonly number[];
+}
 
 export const turns = signal<readonly Turn[]>([]);
 /** where the time line begins */
@@ -33,11 +38,15 @@ export function timeAt(cursor: number): number {
   const i = turnAt(cursor);
   const turn = turns.value[i];
   const next = turns.value[i + 1];
-  if (!turn) return next ? Date.parse(next.at) : Date.now();
-  const from = Date.parse(turn.at);
-  const to = next ? Date.parse(next.at) : Date.now();
-  const end = next?.cursor ?? head.value;
-  return from + (to - from) * Math.min(1, (cursor - turn.cursor) / Math.max(1, end - turn.cursor));
+  if (!turn) return next?.began ?? Date.now();
+  const after = turn.end > 0 && cursor > turn.end; // the run
+  const from = after ? { cursor: turn.end, at: turn.ended } : { cursor: turn.cursor, at: turn.began };
+  const to =
+    after || turn.end === 0
+      ? { cursor: next?.cursor ?? head.value, at: next?.began ?? (after ? turn.ended : Date.now()) }
+      : { cursor: turn.end, at: turn.ended };
+  const share = (cursor - from.cursor) / Math.max(1, to.cursor - from.cursor);
+  return from.at + (to.at - from.at) * Math.min(1, share);
 }
 
 /** timeOf tells a time with its day if that is not today. */
@@ -75,15 +84,17 @@ effect(() => {
   const stop = s.onEvent(({ cursor, event }) => {
     const last = own.at(-1);
     if (event.type === "prompt_accepted") {
-      const at = event.timestamp;
-      set([...own, { cursor, at, line: event.content.slice(0, 200), outcome: "running", end: 0, questions: [] }]);
+      const line = event.content.slice(0, 200).split("\n", 1)[0]!;
+      const began = Date.parse(event.timestamp);
+      set([...own, { cursor, line, outcome: "running", began, ended: 0, end: 0, questions: [] }]);
     } else if (!last) return;
     else if (event.type === "server_request")
       set([...own.slice(0, -1), { ...last, questions: [...last.questions, cursor].slice(-20) }]);
-    else if (event.type === "error" && !event.request_id)
-      set([...own.slice(0, -1), { ...last, outcome: event.error_type === "cancelled" ? "cancelled" : "failed", end: cursor }]);
-    else if (event.type === "response_end" && last.outcome === "running")
-      set([...own.slice(0, -1), { ...last, outcome: "completed", end: cursor }]);
+    else if (event.type === "response_end" || (event.type === "error" && !event.request_id)) {
+      const failed = event.type === "error" && event.error_type !== "cancelled";
+      const outcome = failed || last.outcome === "failed" ? "failed" : "completed";
+      set([...own.slice(0, -1), { ...last, outcome, end: cursor, ended: Date.now() }]);
+    }
   });
   const wait = effect(() => {
     if (loaded.value) void readTurns();
@@ -95,7 +106,7 @@ effect(() => {
       for (let i = 0; i < maxPages && before !== null && known.length < maxTurns; i++) {
         const page = await s!.turns({ before: before ?? undefined, limit: turnsPage });
         if (session.peek() !== s) return;
-        known = [...page.turns.map((t) => ({ ...t, end: t.end ?? 0, questions: t.questions ?? [] })), ...known];
+        known = [...page.turns.map(turnOf), ...known];
         before = page.before;
         const newest = known.at(-1)?.cursor ?? 0;
         const since = own.filter((t) => t.cursor > newest);
@@ -113,6 +124,12 @@ effect(() => {
     wait();
   };
 });
+
+function turnOf({ cursor, line, outcome, at, duration_ms, end, questions = [] }: HistoryTurn): Turn {
+  const began = Date.parse(at);
+  const over = end !== undefined && duration_ms !== null;
+  return { cursor, line, outcome, began, ended: over ? began + duration_ms : 0, end: over ? end : 0, questions };
+}
 
 /** linkTo is the address of a moment of the open session. */
 export const linkTo = (cursor: number) =>
