@@ -41,9 +41,15 @@ effect(() => {
   const known = pulses.peek();
   pulses.value = new Map(
     sessions.value.map((s): [string, Pulse] => {
-      const { cursor, counts } = known.get(s.session_id) ?? { cursor: s.cursor, counts: Array<number>(buckets).fill(0) };
+      const { cursor, counts } = known.get(s.session_id) ?? {
+        cursor: s.cursor,
+        counts: Array<number>(buckets).fill(0),
+      };
       const more = Math.max(0, s.cursor - cursor);
-      return [s.session_id, { cursor: s.cursor, counts: more > 0 ? [...counts.slice(0, -1), counts.at(-1)! + more] : counts }];
+      return [
+        s.session_id,
+        { cursor: s.cursor, counts: more > 0 ? [...counts.slice(0, -1), counts.at(-1)! + more] : counts },
+      ];
     }),
   );
   lag.value = Math.max(0, Date.now() - heard());
@@ -106,7 +112,11 @@ function Lag() {
   return (
     <span class={`lag meta ${behind ? "bad" : ""}`} role="status">
       <span class={`dot ${behind ? "" : "good"}`} aria-hidden="true" />
-      {!behind ? "Up to date" : heard() === 0 ? "Connecting…" : `As of ${second(at)}, ${Math.round(lag.value / 1000)} s behind`}
+      {!behind
+        ? "Up to date"
+        : heard() === 0
+          ? "Connecting…"
+          : `As of ${second(at)}, ${Math.round(lag.value / 1000)} s behind`}
     </span>
   );
 }
@@ -160,7 +170,9 @@ function move(board: HTMLElement, e: KeyboardEvent): void {
     const boxes = tiles.map((t) => t.getBoundingClientRect());
     const other = boxes.filter((b) => (by > 0 ? b.top >= from.bottom : b.bottom <= from.top));
     const row = by > 0 ? Math.min(...other.map((b) => b.top)) : Math.max(...other.map((b) => b.top));
-    const near = other.filter((b) => b.top === row).sort((a, b) => Math.abs(a.left - from.left) - Math.abs(b.left - from.left));
+    const near = other
+      .filter((b) => b.top === row)
+      .sort((a, b) => Math.abs(a.left - from.left) - Math.abs(b.left - from.left));
     return tiles[boxes.indexOf(near[0]!)];
   };
   const to = {
@@ -223,7 +235,9 @@ function driver(s: SessionSummary): string {
 /** Spark draws how many events there were lately. */
 function Spark({ counts, rate }: { counts: readonly number[]; rate: number }) {
   const most = Math.max(8, ...counts);
-  const bars = counts.map((n, i) => (n > 0 ? `M${i * 2 + 1} 12v${-Math.max(1, Math.round((n / most) * 12))}` : "")).join("");
+  const bars = counts
+    .map((n, i) => (n > 0 ? `M${i * 2 + 1} 12v${-Math.max(1, Math.round((n / most) * 12))}` : ""))
+    .join("");
   return (
     <span class="rate" title="Events in the last minute">
       <svg viewBox="0 0 60 12" width={60} height={12} aria-hidden="true">

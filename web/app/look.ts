@@ -132,8 +132,7 @@ function turnOf({ cursor, line, outcome, at, duration_ms, end, questions = [] }:
 }
 
 /** linkTo is the address of a moment of the open session. */
-export const linkTo = (cursor: number) =>
-  new URL(`${address(openID.peek() ?? "")}&at=${cursor}`, location.href).href;
+export const linkTo = (cursor: number) => new URL(`${address(openID.peek() ?? "")}&at=${cursor}`, location.href).href;
 
 /** follow goes to the moment in the address, if there is one. */
 function follow(): void {

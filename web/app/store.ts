@@ -103,7 +103,8 @@ export async function start(): Promise<void> {
   const secret = fragment("share");
   if (secret) {
     const board = fragment("dashboard"); // of a link for a monitor
-    history.replaceState(null, "", `${location.pathname}${board === null ? "" : `#dashboard=${board}`}`); // without the secret
+    // The secret stays in no history.
+    history.replaceState(null, "", `${location.pathname}${board === null ? "" : `#dashboard=${board}`}`);
     try {
       await server.login({ token: secret });
     } catch (err) {

@@ -2,7 +2,22 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
 import { Icon } from "./icons";
-import { backToLive, first, leap, linkTo, lookAt, play, sought, speed, spoken, timeAt, timeOf, turnAt, turns, walk } from "./look";
+import {
+  backToLive,
+  first,
+  leap,
+  linkTo,
+  lookAt,
+  play,
+  sought,
+  speed,
+  spoken,
+  timeAt,
+  timeOf,
+  turnAt,
+  turns,
+  walk,
+} from "./look";
 import { head, moment } from "./store";
 
 const speeds = [1, 4, 16];

@@ -215,7 +215,10 @@ export function connect(url: string | URL, options: Options = {}): Server {
     remove: (id) => http.json("DELETE", path(id)),
     restore: (id) => http.json("POST", path(id, "/restore"), { body: {} }),
     history: (id, query = {}) =>
-      http.json("GET", withQuery(path(id, "/history"), { ...query, full: flag(query.full), pieces: flag(query.pieces) })),
+      http.json(
+        "GET",
+        withQuery(path(id, "/history"), { ...query, full: flag(query.full), pieces: flag(query.pieces) }),
+      ),
     stateAt: (id, at) => http.json("GET", withQuery(path(id, "/state"), { at })),
 
     share: (id, body = {}) => http.json("POST", path(id, "/shares"), { body }),

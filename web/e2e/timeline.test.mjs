@@ -111,40 +111,47 @@ async function lines(p) {
   });
 }
 
-test("the page looks back while the agent answers, and loses and doubles no word", { timeout: 6 * patience }, async () => {
-  await startServer();
-  const ann = await browser.open(await server.link());
-  await composer(ann).waitFor();
-  await prompt(ann, "hello");
-  await ann.page.locator(".end").waitFor();
-  await prompt(ann, "stream a long answer");
-  await ann.page.getByText("Line 20 of").waitFor();
-  await slider(ann).focus();
-  await ann.page.keyboard.press("PageUp");
-  await strip(ann).waitFor();
-  const later = () => strip(ann).innerText().then((t) => Number(/(\d+) events? later/.exec(t)?.[1] ?? 0));
-  const before = await later();
-  await ann.page.waitForFunction(
-    (n) => Number(/(\d+) events? later/.exec(document.querySelector(".past-strip").innerText)?.[1]) > n + 20,
-    before,
-  );
-  assert.equal(await ann.page.getByText("Line 20 of").count(), 0, "the moment stays although the session goes on");
-  await ann.page.keyboard.press("End");
-  await strip(ann).waitFor({ state: "detached" });
-  await slider(ann).click({ position: { x: 12, y: 200 } });
-  await strip(ann).waitFor();
+test(
+  "the page looks back while the agent answers, and loses and doubles no word",
+  { timeout: 6 * patience },
+  async () => {
+    await startServer();
+    const ann = await browser.open(await server.link());
+    await composer(ann).waitFor();
+    await prompt(ann, "hello");
+    await ann.page.locator(".end").waitFor();
+    await prompt(ann, "stream a long answer");
+    await ann.page.getByText("Line 20 of").waitFor();
+    await slider(ann).focus();
+    await ann.page.keyboard.press("PageUp");
+    await strip(ann).waitFor();
+    const later = () =>
+      strip(ann)
+        .innerText()
+        .then((t) => Number(/(\d+) events? later/.exec(t)?.[1] ?? 0));
+    const before = await later();
+    await ann.page.waitForFunction(
+      (n) => Number(/(\d+) events? later/.exec(document.querySelector(".past-strip").innerText)?.[1]) > n + 20,
+      before,
+    );
+    assert.equal(await ann.page.getByText("Line 20 of").count(), 0, "the moment stays although the session goes on");
+    await ann.page.keyboard.press("End");
+    await strip(ann).waitFor({ state: "detached" });
+    await slider(ann).click({ position: { x: 12, y: 200 } });
+    await strip(ann).waitFor();
 
-  // What is played catches up with the live session, and goes on there.
-  await button(ann, "Play 16 times as fast").click();
-  await strip(ann).waitFor({ state: "detached" });
-  await ann.page.getByText("Line 600 of").waitFor();
-  await ann.page.locator(".end").waitFor();
-  assert.deepEqual(
-    await lines(ann),
-    [...Array(600).keys()].map((i) => i + 1),
-  );
-  assert.deepEqual(await ann.complaints(), []);
-});
+    // What is played catches up with the live session, and goes on there.
+    await button(ann, "Play 16 times as fast").click();
+    await strip(ann).waitFor({ state: "detached" });
+    await ann.page.getByText("Line 600 of").waitFor();
+    await ann.page.locator(".end").waitFor();
+    assert.deepEqual(
+      await lines(ann),
+      [...Array(600).keys()].map((i) => i + 1),
+    );
+    assert.deepEqual(await ann.complaints(), []);
+  },
+);
 
 test("the time line is used by keys, and says where it is", { timeout: 4 * patience }, async () => {
   await startServer();
@@ -154,7 +161,11 @@ test("the time line is used by keys, and says where it is", { timeout: 4 * patie
     await prompt(ann, text);
     await ann.page.locator(".prompt", { hasText: text }).waitFor();
     await ann.page.locator(".end, .note.bad, .question").last().waitFor();
-    await ann.page.waitForFunction(() => !document.querySelector(".composer button.primary")?.innerText.includes("Queue") || document.querySelector(".question"));
+    await ann.page.waitForFunction(
+      () =>
+        !document.querySelector(".composer button.primary")?.innerText.includes("Queue") ||
+        document.querySelector(".question"),
+    );
   }
   await button(ann, "Allow").waitFor();
   await ann.page.keyboard.press("Escape");
@@ -167,7 +178,10 @@ test("the time line is used by keys, and says where it is", { timeout: 4 * patie
   await strip(ann).waitFor();
   await ann.page.keyboard.press("a"); // answers nothing, neither here nor there
   const turn = async (n) => {
-    await ann.page.waitForFunction((t) => document.querySelector(".line-slider").ariaValueText.includes(t), `turn ${n} of 3`);
+    await ann.page.waitForFunction(
+      (t) => document.querySelector(".line-slider").ariaValueText.includes(t),
+      `turn ${n} of 3`,
+    );
     assert.match(await said(ann), /^\d+:\d\d/);
   };
   await turn(3);
@@ -178,7 +192,11 @@ test("the time line is used by keys, and says where it is", { timeout: 4 * patie
   }
   await turn(2);
   await ann.page.locator(".prompt", { hasText: "Please fix" }).waitFor({ state: "detached" });
-  await ann.page.locator(".prompt, .note", { hasText: "live runs" }).or(ann.page.getByText("overloaded")).first().waitFor();
+  await ann.page
+    .locator(".prompt, .note", { hasText: "live runs" })
+    .or(ann.page.getByText("overloaded"))
+    .first()
+    .waitFor();
   await ann.page.keyboard.press("Home");
   await ann.page.getByText("Nothing had been said yet").waitFor();
   assert.match(await said(ann), /before the first turn/);

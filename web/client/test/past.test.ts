@@ -142,7 +142,10 @@ test("a walk stops where things happen, both ways", async () => {
     last = past.cursor;
     back.push(last);
   }
-  assert.ok(back.every((cursor) => cursors.includes(cursor)), `${back.join()} in ${cursors.join()}`);
+  assert.ok(
+    back.every((cursor) => cursors.includes(cursor)),
+    `${back.join()} in ${cursors.join()}`,
+  );
 });
 
 test("of many wishes only the last is read, and the session goes on meanwhile", async () => {
@@ -155,7 +158,10 @@ test("of many wishes only the last is read, and the session goes on meanwhile", 
   past.on(() => told++);
   await Promise.all([...Array(50).keys()].map((i) => past.show(i + 1)).concat(past.show(middle)));
   assert.equal(past.cursor, middle);
-  assert.equal(past.state!.current_response!.text, (moments.get(middle)!.state.current_response as { text: string }).text);
+  assert.equal(
+    past.state!.current_response!.text,
+    (moments.get(middle)!.state.current_response as { text: string }).text,
+  );
   assert.ok(told <= 6, `told ${told} times`);
   await s.until(() => !s.state.is_responding && s.transcript.items.at(-1)?.kind === "end");
   const text = s.transcript.items.find((i) => i.kind === "text");
