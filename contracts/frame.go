@@ -109,6 +109,7 @@ type HistoryRequest struct {
 	Bytes  int64       `json:"bytes,omitempty"`  // most bytes of messages, 1 to 524288; default: 262144. A page has at least one entry
 	Turns  int64       `json:"turns,omitempty"`  // entries: the page begins with the prompt of so many turns ago, 1 to 100, unless it is cut
 	Full   bool        `json:"full,omitempty"`   // entries: outputs are whole
+	Pieces bool        `json:"pieces,omitempty"` // entries: pieces of a text are entries of their own
 	Query  string      `json:"query,omitempty"`  // search: the text to find, 1 to 256 bytes; case does not matter
 }
 

@@ -41,7 +41,9 @@ type HistoryTurn struct {
 	Author     *Author     `json:"author,omitempty"` // absent in sessions of earlier versions
 	Line       string      `json:"line"`             // the first line of the prompt, at most 200 characters
 	Outcome    TurnOutcome `json:"outcome"`
-	DurationMS *int64      `json:"duration_ms"` // null while the run is active
+	DurationMS *int64      `json:"duration_ms"`         // null while the run is active
+	End        uint64      `json:"end,omitempty"`       // cursor of the end of the run, if it is stored
+	Questions  []uint64    `json:"questions,omitempty"` // cursors of the last questions of the run, at most MaxTurnQuestions
 }
 
 // A TurnOutcome says how a run ended.

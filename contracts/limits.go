@@ -35,6 +35,7 @@ const (
 	MaxHistoryLimit    = 1000      // entries, turns or hits of a page of the history
 	MaxHistoryBytes    = 512 << 10 // messages of a page of the history, and one message in it
 	MaxHistoryTurns    = 100       // turns that a page of the history may begin with
+	MaxTurnQuestions   = 20        // questions of a turn in an index of prompts
 	MaxHistoryOutput   = 16 << 10  // output in an entry of the history; a longer one is cut to its first 8 KiB
 	MaxHistoryQuery    = 256       // the text of a search
 	MaxAttachments     = 20

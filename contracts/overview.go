@@ -21,18 +21,19 @@ func SessionStatuses() []SessionStatus {
 // A SessionSummary describes one session in an overview. Tokens and costs are those that
 // the agent reported; they are zero if it reported none.
 type SessionSummary struct {
-	SessionID string        `json:"session_id"`
-	Revision  uint64        `json:"revision"` // rises with every change, also across restarts of the server
-	Status    SessionStatus `json:"status"`
-	Title     string        `json:"title"`      // set by a client, else the beginning of the first prompt; may be empty
-	Author    *Author       `json:"author"`     // of the last prompt; null if it is not known
-	UpdatedAt string        `json:"updated_at"` // of the last prompt, question, answer or response; ISO-8601 UTC
-	Pending   int64         `json:"pending_request_count"`
-	Tokens    int64         `json:"total_tokens"`
-	CostUSD   float64       `json:"total_cost_usd"`
-	Cursor    uint64        `json:"cursor"` // newest entry when the summary was made; 0 if it is not known
-	Archived  bool          `json:"archived"`
-	RemovedAt string        `json:"removed_at,omitempty"` // when a deleted session will be removed; ISO-8601 UTC
+	SessionID  string        `json:"session_id"`
+	Revision   uint64        `json:"revision"` // rises with every change, also across restarts of the server
+	Status     SessionStatus `json:"status"`
+	Title      string        `json:"title"`      // set by a client, else the beginning of the first prompt; may be empty
+	Author     *Author       `json:"author"`     // of the last prompt; null if it is not known
+	Controller *Author       `json:"controller"` // who holds the lease; null if nobody does, or if the session is not open
+	UpdatedAt  string        `json:"updated_at"` // of the last prompt, question, answer or response; ISO-8601 UTC
+	Pending    int64         `json:"pending_request_count"`
+	Tokens     int64         `json:"total_tokens"`
+	CostUSD    float64       `json:"total_cost_usd"`
+	Cursor     uint64        `json:"cursor"` // newest entry when the summary was made; 0 if it is not known
+	Archived   bool          `json:"archived"`
+	RemovedAt  string        `json:"removed_at,omitempty"` // when a deleted session will be removed; ISO-8601 UTC
 }
 
 // An Overview is one page of the sessions that the caller may reach. Sessions that need

@@ -15,6 +15,9 @@ type Record struct {
 	Pending int    `json:"pending,omitempty"`
 	Running bool   `json:"running,omitempty"`
 
+	// Controller is who holds the lease, or nil. It does not change, and is not stored.
+	Controller *contracts.Author `json:"-"`
+
 	// Questions are open and for people.
 	Questions []contracts.InboxQuestion `json:"questions,omitempty"`
 }
@@ -28,6 +31,9 @@ func (h *Hub) Record() (Record, []contracts.InboxEnding) {
 		Digest: h.state.log.digest, Cursor: h.journal.Visible(),
 		Pending: h.state.work.table.Len(), Running: h.state.work.run != nil,
 		Questions: h.state.questions(),
+	}
+	if c := h.state.clients.holder(); c != nil {
+		rec.Controller = c.author()
 	}
 	ended := h.state.log.endings
 	h.state.log.endings = nil
@@ -91,6 +97,7 @@ type shown struct {
 	pending int
 	running bool
 	failed  bool
+	holder  string
 }
 
 // noteChange calls Options.Changed if the transaction changed what lists show.
@@ -98,7 +105,7 @@ func (tx *tx) noteChange() {
 	if tx.opts.Changed == nil {
 		return
 	}
-	now := shown{tx.log.digest.changes, tx.work.table.Len(), tx.work.run != nil, tx.life.failed != nil}
+	now := shown{tx.log.digest.changes, tx.work.table.Len(), tx.work.run != nil, tx.life.failed != nil, tx.clients.controllerID().Get()}
 	if now != tx.log.shown {
 		tx.log.shown = now
 		tx.opts.Changed()

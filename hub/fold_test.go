@@ -93,8 +93,10 @@ func playScenes(scenes []scene) (merged int, err error) {
 		}
 	}()
 	th.driver = th.attach(contracts.RoleController, nil, true)
+	var moments []*contracts.Snapshot
 	for i, sc := range scenes {
 		synctest.Wait()
+		moments = append(moments, th.Snapshot())
 		if err := th.play(sc); err != nil {
 			return 0, fmt.Errorf("scene %d, %+v: %w", i, sc, err)
 		}
@@ -105,6 +107,15 @@ func playScenes(scenes []scene) (merged int, err error) {
 	synctest.Wait()
 	if err := th.check(); err != nil {
 		return 0, err
+	}
+	for _, then := range moments {
+		past, err := stateAt(th.Hub, then.Cursor)
+		if err == nil {
+			err = sameMoment(past, then)
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
 	for _, f := range th.everybody() {
 		merged += f.merged

@@ -197,7 +197,7 @@ func (r *historyReader) read(take takeFunc, pause func() bool) error {
 		}
 		last, scanned = e.Cursor, scanned+len(e.Body)+entryBytes
 		e, seen := e.Seen(r.skip)
-		if !seen || e.Kind != journal.Message || held != nil && held.join(&e) {
+		if !seen || e.Kind != journal.Message || held != nil && !r.req.Pieces && held.join(&e) {
 			continue
 		}
 		if !l.add(held) {
@@ -317,8 +317,10 @@ func shorten(ev contracts.Event) (short contracts.Event, omitted int) {
 func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 	var ended time.Time // when the run ended whose prompt comes next; zero if its end was not read
 	var outcome contracts.TurnOutcome
-	ending := false   // only what belongs to the end of the run was read since
-	steering := false // the oldest turn of the page steers the run of the next one, whose end was read
+	var end uint64         // its cursor
+	var questions []uint64 // of the run, the newest first
+	ending := false        // only what belongs to the end of the run was read since
+	steering := false      // the oldest turn of the page steers the run of the next one, whose end was read
 	err := r.read(func(p *passage) bool {
 		if len(r.page.Turns) >= int(r.req.Limit) && !steering {
 			return false
@@ -327,6 +329,7 @@ func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 		case "agent_end":
 			if ended.IsZero() { // else a later run went on with an answer
 				ended, outcome, ending = time.UnixMilli(p.newest.Time), contracts.TurnCompleted, true
+				end = p.newest.Cursor
 			}
 		case "error":
 			if e, ok := p.event().(*contracts.ErrorEvent); ok && ending && e.RequestID == "" {
@@ -335,13 +338,22 @@ func (r *historyReader) turns() (*contracts.HistoryPage, error) {
 					outcome = contracts.TurnCancelled
 				}
 			}
+		case "server_request":
+			if len(questions) < contracts.MaxTurnQuestions {
+				questions = append(questions, p.newest.Cursor)
+			}
 		case "response_start", "tool_call":
 			ending = false
 		}
 		if p.prompt {
 			outcome = r.turn(p, outcome, ended)
+			if n := len(r.page.Turns); n > 0 && r.page.Turns[n-1].Cursor == p.newest.Cursor {
+				slices.Reverse(questions)
+				r.page.Turns[n-1].End, r.page.Turns[n-1].Questions = end, questions
+			}
+			questions = nil
 			if steering = p.steers; !steering {
-				ended, outcome, ending = time.Time{}, "", false
+				ended, outcome, ending, end = time.Time{}, "", false, 0
 			}
 		}
 		return true

@@ -340,6 +340,51 @@ func TestIndexTellsHowTurnsEnded(t *testing.T) {
 	})
 }
 
+func TestIndexTellsWhereRunsAskedAndEnded(t *testing.T) {
+	const asked = contracts.MaxTurnQuestions + 2
+	synctest.Test(t, func(t *testing.T) {
+		agent := newPlayer(func(ctx context.Context, host contracts.Host, work contracts.Work) error {
+			for i := range asked {
+				req := question(contracts.RequestUserInput, fmt.Sprint("q", i))
+				if _, err := host.Ask(ctx, req, contracts.AskOptions{Timeout: time.Second}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		r := openRoom(t, hub.Options{Agent: agent})
+		defer func() { _ = r.Close(context.Background()) }()
+		send := drive(t, r.Hub)
+		if err := errors.Join(
+			send(`{"type":"hello","capabilities":{"server_requests":["user_input"]}}`), send(`{"type":"prompt","content":"go"}`),
+		); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep((asked + 1) * time.Second)
+		got := historyOf(t, r.Hub, contracts.HistoryRequest{Kind: contracts.HistoryTurns}).Turns
+		if len(got) != 1 || len(got[0].Questions) != contracts.MaxTurnQuestions || !slices.IsSorted(got[0].Questions) {
+			t.Fatalf("got %+v, want a turn with the last %d questions", got, contracts.MaxTurnQuestions)
+		}
+		page := historyOf(t, r.Hub, contracts.HistoryRequest{Before: got[0].Questions[0] + 1, Limit: 1})
+		if text := transcript(t, page.Entries); text != "server_request" {
+			t.Errorf("got %s at the first cursor, want a question", text)
+		}
+		if last := got[0].Questions[contracts.MaxTurnQuestions-1]; got[0].End <= last || got[0].End > r.Snapshot().Cursor {
+			t.Errorf("got the end of the run at %d, want it after the last question at %d", got[0].End, last)
+		}
+	})
+}
+
+func TestPiecesOfATextAreEntriesOfTheirOwn(t *testing.T) {
+	withOrator(t, hub.Options{}, []string{"one two three"}, func(t *testing.T, r *room, _ func(string) error) {
+		joined, _ := whole(t, r.Hub, contracts.HistoryRequest{Limit: 1})
+		apart, _ := whole(t, r.Hub, contracts.HistoryRequest{Limit: 1, Pieces: true})
+		if len(apart.Entries) != len(joined.Entries)+2 || transcript(t, apart.Entries) != transcript(t, joined.Entries) {
+			t.Errorf("got %d entries apart and %d joined, want three words apart, and the same text", len(apart.Entries), len(joined.Entries))
+		}
+	})
+}
+
 // A prompt of the queue is one turn and one entry, and has its author. A prompt that
 // steers a run ends as the run does.
 func TestIndexListsPromptsOfTheQueueOnce(t *testing.T) {

@@ -118,7 +118,7 @@ func (w *world) move(q contracts.Quiesced) (err error) {
 	synctest.Wait()
 	w.model.move()
 	w.grants, w.newest = 0, 0 // a lease of its own
-	w.store, w.origin, w.start = journal.NewMemory(journal.MemoryOptions{}), &q, nil
+	w.store, w.origin, w.start, w.moments = journal.NewMemory(journal.MemoryOptions{}), &q, nil, nil
 	if err := w.open(); err != nil {
 		return err
 	}

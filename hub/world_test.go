@@ -34,6 +34,7 @@ type world struct {
 	past    []contracts.Event              // in the stores of earlier runners
 	origin  *contracts.Quiesced            // what this runner began with; nil: nothing
 	start   *contracts.Snapshot            // the state then
+	moments []*contracts.Snapshot          // what the hub has shown after each step of this runner
 	grants  uint64                         // largest generation that a client was told before this step, and
 	newest  uint64                         // with it
 }
@@ -358,7 +359,7 @@ func (w *world) check(before string) error {
 		}
 	}
 	w.grants = w.newest
-	return errors.Join(w.checkState(live), w.checkRequests(), w.checkOffice())
+	return errors.Join(w.checkState(live), w.checkPast(live), w.checkRequests(), w.checkOffice())
 }
 
 func (w *world) checkMember(m *member, before string, live *contracts.Snapshot) error {
@@ -467,6 +468,17 @@ func (w *world) checkState(live *contracts.Snapshot) error {
 		return fmt.Errorf("journal folded up to cursor %d:\n got %s\nwant %s", live.Cursor, got, want)
 	}
 	return nil
+}
+
+// checkPast holds the state as of an earlier cursor against what the hub has shown there.
+func (w *world) checkPast(live *contracts.Snapshot) error {
+	w.moments = append(w.moments, live)
+	then := w.moments[len(w.moments)/2]
+	past, err := stateAt(w.Hub, then.Cursor)
+	if err != nil || w.origin != nil && past.Cursor > then.Cursor {
+		return err // the journal of a restored session has the state from its first checkpoint on
+	}
+	return sameMoment(past, then)
 }
 
 // checkRequests holds how requests ended against the model: for clients, for

@@ -23,7 +23,7 @@ func TestPage(t *testing.T) {
 		}
 		cmd := exec.Command("node", "--test", "--test-reporter=spec", "--test-concurrency=1",
 			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/hostile.test.mjs",
-			"e2e/files.test.mjs", "e2e/terminal.test.mjs")
+			"e2e/files.test.mjs", "e2e/terminal.test.mjs", "e2e/timeline.test.mjs")
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})

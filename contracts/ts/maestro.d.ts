@@ -601,6 +601,8 @@ export interface HistoryRequest {
   turns?: number;
   /** entries: outputs are whole */
   full?: boolean;
+  /** entries: pieces of a text are entries of their own */
+  pieces?: boolean;
   /** search: the text to find, 1 to 256 bytes; case does not matter */
   query?: string;
 }
@@ -1677,6 +1679,10 @@ export interface HistoryTurn {
   outcome: TurnOutcome;
   /** null while the run is active */
   duration_ms: number | null;
+  /** cursor of the end of the run, if it is stored */
+  end?: number;
+  /** cursors of the last questions of the run, at most MaxTurnQuestions */
+  questions?: number[];
 }
 
 /**
@@ -2160,6 +2166,8 @@ export interface SessionSummary {
   title: string;
   /** of the last prompt; null if it is not known */
   author: Author | null;
+  /** who holds the lease; null if nobody does, or if the session is not open */
+  controller: Author | null;
   /** of the last prompt, question, answer or response; ISO-8601 UTC */
   updated_at: string;
   pending_request_count: number;

@@ -82,6 +82,9 @@ const (
 	// session.
 	every = 100 * time.Millisecond
 
+	// cursorEvery is the time between two looks at the cursors of open sessions.
+	cursorEvery = 2 * time.Second
+
 	// Bounds of the batches that are kept. A follower that has not read the oldest batch
 	// gets a new list instead.
 	maxBatches    = 64
@@ -164,15 +167,40 @@ func (sc *scope) remove(r *row) {
 // publish collects the changes of all sessions and makes a batch of them for each scope,
 // at most one in every.
 func (o *Overview) publish() {
+	cursors := time.NewTicker(cursorEvery)
+	defer cursors.Stop()
 	for {
 		select {
 		case <-o.wake:
+		case <-cursors.C:
+			o.advance()
 		case <-o.ctx.Done():
 			return
 		}
 		o.refresh()
 		o.publishBatches()
 		_ = sleep.For(o.ctx, every) // an error: the next round ends
+	}
+}
+
+// advance shows followers how far the sessions are whose events change nothing else of
+// their summaries.
+func (o *Overview) advance() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, sc := range o.scopes {
+		if sc.sessions.followers() == 0 {
+			continue
+		}
+		for _, r := range sc.order {
+			if r.hub == nil {
+				continue
+			}
+			if cursor := r.hub.Cursor(); cursor > r.Cursor {
+				r.Cursor = cursor
+				o.touch(r)
+			}
+		}
 	}
 }
 

@@ -358,7 +358,7 @@ func TestLostSummaryIsRepairedWhenTheSessionIsOpened(t *testing.T) {
 			}
 			l.enter("a")
 			got := l.summaryOf("a")
-			got.Revision, got.Cursor = want.Revision, want.Cursor
+			got.Revision, got.Cursor, got.Controller = want.Revision, want.Cursor, want.Controller
 			wantEqual(t, "repaired", got, want)
 			l.stop()
 		}
@@ -693,6 +693,55 @@ func TestFollowerSeesEachSessionAtMostTenTimesASecond(t *testing.T) {
 		}
 		last := seen["a"][len(seen["a"])-1]
 		wantEqual(t, "the last event", last, l.summaryOf("a"))
+	})
+}
+
+func TestFollowerSeesWhoDrivesAndHowFar(t *testing.T) {
+	inLibrary(t, overview.Options{}, func(t *testing.T, l *library) {
+		a := l.enter("a")
+		l.enter("idle")
+		l.prompts(a, "hello")
+		if got := l.summaryOf("a").Controller; got == nil || got.ConnectionID != a.by.ConnectionID || got.Name != "owner" {
+			t.Errorf("got %+v in control, want the owner", got)
+		}
+		before := l.summaryOf("a")
+		agent := l.agents["a"]
+		streams := func() {
+			for range 60 { // 6 s
+				agent.orders <- func(ctx context.Context) (bool, error) {
+					return false, agent.host.Publish(ctx, &contracts.Status{Message: "on my way"})
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		streams()
+		if got := l.summaryOf("a"); got.Revision != before.Revision {
+			t.Errorf("got %+v after %+v, although nobody follows the list", got, before)
+		}
+		peer := l.follow(theOwner, 10)
+		defer peer.Close()
+		peer.events()
+		streams()
+		l.settled()
+		got := peer.events()
+		if len(got) < 3 || len(got) > 5 {
+			t.Fatalf("got %d events in 6 s, want one each two seconds", len(got))
+		}
+		for _, ev := range got {
+			if s := *ev.Session; s.SessionID != "a" || s.Revision <= before.Revision || s.Cursor <= before.Cursor {
+				t.Errorf("got %+v after %+v, want a greater cursor", s, before)
+			} else {
+				before = s
+			}
+		}
+		if _, err := a.Disconnect(a.by); err != nil {
+			t.Fatal(err)
+		}
+		l.settled()
+		if got := l.summaryOf("a").Controller; got != nil {
+			t.Errorf("got %+v in control after it left, want nobody", got)
+		}
+		l.ends(a, nil)
 	})
 }
 

@@ -38,6 +38,9 @@ func (o *Overview) summary(r *row) contracts.SessionSummary {
 		Author: r.Digest.Author, UpdatedAt: timestamp(r.Digest.At), Pending: int64(r.Pending),
 		Tokens: r.Digest.Tokens, CostUSD: r.Digest.CostUSD, Cursor: r.Cursor, Archived: r.Marks.Archived,
 	}
+	if r.hub != nil {
+		s.Controller = r.Controller
+	}
 	if at := r.Marks.Deleted; !at.IsZero() {
 		s.RemovedAt = timestamp(at.Add(o.opts.Undo))
 	}

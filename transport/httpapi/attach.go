@@ -109,7 +109,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, by contracts.Ca
 		return nil, err
 	}
 	if !opened {
-		return nil, show(w, r, s)
+		return nil, show(w, r, s, s.State)
 	}
 	req.ConnectionID, by.ConnectionID = "", ""
 	got, token, err := s.Connect(req, by)
@@ -137,12 +137,28 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, by contracts.Call
 	return nil, nil
 }
 
+// state answers with the state, or with that as of a cursor.
 func (h *Handler) state(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	q, err := readParams(r)
+	if err != nil {
+		return nil, err
+	}
+	at := q.integer("at")
+	if q.err == nil && (at < 0 || at == 0 && q.text("at") != "") {
+		q.refuse("the at must be a cursor from 1")
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
 	s, err := h.find(r, by)
 	if err != nil {
 		return nil, err
 	}
-	return nil, show(w, r, s)
+	read := s.State
+	if at > 0 {
+		read = func() ([]byte, error) { return s.StateAt(r.Context(), uint64(at), by) }
+	}
+	return nil, show(w, r, s, read)
 }
 
 // connections answers with who is connected.
@@ -158,12 +174,12 @@ func (h *Handler) connections(w http.ResponseWriter, r *http.Request, by contrac
 	return nil, answerLong(w, r, list)
 }
 
-// show answers with the state.
-func show(w http.ResponseWriter, r *http.Request, s Session) error {
+// show answers with the state that read returns.
+func show(w http.ResponseWriter, r *http.Request, s Session, read func() ([]byte, error)) error {
 	if err := reserve(r, s); err != nil {
 		return err
 	}
-	text, err := s.State()
+	text, err := read()
 	if err != nil {
 		return err
 	}

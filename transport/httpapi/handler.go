@@ -246,6 +246,9 @@ type Session interface {
 	// State returns the encoded current snapshot.
 	State() ([]byte, error)
 
+	// StateAt returns the encoded state as of a cursor. It may wait until ctx ends.
+	StateAt(ctx context.Context, cursor uint64, by contracts.Caller) ([]byte, error)
+
 	// SnapshotBytes returns the approximate length of the encoded snapshot, or
 	// zero before the first one is encoded.
 	SnapshotBytes() int

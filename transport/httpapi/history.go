@@ -53,14 +53,20 @@ func historyRequest(r *http.Request, kind contracts.HistoryKind) (*contracts.His
 		q.refuse("the before must not be negative")
 	}
 	req.Before = uint64(before)
-	switch q.text("full") {
-	case "", "0":
-	case "1":
-		req.Full = true
-	default:
-		q.refuse("the full must be 0 or 1")
-	}
+	req.Full, req.Pieces = q.flag("full"), q.flag("pieces")
 	return req, q.err
+}
+
+// flag returns whether a parameter is 1. It is 0 if it is absent.
+func (q *params) flag(name string) bool {
+	switch q.text(name) {
+	case "", "0":
+		return false
+	case "1":
+		return true
+	}
+	q.refuse("the " + name + " must be 0 or 1")
+	return false
 }
 
 // params are the parameters of a query, each of which may be there once. Empty ones

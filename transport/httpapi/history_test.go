@@ -17,6 +17,7 @@ func TestHistoryIsReadAsAsked(t *testing.T) {
 		{"history", request{Kind: entries}, ""},
 		{"history?before=17&limit=5&bytes=1000&full=1",
 			request{Kind: entries, Before: 17, Limit: 5, Bytes: 1000, Full: true}, ""},
+		{"history?pieces=1", request{Kind: entries, Pieces: true}, ""},
 		{"history?turns=3&full=0&before=", request{Kind: entries, Turns: 3}, ""},
 		{"turns?limit=50", request{Kind: contracts.HistoryTurns, Limit: 50}, ""},
 		{"search?q=gr%C3%BC%C3%9Fe%20an", request{Kind: contracts.HistorySearch, Query: "grüße an"}, ""},
@@ -41,5 +42,19 @@ func TestHistoryIsReadAsAsked(t *testing.T) {
 		if got := h.session.last(t); got.method != "History" || *got.history != tt.want {
 			t.Errorf("%s: got %s with %+v, want %+v", tt.path, got.method, got.history, tt.want)
 		}
+	}
+}
+
+func TestStateOfThePastIsReadAsAsked(t *testing.T) {
+	h := newHouse(t, nil)
+	if got := h.ask("GET", sessionPath+"/state?at=17", "").ok().Body.String(); got != snapshot {
+		t.Errorf("got %s, want the state", got)
+	}
+	if got := h.session.last(t); got.method != "StateAt" || got.cursor != 17 {
+		t.Errorf("got %s at %d, want StateAt at 17", got.method, got.cursor)
+	}
+	for _, query := range []string{"at=-1", "at=0", "at=x", "at=1&at=1"} {
+		h.ask("GET", sessionPath+"/state?"+query, "").refused(contracts.CodeBadRequest)
+		h.session.untouched(t)
 	}
 }

@@ -30,6 +30,7 @@ type request struct {
 	text   string // of a message
 	key    string // of a message
 	sub    string // to unsubscribe
+	cursor uint64 // of a state
 
 	history *contracts.HistoryRequest
 }
@@ -87,6 +88,10 @@ func (s *fakeSession) Epoch() string { return epoch }
 func (s *fakeSession) State() ([]byte, error) {
 	_ = s.note(request{method: "State"})
 	return s.snapshot(), nil
+}
+
+func (s *fakeSession) StateAt(_ context.Context, cursor uint64, by contracts.Caller) ([]byte, error) {
+	return s.snapshot(), s.note(request{method: "StateAt", cursor: cursor, by: by})
 }
 
 func (s *fakeSession) SnapshotBytes() int { return len(s.snapshot()) }

@@ -8,7 +8,8 @@ import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
-import { place } from "./lists";
+import { backToLive } from "./look";
+import { place, wall } from "./lists";
 import { type Action, Palette } from "./palette";
 import { Panel } from "./panel";
 import { ifAlone, typing } from "./keys";
@@ -26,6 +27,7 @@ import {
   listLink,
   lockedBy,
   logout,
+  moment,
   openID,
   retryLogin,
   session,
@@ -34,6 +36,7 @@ import {
 } from "./store";
 import { Terminals, useTerminalKey } from "./terminal";
 import { showTerminals } from "./terminals";
+import { focusLine, PastEnd, PastStrip, SideLine } from "./time";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
@@ -98,6 +101,7 @@ function Page() {
   const help = useRef<HTMLDialogElement>(null);
   const [commanding, setCommanding] = useState(false);
   const { mine } = control.value;
+  const alone = wall.value && place.value === "dashboard";
   const go = (name: string) => () => {
     location.hash = name;
   };
@@ -105,18 +109,20 @@ function Page() {
     { what: "Write a prompt", key: "I", run: compose },
     { what: "Next turn", key: "J", run: () => step(1) },
     { what: "Previous turn", key: "K", run: () => step(-1) },
-    { what: "End of the conversation", key: "G", run: toEnd },
+    { what: "End of the conversation", key: "G", run: () => (moment.value ? backToLive() : toEnd()) },
+    { what: "Time line", key: "L", alone: true, run: focusLine },
     { what: "Search the conversation", key: "F", alone: true, run: openSearch },
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
+    { what: "All sessions on the whole screen", run: go("#dashboard=wall") },
     ...(session.value && place.value === "session"
       ? [{ what: "Terminals", key: "`", run: () => showTerminals() }]
       : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     ...(session.value && place.value === "session" ? sideActions : []),
-    ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
-    ...(session.value && mine ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
+    ...(busy.value && mine && !moment.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
+    ...(session.value && mine && !moment.value ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: switchTheme },
     { what: "Keys", key: "?", run: () => help.current?.showModal() },
     { what: "Log out", run: () => void logout() },
@@ -158,8 +164,8 @@ function Page() {
     if (narrow()) setListing(false);
   };
   return (
-    <div class={`app ${listing ? "listing" : "folded"} ${paneled.value ? "paneled" : ""}`}>
-      <Sidebar pick={pick} commands={() => setCommanding(true)} />
+    <div class={`app ${listing && !alone ? "listing" : "folded"} ${paneled.value ? "paneled" : ""} ${alone ? "alone-board" : ""}`}>
+      {!alone && <Sidebar pick={pick} commands={() => setCommanding(true)} />}
       <main class="main">
         {place.value === "session" && (
           <>
@@ -186,15 +192,20 @@ function Page() {
 }
 
 function Conversation() {
+  const past = moment.value !== null;
   return (
     <>
-      <Transcript key={openID.value} />
+      <PastStrip />
+      <div class="stage">
+        <Transcript key={`${openID.value} ${past}`} />
+        <SideLine />
+      </div>
       <div class="dock">
         <Refused />
-        <Questions />
-        <ControlRequests />
+        <Questions key={String(past)} />
+        {!past && <ControlRequests />}
         <Queue />
-        <Composer />
+        {past ? <PastEnd /> : <Composer />}
       </div>
     </>
   );

@@ -9,7 +9,7 @@ import { SearchButton } from "./search";
 import { paneled, type Tab, tab, toggleTab } from "./side";
 import { titleOf } from "./sidebar";
 import { TerminalButton } from "./terminal";
-import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
+import { act, control, link, moment, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({ list, listing }: { list: () => void; listing: boolean }) {
   const waiting = sessions.value.filter((s) => s.status === "waiting" && s.session_id !== openID.value).length;
@@ -85,7 +85,7 @@ function Title() {
   if (!editing) {
     return (
       <h1 class="grow cut">
-        {role.value === "controller" ? (
+        {role.value === "controller" && !moment.value ? (
           <button type="button" class="cut title-button" title="Rename" onClick={() => setEditing(true)}>
             {title}
           </button>
@@ -117,6 +117,15 @@ function Title() {
 
 function Drives() {
   const { mine, holder } = control.value;
+  if (moment.value) {
+    const then = people.value?.controller;
+    return (
+      <span class="drives">
+        <span class="dot" aria-hidden="true" />
+        {then ? `${who(then)} drove` : "Nobody drove"}
+      </span>
+    );
+  }
   if (!session.value || link.value.status === "closed") return null;
   if (mine) {
     return (

@@ -10,8 +10,11 @@ export const place = signal<Place>(placed());
 
 function placed(): Place {
   if (fragment("inbox") !== null) return "inbox";
-  return location.hash === "#dashboard" ? "dashboard" : "session";
+  return fragment("dashboard") === null ? "session" : "dashboard";
 }
+
+/** The dashboard is alone on the screen, for a monitor on a wall. */
+export const wall = signal(fragment("dashboard") === "wall");
 
 /** linked is the key of the question that the address names, such as that of a notification; empty if there is none. */
 export const linked = signal(named());
@@ -23,6 +26,7 @@ function named(): string {
 
 addEventListener("hashchange", () => {
   place.value = placed();
+  wall.value = fragment("dashboard") === "wall";
   linked.value = named();
 });
 

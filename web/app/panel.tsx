@@ -5,19 +5,22 @@ import { Changes, changed } from "./changes";
 import { Files } from "./files";
 import { ago, duration, exact, plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
+import { backToLive, lookAt } from "./look";
 import {
   act,
   busy,
   control,
+  head,
   mayShare,
+  moment,
   nameOf,
   now,
+  nowState,
   openID,
   ownName,
   people,
   session,
   setName,
-  state,
   turns,
 } from "./store";
 import { Shares } from "./share";
@@ -156,7 +159,7 @@ function Edge() {
 }
 
 function People() {
-  const s = state.value;
+  const s = nowState.value;
   const me = session.value?.me?.connectionId;
   const list = s?.connections ?? [];
   const hidden = (s?.connection_count ?? 0) - list.length;
@@ -222,6 +225,7 @@ function Turns() {
   }, [running, prompts]);
   const jump = (turn: HistoryTurn, i: number) => {
     closeSheet();
+    backToLive();
     if (goTo(turn.cursor)) return;
     const next = list[i - 1];
     void act((s) => (next ? s.transcript.jump(next.cursor) : s.transcript.toEnd()));
@@ -230,6 +234,19 @@ function Turns() {
     <section class="turns">
       <h2 class="unseen">Turns</h2>
       {list.length === 0 && <p class="meta">None yet.</p>}
+      {list.length > 0 && !moment.value && (
+        <button
+          type="button"
+          class="button back"
+          onClick={() => {
+            closeSheet();
+            void lookAt(head.peek());
+          }}
+        >
+          <Icon sign="clock" />
+          Look back
+        </button>
+      )}
       <ol>
         {list.map((t, i) => {
           const { sign, tone, word } = outcomes[t.outcome];

@@ -8,7 +8,7 @@ import { plural, who } from "./format";
 import { Icon } from "./icons";
 import { ifAlone, typing } from "./keys";
 import { Arguments } from "./row";
-import { announce, answer, link, pending, people, role, state } from "./store";
+import { announce, answer, link, moment, pending, people, role, state } from "./store";
 import { about, json } from "./tools";
 
 /** Asking is the session of a question and the way of an answer to it. By default it is the open session. */
@@ -20,6 +20,7 @@ export const Asking = createContext({
 
 /** mayAnswer says whether this page can answer, and why not. */
 function mayAnswer(kind: string, online: boolean): { can: boolean; why: string } {
+  if (moment.value) return { can: false, why: "This question was open then. It cannot be answered here." };
   if (!online) return { can: false, why: "You can answer when the connection is back." };
   if (role.value === "viewer") return { can: false, why: "You are watching. Your link does not allow answers." };
   if (role.value === "approver") {
@@ -37,7 +38,7 @@ export function Questions() {
   const one = all[index];
   const first = all[0]?.id;
   useEffect(() => {
-    if (first) announce("The agent asks a question.");
+    if (first && !moment.peek()) announce("The agent asks a question.");
   }, [first]);
   if (!one) return null;
   return (

@@ -4,12 +4,12 @@ import type { QueuedPrompt } from "../../contracts/ts/maestro";
 import { oneLine } from "./tools";
 import { plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
-import { act, control, people } from "./store";
+import { act, control, moment, people } from "./store";
 
 export function Queue() {
   const prompts = people.value?.queue ?? [];
   const held = people.value?.queue_held ?? false;
-  const { mine } = control.value;
+  const mine = control.value.mine && !moment.value;
   if (prompts.length === 0) return null;
   return (
     <section class="queue" aria-label="Prompts that wait">

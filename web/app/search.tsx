@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { HistoryHit, ToolItem } from "../client/index.ts";
 import { ago, exact, plural } from "./format";
 import { Icon } from "./icons";
+import { backToLive } from "./look";
 import { reveal } from "./row";
 import { act, announce, inWords, now, openID, rows, session } from "./store";
 import { show } from "./transcript";
@@ -179,6 +180,7 @@ function Marked({ text, what }: { text: string; what: string }) {
 export async function goToCursor(cursor: number, what = ""): Promise<void> {
   const s = session.peek();
   if (!s) return;
+  backToLive();
   const { items } = s.transcript;
   if (items.length === 0 || items[0]!.cursor > cursor || items.at(-1)!.last < cursor) {
     if (!(await act((o) => o.transcript.jump(cursor + 1)))) return;

@@ -17,6 +17,7 @@ import {
   type Session,
   type SessionSummary,
   type State,
+  type Transcript,
 } from "../client/index.ts";
 import { who } from "./format";
 import { keepAlive, keptConnection, rest, revive } from "./rest";
@@ -29,6 +30,8 @@ export const lockedBy = signal("");
 
 export const sessions = signal<readonly SessionSummary[]>([]);
 export const moreSessions = signal(false);
+/** when the list was heard of last */
+export let heard = () => 0;
 export const listLink = signal<LinkStatus>({ status: "connecting" });
 
 export const openID = signal<string | null>(null);
@@ -39,13 +42,31 @@ export const control = signal<Control>({ mine: false, holder: null, asked: false
 export const role = signal<Role>("controller");
 let principal = "";
 let only: string | undefined; // the session that the credential is for, if it is for one
-export const rows = signal<readonly Row[]>([]);
-export const older = signal({ more: false, gap: false, loading: false, live: true });
+const nowRows = signal<readonly Row[]>([]);
+const nowOlder = signal({ more: false, gap: false, loading: false, live: true });
+/** the state of the live session, also while the page shows the past */
+export const nowState = signal<Readonly<State> | null>(null);
 /** the session has its state and the first page of its transcript */
 export const loaded = signal(false);
+/** cursor of the newest event of the session */
+export const head = signal(0);
 
+/** A Moment is what the page shows of the past. */
+export interface Moment {
+  cursor: number;
+  at: number;
+  state: Readonly<State>;
+  transcript: Transcript;
+  rows: readonly Row[];
+  older: (typeof nowOlder)["value"];
+}
+/** The moment that the page shows in place of the live session; null: it is live. */
+export const moment = signal<Moment | null>(null);
+
+export const rows = computed(() => moment.value?.rows ?? nowRows.value);
+export const older = computed(() => moment.value?.older ?? nowOlder.value);
 /** The state of the session; its fields are replaced when they change. */
-export const state = signal<Readonly<State> | null>(null);
+export const state = computed(() => moment.value?.state ?? nowState.value);
 export const pending = computed<readonly PendingRequest[]>(() =>
   (state.value?.pending_requests ?? []).filter((r) => r.kind !== "client_tool"),
 );
@@ -83,7 +104,9 @@ function lock(why: Refusal): void {
 export async function start(): Promise<void> {
   const secret = fragment("share");
   if (secret) {
-    history.replaceState(null, "", location.pathname); // the secret stays in no history
+    const board = fragment("dashboard"); // of a link for a monitor
+    // The secret stays in no history.
+    history.replaceState(null, "", `${location.pathname}${board === null ? "" : `#dashboard=${board}`}`);
     try {
       await server.login({ token: secret });
     } catch (err) {
@@ -99,6 +122,7 @@ export async function start(): Promise<void> {
     return lock(err as Refusal);
   }
   const list = server.sessions();
+  heard = () => list.heard;
   list.on(() =>
     batch(() => {
       sessions.value = list.sessions;
@@ -182,8 +206,9 @@ function open(id: string): void {
   batch(() => {
     openID.value = id;
     session.value = made;
-    state.value = null;
-    rows.value = [];
+    moment.value = null;
+    nowState.value = null;
+    nowRows.value = [];
     loaded.value = false;
     refusal.value = "";
   });
@@ -192,14 +217,15 @@ function open(id: string): void {
     batch(() => {
       if (changes.link) link.value = made.link;
       if (changes.control) control.value = made.control;
-      if (changes.state.size > 0) state.value = { ...made.state };
+      if (changes.state.size > 0) nowState.value = { ...made.state };
+      head.value = made.cursor;
       const t = made.transcript;
-      if (changes.list) older.value = { more: t.more, gap: t.gap, loading: t.loading, live: t.live };
+      if (changes.list) nowOlder.value = { more: t.more, gap: t.gap, loading: t.loading, live: t.live };
       if (changes.list || changes.items.size > 0 || changes.state.has("pending_requests")) {
-        rows.value = draw(t.items, new Set(made.state.pending_requests.map((r) => r.call_id)));
+        nowRows.value = draw(t.items, new Set(made.state.pending_requests.map((r) => r.call_id)));
       }
       if (!loaded.value && made.cursor > 0 && !t.loading) loaded.value = true;
-      if (answering && !made.state.is_responding) announce(lastText(rows.value));
+      if (answering && !made.state.is_responding) announce(lastText(nowRows.value));
       answering = made.state.is_responding;
     });
   };
@@ -214,8 +240,9 @@ export function leave(next: string | undefined): void {
   batch(() => {
     openID.value = null;
     session.value = null;
-    state.value = null;
-    rows.value = [];
+    moment.value = null;
+    nowState.value = null;
+    nowRows.value = [];
   });
   location.hash = next === undefined ? "#inbox" : address(next);
 }

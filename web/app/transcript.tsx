@@ -5,7 +5,7 @@ import { plural } from "./format";
 import { Icon } from "./icons";
 import { RowView } from "./row";
 import type { Row } from "./rows";
-import { act, announce, busy, loaded, older, rows, session } from "./store";
+import { act, announce, busy, loaded, moment, older, rows, session } from "./store";
 
 type List = Virtualizer<HTMLDivElement, HTMLDivElement>;
 
@@ -67,9 +67,10 @@ export function Transcript() {
     last.current = { top, height, visible };
   };
   const begun = loaded.value && all.length > 0;
+  const then = moment.value?.cursor;
   useLayoutEffect(() => {
     if (begun) list.scrollToEnd();
-  }, [begun, list]);
+  }, [begun, then, list]);
 
   const { gap, more, live } = older.value;
   return (
@@ -152,14 +153,14 @@ function Placed({
 function Nothing() {
   return (
     <div class="nothing">
-      <h2>Nothing was said here yet</h2>
-      <p>Write what the agent should do. It asks before it does something that needs your consent.</p>
+      <h2>{moment.value ? "Nothing had been said yet" : "Nothing was said here yet"}</h2>
+      <p hidden={moment.value !== null}>Write what the agent should do. It asks before it does something that needs your consent.</p>
     </div>
   );
 }
 
 async function readOlder(): Promise<void> {
-  await act((s) => s.transcript.older());
+  await act((s) => (moment.peek() ?? s).transcript.older());
 }
 
 // estimate guesses the height of a row that was never drawn.
@@ -177,8 +178,8 @@ function estimate(row: Row): number {
 }
 
 export function toEnd(): void {
-  const s = session.peek();
-  if (s && !s.transcript.live) void act((o) => o.transcript.toEnd());
+  const s = moment.peek() ?? session.peek();
+  if (s && !s.transcript.live) void act(() => s.transcript.toEnd());
   shown?.list.scrollToEnd();
 }
 

@@ -30,6 +30,7 @@ export type { Credential } from "./http.ts";
 export type { LinkStatus, Socket } from "./link.ts";
 export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
+export type { Past } from "./past.ts";
 export { Refusal, type Reason } from "./refusal.ts";
 export type {
   Answer,
@@ -103,8 +104,10 @@ export interface Server {
   restore(id: string): Promise<SessionSummary>;
   history(
     id: string,
-    query?: { before?: number; limit?: number; turns?: number; full?: boolean },
+    query?: { before?: number; limit?: number; bytes?: number; turns?: number; full?: boolean; pieces?: boolean },
   ): Promise<HistoryPage>;
+  /** the state as of a cursor, or the oldest that is stored */
+  stateAt(id: string, cursor: number): Promise<Snapshot>;
 
   share(id: string, request?: ShareRequest): Promise<ShareAnswer & { token: string }>;
   shares(id: string): Promise<ShareList>;
@@ -222,7 +225,11 @@ export function connect(url: string | URL, options: Options = {}): Server {
     remove: (id) => http.json("DELETE", path(id)),
     restore: (id) => http.json("POST", path(id, "/restore"), { body: {} }),
     history: (id, query = {}) =>
-      http.json("GET", withQuery(path(id, "/history"), { ...query, full: query.full ? 1 : undefined })),
+      http.json(
+        "GET",
+        withQuery(path(id, "/history"), { ...query, full: flag(query.full), pieces: flag(query.pieces) }),
+      ),
+    stateAt: (id, at) => http.json("GET", withQuery(path(id, "/state"), { at })),
 
     share: (id, body = {}) => http.json("POST", path(id, "/shares"), { body }),
     shares: (id) => http.json("GET", path(id, "/shares")),
@@ -256,6 +263,8 @@ export function connect(url: string | URL, options: Options = {}): Server {
         login,
         probe: () => probe(path(id, "/turns?limit=1")),
         closed: () => attached.delete(session),
+        history: (request) => server.history(id, request),
+        stateAt: (cursor) => server.stateAt(id, cursor),
         dial(query) {
           use();
           return dial(path(id, "/ws"), query);
@@ -271,6 +280,8 @@ export function connect(url: string | URL, options: Options = {}): Server {
   };
   return server;
 }
+
+const flag = (set: boolean | undefined) => (set ? 1 : undefined);
 
 function withQuery(path: string, query: object): string {
   const q = new URLSearchParams();

@@ -21,6 +21,8 @@ const order: SessionStatus[] = ["waiting", "running", "failed", "idle", "at_rest
 
 interface List<L> {
   readonly link: LinkStatus;
+  /** when the server was heard of last, in milliseconds since 1970; it is silent for 15 s at most */
+  readonly heard: number;
   /** is called after changes, once for all changes of a frame; the result removes the listener */
   on(listen: (list: L) => void): () => void;
   /** ends the list for all who use it; the server object then makes a new one */
@@ -75,6 +77,7 @@ export function newLists(hooks: Hooks) {
   let link: Link | undefined;
   let connected = false;
   let requests = 0; // for the ids of ws.follow
+  let heard = 0;
 
   /** follow tells the server which lists the socket carries. */
   function follow(): void {
@@ -82,6 +85,7 @@ export function newLists(hooks: Hooks) {
   }
 
   function handle(f: ServerFrame): void {
+    heard = Date.now();
     if (f.type === "list") {
       if (f.sessions) open.get("sessions")?.take(f.sessions);
       if (f.inbox) open.get("inbox")?.take(f.inbox);
@@ -143,6 +147,9 @@ export function newLists(hooks: Hooks) {
       get link() {
         return status;
       },
+      get heard() {
+        return heard;
+      },
       on: listeners.add,
       close() {
         listeners.clear();
@@ -198,6 +205,9 @@ function sessionFeed(
       get link() {
         return shared.link;
       },
+      get heard() {
+        return shared.heard;
+      },
       on: shared.on,
       close: shared.close,
       get sessions() {
@@ -248,6 +258,9 @@ function inboxFeed(shared: Shared<InboxList>): Feed<InboxList, InboxEvent> {
     list: {
       get link() {
         return shared.link;
+      },
+      get heard() {
+        return shared.heard;
       },
       on: shared.on,
       close: shared.close,

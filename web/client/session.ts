@@ -27,6 +27,7 @@ import { newCalls, refused } from "./calls.ts";
 import { newFold } from "./fold.ts";
 import { newLink, verdict, type LinkStatus, type Socket } from "./link.ts";
 import { newListeners, type Schedule, type Surroundings } from "./notify.ts";
+import { newPast, type Past } from "./past.ts";
 import { Refusal } from "./refusal.ts";
 import { bytes } from "./texts.ts";
 import { newTranscript, type Item, type Transcript } from "./transcript.ts";
@@ -155,6 +156,8 @@ export interface Session {
   history(request?: PageRequest): Promise<HistoryPage>;
   turns(request?: PageRequest): Promise<HistoryPage & { turns: HistoryTurn[] }>;
   search(query: string, request?: PageRequest): Promise<HistoryPage>;
+  /** looks at earlier moments of the session; read over HTTP, also without a connection */
+  past(): Past;
 
   /** attaches again after the link was closed, such as after a refusal; not after `close` */
   reconnect(): void;
@@ -167,6 +170,9 @@ interface Hooks {
   probe(): Promise<Refusal | undefined>;
   login(why: Refusal): Promise<void>;
   closed(): void;
+  /** read over HTTP */
+  history(request: PageRequest): Promise<HistoryPage>;
+  stateAt(cursor: number): Promise<Snapshot>;
   schedule: Schedule;
   around: Surroundings;
 }
@@ -508,6 +514,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     history: (request = {}) => page(request),
     turns: (request = {}) => page({ ...request, kind: "turns" }) as Promise<HistoryPage & { turns: HistoryTurn[] }>,
     search: (query, request = {}) => page({ ...request, kind: "search", query }),
+    past: () => newPast(hooks),
     reconnect() {
       if (link.status.status !== "closed" || link.ended) return;
       calls.reopen();

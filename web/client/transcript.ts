@@ -154,7 +154,8 @@ interface Hooks {
 
 /** What a session needs of its transcript. */
 export interface OwnTranscript extends Transcript {
-  apply(cursor: number, event: Event): void;
+  /** at and omitted are those of an event of the history */
+  apply(cursor: number, event: Event, at?: number, omitted?: number): void;
   /** forgets everything; the server sends the newest page by itself if it is expected */
   reset(expected: boolean): void;
   /** reads the newest page, unless the window was reset again meanwhile */
@@ -255,10 +256,10 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
       before = hooks.cursor() + 1; // if it fails, older() reads the page
       return read({ before, turns: hooks.turns, limit: 1000 });
     },
-    apply(cursor, event) {
+    apply(cursor, event, at = timeOf(event), omitted) {
       if (!live) return;
       const length = win.items.length;
-      win.add(cursor, timeOf(event), event);
+      win.add(cursor, at, event, omitted);
       const cut = win.trimStart();
       if (cut !== undefined) before = cut;
       if (cut !== undefined || win.items.length !== length) hooks.listed();

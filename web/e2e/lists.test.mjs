@@ -164,21 +164,70 @@ test("the dashboard shows what many sessions do", { timeout: 6 * patience }, asy
   await wall.page.getByRole("link", { name: "Dashboard" }).click();
   const tile = (text) => wall.page.locator(".tile", { hasText: text });
   await tile("Please fix the login test").getByText("go test ./login").waitFor();
+  await tile("Please fix the login test").getByText("owner drives").waitFor();
   const working = tile("stream a long report").getByText("working").waitFor();
-  const rate = tile("stream a long report").getByText(/\d+ events\/min/).waitFor();
+  const rate = tile("stream a long report")
+    .getByText(/\d+ events\/min/)
+    .waitFor();
   const long = await startSession(ann, "stream a long report");
   await Promise.all([working, rate]);
-  await tile("hello, rename the parser").getByText("idle").waitFor();
+  await wall.page.locator(".idle .tile", { hasText: "hello, rename the parser" }).waitFor();
   assert.equal(await wall.page.locator(".tile").count(), 30);
-  assert.ok(
-    (await wall.page.locator(".tile").first().innerText()).startsWith("Please fix"),
-    "what waits comes first",
-  );
+  assert.ok((await wall.page.locator(".tile").first().innerText()).startsWith("Please fix"), "what waits comes first");
   assert.equal(await wall.page.title(), "(1) Dashboard · Maestro");
+  await wall.page.getByText("Up to date").waitFor();
   await accessible(wall, "the dashboard");
-  await tile("stream a long report").getByText("idle").waitFor();
-  await tile("stream a long report").click();
+  await wall.page.locator(".idle .tile", { hasText: "stream a long report" }).waitFor();
+
+  // The arrows go through the tiles; tab reaches one of them.
+  await wall.page.locator(".tile").first().focus();
+  const focused = () =>
+    wall.page.evaluate(() => [...document.querySelectorAll(".tile")].indexOf(document.activeElement));
+  for (const [key, to] of [
+    ["ArrowRight", 1],
+    ["ArrowLeft", 0],
+    ["ArrowDown", 1],
+    ["End", 29],
+    ["k", 28],
+    ["Home", 0],
+  ]) {
+    await wall.page.keyboard.press(key);
+    assert.equal(await focused(), to, key);
+  }
+  await tile("stream a long report").focus();
+  await wall.page.keyboard.press("Enter");
   await wall.page.waitForURL((url) => url.hash === long);
   await wall.page.locator(".main", { hasText: "stream a long report" }).waitFor();
   assert.deepEqual(await Promise.all([ann, wall].map((p) => p.complaints())), [[], []]);
 });
+
+test(
+  "a monitor shows the dashboard alone, also to a viewer, and says when it is behind",
+  { timeout: 6 * patience },
+  async () => {
+    await startServer();
+    const ann = await browser.open(await server.link());
+    await composer(ann).waitFor();
+    await prompt(ann, "stream a long report");
+    await ann.page.getByText("Line 5 of").waitFor();
+    const { token } = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role: "viewer" });
+    const wall = await browser.open(`${server.url}/#share=${token}&dashboard=wall`);
+    await wall.page.locator(".wall-head", { hasText: "1 running" }).waitFor();
+    await wall.page.locator(".tile", { hasText: "owner drives" }).waitFor();
+    assert.equal(await wall.page.locator("nav, .head").count(), 0);
+    assert.equal(new URL(wall.page.url()).hash, "#dashboard=wall", "the secret is gone from the address");
+    await accessible(wall, "a dashboard on a wall");
+
+    // A server that was killed during a run comes back, and the run has failed.
+    await server.stop("SIGKILL");
+    await wall.page.getByText(/As of .* behind/).waitFor();
+    await server.start();
+    await wall.page.locator(".failed .tile", { hasText: "stream a long report" }).waitFor();
+    await wall.page.getByText("Up to date").waitFor();
+    await wall.page.keyboard.press("Escape");
+    await wall.page.locator(".head", { hasText: "Dashboard" }).waitFor();
+    assert.equal(new URL(wall.page.url()).hash, "#dashboard");
+    const lost = [/ERR_CONNECTION_REFUSED|WebSocket connection|Failed to load resource/];
+    assert.deepEqual(await Promise.all([ann, wall].map((p) => p.complaints(lost))), [[], []]);
+  },
+);
