@@ -1,8 +1,12 @@
 import "./style.css";
 import "./lists.css";
+import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./app";
-import { start } from "./store";
+import { stage, start } from "./store";
 
-render(<App />, document.getElementById("app")!);
+// Until the page knows whose it is, it stays as index.html has it: a frame that looks the same.
+effect(() => {
+  if (stage.value !== "starting") render(<App />, document.getElementById("app")!);
+});
 void start();
