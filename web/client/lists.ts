@@ -21,7 +21,7 @@ const order: SessionStatus[] = ["waiting", "running", "failed", "idle", "at_rest
 
 interface List<L> {
   readonly link: LinkStatus;
-  /** is called after changes, once for all changes of a frame; the result removes the listener */
+  /** is called after changes, at most once in a frame; the result removes the listener */
   on(listen: (list: L) => void): () => void;
   /** ends the list for all who use it; the server object then makes a new one */
   close(): void;
