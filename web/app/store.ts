@@ -160,7 +160,7 @@ function open(id: string): void {
   const name = ownName();
   const made = server.attach(id, {
     role: role.peek(),
-    turns: 20,
+    turns: 10,
     displayName: name || undefined,
     clientInfo: { name: "maestro-web" },
     optOut: ["status"],
