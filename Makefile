@@ -28,12 +28,16 @@ setup: ## download what the other targets need
 	go mod download && go -C bench mod download
 
 .PHONY: others
-others: ## programs of others that tests run, from npm
+others: web/node_modules/.package-lock.json ## programs of others that tests run, from npm
 	npm --prefix agent/mcp/testdata/everything ci --no-audit --no-fund --silent
 	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix agent/acpserver/testdata/sdk ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
+
+# Installed anew only if the lock file is newer: bench-smoke and tests of CI use it at the same time.
+web/node_modules/.package-lock.json: web/package-lock.json
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+	@touch $@
 
 # The packages that take longest begin first. Without GORACE each program with the race
 # detector, tests included, sleeps for a second when it exits. The detector needs cgo.
@@ -57,10 +61,10 @@ cover: others ## test coverage by function; bin/cover.out for go tool cover -htm
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
 .PHONY: bench bench-smoke kills drains conformance example
-bench: ## compare with other servers, five repetitions; about 30 minutes, Linux; ARGS='-only growth' for one group
+bench: web/node_modules/.package-lock.json ## compare with other servers, five repetitions; about 40 minutes, Linux; ARGS='-only growth' for one group
 	go -C bench build -o ../bin/bench . && exec bin/bench -timeout 60m $(ARGS)
 
-bench-smoke: ## one tiny repetition of every measurement
+bench-smoke: web/node_modules/.package-lock.json ## one tiny repetition of every measurement
 	go -C bench build -o ../bin/bench . && exec bin/bench -quick
 
 kills: build ## kill bin/maestro 100 times in mid-stream and look for losses; about a minute
@@ -94,13 +98,11 @@ example: build ## run examples/node against bin/maestro
 gen: ## schema, TypeScript types, protocol tables and docs/rules.md
 	go run ./contracts/gen
 
-web: ## web/dist, the page that bin/maestro serves; needs npm
-	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+web: web/node_modules/.package-lock.json ## web/dist, the page that bin/maestro serves; needs npm
 	node web/build.mjs
 
-gen-check: ## fail if gen or web would change anything
+gen-check: web/node_modules/.package-lock.json ## fail if gen or web would change anything
 	go test -count=1 -run TestGeneratedFilesAreCurrent ./contracts/gen
-	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 	node web/build.mjs --check
 
 fmt: ## format all Go files

@@ -47,6 +47,7 @@ var measurements = []measurement{
 	{"terminal", (*trial).terminals},
 	{"output", (*trial).output},
 	{"acp", (*trial).acp},
+	{"page", (*trial).page},
 	{"growth", (*trial).growth},
 }
 

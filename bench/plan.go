@@ -63,6 +63,13 @@ type plan struct {
 		length    time.Duration
 		saturated int // events
 	}
+	page struct {
+		events       int           // of the long session
+		opens        int           // times
+		scroll       time.Duration // upwards; half as long downwards
+		answers      int
+		chunks, rate int // of an answer
+	}
 	growth growthPlan
 }
 
@@ -128,6 +135,8 @@ func newPlan(reps int, quick bool) plan {
 	p.search.files, p.search.typed, p.search.queries, p.search.created = n(100_000, 2000), n(20, 5), n(300, 20), n(20, 3)
 	p.start.runs = n(20, 3)
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, d(3*time.Second, time.Second/2), n(500_000, 20_000)
+	p.page.events, p.page.scroll = n(100_000, 3000), d(12*time.Second, time.Second)
+	p.page.opens, p.page.answers, p.page.chunks, p.page.rate = n(5, 1), n(10, 2), n(1000, 100), 300
 	g := &p.growth
 	g.watch.files, g.watch.sessions, g.watch.idle = n(100_000, 2000), 20, d(2*time.Second, time.Second/2)
 	g.search.files, g.search.queries = n(500_000, 3000), n(120, 10)

@@ -69,7 +69,7 @@ const html = readFileSync(join(here, "app/index.html"), "utf8")
   .replace("{{script}}", built.entry("app/main.tsx"))
   .replace("{{theme}}", outputs(worker).entry("app/theme.ts"))
   .replace("{{style}}", built.style("app/main.tsx"))
-  .replace("{{icon}}", built.asset("app/icon.svg"));
+  .replaceAll("{{icon}}", built.asset("app/icon.svg"));
 files.set("index.html", Buffer.from(html));
 files.set("assets/licenses.txt", Buffer.from(licenses([worker, page])));
 

@@ -1,9 +1,13 @@
 package web
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/internal/testkit/built"
@@ -21,10 +25,31 @@ func TestPage(t *testing.T) {
 		if err := built.Maestro(binary); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("node", "--test", "--test-reporter=spec", "--test-concurrency=1",
-			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/hostile.test.mjs",
-			"e2e/files.test.mjs", "e2e/terminal.test.mjs", "e2e/timeline.test.mjs")
+		cmd := exec.Command("node", append([]string{"--test", "--test-reporter=spec", concurrency}, largestFirst(t, "e2e/*.test.mjs")...)...)
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})
+}
+
+// Each file of e2e has a browser and servers of its own. Two at a time, or as many as every
+// second processor, use the time that the other one waits.
+var concurrency = fmt.Sprintf("--test-concurrency=%d", max(2, runtime.NumCPU()/2))
+
+// largestFirst returns the files of a pattern by size: long tests that begin last would run
+// alone at the end.
+func largestFirst(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %q and %v for %s, want files", files, err, pattern)
+	}
+	size := func(name string) int64 {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(size(b), size(a)) })
+	return files
 }

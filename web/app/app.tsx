@@ -41,14 +41,7 @@ import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
   useVisible();
-  switch (stage.value) {
-    case "starting":
-      return null;
-    case "login":
-      return <Login />;
-    case "open":
-      return <Page />;
-  }
+  return stage.value === "login" ? <Login /> : <Page />;
 }
 
 function Login() {

@@ -5,17 +5,27 @@ const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
 
+// Formats are made once: making one takes about as long as drawing a row.
+const dayMonth = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const hourMinute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+function written(at: number, format: Intl.DateTimeFormat): string {
+  const date = new Date(at);
+  return Number.isNaN(date.getTime()) ? "" : format.format(date); // which refuses a time that is none
+}
+
 /** ago is relative up to a day, then a date. */
 export function ago(at: number, now: number): string {
   const past = now - at;
   if (past < minute) return "now";
   if (past < hour) return `${Math.floor(past / minute)} min`;
   if (past < day) return `${Math.floor(past / hour)} h`;
-  return new Date(at).toLocaleDateString(undefined, { day: "numeric", month: "short" });
+  return written(at, dayMonth);
 }
 
 export function clock(at: number): string {
-  return new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+  return written(at, hourMinute);
 }
 
 /** second is the time of day to the second. */
@@ -24,7 +34,7 @@ export function second(at: number): string {
 }
 
 export function exact(at: number): string {
-  return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return written(at, whole);
 }
 
 export function duration(ms: number): string {

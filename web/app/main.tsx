@@ -4,9 +4,13 @@ import "./files.css";
 import "./terminal.css";
 import "./time.css";
 import "./dashboard.css";
+import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./app";
-import { start } from "./store";
+import { stage, start } from "./store";
 
-render(<App />, document.getElementById("app")!);
+// Until the page knows whose it is, it stays as index.html has it: a frame that looks the same.
+effect(() => {
+  if (stage.value !== "starting") render(<App />, document.getElementById("app")!);
+});
 void start();

@@ -26,19 +26,23 @@ export type Row = { key: string } & (
 );
 
 type Text = { seen: string; done: Row[]; rest: string };
-type Kept = { version: string; rows: Row[]; text?: Text };
+type Kept = { version: number; rest: string; waits: boolean; rows: Row[]; text?: Text };
+type Going = { texts: TextItem[]; notes: Item[] };
+
+const alone: Going = { texts: [], notes: [] };
 
 /** newRows returns a function that turns items into rows. It keeps the rows of items that did not change. */
 export function newRows() {
   const kept = new WeakMap<Item, Kept>();
-  let folds = new Map<string, { of: string; row: Row }>();
+  let folds = new Map<string, { count: number; versions: number; row: Row }>();
 
   // rowsOf returns the rows of an item, and of the texts that go on after it.
   function rowsOf(item: Item, waits: boolean, more: TextItem[]): Row[] {
-    const version = [item, ...more].map((i) => i.version).join() + (waits ? "w" : "");
+    const { version } = item;
+    const rest = more.length === 0 ? "" : more.map((i) => i.version).join();
     const old = kept.get(item);
-    if (old?.version === version) return old.rows;
-    const now: Kept = { version, rows: [], text: old?.text };
+    if (old?.version === version && old.rest === rest && old.waits === waits) return old.rows;
+    const now: Kept = { version, rest, waits, rows: [], text: old?.text };
     if (item.kind === "text") {
       const text = more.length === 0 ? item.text : [item, ...more].map((i) => i.text).join("");
       now.text = blocks(item.key, text, old?.text);
@@ -64,17 +68,21 @@ export function newRows() {
       while (end < items.length && foldable(items[end]!)) end++;
       if (end - i > 1) {
         const group = items.slice(i, end) as ToolItem[];
-        const of = group.map((t) => `${t.key}:${t.version}`).join();
+        const count = group.length;
+        const versions = group.reduce((sum, t) => sum + t.version, 0); // which only rise
         const key = `${group[0]!.key}+`;
         const old = folds.get(key);
-        const fold = old?.of === of ? old : { of, row: { key, kind: "reads", items: group } as Row };
+        const fold =
+          old?.count === count && old.versions === versions
+            ? old
+            : { count, versions, row: { key, kind: "reads", items: group } as Row };
         used.set(key, fold);
         all.push(fold.row);
         i = end - 1;
         continue;
       }
       const item = items[i]!;
-      const { texts, notes } = item.kind === "text" ? goesOn(items, i) : { texts: [], notes: [] };
+      const { texts, notes } = item.kind === "text" && items[i + 1]?.kind === "note" ? goesOn(items, i) : alone;
       for (const row of rowsOf(item, item.kind === "tool" && waiting.has(item.id), texts)) all.push(row);
       for (const note of notes) all.push(...rowsOf(note, false, []));
       i += texts.length + notes.length;
@@ -86,7 +94,7 @@ export function newRows() {
 
 // goesOn returns the texts that continue the one at an index although something else happened between
 // them, such as a change of control or a command, and those notes, which are shown after the whole text.
-function goesOn(items: readonly Item[], at: number): { texts: TextItem[]; notes: Item[] } {
+function goesOn(items: readonly Item[], at: number): Going {
   const first = items[at] as TextItem;
   const texts: TextItem[] = [],
     notes: Item[] = [];

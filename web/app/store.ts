@@ -195,7 +195,7 @@ function open(id: string): void {
     resting ??
     server.attach(id, {
       role: role.peek(),
-      turns: 20,
+      turns: 10,
       displayName: ownName() || undefined,
       clientInfo: { name: "maestro-web" },
       optOut: ["status"],

@@ -1,5 +1,11 @@
 // The transcript: a windowed list of rows that follows its end while a reader is there.
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
+import {
+  elementScroll,
+  measureElement,
+  observeElementOffset,
+  observeElementRect,
+  Virtualizer,
+} from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
 import { Icon } from "./icons";
@@ -10,6 +16,7 @@ import { act, announce, busy, loaded, moment, older, rows, session } from "./sto
 type List = Virtualizer<HTMLDivElement, HTMLDivElement>;
 
 const nearEnd = 80; // pixels
+const ahead = 3000; // pixels above the reader that are left when an older page is read
 
 /** The list that is on the screen, for keys that move in it. */
 let shown: { list: List; rows: readonly Row[] } | undefined;
@@ -19,31 +26,47 @@ export function Transcript() {
   const scroller = useRef<HTMLDivElement>(null);
   const [, draw] = useState(0);
   const [atEnd, setAtEnd] = useState(true);
+  const keyed = useRef({ all, key: (i: number): string | number => all[i]?.key ?? i });
+  const rekeyed = !sameKeys(keyed.current.all, all);
+  if (rekeyed) keyed.current = { all, key: (i) => all[i]?.key ?? i };
   const pinned = useRef(true); // the reader is at the end, where the list stays when its height changes
   const options = {
     count: all.length,
     getScrollElement: () => scroller.current,
     estimateSize: (i: number) => estimate(all[i]!),
-    getItemKey: (i: number) => all[i]?.key ?? i,
+    getItemKey: keyed.current.key, // a new function makes the list place all rows again
     overscan: 8,
+    paddingEnd: 24, // not of the last row, whose height would change with each new one
     anchorTo: "end" as const,
     followOnAppend: true,
     scrollEndThreshold: nearEnd,
+    // A row that was just made has no content yet. The list's observer measures it before it is painted.
+    measureElement: (row: HTMLDivElement, entry: ResizeObserverEntry | undefined, l: List) => {
+      const i = l.indexFromElement(row);
+      return entry ? measureElement(row, entry, l) : (l.itemSizeCache.get(all[i]!.key) ?? estimate(all[i]!));
+    },
     observeElementRect,
     observeElementOffset,
     scrollToFn: elementScroll,
     onChange: (l: List) => {
       draw((n) => n + 1);
       setAtEnd(l.isAtEnd(nearEnd));
-      const first = l.range?.startIndex ?? 0;
       const { more, loading } = older.peek();
-      if (first < 4 && more && !loading && loaded.peek() && (l.scrollOffset ?? 0) < 400) void readOlder();
+      if (ended.current && more && !loading && (l.scrollOffset ?? 0) < ahead) void readOlder();
     },
   };
   const [list] = useState<List>(() => new Virtualizer(options));
+  const place = rekeyed && !pinned.current ? placeOf(list, all) : undefined;
   list.setOptions(options);
+  const begun = loaded.value && all.length > 0;
+  const ended = useRef(false); // the list was scrolled to its end
+  if (begun && !ended.current) list.scrollOffset = list.getTotalSize(); // the rows at the end are the first to be drawn
+  if (place) list.scrollOffset = startOf(list, place.index) + place.below;
   useLayoutEffect(() => list._didMount(), [list]);
-  useLayoutEffect(() => list._willUpdate());
+  useLayoutEffect(() => {
+    list._willUpdate();
+    if (place) scroller.current!.scrollTop = list.scrollOffset!;
+  });
   useLayoutEffect(() => {
     shown = { list, rows: all };
     return () => {
@@ -57,19 +80,19 @@ export function Transcript() {
     watch.observe(scroller.current!);
     return () => watch.disconnect();
   }, [list]);
-  const last = useRef({ top: 0, height: 0, visible: 0 });
+  const last = useRef({ top: 0, height: 0 });
   const scrolled = () => {
     if (!scroller.current) return; // the event comes a frame later, when the list may be gone
     const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current;
     const by = last.current;
     if (height - top - visible < nearEnd) pinned.current = true;
-    else if (top < by.top && height === by.height && visible === by.visible) pinned.current = false; // by a reader
-    last.current = { top, height, visible };
+    else if (top < by.top && height - top > by.height - by.top) pinned.current = false; // by a reader, not by less content
+    last.current = { top, height };
   };
-  const begun = loaded.value && all.length > 0;
   const then = moment.value?.cursor;
   useLayoutEffect(() => {
     if (begun) list.scrollToEnd();
+    ended.current = begun;
   }, [begun, then, list]);
 
   const { gap, more, live } = older.value;
@@ -101,8 +124,6 @@ export function Transcript() {
                   index={at.index}
                   start={at.start}
                   list={list}
-                  first={at.index === 0}
-                  last={at.index === all.length - 1}
                 />
               )
             );
@@ -122,29 +143,41 @@ export function Transcript() {
   );
 }
 
+/**
+ * placeOf returns where the reader is in new rows, if the first row on the screen is not among them: the beginning of a
+ * text or a call came with an older page, and they are one row now. In all other cases the list keeps the place.
+ */
+function placeOf(list: List, all: readonly Row[]): { index: number; below: number } | undefined {
+  const offset = list.scrollOffset ?? 0;
+  const indexes = new Map(all.map((row, i): [unknown, number] => [row.key, i]));
+  const seen = list.getVirtualItems().filter((v) => v.end > offset);
+  const stays = seen.find((v) => indexes.has(v.key));
+  return stays && stays !== seen[0] ? { index: indexes.get(stays.key)!, below: offset - stays.start } : undefined;
+}
+
+function startOf(list: List, index: number): number {
+  list.getTotalSize(); // places the rows
+  return list.measurementsCache[index]!.start;
+}
+
+function sameKeys(a: readonly Row[], b: readonly Row[]): boolean {
+  return a === b || (a.length === b.length && a.every((row, i) => row === b[i] || row.key === b[i]!.key));
+}
+
 function Placed({
   row,
   index,
   start,
   list,
-  first,
-  last,
 }: {
   row: Row;
   index: number;
   start: number;
   list: List;
-  first: boolean;
-  last: boolean;
 }) {
   const body = useMemo(() => <RowView row={row} />, [row]);
   return (
-    <div
-      class={`row ${first ? "first" : ""} ${last ? "last" : ""}`}
-      data-index={index}
-      ref={list.measureElement}
-      style={{ top: `${start}px` }}
-    >
+    <div class="row" data-index={index} ref={list.measureElement} style={{ top: `${start}px` }}>
       {body}
     </div>
   );

@@ -66,7 +66,10 @@ export interface Options {
   /** opens a WebSocket; default: that of the platform, with the token as a subprotocol */
   socket?: (url: URL, protocols: string[], token: string | undefined) => Socket;
   fetch?: typeof fetch;
-  /** when changes are announced; default: in the next animation frame, outside of a page in a microtask */
+  /**
+   * when changes are announced; default: in an animation frame, about 30 times a second while a stream goes on, and
+   * outside of a page in a microtask
+   */
   schedule?: Schedule;
   /** events of the page; default: those of the page, if there is one */
   around?: Surroundings;
@@ -134,7 +137,7 @@ const api = "/api/headless";
 export function connect(url: string | URL, options: Options = {}): Server {
   const base = new URL("/", url);
   const http = newHttp(base, options.token, options.fetch ?? ((...args) => fetch(...args)), options.login);
-  const schedule = options.schedule ?? frames();
+  const schedule = () => options.schedule ?? frames();
   const around = options.around ?? surroundings();
   const attached = new Set<Session>();
   const path = (id: string, rest = "") => `${api}/sessions/${encodeURIComponent(id)}${rest}`;
@@ -171,7 +174,7 @@ export function connect(url: string | URL, options: Options = {}): Server {
 
   const listCredential = credential();
   const lists = newLists({
-    schedule,
+    schedule: schedule(),
     around,
     login: listCredential.login,
     probe: () => probe(`${api}/overview?limit=1`),
@@ -258,7 +261,7 @@ export function connect(url: string | URL, options: Options = {}): Server {
     attach(id, attachOptions = {}) {
       const { use, login } = credential();
       const session = newSession(id, attachOptions, {
-        schedule,
+        schedule: schedule(),
         around,
         login,
         probe: () => probe(path(id, "/turns?limit=1")),

@@ -23,7 +23,7 @@ interface List<L> {
   readonly link: LinkStatus;
   /** when the server was heard of last, in milliseconds since 1970; it is silent for 15 s at most */
   readonly heard: number;
-  /** is called after changes, once for all changes of a frame; the result removes the listener */
+  /** is called after changes, at most once in a frame; the result removes the listener */
   on(listen: (list: L) => void): () => void;
   /** ends the list for all who use it; the server object then makes a new one */
   close(): void;

@@ -13,14 +13,22 @@ export function surroundings(): Surroundings {
   return g.document && g.window ? { document: g.document, window: g.window } : {};
 }
 
+// Announcements of a stream: so many milliseconds from one to the next, on average of this time.
+const pace = 30;
+const burst = 120;
+
 /**
- * frames returns a schedule that runs once in an animation frame. Pages in the background have no
- * frames, so a timer runs there instead. Outside of a page it runs in a microtask.
+ * frames returns a schedule that runs once in an animation frame, about 30 times a second while there is always
+ * something to run: a page that draws each frame of a stream has no time for anything else on a slow machine. Pages
+ * in the background have no frames, so a timer runs there instead. Outside of a page it runs in a microtask.
  */
 export function frames(): Schedule {
   const g = globalThis as { requestAnimationFrame?: (f: () => void) => number };
   if (!g.requestAnimationFrame) return queueMicrotask;
+  let due = 0;
   return (run) => {
+    const now = performance.now();
+    due = Math.max(due, now - burst) + pace;
     let done = false;
     const once = () => {
       if (done) return;
@@ -29,7 +37,9 @@ export function frames(): Schedule {
       run();
     };
     const timer = setTimeout(once, 250);
-    g.requestAnimationFrame!(once);
+    const next = () => g.requestAnimationFrame!(once);
+    if (due <= now) next();
+    else setTimeout(next, due - now);
   };
 }
 

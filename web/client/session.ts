@@ -121,7 +121,7 @@ export interface Session {
   readonly epoch: string;
   readonly utilities: Utilities;
 
-  /** is called once for all changes of a frame; the result removes the listener */
+  /** is called once for all changes since the last call, at most once in a frame; the result removes the listener */
   on(listen: (changes: Changes) => void): () => void;
   /** is called with each event at once, such as for a terminal */
   onEvent(listen: (happening: Happening) => void): () => void;

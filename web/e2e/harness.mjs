@@ -4,7 +4,6 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -62,7 +61,7 @@ export async function accessible(p, what) {
 /** startServer serves the script on a port of its own, which it keeps when it is started again. */
 export async function startServer(args = []) {
   const root = mkdtempSync(join(tmpdir(), "maestro-page-"));
-  const port = await freePort();
+  let url = "http://127.0.0.1:0"; // the server chooses a port when it starts for the first time
   let child;
   let ready;
 
@@ -74,7 +73,7 @@ export async function startServer(args = []) {
         "--agent",
         `script:${join(here, "script.json")}`,
         "--listen",
-        `127.0.0.1:${port}`,
+        new URL(url).host,
         "--workspace",
         root,
         "--state-dir",
@@ -95,6 +94,7 @@ export async function startServer(args = []) {
     const [line] = await Promise.race([once(lines, "line"), ended]);
     ended.catch(() => {}); // it is ended by stop
     ready = JSON.parse(line);
+    url = ready.baseUrl;
   }
 
   async function stop(signal = "SIGTERM") {
@@ -103,7 +103,6 @@ export async function startServer(args = []) {
     await once(child, "exit");
   }
 
-  const url = `http://127.0.0.1:${port}`;
   const token = () => readFileSync(ready.tokenFile, "utf8").trim();
 
   async function call(method, path, body) {
@@ -137,15 +136,6 @@ export async function startServer(args = []) {
     },
   };
   return server;
-}
-
-async function freePort() {
-  const listener = createServer().listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  const { port } = listener.address();
-  listener.close();
-  await once(listener, "close");
-  return port;
 }
 
 /** startBrowser opens pages that fail a test when something was written to the console. */

@@ -38,6 +38,7 @@ const flags = [
   "--enable-source-maps",
   "--no-warnings",
   "--test",
+  "--test-concurrency=4", // tests wait more than they compute
   "--test-timeout=120000",
   "--test-reporter=spec",
 ];
