@@ -123,6 +123,7 @@ type WhoAmI struct {
 	SessionID string `json:"session_id,omitempty"` // the only session that it may reach
 	ExpiresAt string `json:"expires_at,omitempty"` // of the credential; ISO-8601 UTC; absent: never
 	Version   string `json:"version,omitempty"`    // of the server
+	WebPush   bool   `json:"web_push,omitempty"`   // the server sends Web Push to browsers that register
 }
 
 // A TicketRequest is the body of ws-tickets.

@@ -2440,6 +2440,8 @@ export interface WhoAmI {
   expires_at?: string;
   /** of the server */
   version?: string;
+  /** the server sends Web Push to browsers that register */
+  web_push?: boolean;
 }
 
 /**

@@ -57,6 +57,7 @@ type Options struct {
 	CookieFile string
 
 	Version string // of the server; WhoAmI tells it
+	WebPush bool   // the server sends Web Push; WhoAmI tells it
 
 	// Session returns an error for a session that the principal cannot share,
 	// such as an unknown one; nil allows all.

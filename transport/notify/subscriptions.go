@@ -87,6 +87,9 @@ func (n *Notifier) openPush() error {
 	return nil
 }
 
+// WebPush reports whether browsers can subscribe.
+func (n *Notifier) WebPush() bool { return n.opts.Config.WebPush != nil }
+
 // errNoPush refuses Web Push that is not configured.
 var errNoPush = &contracts.Error{Code: contracts.CodeNotFound, Message: "this server does not send Web Push"}
 

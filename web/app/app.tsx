@@ -8,12 +8,16 @@ import icon from "./icon.svg";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { place } from "./lists";
-import { type Action, Palette } from "./palette";
+import { type Action, Actions, Palette } from "./palette";
 import { Panel } from "./panel";
+import { PlanLine } from "./plan";
 import { ifAlone, typing } from "./keys";
 import { Questions } from "./question";
 import { Queue } from "./queue";
+import { Begin } from "./begin";
+import { logOut } from "./notify";
 import { openSearch, Search } from "./search";
+import { Settings, settingsOpen } from "./settings";
 import { Sidebar, switchTheme } from "./sidebar";
 import {
   act,
@@ -23,7 +27,6 @@ import {
   createSession,
   listLink,
   lockedBy,
-  logout,
   openID,
   retryLogin,
   session,
@@ -98,7 +101,14 @@ function Page() {
     ...(session.value && mine ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: switchTheme },
     { what: "Keys", key: "?", run: () => help.current?.showModal() },
-    { what: "Log out", run: () => void logout() },
+    {
+      what: "Settings",
+      key: ",",
+      run: () => {
+        settingsOpen.value = true;
+      },
+    },
+    { what: "Log out", run: () => void logOut() },
   ];
   const known = useRef(actions);
   known.current = actions;
@@ -126,7 +136,8 @@ function Page() {
   }, []);
   useSignalEffect(nameTab);
   useSignalEffect(() => {
-    if ((openID.value !== null || place.value !== "session") && narrow()) setListing(false);
+    const empty = sessions.value.length === 0 && listLink.value.status === "online";
+    if ((openID.value !== null || place.value !== "session" || empty) && narrow()) setListing(false);
   });
   const close = () => {
     setListing(false);
@@ -149,7 +160,7 @@ function Page() {
             />
             <Connection />
             {session.value && <Search />}
-            {session.value ? <Conversation /> : <Choose />}
+            <Actions.Provider value={actions}>{session.value ? <Conversation /> : <Begin />}</Actions.Provider>
           </>
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
@@ -161,6 +172,7 @@ function Page() {
         {announcement.value}
       </p>
       {commanding && <Palette actions={actions} close={() => setCommanding(false)} />}
+      {settingsOpen.value && <Settings />}
       <Help place={help} actions={actions} />
     </div>
   );
@@ -174,24 +186,11 @@ function Conversation() {
         <Refused />
         <Questions />
         <ControlRequests />
+        <PlanLine />
         <Queue />
         <Composer />
       </div>
     </>
-  );
-}
-
-function Choose() {
-  const none = sessions.value.length === 0 && listLink.value.status === "online";
-  return (
-    <div class="nothing">
-      <h2>{none ? "No sessions yet" : "Choose a session"}</h2>
-      <p>{none ? "Start one with a prompt." : "Those that need you come first."}</p>
-      <button type="button" class="button primary" onClick={() => void createSession()}>
-        New session
-      </button>
-      <Refused />
-    </div>
   );
 }
 
@@ -205,6 +204,7 @@ const moreKeys: [string, string][] = [
   ["Esc", "Leave the field"],
   ["Up, Down", "Your earlier prompts, in an empty field"],
   ["@", "Complete the path of a file in the prompt"],
+  ["/", "At the start: commands of the agent and of the page"],
   ["Enter", "Send, or queue while the agent works"],
   ["Ctrl+Enter", "Steer the agent while it works"],
 ];

@@ -1,5 +1,6 @@
 // The head of a session: its title, who drives, and the state of the connection in words.
 import { useState } from "preact/hooks";
+import { offer } from "./agent";
 import { cost, count, who } from "./format";
 import { Icon } from "./icons";
 import { agentName } from "./row";
@@ -38,6 +39,7 @@ export function Head({
       <Title />
       <Drives />
       <span class="facts meta">
+        {offer.value.mode && <span class="tag">{offer.value.mode}</span>}
         {agentName() && <span>{agentName()}</span>}
         {s && s.total_tokens > 0 && <span>{count(s.total_tokens)} tokens</span>}
         {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}

@@ -16,6 +16,7 @@ import {
   type Session,
   type SessionSummary,
   type State,
+  type WhoAmI,
 } from "../client/index.ts";
 import { who } from "./format";
 import { newRows, type Row } from "./rows";
@@ -35,6 +36,8 @@ export const link = signal<LinkStatus>({ status: "connecting" });
 export const control = signal<Control>({ mine: false, holder: null, asked: false, asking: [], last: null });
 /** the most that the credential of this page allows */
 export const role = signal<Role>("controller");
+/** whose credential the page has, and what the server is */
+export const whoAmI = signal<WhoAmI | null>(null);
 let principal = "";
 let only: string | undefined; // the session that the credential is for, if it is for one
 export const rows = signal<readonly Row[]>([]);
@@ -90,6 +93,7 @@ export async function start(): Promise<void> {
   }
   try {
     const me = await server.whoAmI();
+    whoAmI.value = me;
     role.value = me.role;
     principal = me.principal;
     only = me.session_id;
@@ -125,12 +129,18 @@ export async function retryLogin(): Promise<void> {
 
 /** tabs tells the other tabs of this browser, which have the same cookie, that it was logged out. */
 const tabs = new BroadcastChannel("maestro.logout");
-tabs.onmessage = () => location.reload();
+tabs.onmessage = goAway;
 
 export async function logout(): Promise<void> {
   session.value?.close();
   await server.logout();
   tabs.postMessage("");
+  goAway();
+}
+
+// goAway forgets what was being written, which is of whoever was logged in.
+function goAway(): void {
+  sessionStorage.clear();
   location.reload();
 }
 
@@ -163,7 +173,6 @@ function open(id: string): void {
     turns: 20,
     displayName: name || undefined,
     clientInfo: { name: "maestro-web" },
-    optOut: ["status"],
   });
   const draw = newRows();
   let answering = false;
@@ -280,12 +289,17 @@ export function inWords(err: unknown): string {
   return words[err.code] ?? err.message;
 }
 
-export async function createSession(): Promise<void> {
+/** createSession makes a session and opens it. It reports whether that was done. */
+export async function createSession(): Promise<boolean> {
   refusal.value = "";
   try {
-    location.hash = address(await server.create());
+    const id = await server.create();
+    open(id);
+    location.hash = address(id);
+    return true;
   } catch (err) {
     refusal.value = inWords(err);
+    return false;
   }
 }
 

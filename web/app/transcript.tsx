@@ -1,6 +1,7 @@
 // The transcript: a windowed list of rows that follows its end while a reader is there.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { NothingSaid } from "./begin";
 import { plural } from "./format";
 import { Icon } from "./icons";
 import { RowView } from "./row";
@@ -107,7 +108,7 @@ export function Transcript() {
             );
           })}
         </div>
-        {loaded.value && all.length === 0 && <Nothing />}
+        {loaded.value && all.length === 0 && <NothingSaid />}
       </div>
       {(!atEnd || !live) && all.length > 0 && (
         <div class="anchor">
@@ -145,15 +146,6 @@ function Placed({
       style={{ top: `${start}px` }}
     >
       {body}
-    </div>
-  );
-}
-
-function Nothing() {
-  return (
-    <div class="nothing">
-      <h2>Nothing was said here yet</h2>
-      <p>Write what the agent should do. It asks before it does something that needs your consent.</p>
     </div>
   );
 }
