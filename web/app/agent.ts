@@ -23,14 +23,16 @@ effect(() => {
   if (openID.value !== null) offer.value = { commands: [] };
 });
 
-// The agent tells of a change in words; the page then asks.
-const told = computed(() => {
-  const text = state.value?.last_status ?? "";
-  return /^Agent (commands|mode): /.test(text) ? text : "";
-});
 effect(() => {
-  if (told.value || loaded.value) readOffer();
+  if (loaded.value) readOffer();
 });
+
+// The agent tells of a change in words; the page then asks.
+effect(() =>
+  session.value?.onEvent(({ event }) => {
+    if (event?.type === "status" && /^Agent (commands|mode): /.test(event.message)) readOffer();
+  }),
+);
 
 export interface Plan {
   done: number;

@@ -8,7 +8,7 @@ import { createSession, driving, listLink, role, sessions, state } from "./store
 /** isShell reports whether the agent of the open session is the shell, which runs each prompt as a command. */
 export const isShell = () => state.value?.provider === "local" && state.value.model === "shell";
 
-const commands = ["ls -la", "git status", "date"];
+const commands = () => ["ls -la", state.value?.git_branch ? "git status" : "pwd", "date"];
 const wishes = ["What does this project do?", "Run the tests and fix what fails", "Find a bug in the last change"];
 
 /** NothingSaid stands in a session without a prompt. */
@@ -31,7 +31,7 @@ export function NothingSaid() {
           : "It asks you before it does something that needs your consent."}
       </p>
       <ul class="examples" aria-label="Examples">
-        {(shell ? commands : wishes).map((text) => (
+        {(shell ? commands() : wishes).map((text) => (
           <li key={text}>
             <button
               type="button"

@@ -3,6 +3,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { Refusal, type PushAnswer } from "../client/index.ts";
 import { inbox, keyOf, needed, questions } from "./lists";
+import { isQuiet, parseQuiet } from "./quiet";
 import { inWords, logout, role, server, stage, whoAmI } from "./store";
 import { ownScript, SERVICE_WORKER } from "./trusted";
 
@@ -179,18 +180,6 @@ export async function test(): Promise<string> {
 function show(service: ServiceWorkerRegistration, title: string, body: string, tag: string, link = ""): Promise<void> {
   const icon = document.querySelector<HTMLLinkElement>('link[rel="apple-touch-icon"]')!.href;
   return service.showNotification(title, { body, icon, tag, data: { link } });
-}
-
-/** parseQuiet returns the beginning and end of quiet hours, and nothing if the text is none. */
-export function parseQuiet(text: string): [string, string] | undefined {
-  const found = /^((?:[01]\d|2[0-3]):[0-5]\d)-((?:[01]\d|2[0-3]):[0-5]\d)$/.exec(text);
-  return found ? [found[1]!, found[2]!] : undefined;
-}
-
-/** isQuiet reports whether a time, such as 23:15, is in quiet hours. */
-export function isQuiet(quietHours: string, time: string): boolean {
-  const [from, to] = parseQuiet(quietHours) ?? ["", ""];
-  return from < to ? time >= from && time < to : from > to && (time >= from || time < to);
 }
 
 function fromBase64URL(text: string): Uint8Array<ArrayBuffer> {

@@ -2,7 +2,8 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { Icon } from "./icons";
-import { apple, change, impossible, installed, logOut, parseQuiet, reach, test, turnOff, turnOn, wish } from "./notify";
+import { apple, change, impossible, installed, logOut, reach, test, turnOff, turnOn, wish } from "./notify";
+import { parseQuiet } from "./quiet";
 import { inWords, ownName, setName, whoAmI } from "./store";
 
 /** settingsOpen is set to show the settings. */

@@ -106,10 +106,12 @@ export async function startServer(args = []) {
   const url = `http://127.0.0.1:${port}`;
   const token = () => readFileSync(ready.tokenFile, "utf8").trim();
 
+  const headers = () => ({ Authorization: `Bearer ${token()}`, "Content-Type": "application/json" });
+
   async function call(method, path, body) {
     const res = await fetch(url + path, {
       method,
-      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      headers: headers(),
       body: body && JSON.stringify(body),
     });
     if (!res.ok) throw new Error(`${method} ${path}: ${res.status} ${await res.text()}`);
@@ -122,6 +124,7 @@ export async function startServer(args = []) {
     /** the workspace */
     root,
     call,
+    headers,
     start,
     stop,
     session: ready.sessionId,
