@@ -6,14 +6,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-func get(t *testing.T, method, path string, header ...string) *http.Response {
+func get(t *testing.T, method, where string, header ...string) *http.Response {
 	t.Helper()
-	r := httptest.NewRequest(method, path, nil)
+	r := httptest.NewRequest(method, where, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -37,15 +38,32 @@ func TestPageNamesFilesThatAreThere(t *testing.T) {
 	if h := page.Header; page.StatusCode != 200 || h.Get("Content-Type") != types[".html"] || h.Get("Cache-Control") != "no-cache" {
 		t.Fatalf("got %d %v, want the page", page.StatusCode, page.Header)
 	}
-	names := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(html, -1)
-	if len(names) != 4 {
-		t.Fatalf("got %q, want an icon, a style and two scripts", names)
+	names := regexp.MustCompile(`(?:href|src)="(/assets/[^"]*)"`).FindAllStringSubmatch(html, -1)
+	if len(names) != 5 {
+		t.Fatalf("got %q, want two icons, a style and two scripts", names)
 	}
 	for _, name := range names {
 		file := get(t, "GET", name[1])
 		if file.StatusCode != 200 || !strings.Contains(file.Header.Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: got %d %v, want a file to keep", name[1], file.StatusCode, file.Header)
 		}
+	}
+	manifest := get(t, "GET", "/manifest.webmanifest")
+	if got := manifest.Header; got.Get("Content-Type") != "application/manifest+json" || got.Get("Cache-Control") != "no-cache" {
+		t.Errorf("got %v, want a manifest that is asked for each time", got)
+	}
+	icons := regexp.MustCompile(`"(/assets/[^"]*)"`).FindAllStringSubmatch(text(t, manifest.Body), -1)
+	if len(icons) != 4 {
+		t.Errorf("got the icons %q, want four", icons)
+	}
+	for _, name := range icons {
+		if got := get(t, "GET", name[1]); got.StatusCode != 200 {
+			t.Errorf("%s: got %d, want an icon", name[1], got.StatusCode)
+		}
+	}
+	worker := get(t, "GET", "/sw.js")
+	if got := worker.Header.Get("Cache-Control"); got != "no-cache" || strings.Contains(text(t, worker.Body), `"fetch"`) {
+		t.Errorf("got Cache-Control %q, want a service worker that is asked for and answers no requests", got)
 	}
 	if got := get(t, "GET", "/assets/licenses.txt").Header.Get("Cache-Control"); got != "no-cache" {
 		t.Errorf("got Cache-Control %q for a name without a hash, want no-cache", got)
@@ -112,7 +130,8 @@ func TestOtherPathsAreRefused(t *testing.T) {
 	}
 }
 
-// The budget is that of the page without highlighting, which a worker loads later.
+// The budget is that of the page without highlighting, which a worker loads later, and
+// without the icons of the app, which only its installation loads.
 func TestPageFitsItsBudget(t *testing.T) {
 	const budget = 200 << 10
 	total := 0
@@ -120,14 +139,16 @@ func TestPageFitsItsBudget(t *testing.T) {
 		if a.contentType == "" {
 			t.Errorf("got no content type for %s, want one in types", name)
 		}
-		if name != "/assets/licenses.txt" && !strings.Contains(name, "highlight") {
+		if name != "/assets/licenses.txt" && path.Ext(name) != ".png" && !strings.Contains(name, "highlight") {
 			total += len(a.gzipped)
 		}
 	}
 	if total == 0 || total > budget {
 		t.Errorf("got %d bytes with gzip, want at most %d", total, budget)
 	}
-	if bytes.Contains(assets()["/"].text, []byte("{{")) {
-		t.Error("got a page with a placeholder, want none")
+	for _, name := range []string{"/", "/manifest.webmanifest"} {
+		if bytes.Contains(assets()[name].text, []byte("{{")) {
+			t.Errorf("got %s with a placeholder, want none", name)
+		}
 	}
 }

@@ -1,5 +1,5 @@
 // What the page shows before anything was said: what to do, a field for it, and examples.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { Refused } from "./composer";
 import { mayWrite, quoted } from "./draft";
 import { Icon } from "./icons";
@@ -63,7 +63,11 @@ async function begin(prompt: string): Promise<void> {
 export function Begin() {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
-  const none = sessions.value.length === 0 && listLink.value.status === "online";
+  const online = listLink.value.status === "online";
+  const ready = useRef(false); // the list was read once; before, its first session may open
+  ready.current ||= online;
+  const none = sessions.value.length === 0 && online;
+  if (!ready.current) return <div class="nothing" />;
   if (role.value !== "controller") {
     return (
       <div class="nothing">

@@ -162,7 +162,9 @@ function openFirst(): void {
   const [first] = sessions.value;
   const id =
     only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
-  if (id) location.replace(address(id));
+  if (!id) return;
+  open(id); // at once, so that nothing else is shown before
+  location.replace(address(id));
 }
 
 function open(id: string): void {
