@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-func get(t *testing.T, method, where string, header ...string) *http.Response {
+func get(t *testing.T, method, path string, header ...string) *http.Response {
 	t.Helper()
-	r := httptest.NewRequest(method, where, nil)
+	r := httptest.NewRequest(method, path, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

@@ -25,7 +25,9 @@ import {
   busy,
   control,
   createSession,
+  link,
   listLink,
+  loaded,
   lockedBy,
   openID,
   retryLogin,
@@ -82,6 +84,9 @@ function Page() {
   const [paneled, setPaneled] = useState(matchMedia("(min-width: 1400px)").matches);
   const help = useRef<HTMLDialogElement>(null);
   const [commanding, setCommanding] = useState(false);
+  // The first conversation is drawn when it is there, so that nothing moves.
+  const shown = useRef(false);
+  shown.current ||= loaded.value || !["connecting", "online"].includes(link.value.status);
   const { mine } = control.value;
   const go = (name: string) => () => {
     location.hash = name;
@@ -160,7 +165,7 @@ function Page() {
             />
             <Connection />
             {session.value && <Search />}
-            <Actions.Provider value={actions}>{session.value ? <Conversation /> : <Begin />}</Actions.Provider>
+            <Actions.Provider value={actions}>{!session.value ? <Begin /> : shown.current && <Conversation />}</Actions.Provider>
           </>
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}

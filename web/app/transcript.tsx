@@ -68,8 +68,18 @@ export function Transcript() {
     last.current = { top, height, visible };
   };
   const begun = loaded.value && all.length > 0;
+  const [settled, setSettled] = useState(false); // rows are where their heights put them, and no longer guessed
   useLayoutEffect(() => {
-    if (begun) list.scrollToEnd();
+    if (!begun) return;
+    list.scrollToEnd();
+    let frame = requestAnimationFrame(() => {
+      frame = requestAnimationFrame(() => setSettled(true));
+    });
+    const late = setTimeout(() => setSettled(true), 250); // pages in the background have no frames
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(late);
+    };
   }, [begun, list]);
 
   const { gap, more, live } = older.value;
@@ -90,7 +100,7 @@ export function Transcript() {
             {more ? "Earlier turns are loaded as you scroll up." : "What was before is not kept any more."}
           </p>
         )}
-        <div class="rows" style={{ height: `${list.getTotalSize()}px` }}>
+        <div class={settled ? "rows" : "rows unsettled"} style={{ height: `${list.getTotalSize()}px` }}>
           {list.getVirtualItems().map((at) => {
             const row = all[at.index];
             return (
