@@ -14,6 +14,7 @@ const pause = 80; // ms without a key before the server is asked
 export interface Choice {
   name: string;
   note: string;
+  key?: string;
   /** what the word becomes, or what is done in its place */
   take: string | (() => void);
 }
@@ -43,7 +44,7 @@ export function commandsFor(query: string, of: typeof offer.value, actions: read
   const commands = of.commands.map(
     (c): Choice => ({ name: `/${c.name}`, note: [c.hint, c.description].filter(Boolean).join(" · "), take: `/${c.name}` }),
   );
-  const own = actions.map((a): Choice => ({ name: a.what, note: "", take: a.run }));
+  const own = actions.map((a): Choice => ({ name: a.what, note: "", key: a.key, take: a.run }));
   const rank = (c: Choice) => {
     const name = c.name.toLowerCase().replace(/^\//, "");
     return name.startsWith(q) ? 0 : name.replaceAll(" ", "-").includes(q) ? 1 : 2;
@@ -134,7 +135,7 @@ export function useCompletion(
 export function Choices({ of: { choices, at, label, pick } }: { of: Completion }) {
   return (
     <ul class="files-found" id="files-found" role="listbox" aria-label={label}>
-      {choices.map(({ name, note, take }, i) => (
+      {choices.map(({ name, note, key, take }, i) => (
         <li
           key={typeof take === "string" ? take : name}
           id={`file-${i}`}
@@ -148,8 +149,9 @@ export function Choices({ of: { choices, at, label, pick } }: { of: Completion }
           }}
           onClick={() => pick(i)}
         >
-          <b>{name}</b>
-          <span class="meta cut">{note}</span>
+          {typeof take === "string" ? <b>{name}</b> : <span>{name}</span>}
+          <span class="meta cut grow">{note}</span>
+          {key && <kbd class="key only-wide">{key}</kbd>}
         </li>
       ))}
     </ul>

@@ -20,6 +20,7 @@ export function PlanLine() {
           Plan, {p.done} of {p.steps.length} done
         </b>
         <span class="cut grow">{doing?.text}</span>
+        <Icon sign="down" />
       </summary>
       <ol>
         {p.steps.map(({ text, state }, i) => (

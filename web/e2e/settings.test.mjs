@@ -379,7 +379,7 @@ for (const [where, options] of Object.entries({ desk: {}, phone })) {
 
     await composer(p).fill("/");
     await p.page.keyboard.type("sett");
-    await offered.getByRole("option", { name: "Settings", selected: true }).waitFor();
+    await offered.getByRole("option", { name: /^Settings/, selected: true }).waitFor();
     await p.page.keyboard.press("Enter");
     await settings(p).waitFor();
     assert.equal(await composer(p).inputValue(), "", "the word of an action is gone");
@@ -433,6 +433,27 @@ test("a server without sessions has a field for the first prompt", { timeout: 3 
   await button(p, "Allow").waitFor();
   assert.deepEqual(await p.complaints(), []);
 });
+
+for (const [where, options] of Object.entries({ desk: {}, phone })) {
+  test(`nothing moves while the page loads, on a ${where}`, { timeout: 3 * patience }, async () => {
+    await startServer();
+    const p = await browser.open(await server.link(), options);
+    await ask(p);
+    await p.page.addInitScript(() => {
+      globalThis.shift = 0;
+      new PerformanceObserver((list) => {
+        for (const e of list.getEntries()) globalThis.shift += e.value;
+      }).observe({ type: "layout-shift", buffered: true });
+    });
+    await p.page.reload();
+    await button(p, "Allow").waitFor();
+    await p.page.locator(".row .line").first().waitFor();
+    const shift = await p.page.evaluate(
+      () => new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(globalThis.shift), 100))),
+    );
+    assert.ok(shift < 0.02, `the layout shifted by ${shift}`);
+  });
+}
 
 test("the link of a question opens it although the inbox is cut", { timeout: 5 * patience }, async () => {
   await startServer();
