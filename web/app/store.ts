@@ -101,13 +101,17 @@ export async function start(): Promise<void> {
     return lock(err as Refusal);
   }
   const list = server.sessions();
+  let fresh = true;
   list.on(() =>
     batch(() => {
       sessions.value = list.sessions;
       moreSessions.value = list.partial;
       listLink.value = list.link;
       if (stage.value === "starting") stage.value = "open";
-      if (openID.value === null && list.link.status === "online") openFirst();
+      if (fresh && list.link.status === "online") {
+        fresh = false; // later, somebody may be writing the first prompt of another one
+        if (openID.value === null) openFirst();
+      }
     }),
   );
   addEventListener("hashchange", follow);
@@ -296,7 +300,7 @@ export async function createSession(): Promise<boolean> {
   refusal.value = "";
   try {
     const id = await server.create();
-    open(id);
+    if (openID.peek() !== id) open(id);
     location.hash = address(id);
     return true;
   } catch (err) {
