@@ -42,7 +42,11 @@ export function wanted(text: string, caret: number): Word | null {
 export function commandsFor(query: string, of: typeof offer.value, actions: readonly Action[]): Choice[] {
   const q = query.toLowerCase();
   const commands = of.commands.map(
-    (c): Choice => ({ name: `/${c.name}`, note: [c.hint, c.description].filter(Boolean).join(" · "), take: `/${c.name}` }),
+    ({ name, hint, description }): Choice => ({
+      name: `/${name}`,
+      note: [hint, description].filter(Boolean).join(" · "),
+      take: `/${name}`,
+    }),
   );
   const own = actions.map((a): Choice => ({ name: a.what, note: "", key: a.key, take: a.run }));
   const rank = (c: Choice) => {

@@ -1,5 +1,5 @@
-// Notifications of this browser: whether they are possible, Web Push while no page is open, and those of the page itself
-// while it is in the background.
+// Notifications of this browser: whether they are possible, Web Push while no page is open, and those of the page
+// itself while it is in the background.
 import { computed, effect, signal } from "@preact/signals";
 import { Refusal, type PushAnswer } from "../client/index.ts";
 import { inbox, keyOf, needed, questions } from "./lists";
@@ -45,22 +45,32 @@ void navigator.permissions
 /** installed reports whether the page runs as an app. */
 export const installed = matchMedia("(display-mode: standalone)").matches;
 /** apple reports whether the system is that of an iPhone or iPad. */
-export const apple = /iP(hone|ad|od)/.test(navigator.userAgent) || (/Mac/.test(navigator.platform) && navigator.maxTouchPoints > 1);
+export const apple =
+  /iP(hone|ad|od)/.test(navigator.userAgent) || (/Mac/.test(navigator.platform) && navigator.maxTouchPoints > 1);
 
 /** impossible says why this browser cannot notify, and what to do; empty if it can. */
 export const impossible = computed(() => {
   if (role.value === "viewer") return "Your link lets you watch. Nobody asks you a question.";
   if (!isSecureContext) {
-    return "Browsers show notifications only over HTTPS and on localhost. Open Maestro at an https address; its operator can serve one with --tls-cert or --behind-tls.";
+    return (
+      "Browsers show notifications only over HTTPS and on localhost. Open Maestro at an https address. " +
+      "Its operator can serve one with --tls-cert or --behind-tls."
+    );
   }
   if (apple && !installed) {
-    return "On this device, notifications are for apps on the home screen. In Safari, choose Share and Add to Home Screen. Then open Maestro from there and come back to this place.";
+    return (
+      "On this device, notifications are for apps on the home screen. In Safari, choose Share and Add to Home Screen. " +
+      "Then open Maestro from there and come back to this place."
+    );
   }
   if (!("Notification" in globalThis) || !("serviceWorker" in navigator)) {
-    return "This browser has no notifications for web pages. Another one, such as a current Firefox, Chrome or Safari, has.";
+    return "This browser has no notifications for web pages. Current Firefox, Chrome and Safari have.";
   }
   if (permission.value === "denied") {
-    return "This browser blocks notifications of this page. Open the settings of the page with the sign in front of the address, allow notifications, and come back to this place.";
+    return (
+      "This browser blocks notifications of this page. Open the settings of the page with the sign in front of the " +
+      "address, allow notifications, and come back to this place."
+    );
   }
   return "";
 });
@@ -86,7 +96,7 @@ export async function turnOff(): Promise<void> {
   const subscription = await service.pushManager?.getSubscription();
   if (subscription) {
     await subscription.unsubscribe();
-    await server.unsubscribe(subscription.endpoint).catch(() => {}); // the push service tells the server that it is gone
+    await server.unsubscribe(subscription.endpoint).catch(() => {}); // the push service tells the server too
   }
   await service.unregister();
 }
@@ -138,7 +148,8 @@ async function subscribe(manager: PushManager, wanted: Wish, known: PushAnswer):
     subscription = null;
   }
   subscription ??= await manager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
-  const id = toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(subscription.endpoint))));
+  const sum = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(subscription.endpoint));
+  const id = toHex(new Uint8Array(sum));
   const timeZone = wanted.quietHours ? Intl.DateTimeFormat().resolvedOptions().timeZone : "";
   const same = known.browsers.some(
     (b) => b.id === id && (b.quiet_hours ?? "") === wanted.quietHours && (b.time_zone ?? "") === timeZone,
@@ -216,7 +227,8 @@ const clock = () => new Date().toTimeString().slice(0, 5);
 export function startNotifying(): void {
   navigator.serviceWorker?.addEventListener("message", ({ data }: MessageEvent<{ open?: string }>) => {
     const url = new URL(data.open ?? "", location.origin);
-    if (url.origin === location.origin) location.hash = url.pathname === "/inbox" ? `inbox&${url.search.slice(1)}` : url.hash;
+    if (url.origin !== location.origin) return;
+    location.hash = url.pathname === "/inbox" ? `inbox&${url.search.slice(1)}` : url.hash;
   });
   navigator.serviceWorker?.startMessages();
   effect(() => {

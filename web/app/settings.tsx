@@ -166,7 +166,7 @@ function Notifications() {
               onClick={() =>
                 attempt(async () => {
                   const why = await test();
-                  setSaid(why ? `Not sent: ${why}` : "Sent. If you see nothing, look at the notifications of your system.");
+                  setSaid(why ? `Not sent: ${why}` : "Sent. If nothing appears, look at the settings of your system.");
                 })
               }
             >
@@ -251,7 +251,10 @@ function installWords(): string {
   if (installed) return "Maestro runs as an app.";
   if (!isSecureContext) return "Browsers install apps only from HTTPS and from localhost.";
   if (apple) return "In Safari, choose Share and Add to Home Screen.";
-  return "Maestro can be an app with its own window: choose Install or Add to home screen in the menu of the browser. If it is not there, Maestro is installed already or the browser installs no apps.";
+  return (
+    "Maestro can be an app with its own window: choose Install or Add to home screen in the menu of the browser. " +
+    "If it is not there, Maestro is installed already or the browser installs no apps."
+  );
 }
 
 function About() {

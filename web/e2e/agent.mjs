@@ -36,7 +36,10 @@ createInterface({ input: process.stdin }).on("line", (line) => {
       });
     case "session/prompt":
       update({ sessionUpdate: "current_mode_update", currentModeId: "plan" });
-      update({ sessionUpdate: "plan", entries: [step("Read", "completed"), step("Think", "in_progress"), step("Say", "pending")] });
+      update({
+        sessionUpdate: "plan",
+        entries: [step("Read", "completed"), step("Think", "in_progress"), step("Say", "pending")],
+      });
       update({
         sessionUpdate: "agent_message_chunk",
         content: { type: "text", text: `Got ${params.prompt[0].text}` },

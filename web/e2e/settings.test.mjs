@@ -35,9 +35,9 @@ async function until(what, look) {
 
 /** hide makes the page believe that it is in the background; a browser without a screen shows all pages. */
 const hide = (p) =>
-  p.page.evaluate(() => Object.defineProperty(document, "visibilityState", { get: () => "hidden", configurable: true }));
+  p.page.evaluate(() => Object.defineProperty(document, "visibilityState", { get: () => "hidden" }));
 
-/** push returns what the server knows of the owner's browsers. */
+/** registered returns what the server knows of the owner's browsers. */
 const registered = async () => (await server.call("GET", "/api/headless/inbox/push")).browsers;
 
 async function ask(p) {
