@@ -7,7 +7,6 @@ PORT     ?= 8787
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = go run github.com/kisielk/errcheck@v1.30.0
 MISSPELL    = go run github.com/golangci/misspell/cmd/misspell@v0.8.0
-BIDICHK     = go run github.com/breml/bidichk/cmd/bidichk@v0.3.4
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -37,8 +36,9 @@ others: ## programs of others that tests run, from npm
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 
 # The packages that take longest begin first. Without GORACE each program with the race
-# detector, tests included, sleeps for a second when it exits.
+# detector, tests included, sleeps for a second when it exits. The detector needs cgo.
 test: export GORACE += atexit_sleep_ms=0
+test: export CGO_ENABLED = 1
 test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./web ./hub ./utility ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
@@ -127,8 +127,10 @@ errcheck: ## errors that nobody looks at; .ci/errcheck lists the exceptions
 spelling: ## common misspellings, but for one that a test wants
 	$(MISSPELL) -error -i modle $$(find . -name '*.go' -o -name '*.md' | grep -v node_modules)
 
+# U+202A to U+202E and U+2066 to U+2069, as bytes of UTF-8.
 bidi: ## characters that make source read differently from what it does
-	$(BIDICHK) ./... && cd bench && $(BIDICHK) ./...
+	@out=$$(find . -name node_modules -prune -o -type f \( -name '*.go' -o -name '*.[jt]s' -o -name '*.mjs' -o -name '*.tsx' -o -name '*.css' -o -name '*.md' \) -print0 | \
+		LC_ALL=C xargs -0 grep -nE "$$(printf '\342\200[\252-\256]|\342\201[\246-\251]')"); test -z "$$out" || { echo "$$out"; exit 1; }
 
 vuln: ## known vulnerabilities; needs the vulnerability database, so not in check
 	$(GOVULNCHECK) ./...

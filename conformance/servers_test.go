@@ -21,6 +21,7 @@ import (
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/chaos"
 	"github.com/seed-028515a8/maestro/contracts"
+	program "github.com/seed-028515a8/maestro/internal/testkit/built"
 )
 
 // The transports by short names.
@@ -165,11 +166,7 @@ var scratch string
 // build compiles the program once.
 var build = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "maestro")
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "../cmd/maestro").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build cmd/maestro: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, program.Maestro(binary)
 })
 
 func built(t *testing.T) string {

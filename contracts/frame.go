@@ -283,3 +283,16 @@ func NewRefusal(id *string, seq uint64, why *Error) *Refusal {
 		Retryable: why.Code.Retryable(), Details: why.Details(),
 	}
 }
+
+// NewGoodbye returns the last frame of a socket that is closed for a reason. Nil is a
+// normal end.
+func NewGoodbye(why *Error) *Goodbye {
+	if why == nil {
+		return &Goodbye{Code: 1000, Reason: "normal"}
+	}
+	bye := &Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
+	if bye.Resume {
+		bye.RetryAfterMS = 1000
+	}
+	return bye
+}

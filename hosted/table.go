@@ -131,10 +131,19 @@ func (c *Config) Environment(getenv func(string) string) []string {
 	return list
 }
 
+// Variables returns the environment variables of a flag, the first one first. It returns
+// nil for a flag that has none.
+func Variables(flag string) []string {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })
+	if i < 0 {
+		return nil
+	}
+	return settings[i].variables
+}
+
 // names returns the flag and the first variable of a setting, for errors.
 func names(flag string) string {
-	i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })
-	return "--" + flag + " or " + settings[i].variables[0]
+	return "--" + flag + " or " + Variables(flag)[0]
 }
 
 func missing(flag string) error {

@@ -98,7 +98,34 @@ func (tx *tx) audit(r AuditRecord, by *sender) *savedAudit {
 		panic(fmt.Sprintf("hub: encode audit record: %v", err)) // every field can be encoded
 	}
 	*head = auditHead{N: r.N, Hash: hashOf(record)}
+	tx.then(func(h *Hub) { h.logAudit(&r) })
 	return &savedAudit{Record: record, Hash: head.Hash}
+}
+
+// logAudit writes a record to the log.
+func (h *Hub) logAudit(r *AuditRecord) {
+	facts := []any{}
+	for _, f := range []struct{ key, value string }{
+		{"request", r.RequestID}, {"type", string(r.RequestType)}, {"tool", r.Tool}, {"verdict", string(r.Verdict)},
+		{"resolved_by", string(r.ResolvedBy)}, {"reason", r.Reason}, {"principal", r.Principal}, {"name", r.Name}, {"connection", r.Connection},
+	} {
+		if f.value != "" {
+			facts = append(facts, f.key, f.value)
+		}
+	}
+	what := auditWords[r.What]
+	if r.What == AuditLease {
+		facts = append(facts, "generation", r.Generation)
+		if r.Principal == "" {
+			what = "control released"
+		}
+	}
+	h.logger.Info(what, facts...)
+}
+
+// auditWords are the messages of the log about audited steps.
+var auditWords = map[string]string{
+	AuditAsked: "question asked", AuditVoted: "vote counted", AuditEnded: "question ended", AuditLease: "control changed", AuditDrain: "drain began",
 }
 
 func hashOf(record []byte) string {

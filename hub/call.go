@@ -289,7 +289,7 @@ func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 		r.result(tx, id, tx.head())
 		return
 	}
-	r.hub.opts.Observer.Refused(refusal.Code)
+	r.hub.noteRefusal(refusal, r.conn.id)
 	if r.conn.bare {
 		tx.pushEvent(r.box, tx.head(), refusal.Event())
 		return
@@ -474,8 +474,14 @@ func (h *Hub) refusedOr(err error) error {
 		return nil
 	}
 	refusal := h.refusal(err)
-	h.opts.Observer.Refused(refusal.Code)
+	h.noteRefusal(refusal, "")
 	return refusal
+}
+
+// noteRefusal counts and logs a refusal. connection may be empty.
+func (h *Hub) noteRefusal(refusal *contracts.Error, connection string) {
+	h.opts.Observer.Refused(refusal.Code)
+	h.logger.Debug("command refused", "code", refusal.Code, "message", refusal.Message, "connection", connection)
 }
 
 // refusal converts an error to one that a client may see, and nil to nil. Other

@@ -397,6 +397,10 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 		tx.clients.nextHeartbeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
 	}
 	tx.opts.Observer.Attached(c.role, transport)
+	id, role, by := c.id, c.role, c.principal
+	tx.then(func(h *Hub) {
+		h.logger.Info("client attached", "connection", id, "role", role, "transport", transport, "principal", by.ID, "name", by.Name)
+	})
 	return b
 }
 
@@ -432,6 +436,8 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		b.private = nil
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(b.counted, b.transport)
+		id := c.id
+		tx.then(func(h *Hub) { h.logger.Info("client detached", "connection", id, "transport", b.transport) })
 		if sub.box != b || tx.clients.subs[sub.id] != sub {
 			return // a newer socket took over, or the subscription ended, perhaps with its connection
 		}

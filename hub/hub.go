@@ -107,7 +107,7 @@ type Options struct {
 	// client may then use the ws.* control frames about the lease.
 	Shared bool
 
-	Log *slog.Logger // default discards
+	Log *slog.Logger // must not block, because the hub logs with its lock held; default discards
 }
 
 func (o Options) withDefaults() (Options, error) {

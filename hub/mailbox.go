@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type mailbox struct {
 
 	// Owned by the flush; there is at most one. Any goroutine may read cursor.
 	cursor           atomic.Uint64 // last entry written or skipped
+	readsAtOnce      bool          // the client took the last batch within turnWait
 	missedTransients bool          // it read entries whose transient ones the store did not keep
 	listedAt         uint64        // the cursor of the last list of connections that it was sent, or will be
 
@@ -200,12 +202,9 @@ const (
 // goodbyeFrame returns the last frame of a connection. turn is how many clients
 // were told to return before this one.
 func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
-	if why == nil {
-		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
-	}
-	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
+	bye := contracts.NewGoodbye(why)
 	if bye.Resume {
-		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
+		bye.RetryAfterMS += int64(max(0, turn-returnAtOnce+1) * 1000 / returnRate)
 	}
 	return bye
 }
@@ -473,8 +472,18 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	if cursor >= until || b.needsSnapshot.Load() {
 		return nil
 	}
-	b.missedTransients = b.missedTransients || !h.journal.InWindow(cursor)
-	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
+	write, leave := (*mailbox).write, func() {}
+	if !h.journal.InWindow(cursor) {
+		b.missedTransients = true
+		turn := h.journal.TakeTurn()
+		leave, write = turn, func(b *mailbox, frames []byte) error { return b.writeInTurn(frames, turn) }
+		defer runtime.Gosched() // so that many replays do not delay live followers
+		defer turn()
+	}
+	frames, next, err := b.view.Read(buf, cursor, until, journal.Class(b.skip.Load()), 0)
+	if err != nil {
+		leave()
+	}
 	if errors.Is(err, journal.ErrGap) {
 		return h.resetClient(b, contracts.ResetLagged)
 	}
@@ -483,10 +492,11 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		return h.resetClient(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
-		if err := b.write(frames); err != nil {
+		if err := write(b, frames); err != nil {
 			return err
 		}
 	}
+	leave()
 	b.cursor.Store(next)
 	h.readerMoved(b)
 	if b.missedTransients && h.journal.InWindow(next) {
@@ -496,6 +506,26 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		}
 	}
 	return nil
+}
+
+// turnWait is how long a turn lasts at most while the client is written to.
+const turnWait = time.Millisecond
+
+// writeInTurn writes frames. If the client took its last batch at once, its turn lasts
+// until this batch is written. Replays then use only as many processors as there are
+// turns, and the runtime polls the network on the others. A client that reads slowly
+// leaves its turn before the write, so that other replays do not wait for it.
+func (b *mailbox) writeInTurn(frames []byte, leave func()) error {
+	if b.readsAtOnce {
+		timer := time.AfterFunc(turnWait, leave)
+		defer timer.Stop()
+	} else {
+		leave()
+	}
+	began := time.Now()
+	err := b.write(frames)
+	b.readsAtOnce = time.Since(began) < turnWait
+	return err
 }
 
 // resetClient resets a client that cannot read on from its cursor (D5). The local

@@ -163,7 +163,7 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	why, ok := errors.AsType[*contracts.Error](err)
 	if ok {
-		h.opts.Observer.Refused(why.Code)
+		h.noteRefusal(why, "")
 		var out []byte
 		for _, frame := range []contracts.Frame{contracts.NewRefusal(nil, seq, why), goodbyeFrame(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {

@@ -18,7 +18,7 @@ const (
 // entries are notes. Cursors that were never used or were lost are skipped. Notes and
 // checkpoints come without their bodies. The caller may keep the bodies of the others.
 //
-// Backward counts as a follower that reads from the store; see [SharedOptions].
+// Backward counts as a follower that reads from the store; see [Journal.TakeTurn].
 func (j *Journal) Backward(before uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		before := min(before, j.visible.Load()+1)
@@ -50,9 +50,8 @@ func (j *Journal) Backward(before uint64) iter.Seq2[Entry, error] {
 // readBlock returns the entries between two cursors. If they have more than blockBytes,
 // it returns the newest of them.
 func (j *Journal) readBlock(after, before uint64) (block []Entry, err error) {
-	j.opts.Shared.readers <- struct{}{} // waits until another follower has read a batch
-	defer runtime.Gosched()             // so that long reads do not delay live followers
-	defer func() { <-j.opts.Shared.readers }()
+	defer runtime.Gosched() // so that long reads do not delay live followers
+	defer j.TakeTurn()()
 	size := 0
 	err = j.store.Read(after, func(e Entry) bool {
 		if e.Cursor >= before {

@@ -123,7 +123,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for after := uint64(0); after < count; {
-					if _, after, err = v.Read(buf, after, count, c.skip, 0); err != nil {
+					if _, after, err = v.Read(&buf, after, count, c.skip, 0); err != nil {
 						b.Fatal(err)
 					}
 				}

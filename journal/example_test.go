@@ -38,7 +38,7 @@ func Example() {
 	}
 
 	// A follower is a cursor. This one has seen nothing yet.
-	frames, cursor, err := view.Read(nil, 0, j.Visible(), 0, 0)
+	frames, cursor, err := view.Read(new([]byte), 0, j.Visible(), 0, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestASegmentThatGoesWhileItIsReadIsAGap(t *testing.T) {
 		t.Errorf("got %v and %v, want some from 1 on and %v", got, err, ErrGap)
 	}
 	s.ops.read = os.Open
-	if frames, next, err := view.Read(nil, got[len(got)-1], 20, 0, 0); len(frames) > 0 || next != got[len(got)-1] || !errors.Is(err, ErrGap) {
+	if frames, next, err := view.Read(new([]byte), got[len(got)-1], 20, 0, 0); len(frames) > 0 || next != got[len(got)-1] || !errors.Is(err, ErrGap) {
 		t.Errorf("a follower: got %q, %d and %v, want %v", frames, next, err, ErrGap)
 	}
 }

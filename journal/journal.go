@@ -176,6 +176,17 @@ func (j *Journal) InWindow(after uint64) bool { return after+1 >= j.oldest.Load(
 // New (D5), counted for each follower.
 func (j *Journal) Merged() uint64 { return j.merged.Load() }
 
+// TakeTurn waits until one of the turns that all journals of the process share is free.
+// A follower takes a turn before it reads from the store. It may keep the turn while it
+// passes on what it has read, but must not wait for a client that reads slowly. leave
+// ends the turn; later calls do nothing. Followers get their turns in the order in
+// which they asked.
+func (j *Journal) TakeTurn() (leave func()) {
+	turns := j.opts.Shared.turns
+	turns <- struct{}{}
+	return sync.OnceFunc(func() { <-turns })
+}
+
 // Append assigns the next cursors to entries, writes them to the store and then
 // makes them readable (D4). It returns the last cursor. After an error no cursor
 // was used and no follower sees an entry.

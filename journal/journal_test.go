@@ -66,7 +66,7 @@ func readAll(t testing.TB, v *journal.View, j *journal.Journal, after uint64, sk
 	t.Helper()
 	var all []byte
 	for buf := []byte(nil); after < j.Visible(); {
-		frames, next, err := v.Read(buf, after, j.Visible(), skip, 0)
+		frames, next, err := v.Read(&buf, after, j.Visible(), skip, 0)
 		if err != nil {
 			t.Fatalf("read after %d: %v", after, err)
 		}
@@ -97,7 +97,7 @@ func TestFollowersSeeMessagesAndSnapshotsOnly(t *testing.T) {
 	}
 	equal(t, readAll(t, v, j, 0, 0), "x m 1 one\n", "x s 3 state\n")
 
-	frames, next, err := v.Read(nil, 3, 4, 0, 0)
+	frames, next, err := v.Read(new([]byte), 3, 4, 0, 0)
 	if len(frames) > 0 || next != 4 || err != nil {
 		t.Errorf("past hidden entries: got %q, %d, %v, want no frames, 4", frames, next, err)
 	}
@@ -147,11 +147,11 @@ func TestEqualFormsShareTheirFrames(t *testing.T) {
 	for i := range 200 {
 		mustAppend(t, j, plain(fmt.Sprintf("%d%080d", i, i)))
 	}
-	a, _, err := one.Read(nil, 100, 150, 0, 0)
+	a, _, err := one.Read(new([]byte), 100, 150, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := two.Read(nil, 100, 150, 0, 0)
+	b, _, err := two.Read(new([]byte), 100, 150, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestEqualFormsShareTheirFrames(t *testing.T) {
 	if cap(a) != len(a) {
 		t.Error("appending to frames would write into the journal")
 	}
-	if n := testing.AllocsPerRun(100, func() { one.Read(nil, 100, 150, 0, 0) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { one.Read(new([]byte), 100, 150, 0, 0) }); n > 0 {
 		t.Errorf("got %v allocations a read, want none", n)
 	}
 }
@@ -209,7 +209,7 @@ func TestDeferredEntriesWaitForReveal(t *testing.T) {
 	j, _ := newJournal(t, journal.Options{Deferred: true, Wake: func() { woken++ }})
 	v := j.Follow(lines("x"))
 	mustAppend(t, j, plain("one"), plain("two"), plain("three"))
-	if frames, next, err := v.Read(nil, 0, 3, 0, 0); len(frames) > 0 || next != 0 || err != nil {
+	if frames, next, err := v.Read(new([]byte), 0, 3, 0, 0); len(frames) > 0 || next != 0 || err != nil {
 		t.Errorf("before reveal: got %q, %d, %v, want nothing", frames, next, err)
 	}
 	j.Reveal(2)
@@ -222,7 +222,7 @@ func TestDeferredEntriesWaitForReveal(t *testing.T) {
 	if j.Visible() != 3 || woken != 2 {
 		t.Errorf("got visible %d after %d wakes, want 3 after 2", j.Visible(), woken)
 	}
-	if _, _, err := v.Read(nil, 4, 9, 0, 0); !errors.Is(err, journal.ErrGap) {
+	if _, _, err := v.Read(new([]byte), 4, 9, 0, 0); !errors.Is(err, journal.ErrGap) {
 		t.Errorf("from the future: got %v, want %v", err, journal.ErrGap)
 	}
 }
@@ -294,7 +294,7 @@ func TestRetentionBehindTheWindowIsAGap(t *testing.T) {
 	if first < 800 {
 		t.Fatalf("got first %d, want most entries gone", first)
 	}
-	if _, _, err := v.Read(nil, first-2, 1000, 0, 0); !errors.Is(err, journal.ErrGap) {
+	if _, _, err := v.Read(new([]byte), first-2, 1000, 0, 0); !errors.Is(err, journal.ErrGap) {
 		t.Errorf("before the first: got %v, want %v", err, journal.ErrGap)
 	}
 	if got := readAll(t, v, j, first-1, 0); len(got) != int(1000-first+1) {
@@ -342,7 +342,7 @@ func TestARestoredJournalGoesOnFromItsCursor(t *testing.T) {
 	if j.Head() != 41 || j.Visible() != 41 || j.First() != 42 {
 		t.Errorf("got head %d, visible %d, first %d, want 41, 41, 42", j.Head(), j.Visible(), j.First())
 	}
-	if _, _, err := v.Read(nil, 40, 41, 0, 0); !errors.Is(err, journal.ErrGap) {
+	if _, _, err := v.Read(new([]byte), 40, 41, 0, 0); !errors.Is(err, journal.ErrGap) {
 		t.Errorf("from before the restore: got %v, want %v", err, journal.ErrGap)
 	}
 	mustAppend(t, j, plain("next"))
@@ -445,11 +445,33 @@ func TestConcurrentFollowersSeeEverythingOnce(t *testing.T) {
 	wg.Wait()
 }
 
+// A replay allocates its buffer once, and not for each batch.
+func TestReplayKeepsItsBuffer(t *testing.T) {
+	j, _ := newJournal(t, journal.Options{WindowEntries: 1})
+	for range 100 {
+		mustAppend(t, j, text("a", strings.Repeat("x", 10<<10)))
+	}
+	v := j.Follow(lines("x"))
+	defer v.Close()
+	var buf []byte
+	read := func() {
+		if _, _, err := v.Read(&buf, 0, j.Visible(), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	first := &buf[:1][0]
+	read()
+	if &buf[:1][0] != first {
+		t.Errorf("the second read did not use the buffer of %d bytes", cap(buf))
+	}
+}
+
 // follow reads the texts 1, 2, ... count and checks that none is left out.
 func follow(t *testing.T, v *journal.View, j *journal.Journal, count uint64, limit int) {
 	buf, seen := make([]byte, 0, 1<<10), uint64(0)
 	for after := uint64(0); after < count; {
-		frames, next, err := v.Read(buf, after, j.Visible(), 0, limit)
+		frames, next, err := v.Read(&buf, after, j.Visible(), 0, limit)
 		if err != nil {
 			t.Errorf("read after %d: %v", after, err)
 			return
@@ -573,7 +595,7 @@ func (w *world) read(t *rapid.T) {
 	skip := journal.Class(rapid.IntRange(0, 3).Draw(t, "skip"))
 	limit := rapid.SampledFrom([]int{0, 1, 100, 1000}).Draw(t, "limit")
 
-	frames, next, err := f.view.Read(make([]byte, 3, 50), f.cursor, until, skip, limit)
+	frames, next, err := f.view.Read(new(make([]byte, 3, 50)), f.cursor, until, skip, limit)
 	end := max(f.cursor, min(until, w.j.Visible()))
 	switch {
 	case err != nil:

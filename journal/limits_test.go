@@ -36,7 +36,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 		{"window without followers", alone, 262_144}, {"window with one", j.windowLimit(), 8_388_608},
 		{"bytes of a memory store", j.store.(*Memory).retain, 67_108_864},
 		{"bytes of all windows", int(j.opts.Shared.windowBytes), 268_435_456},
-		{"readers", cap(j.opts.Shared.readers), max(1, runtime.GOMAXPROCS(0)/2)},
+		{"turns", cap(j.opts.Shared.turns), max(1, runtime.GOMAXPROCS(0)/2)},
 		{"bytes of a file store", int(s.opts.RetainBytes), 268_435_456}, {"of its segments", int(s.opts.SegmentBytes), 8_388_608},
 		{"of the smallest segments", int(small.opts.SegmentBytes), 65_536}, {"of other segments", int(middle.opts.SegmentBytes), 131_072},
 	} {
@@ -285,7 +285,7 @@ func TestLongRunsAreNotCopied(t *testing.T) {
 	read := func(after uint64) (frames []byte, next uint64, copied bool) {
 		t.Helper()
 		buf := make([]byte, 0, 1<<20)
-		frames, next, err := v.Read(buf, after, math.MaxUint64, 0, 1<<20)
+		frames, next, err := v.Read(&buf, after, math.MaxUint64, 0, 1<<20)
 		if err != nil || next == after || len(frames) != int(next-after)*1000 {
 			t.Fatalf("after %d: got %d bytes up to %d, %v", after, len(frames), next, err)
 		}

@@ -306,7 +306,7 @@ func crossHole(t *testing.T, floor uint64) {
 	v := j.Follow(bare{})
 	head := j.Head()
 	for _, after := range []uint64{0, 5} {
-		frames, next, err := v.Read(nil, after, head, 0, 0)
+		frames, next, err := v.Read(new([]byte), after, head, 0, 0)
 		if want := int(5-after) * len(`{"n":1}`); len(frames) != want || next != head || err != nil {
 			t.Errorf("read after %d: got %q, %d, %v, want %d bytes, %d", after, frames, next, err, want, head)
 		}
@@ -323,7 +323,7 @@ func crossHole(t *testing.T, floor uint64) {
 		}
 		var got []byte
 		for after := uint64(0); after < j.Head(); {
-			frames, next, err := v.Read(nil, after, j.Head(), 0, 0)
+			frames, next, err := v.Read(new([]byte), after, j.Head(), 0, 0)
 			if err != nil || next <= after {
 				t.Fatalf("read after %d: got to %d, %v", after, next, err)
 			}

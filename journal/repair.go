@@ -42,6 +42,19 @@ func Check(dir string) error {
 	return errors.Join(err, missing, s.Close())
 }
 
+// Lock takes the lock of the journal in dir without opening the journal. It returns
+// ErrLocked while the journal is open. Close what it returns to release the lock.
+func Lock(dir string) (io.Closer, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(lock); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
 // A Repaired describes a repaired journal.
 type Repaired struct {
 	First, Last uint64 // cursors of the entries that were kept

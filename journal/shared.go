@@ -9,13 +9,13 @@ import (
 )
 
 // Shared limits what the journals of one process use together: the memory of their
-// windows, and how many followers read from stores at a time. It is safe for
+// windows, and how many followers are served from stores at a time. It is safe for
 // concurrent use.
 type Shared struct {
 	windowBytes int64
 	used        atomic.Int64  // bytes of all windows
 	shrinkAbove atomic.Int64  // makeRoom does nothing while used is not above it
-	readers     chan struct{} // a token for each follower that reads from a store; the capacity is the limit
+	turns       chan struct{} // a token for each turn; the capacity is the limit
 
 	mu         sync.Mutex // taken before a journal's mu
 	journals   []*Journal
@@ -29,17 +29,17 @@ type SharedOptions struct {
 	// recently. At least 64 KiB of each window stay.
 	WindowBytes int64
 
-	// Readers bounds how many followers read from stores at the same time; others
-	// wait. Zero means half of the processors, at least 1, so that replays do not
-	// delay live followers.
-	Readers int
+	// Turns bounds how many turns there are at the same time; see [Journal.TakeTurn].
+	// Zero means half of the processors, at least 1, so that replays do not delay live
+	// followers.
+	Turns int
 }
 
 // NewShared returns limits for the journals of a process.
 func NewShared(opts SharedOptions) *Shared {
 	s := &Shared{
 		windowBytes: cmp.Or(opts.WindowBytes, 256<<20),
-		readers:     make(chan struct{}, cmp.Or(opts.Readers, max(1, runtime.GOMAXPROCS(0)/2))),
+		turns:       make(chan struct{}, cmp.Or(opts.Turns, max(1, runtime.GOMAXPROCS(0)/2))),
 	}
 	s.shrinkAbove.Store(s.windowBytes)
 	return s

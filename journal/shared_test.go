@@ -124,18 +124,24 @@ func (c *crowded) Read(after uint64, fn func(journal.Entry) bool) error {
 	return c.Store.Read(after, fn)
 }
 
-// Many that replay a long history at the same time read it one after the other,
-// a batch at a time.
-func TestReplaysReadTheirStoresInTurn(t *testing.T) {
+// Many that read a long history backwards at the same time read it one after the other,
+// a block at a time.
+func TestBackwardReadersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := journal.NewShared(journal.SharedOptions{Readers: 2})
+		shared := journal.NewShared(journal.SharedOptions{Turns: 2})
 		store := &crowded{Store: journal.NewMemory(journal.MemoryOptions{})}
 		j := joined(t, shared, store)
 		fill(t, j, 2000)
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				if got := len(readAll(t, j.Follow(lines("x")), j, 0, 0)); got != 2000 {
+				got := 0
+				for _, err := range j.Backward(j.Head() + 1) {
+					if got++; err != nil {
+						t.Error(err)
+					}
+				}
+				if got != 2000 {
 					t.Errorf("got %d entries, want 2000", got)
 				}
 			})

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -50,17 +49,17 @@ const (
 // until, and it may have advanced although there are no frames.
 //
 // The frames are in the journal's memory, which must not be written to, or in
-// buf[:0], which grows if it is too short.
+// *buf, which Read replaces by a longer one if it is too short.
 //
 // For entries in memory, Read takes no lock. Older entries come from the store,
-// without transient ones. Adjacent entries from the store that differ only in their
-// text are merged into one frame with the cursor of the last (D5), so a slow
-// follower gets fewer and larger frames. Read returns ErrGap if the entry after the
-// cursor is no longer stored or if the cursor is greater than the newest visible
-// one.
+// without transient ones; for these a follower takes a turn ([Journal.TakeTurn]).
+// Adjacent entries from the store that differ only in their text are merged into one
+// frame with the cursor of the last (D5), so a slow follower gets fewer and larger
+// frames. Read returns ErrGap if the entry after the cursor is no longer stored or if
+// the cursor is greater than the newest visible one.
 //
 // Any number of followers may call Read at once, each with its own buf.
-func (v *View) Read(buf []byte, after, until uint64, skip Class, limit int) (frames []byte, next uint64, err error) {
+func (v *View) Read(buf *[]byte, after, until uint64, skip Class, limit int) (frames []byte, next uint64, err error) {
 	visible := v.journal.visible.Load()
 	until = min(until, visible)
 	switch {
@@ -79,17 +78,13 @@ func (v *View) Read(buf []byte, after, until uint64, skip Class, limit int) (fra
 		}
 		return frames, next, nil
 	}
-	v.journal.opts.Shared.readers <- struct{}{} // waits until another follower has read a batch
-	frames, next, err = v.readStore(buf, after, until, skip, limit)
-	<-v.journal.opts.Shared.readers
-	runtime.Gosched() // so that many replays do not delay live followers
-	return frames, next, err
+	return v.readStore(buf, after, until, skip, limit)
 }
 
 // readWindow reads from memory until an entry is not there. It loads visible before
 // any slot, so it finds all slots up to visible.
-func (v *View) readWindow(buf []byte, after, until uint64, skip Class, limit int) (frames []byte, next uint64) {
-	b := batch{out: buf[:0]}
+func (v *View) readWindow(buf *[]byte, after, until uint64, skip Class, limit int) (frames []byte, next uint64) {
+	b := batch{out: (*buf)[:0]}
 	for next = after; next < until; next++ {
 		s := v.frames.log.get(next + 1)
 		made := s != nil
@@ -111,7 +106,9 @@ func (v *View) readWindow(buf []byte, after, until uint64, skip Class, limit int
 			break
 		}
 	}
-	return b.bytes(), next
+	frames = b.bytes()
+	*buf = b.out[:0]
+	return frames, next
 }
 
 // A batch collects frames: as one run in a chunk while possible, then as a copy.
@@ -180,14 +177,15 @@ func appendFrame(dst []byte, f Form, kind Kind, cursor uint64, body []byte) []by
 const scanFactor = 16
 
 // readStore reads entries that have left the window, up to its beginning.
-func (v *View) readStore(buf []byte, after, until uint64, skip Class, limit int) ([]byte, uint64, error) {
+func (v *View) readStore(buf *[]byte, after, until uint64, skip Class, limit int) ([]byte, uint64, error) {
 	m := mergers.Get().(*merger)
 	defer m.release()
 	m.form, m.skip, m.limit = v.frames.form, skip, limit
-	m.out, m.next, m.until = buf[:0], after, min(until, v.journal.oldest.Load()-1)
+	m.out, m.next, m.until = (*buf)[:0], after, min(until, v.journal.oldest.Load()-1)
 
 	err := v.journal.store.Read(after, m.entry)
 	m.flush()
+	*buf = m.out[:0]
 	if m.merged > 0 {
 		v.journal.merged.Add(m.merged)
 	}

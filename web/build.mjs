@@ -9,6 +9,27 @@ import { fileURLToPath } from "node:url";
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
 
+// The policy of the page forbids style elements and style attributes, which xterm makes. Its styles go into
+// style sheets of the document instead (app/terminal-style.ts). The last change is to the contrast of text in reverse
+// video, for which xterm compares the ground with itself. The build fails if another version of xterm differs.
+const xterm = {
+  name: "xterm",
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /@xterm[\\/]xterm[\\/]lib[\\/]xterm\.mjs$/ }, ({ path }) => {
+      let contents = readFileSync(path, "utf8");
+      const replace = (from, to, times) => {
+        const parts = contents.split(from);
+        if (parts.length !== times + 1) throw new Error(`xterm has ${parts.length - 1} of ${from}, want ${times}`);
+        contents = parts.join(to);
+      };
+      replace(/[\w.]+\.createElement\("style"\)/, "makeStyle()", 3);
+      replace('t.setAttribute("style",`${t.getAttribute("style")||""}${e};`)', 't.style.cssText+=e+";"', 1);
+      replace("p.foreground,x,tt,Qi)||fi&&", "fi?p.background:p.foreground,x,tt,Qi)||fi&&", 1);
+      const from = JSON.stringify(join(here, "app/terminal-style.ts"));
+      return { contents: `import { makeStyle } from ${from};${contents}`, loader: "js" };
+    }),
+};
+
 const common = {
   absWorkingDir: here,
   bundle: true,
@@ -55,6 +76,7 @@ const page = await build({
   ...common,
   entryPoints: ["app/main.tsx"],
   splitting: true,
+  plugins: [xterm],
   define: { HIGHLIGHT_WORKER: JSON.stringify(outputs(worker).entry("app/highlight-worker.ts")) },
 });
 

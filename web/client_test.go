@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/built"
 	"github.com/seed-028515a8/maestro/session"
 )
 
@@ -34,7 +35,9 @@ func TestClient(t *testing.T) {
 	t.Run("behaviour", func(t *testing.T) {
 		t.Parallel()
 		binary := filepath.Join(t.TempDir(), "maestro")
-		run(t, exec.Command("go", "build", "-o", binary, "../cmd/maestro"))
+		if err := built.Maestro(binary); err != nil {
+			t.Fatal(err)
+		}
 		cmd := exec.Command("node", "client/test/run.mjs")
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary, "FOLDS="+writeFolds(t))
 		run(t, cmd)

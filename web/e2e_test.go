@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/seed-028515a8/maestro/internal/testkit/built"
 )
 
 // TestPage runs the tests of app in Node, and those of e2e in Chromium against the built server.
@@ -16,10 +18,12 @@ func TestPage(t *testing.T) {
 	t.Run("browser", func(t *testing.T) {
 		t.Parallel()
 		binary := filepath.Join(t.TempDir(), "maestro")
-		run(t, exec.Command("go", "build", "-o", binary, "../cmd/maestro"))
+		if err := built.Maestro(binary); err != nil {
+			t.Fatal(err)
+		}
 		cmd := exec.Command("node", "--test", "--test-reporter=spec", "--test-concurrency=1",
 			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/hostile.test.mjs",
-			"e2e/settings.test.mjs")
+			"e2e/files.test.mjs", "e2e/terminal.test.mjs", "e2e/settings.test.mjs")
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})

@@ -225,6 +225,20 @@ func (l syncLog) text(t *testing.T) string {
 	return string(text)
 }
 
+// waits returns the log from a position on, once it has the text.
+func (l syncLog) waits(t *testing.T, from int, text string) string {
+	t.Helper()
+	for since := time.Now(); ; {
+		log := l.text(t)[from:]
+		if strings.Contains(log, text) {
+			return log
+		}
+		if time.Since(since) > patience {
+			t.Fatalf("got the log\n%s\nwant a line with %s", log, text)
+		}
+	}
+}
+
 // patient adds flags that make nothing happen by the clock, so that whatever
 // changes was changed by somebody.
 func patient(args ...string) []string {
@@ -379,6 +393,13 @@ func (f *fort) fire(s shot) reply {
 		_, _ = io.WriteString(p, head+body)
 	}()
 	r := f.read(p)
+	if r.status == http.StatusSwitchingProtocols && s.code != "" { // a page is refused by ws.error and the close code
+		text, err := p.until(`"type":"ws.error"`)
+		closed, errClose := p.until("")
+		if err == nil && errClose == nil && closed == fmt.Sprintf("%d %s", s.code.CloseCode(), s.code) {
+			r.status, r.body = s.code.HTTPStatus(), []byte(text)
+		}
+	}
 	f.joined(s, r)
 	return r
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +45,7 @@ type settings struct {
 	retainBytes, historyMemory int64
 	tlsCert, tlsKey, jwtKey    string
 	controlTokenFile           string
+	metricsTokenFile           string
 	pprof                      string
 	logLevel, logFormat        string
 	connectionTokens           string
@@ -113,11 +113,13 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.access.Issuer, "jwt-issuer", "", "required issuer of JWTs")
 	f.StringVar(&s.access.Audience, "jwt-audience", "", "required audience of JWTs")
 	f.StringVar(&s.access.ScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
+	f.StringVar(&s.metricsTokenFile, "metrics-token-file", "", "file with a credential that may read the metrics and nothing else; created if missing")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required, but optional with --auth off and in hosted-runner")
-	f.StringVar(&s.logLevel, "log-level", "info", "least level of log lines on standard error: debug, info, warn or error")
+	f.StringVar(&s.logLevel, "log-level", "", "least level of log lines on standard error: debug, info, warn or error; default: info, and warn on a terminal")
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.registerLimits(f)
+	registerConfig(cmd)
 	for flag, values := range map[string][]string{"log-level": logLevels, "log-format": logFormats, "auth": auths, "protocol-profile": profiles} {
 		complete(cmd, flag, cobra.ShellCompDirectiveNoFileComp, values...)
 	}
@@ -150,11 +152,11 @@ func (s *settings) registerLimits(f *pflag.FlagSet) {
 	f.IntVar(&s.tools.MaxWatches, "max-watches", 64, "file watches of a session at a time, at most 256")
 	f.IntVar(&s.tools.MaxWatchedDirs, "max-watched-dirs", 50_000, "directories in the file watches of all sessions")
 	f.Int64Var(&s.tools.MaxReadBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
-	f.Func("approvals", "approvals by `N[:TOOL]` distinct principals for calls of the tool, in whose name * stands for any text; without a tool for all calls", func(text string) error {
+	f.Var(&parsedFlag{set: func(text string) error {
 		rule, err := voteRule(text)
 		s.session.Votes = append(s.session.Votes, rule)
 		return err
-	})
+	}}, "approvals", "approvals by `N[:TOOL]` distinct principals for calls of the tool, in whose name * stands for any text; without a tool for all calls")
 	f.BoolVar(&s.session.RequireDigest, "require-digest", false, "refuse answers to approvals without the digest of the request")
 	f.StringToStringVar(&s.requests, "request-timeout", nil, "time for an answer to a type of question, such as approval=10m or user_input=never")
 }
@@ -179,11 +181,11 @@ func (s *settings) registerSessions(cmd *cobra.Command) {
 func (s *settings) registerSockets(cmd *cobra.Command) {
 	s.sockets = map[string]string{}
 	for _, p := range protocols {
-		cmd.Flags().Func("listen-"+p.name, "also serve clients of the "+p.name+" protocol on the Unix socket `unix:PATH`", func(addr string) error {
+		cmd.Flags().Var(&parsedFlag{set: func(addr string) error {
 			path, err := socketPath(addr)
 			s.sockets[p.name] = path
 			return err
-		})
+		}}, "listen-"+p.name, "also serve clients of the "+p.name+" protocol on the Unix socket `unix:PATH`")
 	}
 }
 
@@ -200,40 +202,8 @@ func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, val
 	}
 }
 
-// variables are the environment variables of other implementations of the protocol that
-// stand for flags, and what is appended to their numbers.
-var variables = []struct{ name, flag, unit string }{
-	{"MAESTRO_HEADLESS_CONNECTION_HEARTBEAT_INTERVAL_MS", "heartbeat-interval", "ms"},
-	{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS", "lease-ttl", "ms"},
-	{"MAESTRO_HEADLESS_SUBSCRIPTION_IDLE_MS", "subscription-ttl", "ms"},
-	{"MAESTRO_HEADLESS_RUNTIME_IDLE_MS", "idle-ttl", "ms"},
-	{"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES", "max-read-bytes", ""},
-}
-
-// fromEnvironment sets the flags of cmd that were not given from the environment. Only
-// positive integers are allowed.
-func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
-	for _, v := range variables {
-		flag, text := cmd.Flags().Lookup(v.flag), strings.TrimSpace(getenv(v.name))
-		if flag == nil || flag.Changed || text == "" {
-			continue
-		}
-		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n <= 0 {
-			return usage{fmt.Errorf("%s=%q: want a positive integer", v.name, text)}
-		}
-		if err := flag.Value.Set(text + v.unit); err != nil {
-			return usage{fmt.Errorf("%s=%q: %w", v.name, text, err)}
-		}
-	}
-	return nil
-}
-
-// check completes the settings from the environment and returns a usage error
-// for a value that is not allowed.
+// check completes the settings and returns a usage error for a value that is not allowed.
 func (s *settings) check(cmd *cobra.Command) error {
-	if err := fromEnvironment(cmd, os.Getenv); err != nil {
-		return err
-	}
 	if err := s.sensible(cmd.Flags()); err != nil {
 		return usage{err}
 	}
@@ -292,7 +262,7 @@ func checkNumbers(flags *pflag.FlagSet) (err error) {
 
 func (s *settings) sensible(flags *pflag.FlagSet) error {
 	if err := cmp.Or(oneOf("auth", s.auth, auths), oneOf("protocol", cmp.Or(s.protocol, "maestro"), protocolNames()), s.checkAgent(flags.Changed), s.addresses(),
-		oneOf("hecate-vocabulary", cmp.Or(s.hecateVocabulary, vocabularies[0]), vocabularies), oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", s.logLevel, logLevels), oneOf("log-format", s.logFormat, logFormats),
+		oneOf("hecate-vocabulary", cmp.Or(s.hecateVocabulary, vocabularies[0]), vocabularies), oneOf("protocol-profile", s.profile, profiles), oneOf("log-level", cmp.Or(s.logLevel, "info"), logLevels), oneOf("log-format", s.logFormat, logFormats),
 		oneOf("connection-tokens", s.connectionTokens, tokenPolicies), oneOf("drain-requests", s.drainRequests, drains),
 		checkNumbers(flags)); err != nil {
 		return err
@@ -310,8 +280,8 @@ func (s *settings) sensible(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--turns must be at most %d", contracts.MaxHistoryTurns)
 	case s.turns > 0 && protocolNamed(s.protocol) != nil:
 		return errors.New("--turns needs --protocol maestro")
-	case s.auth == "off" && s.jwtKey != "":
-		return errors.New("--jwt-key has no effect with --auth off")
+	case s.auth == "off" && (s.jwtKey != "" || s.metricsTokenFile != ""):
+		return errors.New("--jwt-key and --metrics-token-file have no effect with --auth off")
 	case s.auth == "off" && slices.ContainsFunc(s.session.Votes, func(r hub.VoteRule) bool { return r.Votes > 1 }):
 		return errors.New("--approvals of several principals need --auth token: without it all clients are one principal")
 	case c.PrincipalUnfinished < 2*s.session.MaxFrameBytes || c.Unfinished < c.PrincipalUnfinished: // a message that grows is in memory twice
@@ -418,7 +388,7 @@ func (s *settings) addresses() (err error) {
 
 // absolute makes the paths independent of the current directory.
 func (s *settings) absolute() error {
-	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.mcpConfig} {
+	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.metricsTokenFile, &s.mcpConfig} {
 		if *path == "" {
 			continue
 		}
@@ -435,16 +405,6 @@ func (s *settings) absolute() error {
 	abs, err := filepath.Abs(file)
 	s.agent = "script:" + abs
 	return err
-}
-
-func (s *settings) log() *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
-	opts := &slog.HandlerOptions{Level: level}
-	if s.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
 }
 
 // defaultStateRoot returns the default directory of all state.

@@ -21,7 +21,7 @@ var flagGroups = []struct {
 	{"Agent", []string{"agent", "workspace", "env-pass", "request-timeout", "approvals", "require-digest", "notify"}},
 	{"acp: and llm: agents", []string{"mcp-config", "allow", "ask", "deny", "model-url", "max-iterations", "no-retries", "context-tokens", "max-tokens", "price"}},
 	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
-	{"Authentication", []string{"auth", "connection-tokens", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
+	{"Authentication", []string{"auth", "connection-tokens", "metrics-token-file", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
 	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "undo-period", "history-memory", "idle-ttl"}},
 	{"Protocol", []string{"strict", "protocol-profile", "turns", "lease-ttl", "subscription-ttl", "heartbeat-interval"}},
 	{"Clients of other protocols", []string{"protocol", "listen-heddle", "listen-chord", "session-dir", "continue", "resume", "worktree", "hecate-vocabulary", "hecate-thinking"}},
@@ -29,6 +29,7 @@ var flagGroups = []struct {
 		"attach-rate", "attach-burst", "request-rate", "request-burst", "max-unfinished-bytes", "max-principal-unfinished-bytes",
 		"max-frame-bytes", "max-line-bytes", "max-header-bytes", "handshake-timeout", "header-timeout", "read-timeout", "write-timeout", "idle-timeout"}},
 	{"Limits of utilities", []string{"max-commands", "max-command-time", "max-watches", "max-watched-dirs", "max-read-bytes"}},
+	{"Settings", []string{"config"}},
 	{"Starting from a program", []string{"ready-file", "ready-stdout", "exit-on-stdin-eof"}},
 	{"Logs and profiles", []string{"log-level", "log-format", "pprof"}},
 }

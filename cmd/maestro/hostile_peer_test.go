@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,15 +22,13 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/built"
 )
 
 // build compiles the program once, without symbols for debuggers, as its users run it.
 var build = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "maestro")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, built.Maestro(binary)
 })
 
 func buildBinary(t *testing.T) string {

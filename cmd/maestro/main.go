@@ -35,6 +35,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
 	defer proc.Dismiss()
+	defer standardError().flush()
 	if err := proc.Hide(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro: child processes may read the environment of this process:", err)
 	}
@@ -110,7 +111,7 @@ func rootCommand(args ...string) *cobra.Command {
 	}
 	commands := map[string]func() *cobra.Command{
 		"serve": serveCommand, "hosted-runner": hostedCommand, "headless": headlessCommand, "conformance": conformanceCommand,
-		"version": versionCommand, "sessions": sessionsCommand, "audit": auditCommand, "attach": attachCommand, "acp": acpCommand, "share": shareCommand, "login": loginCommand,
+		"version": versionCommand, "sessions": sessionsCommand, "audit": auditCommand, "attach": attachCommand, "acp": acpCommand, "share": shareCommand, "login": loginCommand, "config": configCommand, "doctor": doctorCommand,
 	}
 	if len(args) > 0 && commands[args[0]] != nil {
 		commands = map[string]func() *cobra.Command{args[0]: commands[args[0]]}

@@ -244,6 +244,11 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 			return nil, err
 		}
 	}
+	if s.metricsTokenFile != "" {
+		if opts.MetricsToken, err = auth.LoadOrCreateToken(s.metricsTokenFile); err != nil {
+			return nil, err
+		}
+	}
 	if s.jwtKey != "" {
 		if opts.Keys, err = auth.LoadKeys(s.jwtKey); err != nil {
 			return nil, err
@@ -261,6 +266,7 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 			}
 			return p, err
 		},
+		Explain:   func(r *http.Request) bool { return r.Header.Get("Origin") != "" && g.CheckSender(r) == nil },
 		ConnLimit: n.connLimit, RateLimit: limiter,
 		MaxFrameBytes: s.session.MaxFrameBytes, WriteTimeout: s.clients.WriteTimeout, Refused: refusals.attachment, Log: n.log,
 	}
@@ -365,15 +371,10 @@ func (n *network) serveACP(s *settings, mux *http.ServeMux, g *auth.Authenticato
 	return err
 }
 
-// metricsFor authorizes requests for the metrics. They cover all sessions, so only
-// owners may read them.
+// metricsFor serves the metrics to those who may read them.
 func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := g.Authorize(r)
-		if err == nil && !p.Owner() {
-			err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "the numbers of all sessions are for the server's owner"}
-		}
-		if err != nil {
+		if err := g.Metrics(r); err != nil {
 			httperr.Write(w, err)
 			return
 		}

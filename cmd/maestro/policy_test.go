@@ -59,7 +59,7 @@ func TestClientsThatKnowNoConnectionTokens(t *testing.T) {
 	if got := server.refuses(s); !strings.Contains(string(got.body), `"metadata":{"missing":"X-Maestro-Headless-Connection-Token"}`) {
 		t.Errorf("got %s, want to be told what is missing", got.body)
 	}
-	if log := server.log.text(t); strings.Count(log, "--connection-tokens optional") != 1 {
+	if log := server.log.waits(t, 0, "--connection-tokens optional"); strings.Count(log, "--connection-tokens optional") != 1 {
 		t.Errorf("got the log\n%s\nwant one line about it", log)
 	}
 }

@@ -525,3 +525,45 @@ func TestAttachTakesTheSessionFromTheURL(t *testing.T) {
 		}
 	}
 }
+
+// TestLogTellsTheLifeOfASession is about what an operator looks for at the level info.
+func TestLogTellsTheLifeOfASession(t *testing.T) {
+	t.Parallel()
+	r := serving(t, "--log-format", "json")
+	c := r.attach(client.WithRole(contracts.RoleController), client.WithTakeover(contracts.TakeoverForce))
+	if _, err := c.Prompt(t.Context(), "echo hi"); err != nil {
+		t.Fatal(err)
+	}
+	var request string
+	for ended := false; !ended; {
+		u, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev := u.Event.(type) {
+		case *contracts.ServerRequest:
+			request = ev.RequestID
+			if _, err := c.Approve(t.Context(), ev.RequestID, ""); err != nil {
+				t.Fatal(err)
+			}
+		case *contracts.ResponseEnd:
+			ended = true
+		}
+	}
+	c.Close(false)
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+	lines := logged(t, r.log.Bytes())
+	for _, what := range []string{"session opened", "listening", "client attached", "control changed", "question asked", "question ended", "client detached", "control released", "ending", "session closed", "ended"} {
+		if len(lines[what]) == 0 {
+			t.Errorf("got no %q in\n%s", what, r.log)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	ended, attached := lines["question ended"][0], lines["client attached"][0]
+	if ended["request"] != request || ended["verdict"] != "approved" || ended["connection"] != attached["connection"] || ended["name"] != "owner" || ended["session"] != "main" {
+		t.Errorf("got %v, want who answered which question of which session", ended)
+	}
+}

@@ -39,7 +39,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	} {
 		before := len(f.log.text(t))
 		f.refuses(tt.shot)
-		line := f.log.text(t)[before:]
+		line := f.log.waits(t, before, "msg=refused")
 		if strings.Count(line, "level=INFO msg=refused") != 1 || !strings.Contains(line, tt.want) {
 			t.Errorf("%s: got %q, want a line with %s", tt.shot.what, line, tt.want)
 		}
@@ -49,11 +49,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	if got, err := p.until(""); err != nil || got != "4403 access_denied" {
 		t.Errorf("got %s, %v, want 4403", got, err)
 	}
-	for since := time.Now(); !strings.Contains(f.log.text(t)[before:], "principal=share_"); { // it may follow the close frame
-		if time.Since(since) > patience {
-			t.Fatalf("role in hello: got %q, want a line", f.log.text(t)[before:])
-		}
-	}
+	f.log.waits(t, before, `this credential only allows viewing" session=main principal=share_`)
 	for i := range 100 {
 		f.fire(shot{as: "stranger", what: fmt.Sprint("GET /", i)})
 	}
@@ -72,24 +68,16 @@ func TestLimitsLeaveALine(t *testing.T) {
 	f := startFort(t, "serve", "--listen", "127.0.0.1:0", "--agent", "conformance", "--state-dir", t.TempDir(), "--max-frame-bytes", "262144",
 		"--max-unfinished-bytes", "1048576", "--max-principal-unfinished-bytes", "524288", "--max-address-connections", "4")
 	f.keys["guest"] = f.want(shot{as: "owner", what: "POST /api/headless/sessions/main/shares", body: `{}`}).text("token")
-	waits := func(what, line string) {
-		t.Helper()
-		for since := time.Now(); !strings.Contains(f.log.text(t), line); { // it may follow the close frame
-			if time.Since(since) > patience {
-				t.Fatalf("%s: got\n%s\nwant a line with %s", what, f.log.text(t), line)
-			}
-		}
-	}
 	unfinished := frame(opText, strings.Repeat("x", 200<<10))
 	for range 2 {
 		p := f.attachAs("guest", "", helloText)
 		_, _ = p.Write(unfinished[:len(unfinished)-1]) // refused as soon as there is no room
 	}
-	waits("unfinished messages", `code=rate_limited reason="too many unfinished messages of one principal" session=main principal=share_`)
+	f.log.waits(t, 0, `code=rate_limited reason="too many unfinished messages of one principal" session=main principal=share_`)
 	for range 5 {
 		f.dial()
 	}
-	waits("connections", `code=overloaded reason="closed for a new connection: too many wait for a request" remote=127.0.`)
+	f.log.waits(t, 0, `code=overloaded reason="closed for a new connection: too many wait for a request" remote=127.0.`)
 }
 
 func TestRefusalsThatWereNotLoggedAreCounted(t *testing.T) {
@@ -125,7 +113,7 @@ func TestOwnerGetsInWithoutDescriptors(t *testing.T) {
 		f.dial()
 	}
 	f.want(shot{as: "owner", what: "GET /api/headless/sessions/main/state"})
-	if log := f.log.text(t); strings.Count(log, "connections cannot be accepted") != 1 || !strings.Contains(log, "too many open files") {
+	if log := f.log.waits(t, 0, "connections cannot be accepted"); strings.Count(log, "connections cannot be accepted") != 1 || !strings.Contains(log, "too many open files") {
 		t.Errorf("got the log\n%s\nwant one line about descriptors", log)
 	}
 }

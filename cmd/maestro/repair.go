@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,30 +15,15 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-func sessionsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "sessions", Short: "Maintain the sessions on disk", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(repairCommand())
-	return cmd
-}
-
 func repairCommand() *cobra.Command {
-	var root string
-	cmd := &cobra.Command{
+	return onDisk(&cobra.Command{
 		Use: "repair [SESSION...]", Short: "Check the journals of sessions and repair damaged ones", Args: cobra.ArbitraryArgs,
 		Long: "repair reads the journals below the state directory, of all sessions or of the named ones,\n" +
 			"and reports damage. Of a damaged journal it keeps the newest intact checkpoint and all\n" +
 			"entries around it up to the next damage. The session opens again in a new epoch, and its\n" +
 			"clients receive a reset. The damaged files stay in a folder beside the new ones. Stop the\n" +
 			"server first: repair skips sessions that are in use.",
-		RunE: func(cmd *cobra.Command, ids []string) error {
-			return repair(cmp.Or(root, defaultStateRoot()), ids, cmd.OutOrStdout())
-		},
-	}
-	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); for a hosted runner .maestro in its workspace")
-	return cmd
+	}, func(cmd *cobra.Command, root string, ids []string) error { return repair(root, ids, cmd.OutOrStdout()) })
 }
 
 // repair repairs the named sessions below root, or all.

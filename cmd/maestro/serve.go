@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/console"
 	"github.com/seed-028515a8/maestro/journal"
@@ -36,6 +38,12 @@ func serveCommand() *cobra.Command {
 			return serve(s, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
+	registerServe(cmd, &s)
+	return cmd
+}
+
+// registerServe adds the flags of serve.
+func registerServe(cmd *cobra.Command, s *settings) {
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
 	s.registerServer(cmd)
@@ -43,7 +51,6 @@ func serveCommand() *cobra.Command {
 	s.registerSockets(cmd)
 	s.registerHecate(cmd)
 	groupFlags(cmd)
-	return cmd
 }
 
 func serve(s settings, in io.Reader, out io.Writer) error {
@@ -78,10 +85,21 @@ func (n *network) announce(s settings, session string, out io.Writer) error {
 	if err := writeReady(s.readyFile, r); err != nil {
 		return err
 	}
+	n.log.Info("listening", "url", r.BaseURL, "address", n.Addr().String(), "session", r.SessionID, "agent", mask.Text(s.agent), "version", version())
+	if n.scheme == "http" && !isLoopback(n.Addr()) && !s.access.BehindTLS {
+		n.log.Warn("other machines can reach this server, and nothing encrypts what they send: use --tls-cert, or a proxy with TLS and --behind-tls", "address", n.Addr().String())
+	}
 	if s.readyStdout {
 		return json.NewEncoder(out).Encode(r)
 	}
-	_, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\n", r.BaseURL, r.SessionID, s.agent)
+	if s.logFormat == "json" {
+		return nil // the log has it
+	}
+	also := ""
+	if tcp, ok := n.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		also = " and all other addresses of this machine"
+	}
+	_, err := fmt.Fprintf(out, "maestro listens on %s%s, session %s, agent %s\n\n", r.BaseURL, also, r.SessionID, s.agent)
 	if err == nil && console.IsTerminal(out) {
 		_, err = fmt.Fprintf(out, "In a browser, once and within 10 minutes:\n\n    %s\n\n", r.BaseURL+n.auth.LoginPath())
 	}
@@ -143,6 +161,7 @@ func awaitEnd(ctx context.Context, onEOF bool, in io.Reader, done <-chan struct{
 // leave takes the steps in order. It returns after leavePatience at the latest, because
 // the process then ends.
 func leave(log *slog.Logger, steps ...func(context.Context) error) {
+	log.Info("ending")
 	ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
 	defer cancel()
 	left := make(chan struct{})
@@ -156,6 +175,7 @@ func leave(log *slog.Logger, steps ...func(context.Context) error) {
 	}()
 	select {
 	case <-left:
+		log.Info("ended")
 	case <-ctx.Done():
 		log.Error("gave up on an orderly end")
 	}

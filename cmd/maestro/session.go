@@ -160,10 +160,12 @@ func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 			AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
 		}
 	}, h.Snapshot())
+	m.log.Info("session opened", "session", key.ID, "scope", key.Scope)
 	go func() { // ends with the session
 		<-h.Done()
 		watcher.Close()
 		m.kept.touch(key.Scope, key.ID)
+		m.log.Info("session closed", "session", key.ID, "scope", key.Scope)
 	}()
 	return h, h.Start(ctx)
 }

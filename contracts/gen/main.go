@@ -1,6 +1,6 @@
 // Gen writes what others need to know about the wire. From the Go types of package
-// contracts it makes a JSON Schema, TypeScript types and the tables of the protocol
-// reference; from the suites of conformance the lists of rules. Run it in the root of
+// contracts it makes JSON Schemas, descriptions in the forms of OpenAPI and AsyncAPI,
+// TypeScript types and the tables of the protocol reference; from the suites of conformance the lists of rules. Run it in the root of
 // the module.
 //
 //	go run ./contracts/gen
@@ -64,6 +64,17 @@ func generate(root string) (map[string][]byte, error) {
 		outputs[path] = page.Bytes()
 	}
 	outputs["contracts/schema/maestro.schema.json"] = append(text, '\n')
+	open, err := openSchema(schema)
+	if err != nil {
+		return nil, err
+	}
+	for name, make := range map[string]func(object) ([]byte, error){
+		"maestro.client.schema.json": document, "maestro.openapi.json": openAPI, "maestro.asyncapi.json": asyncAPI,
+	} {
+		if outputs["contracts/schema/"+name], err = make(open); err != nil {
+			return nil, err
+		}
+	}
 	outputs["contracts/ts/maestro.d.ts"] = typeScriptFile(schema)
 	return outputs, nil
 }

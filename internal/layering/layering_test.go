@@ -84,6 +84,7 @@ var rooms = map[string]room{
 	"agent/command":                     {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                        {},
 	"agent/elicit":                      {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
+	"internal/testkit/built":            {},
 	"internal/testkit/fakeprogram":      {},
 	"internal/testkit/hosttest":         {ours: []string{"contracts"}, others: []string{system}},
 	"agent/launcher":                    {ours: []string{"internal/lazyregexp"}},
@@ -143,7 +144,7 @@ var rooms = map[string]room{
 	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
 	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
 
-	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid"}},
+	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid", "github.com/BurntSushi/toml"}},
 }
 
 // check reports why pkg may not import path, or nil if it may. pkg is a path

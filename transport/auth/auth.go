@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,10 @@ type Options struct {
 	// Token and must differ from it. If it is empty and authentication is on,
 	// control is refused to all.
 	ControlToken string
+
+	// MetricsToken authorizes Metrics and nothing else. It has the form of Token and
+	// must differ from the other tokens. If it is empty, only the owner is authorized.
+	MetricsToken string
 
 	// ShareFile keeps the shares across restarts. Only one process may use it at
 	// a time. Empty keeps them in memory.
@@ -104,6 +109,7 @@ type Authenticator struct {
 	opts    Options            // without the tokens
 	token   *[sha256.Size]byte // hash; nil accepts none
 	control *[sha256.Size]byte // hash; nil accepts none
+	metrics *[sha256.Size]byte // hash; nil accepts none
 	owner   contracts.Principal
 	jwts    *jwtReader      // nil accepts none
 	hosts   map[string]bool // lower case, as in Options
@@ -158,16 +164,16 @@ func New(opts Options) (*Authenticator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
-	opts.Token, opts.ControlToken = "", ""
+	opts.Token, opts.ControlToken, opts.MetricsToken = "", "", ""
 	g.opts = opts
 	return g, nil
 }
 
-// setCredentials sets the token, the keys and the control token.
+// setCredentials sets the tokens and the keys.
 func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.Off {
 		g.owner.ID, g.owner.Name = Anonymous, "anonymous"
-		if opts.Token != "" || opts.Keys != nil || opts.ControlToken != "" {
+		if opts.Token != "" || opts.Keys != nil || opts.ControlToken != "" || opts.MetricsToken != "" {
 			return errors.New("a credential is of no use when authentication is off")
 		}
 		return nil
@@ -182,16 +188,23 @@ func (g *Authenticator) setCredentials(opts Options) error {
 		g.token = new(sha256.Sum256([]byte(opts.Token)))
 		g.owner.ID, g.owner.Name = ownerPrefix+hex.EncodeToString(g.token[:8]), "owner"
 	}
-	if opts.ControlToken == "" {
-		return nil
+	others := []string{opts.Token}
+	for _, t := range []struct {
+		name, text string
+		hash       **[sha256.Size]byte
+	}{{"control token", opts.ControlToken, &g.control}, {"metrics token", opts.MetricsToken, &g.metrics}} {
+		if t.text == "" {
+			continue
+		}
+		if err := checkToken(t.text); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		if slices.Contains(others, t.text) {
+			return fmt.Errorf("the %s must differ from the other tokens", t.name)
+		}
+		others = append(others, t.text)
+		*t.hash = new(sha256.Sum256([]byte(t.text)))
 	}
-	if err := checkToken(opts.ControlToken); err != nil {
-		return fmt.Errorf("control token: %w", err)
-	}
-	if opts.ControlToken == opts.Token {
-		return errors.New("the control token must differ from the token")
-	}
-	g.control = new(sha256.Sum256([]byte(opts.ControlToken)))
 	return nil
 }
 
@@ -241,6 +254,12 @@ func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) 
 		g.shares.usages.note(strings.TrimPrefix(p.ID, shareOwner), r.RemoteAddr, g.opts.Now())
 	}
 	return p, nil
+}
+
+// CheckSender refuses a request whose Host or Origin is not the server's.
+func (g *Authenticator) CheckSender(r *http.Request) error {
+	_, err := g.checkSender(r)
+	return err
 }
 
 // Close writes what is known about the use of shares to the file. The Authenticator
@@ -368,4 +387,21 @@ func (g *Authenticator) Control(r *http.Request) error {
 		return err
 	}
 	return denied("the control credential is required")
+}
+
+// Metrics refuses a request that may not read the metrics of all sessions. It accepts the
+// metrics token as Authorization: Bearer, and the owner. It refuses other clients with
+// access_denied. With authentication off, it checks Host and Origin only.
+func (g *Authenticator) Metrics(r *http.Request) error {
+	if _, err := g.checkSender(r); err != nil {
+		return err
+	}
+	if key, err := bearerKey(r.Header); err == nil && equals(key, g.metrics) {
+		return g.opts.Identified(r, contracts.Principal{}) // with the bounds of the owner
+	}
+	p, err := g.Authorize(r)
+	if err == nil && !p.Owner() {
+		err = denied("the metrics of all sessions are for the server's owner and the metrics token")
+	}
+	return err
 }

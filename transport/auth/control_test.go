@@ -70,12 +70,44 @@ func TestControlWithoutACredentialForIt(t *testing.T) {
 	}
 }
 
+func TestMetricsNeedTheirTokenOrTheOwners(t *testing.T) {
+	const metricsToken = "metrics-0123456789abcdefghijklmnopqrstuvwxyz"
+	g := jwtAuthenticator(t, secretKey, Options{Token: token, ControlToken: controlToken, MetricsToken: metricsToken})
+	for name, c := range map[string]struct {
+		headers []string
+		want    contracts.Code
+	}{
+		"its token":               {[]string{"Authorization: Bearer " + metricsToken}, ""},
+		"the owner's":             {[]string{bearer}, ""},
+		"none":                    {nil, contracts.CodeUnauthenticated},
+		"wrong":                   {[]string{"Authorization: Bearer " + metricsToken + "x"}, contracts.CodeUnauthenticated},
+		"the control token":       {[]string{"Authorization: Bearer " + controlToken}, contracts.CodeUnauthenticated},
+		"a JWT":                   {[]string{"Authorization: Bearer " + sign(jwt.SigningMethodHS256, []byte(secretKey), nil, nil)}, contracts.CodeAccessDenied},
+		"its token, rebinding":    {[]string{"Authorization: Bearer " + metricsToken, "Host: evil.example"}, contracts.CodeAccessDenied},
+		"its token, a bad page":   {[]string{"Authorization: Bearer " + metricsToken, "Origin: https://evil.example"}, contracts.CodeAccessDenied},
+		"its token and another's": {[]string{"Authorization: Bearer " + metricsToken, bearer}, contracts.CodeBadRequest},
+	} {
+		err := g.Metrics(request("GET", "/metrics", c.headers...))
+		if c.want == "" && err != nil || c.want != "" && !errors.Is(err, &contracts.Error{Code: c.want}) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	if p, err := present(g, metricsToken); err == nil {
+		t.Errorf("as a client's: got %+v, want a refusal", p)
+	}
+	if err := newAuthenticator(t, Options{}).Metrics(request("GET", "/metrics", "Authorization: Bearer ")); err == nil {
+		t.Error("an empty token without one: got in")
+	}
+}
+
 func TestMisconfiguredControlIsRefused(t *testing.T) {
 	for name, opts := range map[string]Options{
 		"the token":   {Token: token, ControlToken: token},
 		"short":       {Token: token, ControlToken: "short"},
 		"off":         {Off: true, ControlToken: controlToken},
 		"off, a key":  {Off: true, Keys: &Keys{}},
+		"metrics":     {Token: token, MetricsToken: token},
+		"the same":    {Token: token, ControlToken: controlToken, MetricsToken: controlToken},
 		"words":       {Token: token, ControlToken: "several words are not a token"},
 		"not a share": {Token: token, ShareFile: t.TempDir()},
 	} {

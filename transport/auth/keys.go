@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -101,7 +102,9 @@ func parseSecret(b []byte) ([]verifyKey, error) {
 	if decoded, err := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(secret), nil))); err == nil {
 		der = decoded
 	}
-	for _, form := range [][]byte{secret, der} {
+	var whole asn1.RawValue
+	_, _ = asn1.Unmarshal(b, &whole) // a key whose last byte is a newline is cut in secret
+	for _, form := range [][]byte{whole.FullBytes, secret, der} {
 		_, errKey := x509.ParsePKIXPublicKey(form)
 		_, errRSA := x509.ParsePKCS1PublicKey(form)
 		_, errCert := x509.ParseCertificate(form)

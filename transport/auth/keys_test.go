@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -159,6 +160,10 @@ func TestUnfitKeyFileIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended, err := x509.MarshalPKIXPublicKey(ed25519.PublicKey(append(make([]byte, 31), '\n')))
+	if err != nil {
+		t.Fatal(err)
+	}
 	private, err := x509.MarshalPKCS8PrivateKey(ecKey())
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +184,8 @@ func TestUnfitKeyFileIsRefused(t *testing.T) {
 
 		// A public key that were taken for a secret would let everybody sign.
 		{"DER", string(der), 0o600, "must be PEM"},
+		{"DER that ends with a newline", string(ended), 0o600, "must be PEM"},
+		{"DER that ends with a newline, before another", string(ended) + "\r\n", 0o600, "must be PEM"},
 		{"DER in base64", base64.StdEncoding.EncodeToString(der) + "\n", 0o600, "must be PEM"},
 		{"certificate as DER", string(cert), 0o600, "must be PEM"},
 		{"PKCS 1 as DER", string(x509.MarshalPKCS1PublicKey(public)), 0o600, "must be PEM"},

@@ -52,7 +52,7 @@ func (r *reader) readAll(do func(record) bool) (more bool, err error) {
 	if r.entry >= visible {
 		return false, nil
 	}
-	text, next, err := l.view.Read(nil, r.entry, visible, 0, maxRead)
+	text, next, err := l.read(r.entry, visible)
 	if errors.Is(err, journal.ErrGap) { // retention was faster: begin at the first entry
 		return true, nil
 	}
@@ -77,6 +77,14 @@ func (r *reader) wants(ev record) bool {
 	return (r.task == "" || ev.task() == r.task) && (r.chat == "" || ev.chat() == r.chat) && (r.kinds == nil || r.kinds[ev.kind()])
 }
 
+// read returns the records between two entries. It waits for a turn to read from the disk.
+func (l *scopeLog) read(after, until uint64) (text []byte, next uint64, err error) {
+	if !l.journal.InWindow(after) {
+		defer l.journal.TakeTurn()()
+	}
+	return l.view.Read(new([]byte), after, until, 0, maxRead)
+}
+
 // maxSpan is how many entries of other runs are read rather than sought past.
 const maxSpan = 8
 
@@ -96,7 +104,7 @@ func (r *reader) readRun(do func(record) bool) (more bool, err error) {
 	if from == 0 {
 		return false, nil
 	}
-	text, _, err := l.view.Read(nil, from-1, until, 0, maxRead)
+	text, _, err := l.read(from-1, until)
 	if errors.Is(err, journal.ErrGap) { // retention was faster
 		defer l.signal() // for the markers
 		l.prune()        // unless another goroutine has just done it

@@ -31,7 +31,7 @@ func Write(w http.ResponseWriter, err error) { WriteWith(w, err, "") }
 // WriteAs is Write with another status and body, for a surface that has its own.
 func WriteAs(w http.ResponseWriter, err error, body func(refusal *contracts.Error, status int) (int, []byte)) {
 	refusal := refusalOf(err)
-	tell(w, refusal)
+	Tell(w, refusal)
 	status, _ := Encode(w.Header(), refusal)
 	status, text := body(refusal, status)
 	WriteJSON(w, status, text)
@@ -40,7 +40,7 @@ func WriteAs(w http.ResponseWriter, err error, body func(refusal *contracts.Erro
 // WriteWith is Write with additional members in the body: JSON, each with a comma
 // after it.
 func WriteWith(w http.ResponseWriter, err error, members string) {
-	tell(w, refusalOf(err))
+	Tell(w, refusalOf(err))
 	status, body := Encode(w.Header(), err)
 	WriteJSON(w, status, append([]byte("{"+members), body[1:]...))
 }
@@ -96,7 +96,8 @@ func setHeader(h http.Header) {
 // methods.
 type RefusalWriter interface{ Refused(*contracts.Error) }
 
-func tell(w http.ResponseWriter, refusal *contracts.Error) {
+// Tell tells the RefusalWriter of a refusal that is answered in another way than by Write.
+func Tell(w http.ResponseWriter, refusal *contracts.Error) {
 	for w != nil {
 		if l, ok := w.(RefusalWriter); ok {
 			l.Refused(refusal)

@@ -51,6 +51,13 @@ type Options struct {
 	// subprotocol.
 	Foreign bool
 
+	// Explain reports whether a page sent the request that may learn why it is refused.
+	// A page cannot read the answer to a refused upgrade, so the handler upgrades the
+	// request, sends ws.error and ws.goodbye, and closes the socket with the code of
+	// the refusal. At most maxExplained sockets are closed so at a time; further pages
+	// get an HTTP answer like other clients. Nil explains nothing.
+	Explain func(*http.Request) bool
+
 	// Refused is called for each connection that was refused after the upgrade.
 	// It may be nil.
 	Refused func(session, principal string, refusal *contracts.Error)
@@ -75,7 +82,13 @@ var errInternal = &contracts.Error{Code: contracts.CodeInternal, Message: "Inter
 // A connection outlives its request in a new goroutine. That goroutine holds
 // neither the ResponseWriter nor the Request, so net/http's buffers and stack
 // are freed (D3).
-type Handler struct{ opts Options }
+type Handler struct {
+	opts      Options
+	explained chan struct{} // a token for each socket of explain
+}
+
+// maxExplained bounds the sockets that are open only to say why they were refused.
+const maxExplained = 64
 
 // New returns a handler.
 func New(opts Options) (*Handler, error) {
@@ -86,7 +99,7 @@ func New(opts Options) (*Handler, error) {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.RateLimit = cmp.Or(opts.RateLimit, ratelimit.New(ratelimit.Options{}))
-	return &Handler{opts}, nil
+	return &Handler{opts, make(chan struct{}, maxExplained)}, nil
 }
 
 // ServeHTTP refuses the request, or upgrades it and returns.
@@ -95,10 +108,55 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		return
 	}
-	if _, refused := errors.AsType[*contracts.Error](err); !refused {
+	refusal, refused := errors.AsType[*contracts.Error](err)
+	if !refused {
 		h.opts.Log.Error("cannot attach a WebSocket", "error", err)
+	} else if h.explain(w, r, refusal) {
+		return
 	}
 	httperr.Write(w, err)
+}
+
+// explain refuses a page by closing its socket. It reports whether it did.
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request, why *contracts.Error) bool {
+	if h.opts.Explain == nil || checkUpgrade(http.Header{}, r, h.opts.Foreign) != nil || !h.opts.Explain(r) {
+		return false
+	}
+	select {
+	case h.explained <- struct{}{}:
+	default:
+		return false
+	}
+	httperr.Tell(w, why)
+	conn, err := h.accept(w, r, maxExplainedFrame)
+	if err != nil {
+		<-h.explained
+		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
+		return true
+	}
+	go func() { // ends after WriteTimeout and a second at the latest
+		defer func() { <-h.explained }()
+		if !h.opts.Foreign {
+			_ = conn.Write(refusalFrames(why)) // the close code is told in any case
+		}
+		conn.Close(why)
+		conn.linger()
+	}()
+	return true
+}
+
+// maxExplainedFrame bounds what is read from a socket that was refused.
+const maxExplainedFrame = 4 << 10
+
+// refusalFrames returns the frames that refuse a handshake.
+func refusalFrames(why *contracts.Error) []byte {
+	var out []byte
+	for _, frame := range []contracts.Frame{contracts.NewRefusal(nil, 0, why), contracts.NewGoodbye(why)} {
+		if text, err := contracts.EncodeFrame(frame); err == nil {
+			out = Form{}.AppendControl(out, text)
+		}
+	}
+	return out
 }
 
 // attach upgrades the request and starts the connection, or returns the
@@ -117,7 +175,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	conn, err := h.accept(w, r)
+	conn, err := h.accept(w, r, h.opts.MaxFrameBytes)
 	if err != nil {
 		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
 		return nil
@@ -171,8 +229,9 @@ func confine(att *contracts.Attach) error {
 	return nil
 }
 
-// accept upgrades the request. Nothing may use w or r after it.
-func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
+// accept upgrades the request. A message has at most maxFrame bytes. Nothing may use w or
+// r after it.
+func (h *Handler) accept(w http.ResponseWriter, r *http.Request, maxFrame int) (*Conn, error) {
 	// The library gets our subprotocol only: it ignores case when it compares,
 	// and the other subprotocols may hold a credential.
 	offered := slices.Contains(tokens(r.Header, "Sec-WebSocket-Protocol"), contracts.Subprotocol)
@@ -184,7 +243,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	if h.opts.Header != nil {
 		h.opts.Header(w.Header())
 	}
-	t := newTap(h.opts.WriteTimeout, h.opts.MaxFrameBytes)
+	t := newTap(h.opts.WriteTimeout, maxFrame)
 	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{contracts.Subprotocol},
 		InsecureSkipVerify: true, // Authorize has checked the Origin

@@ -1,10 +1,12 @@
 package ws
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -95,6 +97,50 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPagesLearnWhyTheyAreRefused is about browsers, which show a page nothing of the
+// answer to a refused upgrade.
+func TestPagesLearnWhyTheyAreRefused(t *testing.T) {
+	synctest.Test(t, testPagesLearnWhyTheyAreRefused)
+}
+
+func testPagesLearnWhyTheyAreRefused(t *testing.T) {
+	why := &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "a credential is required"}
+	s := newServer(t, true, Options{
+		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, why },
+		Explain:   func(r *http.Request) bool { return r.Header.Get("Origin") == "http://ours.example" },
+	})
+	var silent []*raw // hold every token
+	for range maxExplained {
+		silent = append(silent, s.rawAs("Origin: http://ours.example\r\n"))
+	}
+	for _, header := range []string{"", "Origin: http://other.example\r\n", "Origin: http://ours.example\r\n"} {
+		conn, err := s.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, strings.TrimSuffix(handshake, "\r\n")+header+"\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%q: got %v, %v, want 401", header, resp, err)
+		}
+	}
+	for i, want := range []string{`{"type":"ws.error","id":null,"seq":0,"error":"a credential is required","code":"unauthenticated",`, `{"type":"ws.goodbye","code":4401,"reason":"unauthenticated",`, "\x11\x31unauthenticated"} {
+		if _, payload, err := silent[0].receive(); err != nil || !strings.HasPrefix(string(payload), want) {
+			t.Errorf("frame %d: got %q, %v, want %s", i, payload, err, want)
+		}
+	}
+	silent[0].trySend(bytes.Repeat([]byte{0x81}, 2*maxExplainedFrame)) // nothing from it is kept
+	for _, p := range silent {
+		if _, err := io.Copy(io.Discard, p.r); err != nil {
+			t.Errorf("got %v, want the end of the socket", err)
+		}
+	}
+	synctest.Wait()
+	again := s.rawAs("Origin: http://ours.example\r\n") // the tokens are free again
+	_ = again.Close()
 }
 
 func TestPrincipalConfinesTheAttachment(t *testing.T) {

@@ -3,6 +3,7 @@ import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused } from "./composer";
 import { Dashboard } from "./dashboard";
+import { RunCommand } from "./command";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
@@ -18,6 +19,7 @@ import { Begin } from "./begin";
 import { logOut } from "./notify";
 import { openSearch, Search } from "./search";
 import { Settings, settingsOpen } from "./settings";
+import { findFile, paneled, running, toggleTab } from "./side";
 import { Sidebar, switchTheme } from "./sidebar";
 import {
   act,
@@ -35,6 +37,8 @@ import {
   sessions,
   stage,
 } from "./store";
+import { Terminals, useTerminalKey } from "./terminal";
+import { showTerminals } from "./terminals";
 import { step, toEnd, Transcript, useVisible } from "./transcript";
 
 export function App() {
@@ -77,11 +81,25 @@ function Login() {
   );
 }
 
+const sideActions: Action[] = [
+  { what: "Open a file", key: "O", alone: true, run: findFile },
+  { what: "Changes", key: "C", alone: true, run: () => toggleTab("changes") },
+  { what: "People", key: "P", alone: true, run: () => toggleTab("people") },
+  { what: "Turns", run: () => toggleTab("turns") },
+  {
+    what: "Run a command",
+    key: "R",
+    alone: true,
+    run: () => {
+      running.value = true;
+    },
+  },
+];
+
 const narrow = () => matchMedia("(max-width: 759px)").matches;
 
 function Page() {
   const [listing, setListing] = useState(!narrow() || (place.value === "session" && openID.value === null));
-  const [paneled, setPaneled] = useState(matchMedia("(min-width: 1400px)").matches);
   const help = useRef<HTMLDialogElement>(null);
   const [commanding, setCommanding] = useState(false);
   // The first conversation is drawn when it is there, so that nothing moves.
@@ -100,8 +118,11 @@ function Page() {
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
+    ...(session.value && place.value === "session"
+      ? [{ what: "Terminals", key: "`", run: () => showTerminals() }]
+      : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
-    { what: "People and turns", key: "P", alone: true, run: () => setPaneled((l) => !l) },
+    ...(session.value && place.value === "session" ? sideActions : []),
     ...(busy.value && mine ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
     ...(session.value && mine ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: switchTheme },
@@ -121,7 +142,7 @@ function Page() {
     const keys = (e: KeyboardEvent) => {
       if (e.key === "Escape" && narrow()) {
         setListing(false);
-        setPaneled(false);
+        paneled.value = false;
       }
       if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key === "k") {
         e.preventDefault(); // else the browser goes to its search
@@ -139,6 +160,7 @@ function Page() {
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, []);
+  useTerminalKey();
   useSignalEffect(nameTab);
   useSignalEffect(() => {
     const empty = sessions.value.length === 0 && listLink.value.status === "online";
@@ -146,38 +168,37 @@ function Page() {
   });
   const close = () => {
     setListing(false);
-    setPaneled(false);
+    paneled.value = false;
   };
   const pick = () => {
     if (narrow()) setListing(false);
   };
   return (
-    <div class={`app ${listing ? "listing" : "folded"} ${paneled ? "paneled" : ""}`}>
+    <div class={`app ${listing ? "listing" : "folded"} ${paneled.value ? "paneled" : ""}`}>
       <Sidebar pick={pick} commands={() => setCommanding(true)} />
       <main class="main">
         {place.value === "session" && (
           <>
-            <Head
-              list={() => setListing(!listing)}
-              panel={() => setPaneled(!paneled)}
-              paneled={paneled}
-              listing={listing}
-            />
+            <Head list={() => setListing(!listing)} listing={listing} />
             <Connection />
             {session.value && <Search />}
-            <Actions.Provider value={actions}>{!session.value ? <Begin /> : shown.current && <Conversation />}</Actions.Provider>
+            <Actions.Provider value={actions}>
+              {!session.value ? <Begin /> : shown.current && <Conversation />}
+            </Actions.Provider>
+            <Terminals />
           </>
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
         {place.value === "inbox" && <Inbox list={() => setListing(!listing)} />}
       </main>
-      {paneled && place.value === "session" && session.value && <Panel close={() => setPaneled(false)} />}
+      {paneled.value && place.value === "session" && session.value && <Panel />}
       <div class="scrim" onClick={close} />
       <p class="unseen" role="status" aria-live="polite">
         {announcement.value}
       </p>
       {commanding && <Palette actions={actions} close={() => setCommanding(false)} />}
       {settingsOpen.value && <Settings />}
+      {session.value && <RunCommand />}
       <Help place={help} actions={actions} />
     </div>
   );
@@ -204,6 +225,7 @@ function compose(): void {
 }
 
 const moreKeys: [string, string][] = [
+  ["Ctrl+`", "Into the terminal, and out of it"],
   ["Ctrl+K", "All commands and sessions"],
   ["A, D", "Allow and deny the open question"],
   ["Esc", "Leave the field"],

@@ -1,11 +1,13 @@
 // Changes of a file: lines with numbers and signs, unchanged parts folded.
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
 import { mayWrite, quoted } from "./draft";
 import { expose } from "./hidden";
 import { plural } from "./format";
 import { type Line, linesOf, stats } from "./lines";
+import { openFile } from "./side";
 
 type Part = Line | { skipped: Line[] };
 
@@ -36,7 +38,7 @@ function fold(lines: Line[]): Part[] {
 }
 
 /** The view that somebody chose; a narrow page shows one column all the same. */
-const split = signal(localStorage.getItem("maestro.diff") === "split");
+export const split = signal(localStorage.getItem("maestro.diff") === "split");
 const wide = matchMedia("(min-width: 760px)");
 const isWide = signal(wide.matches);
 wide.addEventListener("change", () => {
@@ -76,13 +78,25 @@ function beside(parts: Part[]): Drawn[] {
 const over = (parts: Part[]): Drawn[] =>
   parts.map((p) => ("skipped" in p ? p : p.sign === "-" ? { old: p } : { now: p }));
 
-export function Diff({ change }: { change: Change }) {
+/**
+ * Diff shows a change below its path. With a caption the path and the choice of the view stand elsewhere, and beside
+ * says which view it is.
+ */
+export function Diff({
+  change,
+  caption,
+  beside: chosenBeside,
+}: {
+  change: Change;
+  caption?: ComponentChildren;
+  beside?: boolean;
+}) {
   const folded = useMemo(() => fold(linesOf(change)), [change]);
   const [open, setOpen] = useState<ReadonlySet<Part>>(new Set());
   const [limit, setLimit] = useState(firstLines);
   const [chosen, setChosen] = useState<{ from: number; to: number } | null>(null); // rows, in the order of choice
   const { added, removed } = stats(change);
-  const two = split.value && isWide.value;
+  const two = chosenBeside ?? (split.value && isWide.value);
   const parts = folded.flatMap((p) => ("skipped" in p && open.has(p) ? p.skipped : [p]));
   const rows = two ? beside(parts) : over(parts);
   const comments = mayWrite();
@@ -124,9 +138,13 @@ export function Diff({ change }: { change: Change }) {
   return (
     <figure class={`diff ${two ? "split" : ""}`}>
       <figcaption class="file">
-        <span class="cut grow">
-          <bdi>{change.path || "change"}</bdi>
-        </span>
+        {caption ? (
+          <span class="grow">{caption}</span>
+        ) : (
+          <span class="cut grow">
+            <PathLink path={change.path} line={firstLine(change)} />
+          </span>
+        )}
         {lines.length > 0 && comments && (
           <button type="button" class="button primary comment" onClick={comment}>
             Comment on {place(lines)}
@@ -135,11 +153,7 @@ export function Diff({ change }: { change: Change }) {
         <span>
           <span class="added">+{added}</span> <span class="removed">−{removed}</span>
         </span>
-        {isWide.value && (
-          <button type="button" class="button quiet" aria-pressed={two} onClick={() => chooseSplit(!two)}>
-            Side by side
-          </button>
-        )}
+        {isWide.value && !caption && <SplitButton />}
       </figcaption>
       <table
         ref={table}
@@ -192,6 +206,37 @@ export function Diff({ change }: { change: Change }) {
       </table>
     </figure>
   );
+}
+
+/** SplitButton chooses the view of all changes. */
+export function SplitButton() {
+  return (
+    <button
+      type="button"
+      class="button quiet"
+      aria-pressed={split.value}
+      onClick={() => chooseSplit(!split.value)}
+    >
+      Side by side
+    </button>
+  );
+}
+
+/** PathLink opens a file in the right column, at a line if one is given. */
+export function PathLink({ path, line }: { path: string; line?: number }) {
+  if (!path) return <bdi>change</bdi>;
+  return (
+    <button type="button" class="opens" title="Open the file" onClick={() => openFile(path, line)}>
+      <bdi>
+        <Exposed text={path} />
+      </bdi>
+    </button>
+  );
+}
+
+/** firstLine is where a change begins in its file, which only a patch says. */
+function firstLine(change: Change): number | undefined {
+  return "patch" in change ? linesOf(change).find((l) => l.after !== undefined)?.after : undefined;
 }
 
 const textOf = (line: Line) => line.pieces.map((p) => p.text).join("");

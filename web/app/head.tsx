@@ -1,24 +1,18 @@
 // The head of a session: its title, who drives, and the state of the connection in words.
 import { useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
 import { offer } from "./agent";
-import { cost, count, who } from "./format";
+import { changed } from "./changes";
+import { cost, count, plural, who } from "./format";
 import { Icon } from "./icons";
 import { agentName } from "./row";
 import { SearchButton } from "./search";
+import { paneled, type Tab, tab, toggleTab } from "./side";
 import { titleOf } from "./sidebar";
+import { TerminalButton } from "./terminal";
 import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
 
-export function Head({
-  list,
-  panel,
-  paneled,
-  listing,
-}: {
-  list: () => void;
-  panel: () => void;
-  paneled: boolean;
-  listing: boolean;
-}) {
+export function Head({ list, listing }: { list: () => void; listing: boolean }) {
   const waiting = sessions.value.filter((s) => s.status === "waiting" && s.session_id !== openID.value).length;
   const s = summary.value;
   return (
@@ -45,17 +39,43 @@ export function Head({
         {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}
       </span>
       {session.value && <SearchButton />}
-      <button
-        type="button"
-        class="button quiet square"
-        aria-label="People and turns"
-        aria-expanded={paneled}
-        aria-controls="panel"
-        onClick={panel}
-      >
-        <Icon sign="people" />
-      </button>
+      {session.value && <TerminalButton />}
+      <SideButtons />
     </header>
+  );
+}
+
+/** SideButtons open the tabs of the right column. */
+function SideButtons() {
+  const files = changed.value.length;
+  const button = (of: Tab, label: string, content: ComponentChildren, more = "square") => (
+    <button
+      type="button"
+      class={`button quiet ${more}`}
+      aria-label={label}
+      title={label}
+      aria-expanded={paneled.value && tab.value === of}
+      aria-controls="panel"
+      onClick={() => toggleTab(of)}
+    >
+      {content}
+    </button>
+  );
+  return (
+    <>
+      {files > 0 &&
+        button(
+          "changes",
+          `Changes, ${plural(files, "file")}`,
+          <>
+            <Icon sign="diff" />
+            {files}
+          </>,
+          "changed",
+        )}
+      {button("files", "Files", <Icon sign="file" />, "square only-wide")}
+      {button("people", "People and turns", <Icon sign="people" />)}
+    </>
   );
 }
 

@@ -25,6 +25,9 @@ const aliases: Record<string, string> = {
   "c++": "cpp",
   h: "c",
   hpp: "cpp",
+  cc: "cpp",
+  mts: "typescript",
+  cts: "typescript",
   golang: "go",
   patch: "diff",
   jsonc: "json",
@@ -35,9 +38,9 @@ let worker: Worker | undefined;
 let last = 0;
 const waiting = new Map<number, (html: string | undefined) => void>();
 
-/** highlight returns the code as HTML, or nothing if it stays plain. */
-export function highlight(language: string, text: string): Promise<string | undefined> {
-  if (language === "" || text.length > longest || waiting.size >= most) return Promise.resolve(undefined);
+/** highlight returns the code as HTML, or nothing if it stays plain, such as one that is longer than max characters. */
+export function highlight(language: string, text: string, max = longest): Promise<string | undefined> {
+  if (language === "" || text.length > max || waiting.size >= most) return Promise.resolve(undefined);
   worker ??= start();
   const id = ++last;
   const name = language.toLowerCase();

@@ -60,6 +60,7 @@ function fromPatch(patch: string): Line[] {
       inside = true;
       continue;
     }
+    if (text[0] === "\\") continue; // about the line before, such as that it has no end
     if (!inside && (/^(---|\+\+\+|diff |index |===)/.test(text) || text === "")) continue;
     const sign = text[0] === "+" || text[0] === "-" ? text[0] : " ";
     const line: Line = { sign, pieces: [{ text: /^[-+ ]/.test(text) ? text.slice(1) : text, marked: false }] };

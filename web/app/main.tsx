@@ -3,6 +3,8 @@ import "./lists.css";
 import "./begin.css";
 import "./plan.css";
 import "./settings.css";
+import "./files.css";
+import "./terminal.css";
 import { render } from "preact";
 import { App } from "./app";
 import { startNotifying } from "./notify";

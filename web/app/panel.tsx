@@ -1,6 +1,8 @@
-// The right column: who is here, and the turns of the whole session to jump by.
+// The right column in tabs: files, changes, who is here, and the turns of the whole session to jump by.
 import { useEffect, useState } from "preact/hooks";
 import type { ConnectionState, HistoryTurn } from "../client/index.ts";
+import { Changes, changed } from "./changes";
+import { Files } from "./files";
 import { ago, duration, exact, plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
 import {
@@ -19,23 +21,137 @@ import {
 } from "./store";
 import { settingsOpen } from "./settings";
 import { Shares } from "./share";
+import { closeSheet, paneled, showTab, type Tab, tab, tabs } from "./side";
 import { goTo } from "./transcript";
 
-export function Panel({ close }: { close: () => void }) {
+const names: Record<Tab, string> = { files: "Files", changes: "Changes", people: "People", turns: "Turns" };
+
+export function Panel() {
+  const shown = tab.value;
+  const move = (e: KeyboardEvent) => {
+    const at = tabs.indexOf(shown);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[e.key];
+    if (to === undefined) return;
+    e.preventDefault();
+    const next = tabs[(to + tabs.length) % tabs.length]!;
+    showTab(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
   return (
-    <aside class="side right" id="panel" aria-label="People and turns">
-      <div class="brand">
-        <strong class="grow">People and turns</strong>
-        <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
+    <aside class="side right" id="panel" aria-label="Files, changes, people and turns" ref={restoreWidth}>
+      <Edge />
+      <div class="tabs">
+        <div role="tablist" aria-label="Right column" onKeyDown={move}>
+          {tabs.map((t) => (
+            <button
+              type="button"
+              key={t}
+              id={`tab-${t}`}
+              role="tab"
+              aria-selected={t === shown}
+              aria-controls="tab-panel"
+              tabIndex={t === shown ? 0 : -1}
+              onClick={() => showTab(t)}
+            >
+              {names[t]}
+              {t === "changes" && changed.value.length > 0 && <span class="count">{changed.value.length}</span>}
+            </button>
+          ))}
+        </div>
+        <button
+          type="button"
+          class="button quiet square"
+          aria-label="Close"
+          onClick={() => {
+            paneled.value = false;
+          }}
+        >
           <Icon sign="cross" />
         </button>
       </div>
-      <div class="panel">
-        <People />
-        {mayShare() && <Shares key={openID.value} />}
-        <Turns key={openID.value} close={close} />
+      <div
+        class={`panel ${shown}`}
+        id="tab-panel"
+        role="tabpanel"
+        aria-labelledby={`tab-${shown}`}
+        tabIndex={shown === "changes" ? 0 : undefined}
+      >
+        {shown === "files" && <Files key={openID.value} />}
+        {shown === "changes" && <Changes key={openID.value} />}
+        {shown === "people" && (
+          <>
+            <People />
+            {mayShare() && <Shares key={openID.value} />}
+          </>
+        )}
+        {shown === "turns" && <Turns key={openID.value} />}
       </div>
     </aside>
+  );
+}
+
+const narrowest = 300; // pixels
+const conversation = 420; // pixels that are left to it
+
+function widest(): number {
+  const { left } = document.querySelector(".main")!.getBoundingClientRect();
+  return Math.max(narrowest, Math.floor(innerWidth - left - conversation));
+}
+
+function setWidth(aside: HTMLElement, width: number): void {
+  const fit = Math.round(Math.min(Math.max(width, narrowest), widest()));
+  aside.style.setProperty("--chosen", `${fit}px`);
+  aside.classList.add("sized");
+  localStorage.setItem("maestro.panel", String(fit));
+  tellWidth(aside);
+}
+
+/** tellWidth says to screen readers how wide the column is. */
+function tellWidth(aside: HTMLElement): void {
+  const edge = aside.querySelector(".edge")!;
+  edge.ariaValueMin = String(narrowest);
+  edge.ariaValueMax = String(widest());
+  edge.ariaValueNow = String(aside.clientWidth);
+}
+
+/** restoreWidth gives the column the width that somebody chose before. */
+function restoreWidth(aside: HTMLElement | null): void {
+  const width = Number(localStorage.getItem("maestro.panel"));
+  if (aside && width > 0) setWidth(aside, width);
+  else if (aside) tellWidth(aside);
+}
+
+/** Edge is the left edge of the column, which somebody can move to change its width. */
+function Edge() {
+  const move = (e: PointerEvent & { currentTarget: HTMLElement }) => {
+    const { currentTarget: edge, pointerId, clientX } = e;
+    if (edge.hasPointerCapture(pointerId)) setWidth(edge.parentElement!, innerWidth - clientX);
+  };
+  return (
+    <div
+      class="edge"
+      role="separator"
+      aria-orientation="vertical"
+      aria-label="Width of the right column"
+      aria-controls="panel"
+      tabIndex={0}
+      onPointerDown={(e) => {
+        e.preventDefault();
+        e.currentTarget.setPointerCapture(e.pointerId);
+      }}
+      onPointerMove={move}
+      onDblClick={(e) => {
+        localStorage.removeItem("maestro.panel");
+        e.currentTarget.parentElement!.classList.remove("sized");
+      }}
+      onKeyDown={(e) => {
+        const by = { ArrowLeft: 24, ArrowRight: -24 }[e.key];
+        const aside = e.currentTarget.parentElement!;
+        if (by === undefined) return;
+        e.preventDefault();
+        setWidth(aside, aside.clientWidth + by);
+      }}
+    />
   );
 }
 
@@ -83,7 +199,7 @@ const outcomes: Record<HistoryTurn["outcome"], { sign: Sign; tone: string; word:
   running: { sign: "run", tone: "spin", word: "running" },
 };
 
-function Turns({ close }: { close: () => void }) {
+function Turns() {
   const [list, setList] = useState<HistoryTurn[]>([]);
   const [before, setBefore] = useState<number | null>(null);
   const running = busy.value;
@@ -103,14 +219,14 @@ function Turns({ close }: { close: () => void }) {
     };
   }, [running, prompts]);
   const jump = (turn: HistoryTurn, i: number) => {
-    if (matchMedia("(max-width: 1099px)").matches) close();
+    closeSheet();
     if (goTo(turn.cursor)) return;
     const next = list[i - 1];
     void act((s) => (next ? s.transcript.jump(next.cursor) : s.transcript.toEnd()));
   };
   return (
     <section class="turns">
-      <h2>Turns</h2>
+      <h2 class="unseen">Turns</h2>
       {list.length === 0 && <p class="meta">None yet.</p>}
       <ol>
         {list.map((t, i) => {

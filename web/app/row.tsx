@@ -2,13 +2,16 @@
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { EndItem, NoteItem, ToolItem } from "../client/index.ts";
+import { plain } from "./ansi";
 import { code, type Code } from "./blocks";
-import { Diff, Exposed } from "./diff";
+import { CommandLine } from "./command";
+import { Diff, Exposed, PathLink } from "./diff";
 import { bytes, clock, cost, count, duration, exact, plural, who } from "./format";
 import { highlight } from "./highlight";
 import { stats } from "./lines";
 import { Icon, type Sign } from "./icons";
 import { render, renderHighlighted } from "./markdown";
+import { useOutput } from "./output";
 import type { Row } from "./rows";
 import { act, state, you } from "./store";
 import { about, oneLine } from "./tools";
@@ -43,6 +46,8 @@ export function RowView({ row }: { row: Row }) {
       return <Tool row={row} />;
     case "reads":
       return <Reads row={row} />;
+    case "command":
+      return <CommandLine row={row} open={opened.value.has(row.key)} toggle={() => toggle(row.key)} />;
     case "question":
       return <Question row={row} />;
     case "end":
@@ -249,21 +254,8 @@ function Tool({ row }: Of<"tool">) {
 
 function ToolDetails({ row: { item } }: Of<"tool">) {
   const told = useMemo(() => about(item.call?.tool ?? "tool", item.call?.args), [item.call]);
-  const [whole, setWhole] = useState<string | null>(null);
-  const output = whole ?? item.output;
-  const cut = whole === null && item.omitted > 0;
-  const open = () =>
-    void act(async (s) => {
-      const parts = await Promise.all(
-        item.cutAt.map((cursor) => s.history({ before: cursor + 1, limit: 1, full: true })),
-      );
-      setWhole(
-        parts
-          .flatMap((p) => p.entries ?? [])
-          .map((e) => (e.message?.type === "tool_output" ? e.message.content : ""))
-          .join(""),
-      );
-    });
+  const { text, omitted, readAll } = useOutput(item);
+  const output = text();
   return (
     <div class="inside">
       {told.command !== undefined && (
@@ -278,11 +270,11 @@ function ToolDetails({ row: { item } }: Of<"tool">) {
           {output}
         </pre>
       )}
-      {cut && (
+      {omitted > 0 && (
         <p class="meta">
-          {bytes(item.omitted)} of the output are not shown.{" "}
-          {item.cutAt.length > 0 && (
-            <button type="button" class="button quiet" onClick={open}>
+          {bytes(omitted)} of the output are not shown.{" "}
+          {readAll && (
+            <button type="button" class="button quiet" onClick={readAll}>
               Show all
             </button>
           )}
@@ -303,7 +295,7 @@ export function Arguments({ rest }: { rest: [string, string][] }) {
             <Exposed text={name} />
           </dt>
           <dd tabIndex={value.length > 800 ? 0 : undefined}>
-            <Exposed text={value} />
+            {name === "path" ? <PathLink path={value} line={lineOf(rest)} /> : <Exposed text={value} />}
           </dd>
         </>
       ))}
@@ -311,8 +303,14 @@ export function Arguments({ rest }: { rest: [string, string][] }) {
   );
 }
 
+/** lineOf is the first line that a call reads, if its arguments say so. */
+function lineOf(rest: [string, string][]): number | undefined {
+  const [, value = ""] = rest.find(([name]) => name === "offset" || name === "line") ?? [];
+  return /^[1-9]\d{0,6}$/.test(value) ? Number(value) : undefined;
+}
+
 function lastLines(text: string, most: number): string {
-  return text.slice(-4000).replace(/\n$/, "").split("\n").slice(-most).join("\n");
+  return plain(text.slice(-4000)).replace(/\n$/, "").split("\n").slice(-most).join("\n");
 }
 
 function Reads({ row: { items, key: id } }: Of<"reads">) {

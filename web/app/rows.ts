@@ -1,6 +1,15 @@
 // The lines of the transcript: each item of the client's transcript as one or more rows, which the
 // list shows. A row is replaced, never changed, so that only what changed is drawn again.
-import type { EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem } from "../client/transcript.ts";
+import type {
+  CommandItem,
+  EndItem,
+  Item,
+  NoteItem,
+  PromptItem,
+  QuestionItem,
+  TextItem,
+  ToolItem,
+} from "../client/transcript.ts";
 import { split } from "./blocks";
 import { reads } from "./tools";
 
@@ -10,6 +19,7 @@ export type Row = { key: string } & (
   | { kind: "thinking"; item: TextItem }
   | { kind: "tool"; item: ToolItem; waits: boolean }
   | { kind: "reads"; items: ToolItem[] }
+  | { kind: "command"; item: CommandItem }
   | { kind: "question"; item: QuestionItem }
   | { kind: "end"; item: EndItem }
   | { kind: "note"; item: NoteItem }
@@ -75,14 +85,14 @@ export function newRows() {
 }
 
 // goesOn returns the texts that continue the one at an index although something else happened between
-// them, such as a change of control, and those notes, which are shown after the whole text.
+// them, such as a change of control or a command, and those notes, which are shown after the whole text.
 function goesOn(items: readonly Item[], at: number): { texts: TextItem[]; notes: Item[] } {
   const first = items[at] as TextItem;
   const texts: TextItem[] = [],
     notes: Item[] = [];
   for (let i = at + 1; ; i++) {
     let end = i;
-    while (items[end]?.kind === "note") end++;
+    while (items[end]?.kind === "note" || items[end]?.kind === "command") end++;
     const next = items[end];
     if (end === i || next?.kind !== "text" || next.response !== first.response) return { texts, notes };
     notes.push(...items.slice(i, end));
@@ -109,6 +119,8 @@ function shown(item: Item): boolean {
       return item.event.type === "control_changed"
         ? item.event.from !== null && item.event.to !== null
         : item.event.type !== "status";
+    case "command": // a terminal has a place of its own
+      return item.start?.terminal_mode === "pipe";
     case "thinking":
       return item.text.trim() !== "";
     default:

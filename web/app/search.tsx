@@ -96,7 +96,7 @@ function Finder() {
     if (!hit) return;
     setAt(i);
     list.current?.children[i]?.scrollIntoView({ block: "nearest" });
-    void goTo(hit, text);
+    void goToCursor(hit.cursor, text);
   };
   return (
     <search class="finder" aria-label="Search the conversation">
@@ -172,15 +172,18 @@ function Marked({ text, what }: { text: string; what: string }) {
   );
 }
 
-/** goTo shows the row with a place that was found; it reads that part of the conversation if it is not loaded. */
-async function goTo(hit: HistoryHit, what: string): Promise<void> {
+/**
+ * goToCursor shows the row of an event, and of several rows the one with a text. It reads that part of the conversation
+ * if it is not loaded.
+ */
+export async function goToCursor(cursor: number, what = ""): Promise<void> {
   const s = session.peek();
   if (!s) return;
   const { items } = s.transcript;
-  if (items.length === 0 || items[0]!.cursor > hit.cursor || items.at(-1)!.last < hit.cursor) {
-    if (!(await act((o) => o.transcript.jump(hit.cursor + 1)))) return;
+  if (items.length === 0 || items[0]!.cursor > cursor || items.at(-1)!.last < cursor) {
+    if (!(await act((o) => o.transcript.jump(cursor + 1)))) return;
   }
-  const item = s.transcript.items.findLast((i) => i.cursor <= hit.cursor);
+  const item = s.transcript.items.findLast((i) => i.cursor <= cursor);
   if (!item) return;
   const own = rows.peek().filter((r) =>
     r.kind === "reads" ? r.items.includes(item as ToolItem) : `${r.key}.`.startsWith(`${item.key}.`),

@@ -6,6 +6,7 @@ import {
   Refusal,
   type Answer,
   type Author,
+  type Changes,
   type Control,
   type HistoryTurn,
   type InboxReply,
@@ -19,6 +20,7 @@ import {
   type WhoAmI,
 } from "../client/index.ts";
 import { who } from "./format";
+import { keepAlive, keptConnection, rest, revive } from "./rest";
 import { newRows, type Row } from "./rows";
 
 /** The page before it has a session list: it starts, or nobody is logged in. */
@@ -114,6 +116,7 @@ export async function start(): Promise<void> {
       }
     }),
   );
+  keepAlive(() => session.peek());
   addEventListener("hashchange", follow);
   follow();
 }
@@ -171,15 +174,24 @@ function openFirst(): void {
   location.replace(address(id));
 }
 
+let unfollow = () => {};
+
 function open(id: string): void {
-  session.peek()?.close(true); // control is still there for some time when its holder comes back
-  const name = ownName();
-  const made = server.attach(id, {
-    role: role.peek(),
-    turns: 20,
-    displayName: name || undefined,
-    clientInfo: { name: "maestro-web" },
-  });
+  unfollow();
+  const left = session.peek();
+  const again = left?.id === id ? left : null; // with another name
+  if (again) again.close(true);
+  else if (left) rest(left);
+  const resting = revive(id);
+  const made =
+    resting ??
+    server.attach(id, {
+      role: role.peek(),
+      turns: 20,
+      displayName: ownName() || undefined,
+      clientInfo: { name: "maestro-web" },
+      connection: again ? (ownName() && again.connection) || undefined : keptConnection(id),
+    });
   const draw = newRows();
   let answering = false;
   batch(() => {
@@ -190,7 +202,7 @@ function open(id: string): void {
     loaded.value = false;
     refusal.value = "";
   });
-  made.on((changes) => {
+  const show = (changes: Changes) => {
     if (session.peek() !== made) return;
     batch(() => {
       if (changes.link) link.value = made.link;
@@ -205,7 +217,9 @@ function open(id: string): void {
       if (answering && !made.state.is_responding) announce(lastText(rows.value));
       answering = made.state.is_responding;
     });
-  });
+  };
+  unfollow = made.on(show);
+  if (resting) show({ state: new Set(["session_id"]), items: new Set(), list: true, link: true, control: true });
   link.value = made.link;
 }
 

@@ -171,6 +171,8 @@ function estimate(row: Row): number {
       return 92 + 24 * Math.min(12, Math.ceil(row.item.prompt.content.length / 80));
     case "block":
       return 12 + 24 * Math.ceil(row.text.length / 84);
+    case "command":
+      return row.item.output ? 200 : 36;
     default:
       return 28;
   }

@@ -34,8 +34,18 @@ export type { LinkStatus, Socket } from "./link.ts";
 export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
 export { Refusal, type Reason } from "./refusal.ts";
-export type { Answer, AttachOptions, Changes, Control, Happening, PageRequest, Session } from "./session.ts";
 export type {
+  Answer,
+  AttachOptions,
+  Changes,
+  Connection,
+  Control,
+  Happening,
+  PageRequest,
+  Session,
+} from "./session.ts";
+export type {
+  CommandItem,
   EndItem,
   Item,
   NoteItem,
@@ -45,7 +55,7 @@ export type {
   ToolItem,
   Transcript,
 } from "./transcript.ts";
-export type { Running, Utilities, Watch } from "./utilities.ts";
+export type { Controls, Running, TerminalNews, Utilities, Watch } from "./utilities.ts";
 
 export interface Options {
   /** a bearer token, or what returns one; absent: the cookie of the browser */

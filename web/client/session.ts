@@ -45,6 +45,14 @@ export interface AttachOptions {
   /** default: people, and all questions and utilities that the role may use */
   capabilities?: Capabilities;
   optOut?: Notification[];
+  /** continues the connection of an earlier page, with its control and its commands, if the server still has it */
+  connection?: Connection;
+}
+
+/** A Connection is what continues a connection, together with the same credential. Its token is a secret. */
+export interface Connection {
+  readonly id: string;
+  readonly token: string;
 }
 
 /** What changed since the last announcement. */
@@ -101,6 +109,8 @@ export interface Session {
   readonly link: LinkStatus;
   /** of the latest connection; null before the first */
   readonly me: { readonly connectionId: string; readonly role: Role } | null;
+  /** what another page needs to continue this connection; null before the first */
+  readonly connection: Connection | null;
   readonly control: Control;
   /** the state of the session; its fields are replaced and not changed */
   readonly state: Readonly<State>;
@@ -179,6 +189,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   const newID = () => `${idPrefix}-${(++lastID).toString(36)}`;
 
   let attached: Attached | null = null;
+  let connection = options.connection ?? null; // that the next link continues
   let position = { epoch: "", cursor: 0, known: false };
   let replaying = false; // until hello_ok, which the server sends after the missed events
   let awaitsPage = false; // the server sends the first page of the transcript by itself
@@ -230,7 +241,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     login: hooks.login,
     dial: () => hooks.dial(query()),
     opened() {
-      if (attached) link.send(JSON.stringify({ type: "ws.resume", connection_token: attached.connection_token }));
+      if (connection) link.send(JSON.stringify({ type: "ws.resume", connection_token: connection.token }));
       link.send(
         JSON.stringify({
           type: "hello",
@@ -259,7 +270,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   function query(): URLSearchParams {
     const q = new URLSearchParams({ role, turns: String(turns) });
     if (role === "controller") q.set("takeControl", "later");
-    if (attached) q.set("connectionId", attached.connection_id);
+    if (connection) q.set("connectionId", connection.id);
     if (position.known) {
       q.set("epoch", position.epoch);
       q.set("cursor", String(position.cursor));
@@ -270,7 +281,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   /** judge says whether another attempt would end the same way. */
   function judge(why: Refusal): "retry" | "login" | "end" {
     if (why.code !== "stale_connection" && why.code !== "stale_subscription") return verdict(why);
-    attached = null; // the server may still have the events
+    attached = connection = null; // the server may still have the events
     return "retry";
   }
 
@@ -310,6 +321,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     const same = a.connection_id === attached?.connection_id;
     const replay = a.resume === "replay";
     attached = a;
+    connection = { id: a.connection_id, token: a.connection_token };
     position = { epoch: a.epoch, cursor: position.cursor, known: position.known && replay };
     replaying = replay;
     const owed = replay && awaitsPage; // the last connection was lost before the page came
@@ -350,7 +362,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     position = { ...position, cursor: s.cursor, known: true };
     fold.restore(s);
     setHolder(s.state.controller_connection_id ?? null);
-    utilities.restored();
+    utilities.restored(fresh);
     if (!fresh) return transcript.settle();
     transcript.reset(awaitsPage);
     if (!awaitsPage) loadPage();
@@ -417,6 +429,9 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     },
     get me() {
       return attached && { connectionId: attached.connection_id, role: attached.role };
+    },
+    get connection() {
+      return connection;
     },
     get control() {
       return control;

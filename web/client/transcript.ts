@@ -12,6 +12,8 @@ import type {
   State,
   ToolCall,
   ToolEnd,
+  UtilityCommandExited,
+  UtilityCommandStarted,
 } from "../../contracts/ts/maestro.d.ts";
 
 interface Entry {
@@ -61,6 +63,22 @@ export interface ToolItem extends Entry {
   stopped?: boolean;
 }
 
+/** A command that a client runs beside the agent. `output` has both streams. */
+export interface CommandItem extends Entry {
+  kind: "command";
+  id: string;
+  /** absent until the page with the beginning of the command is read */
+  start?: UtilityCommandStarted;
+  /** as in a ToolItem */
+  output: string;
+  omitted: number;
+  cutAt: number[];
+  exit?: UtilityCommandExited;
+  endedAt?: number;
+  /** it ended without an event, such as with the server */
+  stopped?: boolean;
+}
+
 /** A question, and how it ended. */
 export interface QuestionItem extends Entry {
   kind: "question";
@@ -88,7 +106,10 @@ export interface NoteItem extends Entry {
   event: Extract<Event, { type: "error" | "status" | "compaction" | "control_changed" }>;
 }
 
-export type Item = PromptItem | TextItem | ToolItem | QuestionItem | EndItem | NoteItem;
+/** An item that later events change. They find it by its id. */
+type OpenItem = ToolItem | CommandItem | QuestionItem;
+
+export type Item = PromptItem | TextItem | OpenItem | EndItem | NoteItem;
 
 /**
  * A Transcript is a window of the conversation: the newest items, and the older ones that were asked for. `items` is
@@ -198,12 +219,12 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
     const { state } = hooks;
     const tools = new Set([...state.tracked_tools, ...state.active_tools].map((t) => t.call_id));
     const questions = new Set(state.pending_requests.map((r) => r.id));
+    const commands = new Set(state.active_utility_commands.map((c) => c.command_id));
+    const running = { tool: tools, question: questions, command: commands };
     win.settle((i) =>
-      i.kind === "tool"
-        ? tools.has(i.id)
-        : i.kind === "question"
-          ? questions.has(i.id)
-          : (i.kind !== "text" && i.kind !== "thinking") || state.current_response?.response_id === i.response,
+      isOpen(i)
+        ? running[i.kind].has(i.id)
+        : !isText(i) || state.current_response?.response_id === i.response,
     );
   }
 
@@ -271,9 +292,8 @@ function timeOf(event: Event): number {
 /** newWindow folds consecutive events into items. */
 function newWindow(touched: (item: Item) => void) {
   const items: Item[] = [];
-  const tools = new Map<string, ToolItem>(); // the latest with the id
-  const questions = new Map<string, QuestionItem>();
-  const firsts = new Map<string, { item: ToolItem | QuestionItem; begins: boolean }>();
+  const latest = new Map<string, OpenItem>(); // the latest of each kind and id
+  const firsts = new Map<string, { item: OpenItem; begins: boolean }>();
   let open: TextItem | undefined; // takes further text
   let size = 0;
 
@@ -315,24 +335,41 @@ function newWindow(touched: (item: Item) => void) {
     change(open, cursor);
   }
 
-  /** tool returns the item of a call. A call that begins after another with the same id has ended is a new one. */
-  function tool(id: string, cursor: number, at: number, begins = false): ToolItem {
-    let item = tools.get(id);
-    if (!item || (begins && item.end)) {
-      item = push({ ...entry("c", cursor, at), kind: "tool", id, output: "", omitted: 0, cutAt: [] });
-      tools.set(id, item);
-      note(item, begins);
+  /** find returns the item of a kind and id. One that begins after another with the same id has ended is a new one. */
+  function find<T extends OpenItem>(kind: T["kind"], id: string, begins: boolean, make: () => T): T {
+    const key = keyOf({ kind, id });
+    let item = latest.get(key) as T | undefined;
+    if (!item || (begins && isOver(item))) {
+      item = push(make());
+      latest.set(key, item);
+      // The first item of each id may continue one of an older window.
+      if (!firsts.has(key)) firsts.set(key, { item, begins });
     }
     return item;
   }
 
-  /** note records the first item of each id, which may continue one of an older window. */
-  function note(item: ToolItem | QuestionItem, begins: boolean): void {
-    const key = `${item.kind} ${item.id}`;
-    if (!firsts.has(key)) firsts.set(key, { item, begins });
+  function tool(id: string, cursor: number, at: number, begins = false): ToolItem {
+    return find<ToolItem>("tool", id, begins, () => ({
+      ...entry("c", cursor, at),
+      ...{ kind: "tool", id, output: "", omitted: 0, cutAt: [] },
+    }));
   }
 
-  function output(item: ToolItem, cursor: number, content: string, omitted: number): void {
+  function command(id: string, cursor: number, at: number, begins = false): CommandItem {
+    return find<CommandItem>("command", id, begins, () => ({
+      ...entry("u", cursor, at),
+      ...{ kind: "command", id, output: "", omitted: 0, cutAt: [] },
+    }));
+  }
+
+  function question(id: string, cursor: number, at: number, begins = false): QuestionItem {
+    return find<QuestionItem>("question", id, begins, () => ({
+      ...entry("q", cursor, at),
+      ...{ kind: "question", id, votes: [] },
+    }));
+  }
+
+  function output(item: ToolItem | CommandItem, cursor: number, content: string, omitted: number): void {
     size += content.length;
     item.output += content;
     if (omitted > 0) {
@@ -347,16 +384,6 @@ function newWindow(touched: (item: Item) => void) {
       size -= over;
     }
     change(item, cursor);
-  }
-
-  function question(id: string, cursor: number, at: number, begins = false): QuestionItem {
-    let item = questions.get(id);
-    if (!item || (begins && item.resolved)) {
-      item = push({ ...entry("q", cursor, at), kind: "question", id, votes: [] });
-      questions.set(id, item);
-      note(item, begins);
-    }
-    return item;
   }
 
   function add(cursor: number, at: number, e: Event, omitted = 0): void {
@@ -418,6 +445,23 @@ function newWindow(touched: (item: Item) => void) {
         change(item, cursor);
         break;
       }
+      case "utility_command_started": {
+        const item = command(e.command_id, cursor, at, true);
+        item.start = e;
+        size += e.command.length;
+        change(item, cursor);
+        break;
+      }
+      case "utility_command_output":
+        output(command(e.command_id, cursor, at), cursor, e.content, omitted);
+        break;
+      case "utility_command_exited": {
+        const item = command(e.command_id, cursor, at);
+        item.exit = e;
+        item.endedAt = at;
+        change(item, cursor);
+        break;
+      }
       case "error":
       case "status":
       case "compaction":
@@ -436,23 +480,22 @@ function newWindow(touched: (item: Item) => void) {
     const merged = new Set<Item>();
     for (const [key, first] of own.firsts) {
       const { item: later, begins } = first;
-      const mine = later.kind === "tool" ? tools.get(later.id) : questions.get(later.id);
-      if (!mine || (begins && (mine.kind === "tool" ? mine.end : mine.resolved))) {
+      const mine = latest.get(key);
+      if (!mine || (begins && isOver(mine))) {
         if (!firsts.has(key)) firsts.set(key, first);
         continue;
       }
-      if (mine.kind === "tool" && later.kind === "tool") {
-        absorb(mine, later, {
+      if (mine.kind === "question" && later.kind === "question") {
+        absorb(mine, later, { votes: [...mine.votes, ...later.votes] });
+      } else if (mine.kind !== "question" && later.kind !== "question") {
+        absorb(mine, later as typeof mine, {
           output: mine.output + later.output,
           omitted: mine.omitted + later.omitted,
           cutAt: [...mine.cutAt, ...later.cutAt],
-          startedAt: later.startedAt ?? mine.startedAt,
+          ...(mine.kind === "tool" && { startedAt: (later as ToolItem).startedAt ?? mine.startedAt }),
         });
-        if (own.tools.get(later.id) === later) own.tools.set(later.id, mine);
-      } else if (mine.kind === "question" && later.kind === "question") {
-        absorb(mine, later, { votes: [...mine.votes, ...later.votes] });
-        if (own.questions.get(later.id) === later) own.questions.set(later.id, mine);
       }
+      if (own.latest.get(key) === later) own.latest.set(key, mine);
       merged.add(later);
     }
     const cutOff = open;
@@ -473,8 +516,7 @@ function newWindow(touched: (item: Item) => void) {
         if (item === own.open) open = before;
       } else items.push(item);
     }
-    for (const [id, item] of own.tools) tools.set(id, item);
-    for (const [id, item] of own.questions) questions.set(id, item);
+    for (const [key, item] of own.latest) latest.set(key, item);
     size += own.size - merged.size * itemSize;
     if (own.open && !merged.has(own.open)) open = own.open;
     if (cutOff && cutOff !== open) cutOff.open = false; // something else followed
@@ -493,9 +535,11 @@ function newWindow(touched: (item: Item) => void) {
   function drop(from: number, count: number): void {
     for (const item of items.splice(from, count)) {
       size -= itemSize + weight(item);
-      if (item.kind === "tool" && tools.get(item.id) === item) tools.delete(item.id);
-      if (item.kind === "question" && questions.get(item.id) === item) questions.delete(item.id);
-      if ("id" in item) firsts.delete(`${item.kind} ${item.id}`);
+      if (isOpen(item)) {
+        const key = keyOf(item);
+        if (latest.get(key) === item) latest.delete(key);
+        firsts.delete(key);
+      }
       if (item === open) open = undefined;
     }
   }
@@ -534,9 +578,9 @@ function newWindow(touched: (item: Item) => void) {
   /** settle ends the items that are open although running says that they are not. */
   function settle(running: (item: Item) => boolean): void {
     if (open && !running(open)) closeText();
-    for (const item of [...tools.values(), ...questions.values()]) {
-      const known = item.kind === "tool" ? item.call && !item.end : item.request && !item.resolved;
-      if (item.stopped || !known || running(item)) continue;
+    for (const item of latest.values()) {
+      const begun = item.kind === "tool" ? item.call : item.kind === "command" ? item.start : item.request;
+      if (item.stopped || !begun || isOver(item) || running(item)) continue;
       item.stopped = true;
       change(item, item.last);
     }
@@ -549,14 +593,25 @@ function newWindow(touched: (item: Item) => void) {
     trimStart,
     trimEnd,
     settle,
-    question: (id: string) => questions.get(id),
-    parts: () => ({ items, tools, questions, firsts, size, open }),
+    question: (id: string) => latest.get(keyOf({ kind: "question", id })) as QuestionItem | undefined,
+    parts: () => ({ items, latest, firsts, size, open }),
   };
 }
 
 function isText(item: Item): item is TextItem {
   return item.kind === "text" || item.kind === "thinking";
 }
+
+function isOpen(item: Item): item is OpenItem {
+  return item.kind === "tool" || item.kind === "command" || item.kind === "question";
+}
+
+function isOver(item: OpenItem): boolean {
+  const last = item.kind === "tool" ? item.end : item.kind === "command" ? item.exit : item.resolved;
+  return last !== undefined;
+}
+
+const keyOf = ({ kind, id }: Pick<OpenItem, "kind" | "id">) => `${kind} ${id}`;
 
 /** weight returns what the texts of an item count. */
 function weight(item: Item): number {
@@ -568,6 +623,8 @@ function weight(item: Item): number {
       return item.text.length;
     case "tool":
       return item.output.length + (JSON.stringify(item.call?.args)?.length ?? 0);
+    case "command":
+      return item.output.length + (item.start?.command.length ?? 0);
     case "question":
       return JSON.stringify(item.request?.args)?.length ?? 0;
     default:

@@ -1,4 +1,5 @@
 import type {
+  ActiveCommand,
   Command,
   Event,
   FileMatch,
@@ -13,19 +14,33 @@ import type {
   UtilityFileWatchEvent,
   UtilityFileWatchStart,
 } from "../../contracts/ts/maestro.d.ts";
+import { newListeners } from "./notify.ts";
 import { Refusal } from "./refusal.ts";
 
+/** What the owner of a command or terminal may do with it while it has control. */
+export interface Controls {
+  write(content: string, eof?: boolean): Promise<Result>;
+  resize(columns: number, rows: number): Promise<Result>;
+  stop(force?: boolean): Promise<Result>;
+}
+
 /** A command or terminal that this client started. */
-export interface Running {
+export interface Running extends Controls {
   readonly id: string;
   /** fails if the server refuses the command */
   readonly started: Promise<UtilityCommandStarted>;
   /** fails with `answer_lost` if the server no longer knows how it ended */
   readonly exited: Promise<UtilityCommandExited>;
-  write(content: string, eof?: boolean): Promise<Result>;
-  resize(columns: number, rows: number): Promise<Result>;
-  stop(force?: boolean): Promise<Result>;
 }
+
+/** What happens on the terminals of a session, whoever started them. */
+export type TerminalNews =
+  /** a running terminal with its output so far; after events were missed it comes again and replaces what is known */
+  | { kind: "running"; id: string; terminal: Readonly<ActiveCommand> }
+  | { kind: "output"; id: string; content: string }
+  | { kind: "resized"; id: string; columns: number; rows: number }
+  /** `exit` is null if the event of the end was missed */
+  | { kind: "ended"; id: string; exit: UtilityCommandExited | null };
 
 /** A watch of files that this client started. */
 export interface Watch {
@@ -42,6 +57,10 @@ export interface Utilities {
     options?: Omit<UtilityCommandStart, "type" | "command_id" | "command">,
     output?: (piece: UtilityCommandOutput) => void,
   ): Running;
+  /** the controls of a command by its id, such as one of an earlier page */
+  controls(id: string): Controls;
+  /** follows all terminals of the session, beginning with those that run; the result ends it */
+  terminals(listen: (news: TerminalNews) => void): () => void;
   findFiles(
     query: string,
     options?: { cwd?: string; limit?: number },
@@ -71,6 +90,28 @@ const maxJobs = 256;
 
 export function newUtilities(hooks: Hooks) {
   const jobs = new Map<string, Job>();
+  const terminals = newListeners<TerminalNews>();
+  let shown = new Set<string>(); // ids of the terminals that listeners know
+
+  const running = () => hooks.state.active_utility_commands.filter((c) => c.terminal_mode === "pty");
+  const news = (terminal: ActiveCommand) => ({ kind: "running", id: terminal.command_id, terminal }) as const;
+
+  /** tellTerminals tells what an event changes, which the state already has. */
+  function tellTerminals(e: Event): void {
+    if (e.type === "utility_command_started" && e.terminal_mode === "pty") {
+      const started = running().find((c) => c.command_id === e.command_id);
+      shown.add(e.command_id);
+      if (started) terminals.tell(news(started));
+    }
+    if (!("command_id" in e) || !shown.has(e.command_id)) return;
+    const id = e.command_id;
+    if (e.type === "utility_command_output") terminals.tell({ kind: "output", id, content: e.content });
+    if (e.type === "utility_command_resized")
+      terminals.tell({ kind: "resized", id, columns: e.columns, rows: e.rows });
+    if (e.type !== "utility_command_exited") return;
+    shown.delete(id);
+    terminals.tell({ kind: "ended", id, exit: e });
+  }
 
   /** start sends a command and keeps the job until it is over. */
   function start(id: string, command: Command, job: Job): void {
@@ -93,6 +134,12 @@ export function newUtilities(hooks: Hooks) {
       });
     });
   }
+
+  const controls = (command_id: string): Controls => ({
+    write: (content, eof) => hooks.send({ type: "utility_command_stdin", command_id, content, eof }),
+    resize: (columns, rows) => hooks.send({ type: "utility_command_resize", command_id, columns, rows }),
+    stop: (force) => hooks.send({ type: "utility_command_terminate", command_id, force }),
+  });
 
   const utilities: Utilities = {
     run(command, options = {}, output = () => {}) {
@@ -120,10 +167,13 @@ export function newUtilities(hooks: Hooks) {
         id,
         started: started.promise,
         exited: exited.promise,
-        write: (content, eof) => hooks.send({ type: "utility_command_stdin", command_id: id, content, eof }),
-        resize: (columns, rows) => hooks.send({ type: "utility_command_resize", command_id: id, columns, rows }),
-        stop: (force) => hooks.send({ type: "utility_command_terminate", command_id: id, force }),
+        ...controls(id),
       };
+    },
+    controls,
+    terminals(listen) {
+      for (const terminal of running()) listen(news(terminal));
+      return terminals.add(listen);
     },
     findFiles(query, options = {}) {
       const id = hooks.newID();
@@ -159,6 +209,7 @@ export function newUtilities(hooks: Hooks) {
 
   return Object.assign(utilities, {
     apply(e: Event): void {
+      tellTerminals(e);
       const id =
         "command_id" in e
           ? e.command_id
@@ -180,8 +231,12 @@ export function newUtilities(hooks: Hooks) {
       if (e.type === "error") job.fail(new Refusal("bad_request", e.message));
     },
 
-    /** The state was replaced: events before it may be missing. */
-    restored(): void {
+    /** The state was replaced. If it is fresh, events before it may be missing. */
+    restored(fresh: boolean): void {
+      const known = shown;
+      shown = new Set(running().map((c) => c.command_id));
+      for (const id of known) if (!shown.has(id)) terminals.tell({ kind: "ended", id, exit: null });
+      for (const c of running()) if (fresh || !known.has(c.command_id)) terminals.tell(news(c));
       const why = new Refusal("answer_lost", "The server no longer knows how it ended");
       for (const [id, job] of jobs) {
         if (job.known?.()) continue;

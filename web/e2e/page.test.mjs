@@ -254,6 +254,7 @@ test("the page can be used by everybody", { timeout: 6 * patience }, async () =>
     await p.page.locator("button.line", { hasText: "edit" }).last().click();
     await p.page.locator(".diff").waitFor();
     await button(p, "People and turns").click();
+    await p.page.getByRole("tab", { name: "Turns" }).click();
     await p.page.locator(".turns li").first().waitFor();
     await accessible(p, `${name}, with a change and the people`);
     assert.deepEqual(await p.complaints(), []);

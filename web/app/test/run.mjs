@@ -1,17 +1,19 @@
 // Bundles the tests of this folder and runs them in Node.
 import { build } from "esbuild";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const out = mkdtempSync(join(tmpdir(), "maestro-page-"));
+const tests = readdirSync(here).filter((f) => f.endsWith(".test.ts"));
 await build({
   absWorkingDir: here,
-  entryPoints: ["texts.test.ts"],
-  outfile: join(out, "texts.test.mjs"),
+  entryPoints: tests,
+  outdir: out,
+  outExtension: { ".js": ".mjs" },
   bundle: true,
   format: "esm",
   platform: "node",
@@ -20,7 +22,7 @@ await build({
   jsxImportSource: "preact",
   logLevel: "warning",
 });
-const flags = ["--test", "--test-reporter=spec", join(out, "texts.test.mjs")];
+const flags = ["--test", "--test-reporter=spec", ...tests.map((t) => join(out, t.replace(/ts$/, "mjs")))];
 const run = spawnSync(process.execPath, flags, { stdio: "inherit" });
 rmSync(out, { recursive: true, force: true });
 process.exit(run.status ?? 1);

@@ -2,8 +2,17 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Refusal, UtilityFileWatchEvent } from "../index.ts";
-import { client, network, serve, texts } from "./harness.ts";
+import type {
+  ActiveCommand,
+  AttachOptions,
+  Refusal,
+  Session,
+  State,
+  TerminalNews,
+  UtilityFileWatchEvent,
+} from "../index.ts";
+import { newUtilities } from "../utilities.ts";
+import { client, network, page, serve, texts } from "./harness.ts";
 
 const script = {
   model: "m",
@@ -109,6 +118,87 @@ test("the controller runs commands and terminals, and finds, reads and watches f
   assert.equal(read.content, "two");
   await assert.rejects(utilities.readFile("absent.txt"), /File not found/);
 });
+
+test("all clients follow a terminal, also late ones and a reloaded page that continues its connection", async () => {
+  const c = client(server);
+  const id = await c.create();
+  const options: AttachOptions = { role: "controller", clientInfo: { name: "page" } };
+  const first = page();
+  const owner = client(server, { around: first.around }).attach(id, options);
+  await owner.ready();
+  const shell = owner.utilities.run("stty -echo; read x; echo got $x; read y; exit 4", {
+    terminal_mode: "pty",
+    allow_stdin: true,
+  });
+  await shell.started;
+  const { text, heard } = follow(owner);
+  const late = client(server).attach(id, { role: "controller" });
+  await late.ready();
+  const seen = follow(late);
+  await shell.resize(70, 20);
+  await shell.write("it\n");
+  await late.until(() => seen.text().includes("got it"));
+  await late.lease.take();
+  await owner.until(() => !owner.control.mine);
+  await assert.rejects(late.utilities.controls(shell.id).write("x"), (e) => (e as Refusal).code === "access_denied");
+  assert.deepEqual(kinds(seen.heard), ["running", "resized", "output"], "a hand-over changes no terminal");
+  await late.lease.release();
+
+  // The page is loaded again.
+  first.fire("pagehide");
+  const again = client(server).attach(id, { ...options, connection: owner.connection! });
+  await again.ready();
+  assert.equal(again.me?.connectionId, owner.me?.connectionId);
+  const anew = follow(again);
+  assert.equal(anew.text(), text());
+  if (!again.control.mine) await again.lease.ask();
+  await again.utilities.controls(shell.id).write("end\n");
+  await Promise.all([again, late].map((s) => s.until(() => s.state.active_utility_commands.length === 0)));
+  for (const h of [anew.heard, seen.heard]) {
+    const last = h.at(-1);
+    assert.equal(last?.kind === "ended" && last.exit?.exit_code, 4);
+  }
+  assert.deepEqual(kinds(heard).slice(0, 2), ["running", "resized"]);
+  again.close();
+
+  // A connection that the server does not have becomes a new one.
+  const other = client(server).attach(id, { role: "controller", connection: { id: "conn_gone", token: "x" } });
+  await other.ready();
+  assert.notEqual(other.me?.connectionId, "conn_gone");
+});
+
+test("terminals come again when events were missed", () => {
+  const command = (id: string, output: string): ActiveCommand => ({
+    command_id: id,
+    command: "sh",
+    shell_mode: "shell",
+    terminal_mode: "pty",
+    output,
+  });
+  const state = { active_utility_commands: [command("a", "1"), command("b", "1")] } as State;
+  const utilities = newUtilities({ send: () => Promise.reject(), newID: () => "x", state });
+  const heard: string[] = [];
+  utilities.restored(true);
+  utilities.terminals((n) => heard.push(`${n.kind} ${n.id} ${n.kind === "running" ? n.terminal.output : ""}`));
+  assert.deepEqual(heard.splice(0), ["running a 1", "running b 1"]);
+  state.active_utility_commands = [command("b", "2")];
+  utilities.restored(true);
+  assert.deepEqual(heard.splice(0), ["ended a ", "running b 2"]);
+  state.active_utility_commands = [command("b", "3"), command("c", "")];
+  utilities.restored(false); // nothing was missed, such as at a hand-over
+  assert.deepEqual(heard.splice(0), ["running c "]);
+});
+
+const kinds = (news: TerminalNews[]) => [...new Set(news.map((n) => n.kind))];
+
+/** follow gathers the news of the terminals of a session, and what the terminal shows. */
+function follow(s: Session) {
+  const heard: TerminalNews[] = [];
+  s.utilities.terminals((n) => heard.push(n));
+  const text = () =>
+    heard.reduce((t, n) => (n.kind === "running" ? n.terminal.output : n.kind === "output" ? t + n.content : t), "");
+  return { heard, text };
+}
 
 test("a viewer may not use utilities", async () => {
   const s = client(server).attach("main");

@@ -22,6 +22,9 @@ function history(rnd: (below: number) => number, length: number): Event[] {
   let open: string | undefined;
   let tools: string[] = [];
   let questions: string[] = [];
+  let commands: string[] = [];
+  const exit = (command_id: string) =>
+    events.push({ type: "utility_command_exited", command_id, success: true, exit_code: 0, signal: null });
   const end = (call_id: string) => events.push({ type: "tool_end", call_id, success: true });
   const resolve = (request_id: string) =>
     events.push({
@@ -37,7 +40,8 @@ function history(rnd: (below: number) => number, length: number): Event[] {
   const close = () => {
     tools.forEach(end);
     questions.forEach(resolve);
-    [tools, questions] = [[], []];
+    commands.forEach(exit);
+    [tools, questions, commands] = [[], [], []];
     if (open)
       events.push({
         type: "response_end",
@@ -49,7 +53,7 @@ function history(rnd: (below: number) => number, length: number): Event[] {
     open = undefined;
   };
   while (events.length < length) {
-    switch (rnd(12)) {
+    switch (rnd(13)) {
       case 0:
         close();
         events.push({
@@ -107,6 +111,17 @@ function history(rnd: (below: number) => number, length: number): Event[] {
       case 7:
         if (tools.length > 0)
           events.push({ type: "tool_output", call_id: tools[rnd(tools.length)]!, content: `${++n} ` });
+        break;
+      case 9:
+        if (commands.length > 0 && rnd(2) === 0) exit(commands.shift()!);
+        else if (commands.length > 0) {
+          const command_id = commands[rnd(commands.length)]!;
+          events.push({ type: "utility_command_output", command_id, stream: "stdout", content: `${++n} ` });
+        } else {
+          commands.push(`u${++n}`);
+          const [shell_mode, terminal_mode] = ["shell", "pipe"] as const;
+          events.push({ type: "utility_command_started", command_id: `u${n}`, command: "x", shell_mode, terminal_mode });
+        }
         break;
       case 8:
         events.push({ type: "status", message: `s${++n}` });

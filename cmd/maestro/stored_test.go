@@ -1,0 +1,155 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// sessionsOf runs maestro sessions with arguments and returns what it prints.
+func sessionsOf(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	out, err := program(t, append([]string{"sessions"}, args...)...).CombinedOutput()
+	if got := exitCode(t, err); got != code {
+		t.Fatalf("sessions %q: got exit code %d, want %d:\n%s", args, got, code, out)
+	}
+	return string(out)
+}
+
+// TestSessionsOnDisk lists, exports, checks and removes what a server left.
+func TestSessionsOnDisk(t *testing.T) {
+	t.Parallel()
+	state, workspace := t.TempDir(), t.TempDir()
+	args := []string{"--agent", "conformance", "--state-dir", state, "--workspace", workspace}
+	r := serving(t, args...)
+	r.attach(client.WithSession("a:b", true), client.WithRole(contracts.RoleController))
+	c := r.attach(client.WithRole(contracts.RoleController), client.WithTakeover(contracts.TakeoverForce))
+	if _, err := c.Prompt(t.Context(), "be <brief> & \x1b[31mred"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		u, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ended := u.Event.(*contracts.ResponseEnd); ended {
+			break
+		}
+	}
+	l := &lookout{t: t, r: r}
+	token, err := os.ReadFile(r.ready.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, answer := l.request("POST", "/api/headless/sessions/main/shares", strings.TrimSpace(string(token)), `{"role":"viewer"}`, true)
+	share := l.field(answer, "token")
+	if status, _, _ := l.request("GET", "/api/headless/sessions/main/state", share, "", true); status != http.StatusOK {
+		t.Fatalf("got %d with a share, want 200", status)
+	}
+	if got := sessionsOf(t, exitFailure, "delete", "main", "--state-dir", state); !strings.Contains(got, "in use") {
+		t.Errorf("got %s, want that the session is in use", got)
+	}
+	if got := sessionsOf(t, 0, "list", "main", "--state-dir", state); !strings.Contains(got, "  yes  ") {
+		t.Errorf("got %s, want that the session is in use", got)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+
+	var listed storedSession
+	if err := json.Unmarshal([]byte(sessionsOf(t, 0, "list", "--json", "main", "--state-dir", state)), &listed); err != nil {
+		t.Fatal(err)
+	}
+	if listed.ID != "main" || !strings.HasPrefix(listed.Title, "be <brief>") || listed.Author != "owner" || listed.InUse || listed.Bytes == 0 || time.Since(listed.UpdatedAt) > time.Hour {
+		t.Errorf("got %+v", listed)
+	}
+	if got := sessionsOf(t, 0, "list", "--state-dir", state); strings.Count(got, "\n") != 3 || !strings.Contains(got, "a:b") || strings.Contains(got, "\x1b") {
+		t.Errorf("got %q, want a head and two sessions without control characters", got)
+	}
+	if got := sessionsOf(t, 0, "show", "main", "--state-dir", state); !strings.Contains(got, listed.Dir) || !strings.Contains(got, "of them events") {
+		t.Errorf("got %s", got)
+	}
+
+	exported := sessionsOf(t, 0, "export", "main", "--state-dir", state)
+	var cursor uint64
+	types := map[string]bool{}
+	for line := range bytes.Lines([]byte(exported)) {
+		var event struct {
+			Cursor  uint64
+			At      time.Time
+			Message json.RawMessage
+		}
+		if err := json.Unmarshal(line, &event); err != nil || event.Cursor <= cursor || event.At.IsZero() {
+			t.Fatalf("got %s after cursor %d, %v", line, cursor, err)
+		}
+		cursor = event.Cursor
+		ev, err := (&contracts.Decoder{}).Event(event.Message)
+		if err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		types[ev.EventType()] = true
+	}
+	if !types["ready"] || !types["prompt_accepted"] || !types["response_end"] || !strings.Contains(exported, "be <brief> &") {
+		t.Errorf("got events %v", types)
+	}
+
+	segments, err := filepath.Glob(filepath.Join(listed.Dir, "*.seg"))
+	if err != nil || len(segments) != 1 {
+		t.Fatalf("got segments %q and %v, want one", segments, err)
+	}
+	if got := sessionsOf(t, 0, "verify", "--state-dir", state); strings.Count(got, ": sound\n") != 2 {
+		t.Errorf("got %s, want two sound sessions", got)
+	}
+	whole, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)/2] ^= 1
+	if err := os.WriteFile(segments[0], damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := sessionsOf(t, exitFailure, "verify", "--state-dir", state); !strings.Contains(got, "main: ") || !strings.Contains(got, "at offset") || !strings.Contains(got, "a:b: sound") {
+		t.Errorf("got %s, want where the damage is", got)
+	}
+	if now, err := os.ReadFile(segments[0]); err != nil || !bytes.Equal(now, damaged) {
+		t.Errorf("got another journal after verify, %v", err)
+	}
+	if err := os.WriteFile(segments[0], whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	sessionsOf(t, 0, "delete", "main", "--state-dir", state)
+	r = serving(t, args...)
+	l.r = r
+	if status, _, body := l.request("GET", "/api/headless/sessions/main/state", share, "", true); status != http.StatusUnauthorized {
+		t.Errorf("got %d %s with a share of a removed session, want 401", status, body)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+
+	old := time.Now().Add(-31 * 24 * time.Hour)
+	if err := os.Chtimes(filepath.Join(filepath.Dir(listed.Dir), sessionFolder("a:b"), "lock"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []string{"--dry-run", "--dry-run=false"} {
+		if got := sessionsOf(t, 0, "prune", "--unused", "30d", dry, "--state-dir", state); !strings.HasPrefix(got, "a:b: ") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: got %s, want only the session that was not used", dry, got)
+		}
+	}
+	if got := sessionsOf(t, 0, "list", "--state-dir", state); !strings.Contains(got, "main") || strings.Contains(got, "a:b") {
+		t.Errorf("got %s, want main alone", got)
+	}
+	sessionsOf(t, exitUsage, "prune", "--state-dir", state)
+	sessionsOf(t, exitFailure, "show", "nope", "--state-dir", state)
+}

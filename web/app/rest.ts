@@ -1,0 +1,54 @@
+// Connections that outlive what the page shows: terminals end with the connection that started them.
+import type { Connection, Session } from "../client/index.ts";
+
+const key = "maestro.connection";
+const most = 4; // sessions that stay attached in the background
+
+/** The connection of the page before it was loaded again. It is there only while the page is loaded. */
+const text = sessionStorage.getItem(key) ?? "null";
+sessionStorage.removeItem(key);
+let kept: { session: string; connection: Connection } | null = JSON.parse(text);
+
+/** keptConnection returns the connection that the page had to a session, once. */
+export function keptConnection(id: string): Connection | undefined {
+  const found = kept?.session === id ? kept.connection : undefined;
+  kept = null;
+  return found;
+}
+
+/** keepAlive keeps the connection of the shown session over the next loading of the page. */
+export function keepAlive(shown: () => Session | null): void {
+  addEventListener("pagehide", () => {
+    const s = shown();
+    if (s?.connection) sessionStorage.setItem(key, JSON.stringify({ session: s.id, connection: s.connection }));
+  });
+  addEventListener("pageshow", () => sessionStorage.removeItem(key)); // this page came back: a copy must not have it
+}
+
+/** ownRunning reports whether a session has a terminal of this page that runs. */
+export function ownRunning(s: Session): boolean {
+  return s.state.active_utility_commands.some(
+    (c) => c.terminal_mode === "pty" && c.owner_connection_id === s.me?.connectionId,
+  );
+}
+
+const background = new Map<string, Session>();
+
+/** rest stays attached to a session that the page leaves if it has terminals there, and otherwise closes it. */
+export function rest(s: Session): void {
+  // The server holds control for some time for who comes back.
+  if (s.link.status === "closed" || !ownRunning(s)) return s.close(true);
+  background.set(s.id, s);
+  for (const [id, oldest] of background) {
+    if (background.size <= most) return;
+    background.delete(id);
+    oldest.close(true);
+  }
+}
+
+/** revive returns the session that rests, if there is one. */
+export function revive(id: string): Session | undefined {
+  const found = background.get(id);
+  background.delete(id);
+  return found;
+}
