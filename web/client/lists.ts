@@ -129,6 +129,7 @@ export function newLists(hooks: Hooks) {
     if (existing) return existing.list as unknown as L;
     const listeners = newListeners<L>();
     let status: LinkStatus = link?.status ?? { status: "connecting" };
+    let filled = false; // the list came on this connection; before, it is not online
     let scheduled = false;
     function changed(): void {
       if (scheduled) return;
@@ -140,8 +141,8 @@ export function newLists(hooks: Hooks) {
       });
     }
     const feed = make({
-      get link() {
-        return status;
+      get link(): LinkStatus {
+        return status.status === "online" && !filled ? { status: "connecting" } : status;
       },
       on: listeners.add,
       close() {
@@ -153,11 +154,13 @@ export function newLists(hooks: Hooks) {
     open.set(name, {
       list: feed.list,
       take(e) {
+        filled = true;
         feed.take(e);
         changed();
       },
       status(next) {
         status = next;
+        if (next.status !== "online") filled = false;
         changed();
       },
     });
