@@ -109,6 +109,11 @@ func (s *Server) Connections(ctx context.Context, session string) (*contracts.Co
 	return ask[contracts.ConnectionList](ctx, s, http.MethodGet, nil, nil, "sessions", session, "connections")
 }
 
+// Offer says what the agent of a session offers to who prompts it.
+func (s *Server) Offer(ctx context.Context, session string) (*contracts.AgentOffer, error) {
+	return ask[contracts.AgentOffer](ctx, s, http.MethodGet, nil, nil, "sessions", session, "offer")
+}
+
 // Inbox lists the open questions of all sessions that the principal may answer.
 func (s *Server) Inbox(ctx context.Context) (*contracts.Inbox, error) {
 	return ask[contracts.Inbox](ctx, s, http.MethodGet, nil, nil, "inbox")

@@ -122,6 +122,8 @@ type WhoAmI struct {
 	Role      Role   `json:"role"`                 // the most that its connections may be
 	SessionID string `json:"session_id,omitempty"` // the only session that it may reach
 	ExpiresAt string `json:"expires_at,omitempty"` // of the credential; ISO-8601 UTC; absent: never
+	Version   string `json:"version,omitempty"`    // of the server
+	WebPush   bool   `json:"web_push,omitempty"`   // the server sends Web Push to browsers that register
 }
 
 // A TicketRequest is the body of ws-tickets.
@@ -182,6 +184,21 @@ type SessionEntry struct {
 	IsResponding bool    `json:"is_responding"`
 	Connections  int64   `json:"connection_count"`
 	Pending      int64   `json:"pending_request_count"`
+}
+
+// An AgentOffer is what the agent of a session offers to who prompts it. It is empty if the
+// agent has offered nothing yet.
+type AgentOffer struct {
+	Commands []AgentCommand `json:"commands"` // at most MaxAgentCommands
+	Mode     string         `json:"mode,omitempty"`
+}
+
+// An AgentCommand is a command of an agent. A prompt runs it that begins with a slash and
+// the name.
+type AgentCommand struct {
+	Name        string `json:"name"` // without the slash
+	Description string `json:"description,omitempty"`
+	Hint        string `json:"hint,omitempty"` // what may follow the name
 }
 
 // A ConnectionList says who is connected to a session, the earliest first. At most

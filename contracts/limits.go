@@ -17,6 +17,7 @@ const (
 	MaxTitleBytes      = 200       // a session's title; a longer one is cut
 	MaxOverviewPage    = 500       // sessions of one page of an overview; 100 if the client does not say
 	MaxEventBytes      = 1 << 20   // a server message; the hub replaces a longer one by an error event
+	MaxAgentCommands   = 256       // commands that an agent offers
 	MaxUnanswered      = 32        // unanswered ws.send frames of a client; the server executes one at a time
 	MaxViewerFrames    = 50        // frames of a viewer on WebSocket read per second after the burst; later frames wait
 	ViewerFrameBurst   = 500       // frames of a viewer read at once

@@ -27,13 +27,14 @@ type DeadLetter struct {
 }
 
 // A PushRequest is the body of a registration for Web Push. To end the registration,
-// only the endpoint is needed.
+// or to test it, only the endpoint is needed.
 type PushRequest struct {
 	Endpoint      string   `json:"endpoint"` // of the PushSubscription of the browser
 	Keys          PushKeys `json:"keys,omitzero"`
 	QuietHours    string   `json:"quietHours,omitempty"`    // such as 22:00-07:00; notifications wait until the end
 	TimeZone      string   `json:"timeZone,omitempty"`      // of the quiet hours, such as Europe/Berlin
 	UnlessLooking bool     `json:"unlessLooking,omitempty"` // send nothing while the principal follows the inbox
+	Test          bool     `json:"test,omitempty"`          // send a test notification to the registered browser, and change nothing
 }
 
 // PushKeys are the keys of the PushSubscription, in base64url.
@@ -44,6 +45,15 @@ type PushKeys struct {
 
 // A PushAnswer has what a browser needs to subscribe.
 type PushAnswer struct {
-	PublicKey     string `json:"public_key"`    // applicationServerKey, in base64url
-	Subscriptions int64  `json:"subscriptions"` // of the principal
+	PublicKey     string        `json:"public_key"`    // applicationServerKey, in base64url
+	Subscriptions int64         `json:"subscriptions"` // of the principal
+	Browsers      []PushBrowser `json:"browsers"`      // the subscriptions of the principal
+}
+
+// A PushBrowser is a browser that is registered for Web Push.
+type PushBrowser struct {
+	ID            string `json:"id"` // SHA-256 of the endpoint, which is secret, in hex
+	QuietHours    string `json:"quiet_hours,omitempty"`
+	TimeZone      string `json:"time_zone,omitempty"`
+	UnlessLooking bool   `json:"unless_looking,omitempty"`
 }

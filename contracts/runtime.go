@@ -29,6 +29,10 @@ type Agent interface {
 	Close(ctx context.Context) error
 }
 
+// An Offering is an agent that offers commands. Offer may be called from Start to Close,
+// from any goroutine. It must not block.
+type Offering interface{ Offer() AgentOffer }
+
 // AgentInfo describes an agent that has started.
 type AgentInfo struct {
 	Model    string

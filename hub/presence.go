@@ -242,6 +242,24 @@ func (h *Hub) Connections(by contracts.Caller) (list *contracts.ConnectionList, 
 	return list, err
 }
 
+// Offer says what the agent offers to who prompts it.
+func (h *Hub) Offer(by contracts.Caller) (*contracts.AgentOffer, error) {
+	err := h.request(opRequest, func(tx *tx) error {
+		if !tx.credentialValid(by.Principal) {
+			return ErrExpired
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	offer := contracts.AgentOffer{Commands: []contracts.AgentCommand{}}
+	if agent, ok := h.opts.Agent.(contracts.Offering); ok { // outside of the transaction: the agent has locks of its own
+		offer = agent.Offer()
+	}
+	return &offer, nil
+}
+
 // expiry returns when the connection expires if its client stays silent; null for
 // the local client, which never does.
 func (tx *tx) expiry(c *connection) contracts.NullString {

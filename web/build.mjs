@@ -1,6 +1,7 @@
 // Builds the page into dist/, which the Go package web embeds. With --check it writes
 // nothing and fails if dist/ is not what a build would write.
 import { build } from "esbuild";
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -52,6 +53,25 @@ const common = {
 // The worker has its own build, because the page has to know its hashed name. The theme is a
 // script and no module, so that it runs before anything is drawn.
 const worker = await build({ ...common, entryPoints: ["app/highlight-worker.ts", "app/theme.ts"], format: "iife" });
+const icons = new Map(
+  readdirSync(join(here, "app/icons")).map((name) => {
+    const content = readFileSync(join(here, "app/icons", name));
+    const hash = createHash("sha256").update(content).digest("hex").slice(0, 8).toUpperCase();
+    return [name, { path: `assets/${name.replace(".png", `-${hash}.png`)}`, content }];
+  }),
+);
+const icon = (name) => `/${icons.get(name).path}`;
+// The service worker keeps its name, because browsers look there for a newer one.
+const service = await build({
+  ...common,
+  entryPoints: ["app/sw.ts"],
+  entryNames: "[name]",
+  format: "iife",
+  define: {
+    NOTIFICATION_ICON: JSON.stringify(icon("icon-192.png")),
+    NOTIFICATION_BADGE: JSON.stringify(icon("badge-96.png")),
+  },
+});
 const page = await build({
   ...common,
   entryPoints: ["app/main.tsx"],
@@ -61,7 +81,7 @@ const page = await build({
 });
 
 const files = new Map();
-for (const result of [worker, page]) {
+for (const result of [worker, service, page]) {
   for (const f of result.outputFiles) files.set(relative(dist, f.path).replaceAll("\\", "/"), Buffer.from(f.contents));
 }
 const built = outputs(page);
@@ -69,8 +89,14 @@ const html = readFileSync(join(here, "app/index.html"), "utf8")
   .replace("{{script}}", built.entry("app/main.tsx"))
   .replace("{{theme}}", outputs(worker).entry("app/theme.ts"))
   .replace("{{style}}", built.style("app/main.tsx"))
-  .replaceAll("{{icon}}", built.asset("app/icon.svg"));
+  .replaceAll("{{icon}}", built.asset("app/icon.svg"))
+  .replace("{{touch}}", icon("touch-180.png"));
 files.set("index.html", Buffer.from(html));
+for (const { path, content } of icons.values()) files.set(path, content);
+const manifest = readFileSync(join(here, "app/manifest.webmanifest"), "utf8")
+  .replace("{{icon.svg}}", built.asset("app/icon.svg"))
+  .replace(/{{(.*?)}}/g, (_, name) => icon(name));
+files.set("manifest.webmanifest", Buffer.from(manifest));
 files.set("assets/licenses.txt", Buffer.from(licenses([worker, page])));
 
 if (process.argv.includes("--check")) {

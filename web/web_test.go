@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,15 +38,32 @@ func TestPageNamesFilesThatAreThere(t *testing.T) {
 	if h := page.Header; page.StatusCode != 200 || h.Get("Content-Type") != types[".html"] || h.Get("Cache-Control") != "no-cache" {
 		t.Fatalf("got %d %v, want the page", page.StatusCode, page.Header)
 	}
-	names := regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(html, -1)
-	if len(names) != 5 {
-		t.Fatalf("got %q, want an icon twice, a style and two scripts", names)
+	names := regexp.MustCompile(`(?:href|src)="(/assets/[^"]*)"`).FindAllStringSubmatch(html, -1)
+	if len(names) != 6 {
+		t.Fatalf("got %q, want three icons, a style and two scripts", names)
 	}
 	for _, name := range names {
 		file := get(t, "GET", name[1])
 		if file.StatusCode != 200 || !strings.Contains(file.Header.Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: got %d %v, want a file to keep", name[1], file.StatusCode, file.Header)
 		}
+	}
+	manifest := get(t, "GET", "/manifest.webmanifest")
+	if got := manifest.Header; got.Get("Content-Type") != "application/manifest+json" || got.Get("Cache-Control") != "no-cache" {
+		t.Errorf("got %v, want a manifest that is asked for each time", got)
+	}
+	icons := regexp.MustCompile(`"(/assets/[^"]*)"`).FindAllStringSubmatch(text(t, manifest.Body), -1)
+	if len(icons) != 4 {
+		t.Errorf("got the icons %q, want four", icons)
+	}
+	for _, name := range icons {
+		if got := get(t, "GET", name[1]); got.StatusCode != 200 {
+			t.Errorf("%s: got %d, want an icon", name[1], got.StatusCode)
+		}
+	}
+	worker := get(t, "GET", "/sw.js")
+	if got := worker.Header.Get("Cache-Control"); got != "no-cache" || strings.Contains(text(t, worker.Body), `"fetch"`) {
+		t.Errorf("got Cache-Control %q, want a service worker that is asked for and answers no requests", got)
 	}
 	if got := get(t, "GET", "/assets/licenses.txt").Header.Get("Cache-Control"); got != "no-cache" {
 		t.Errorf("got Cache-Control %q for a name without a hash, want no-cache", got)
@@ -118,7 +136,9 @@ func TestFilesHaveTypesAndNoPlaceholders(t *testing.T) {
 			t.Errorf("got no content type for %s, want one in types", name)
 		}
 	}
-	if bytes.Contains(assets()["/"].text, []byte("{{")) {
-		t.Error("got a page with a placeholder, want none")
+	for _, name := range []string{"/", "/manifest.webmanifest"} {
+		if bytes.Contains(assets()[name].text, []byte("{{")) {
+			t.Errorf("got %s with a placeholder, want none", name)
+		}
 	}
 }

@@ -68,6 +68,7 @@ type Agent struct {
 	mu       sync.Mutex
 	memory   memory.Memory
 	commands string                  // a digest of the program's commands as last published
+	offer    contracts.AgentOffer    // its slices are not changed
 	broken   string                  // the end of an answer during which the program died, to be sent to it
 	thinking contracts.ThinkingLevel // the requested level; "" if none was requested
 }

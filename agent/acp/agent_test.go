@@ -242,7 +242,8 @@ func TestPlansCommandsModesAndCostsAreSaid(t *testing.T) {
 	s := open(t, setup{
 		Begun: map[string]any{"modes": map[string]any{"currentModeId": "ask", "availableModes": []any{map[string]any{"id": "code", "name": "Write code"}}}},
 		Later: []step{{Update: map[string]any{"sessionUpdate": "available_commands_update", "availableCommands": []any{
-			map[string]any{"name": "init", "description": "x"}, map[string]any{"name": "review", "description": "x"},
+			map[string]any{"name": "init", "description": "x"},
+			map[string]any{"name": "review", "description": "Review\u202e", "input": map[string]any{"hint": "what"}},
 		}}}},
 	})
 	s.run(t, plan, step{Update: map[string]any{"sessionUpdate": "current_mode_update", "currentModeId": "code"}},
@@ -258,6 +259,11 @@ func TestPlansCommandsModesAndCostsAreSaid(t *testing.T) {
 	at := slices.Index(got, "Agent commands: /init /review") // the program sends them when it likes
 	if at < 0 || !slices.Equal(slices.Delete(slices.Clone(got), at, at+1), want) {
 		t.Errorf("said\n got %q\nwant %q and the commands once", got, want)
+	}
+	if offer := s.Offer(); offer.Mode != "Write code" || !slices.Equal(offer.Commands, []contracts.AgentCommand{
+		{Name: "init", Description: "x"}, {Name: "review", Description: "Review\ufffd", Hint: "what"},
+	}) {
+		t.Errorf("offers %+v", offer)
 	}
 	var costs []float64
 	for _, e := range hosttest.As[*contracts.ResponseEnd](s.host) {

@@ -65,6 +65,7 @@ func (p *peer) handshake(ctx context.Context) error {
 	defer p.mu.Unlock()
 	p.session = begun.SessionID
 	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
+	p.setMode(begun.Modes.Current)
 	p.used = settingsOf(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/memory"
+	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
@@ -81,14 +83,28 @@ func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
 func (p *peer) tellCommands(raw json.RawMessage) {
 	var u struct {
 		Commands list[struct {
-			Name string `json:"name"`
+			Name        string `json:"name"`
+			Description string `json:"description"`
+			Input       struct {
+				Hint string `json:"hint"`
+			} `json:"input"`
 		}] `json:"availableCommands"`
 	}
 	decode(raw, &u)
 	var names []string
+	offered := []contracts.AgentCommand{}
 	for _, c := range u.Commands.kept {
 		names = append(names, "/"+c.Name)
+		if strings.ContainsFunc(c.Name, unicode.IsSpace) || c.Name == "" || len(c.Name) > maxLabel || len(offered) == contracts.MaxAgentCommands {
+			continue
+		}
+		offered = append(offered, contracts.AgentCommand{
+			Name: visible(c.Name), Description: shown(c.Description, maxTitle), Hint: shown(c.Input.Hint, maxLabel),
+		})
 	}
+	p.a.mu.Lock()
+	p.a.offer.Commands = offered
+	p.a.mu.Unlock()
 	if len(names) == 0 {
 		return
 	}
@@ -108,16 +124,39 @@ func (p *peer) tellMode(raw json.RawMessage) {
 	var u struct {
 		ID string `json:"currentModeId"`
 	}
-	if decode(raw, &u); u.ID == "" || p.active() == nil {
+	if decode(raw, &u); u.ID == "" {
 		return
 	}
-	name := u.ID
+	name := p.setMode(u.ID)
+	if p.active() != nil {
+		p.status("Agent mode: " + name)
+	}
+}
+
+// setMode keeps the program's mode for those who ask what it offers, and returns its name.
+func (p *peer) setMode(id string) string {
+	name := id
 	for _, m := range p.modes {
-		if m.ID == u.ID && m.Name != "" {
+		if m.ID == id && m.Name != "" {
 			name = m.Name
 		}
 	}
-	p.status("Agent mode: " + abridge.Bytes(name, maxLabel))
+	name = abridge.Bytes(name, maxLabel)
+	p.a.mu.Lock()
+	p.a.offer.Mode = visible(name)
+	p.a.mu.Unlock()
+	return name
+}
+
+// Offer implements [contracts.Offering].
+func (a *Agent) Offer() contracts.AgentOffer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	offer := a.offer
+	if offer.Commands == nil {
+		offer.Commands = []contracts.AgentCommand{}
+	}
+	return offer
 }
 
 func (p *peer) takeOptions(raw json.RawMessage) {

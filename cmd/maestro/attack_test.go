@@ -648,6 +648,7 @@ var surface = []shot{
 	{what: "POST /api/headless/sessions/{main}/subscribe", body: `{}`},
 	{what: "POST /api/headless/sessions/{main}/unsubscribe", body: `{"subscriptionId":"{sub}"}`},
 	{what: "GET /api/headless/sessions/{main}/events"},
+	{what: "GET /api/headless/sessions/{main}/offer"},
 	{what: "POST /api/headless/sessions/{main}/messages", body: `{"type":"shutdown"}`},
 	{what: "POST /api/headless/sessions/{main}/message", body: `{"type":"shutdown"}`},
 	{what: "POST /api/headless/sessions/{main}/heartbeat", body: `{"connectionId":"{conn}"}`},

@@ -225,6 +225,7 @@ func (n *network) authenticator(s settings, root string, h backend, limiter *rat
 	if host, _, err := net.SplitHostPort(s.listen); err == nil && host != "" && net.ParseIP(host) == nil {
 		opts.Hosts = append(slices.Clip(opts.Hosts), host)
 	}
+	opts.Version, opts.WebPush = version(), h.notifier != nil && h.notifier.WebPush()
 	if opts.Off {
 		return auth.New(opts)
 	}

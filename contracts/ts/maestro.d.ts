@@ -1290,6 +1290,28 @@ export interface ActiveWatch {
 }
 
 /**
+ * An AgentCommand is a command of an agent. A prompt runs it that begins with a
+ * slash and the name.
+ */
+export interface AgentCommand {
+  /** without the slash */
+  name: string;
+  description?: string;
+  /** what may follow the name */
+  hint?: string;
+}
+
+/**
+ * An AgentOffer is what the agent of a session offers to who prompts it.
+ * It is empty if the agent has offered nothing yet.
+ */
+export interface AgentOffer {
+  /** at most MaxAgentCommands */
+  commands: AgentCommand[];
+  mode?: string;
+}
+
+/**
  * AnswerRecord is an answer to a request in the state. A request that ended
  * without an answer, such as by a timeout, has none.
  */
@@ -2004,6 +2026,19 @@ export interface PushAnswer {
   public_key: string;
   /** of the principal */
   subscriptions: number;
+  /** the subscriptions of the principal */
+  browsers: PushBrowser[];
+}
+
+/**
+ * A PushBrowser is a browser that is registered for Web Push.
+ */
+export interface PushBrowser {
+  /** SHA-256 of the endpoint, which is secret, in hex */
+  id: string;
+  quiet_hours?: string;
+  time_zone?: string;
+  unless_looking?: boolean;
 }
 
 /**
@@ -2016,7 +2051,7 @@ export interface PushKeys {
 
 /**
  * A PushRequest is the body of a registration for Web Push. To end the
- * registration, only the endpoint is needed.
+ * registration, or to test it, only the endpoint is needed.
  */
 export interface PushRequest {
   /** of the PushSubscription of the browser */
@@ -2028,6 +2063,8 @@ export interface PushRequest {
   timeZone?: string;
   /** send nothing while the principal follows the inbox */
   unlessLooking?: boolean;
+  /** send a test notification to the registered browser, and change nothing */
+  test?: boolean;
 }
 
 /**
@@ -2409,6 +2446,10 @@ export interface WhoAmI {
   session_id?: string;
   /** of the credential; ISO-8601 UTC; absent: never */
   expires_at?: string;
+  /** of the server */
+  version?: string;
+  /** the server sends Web Push to browsers that register */
+  web_push?: boolean;
 }
 
 /**

@@ -61,6 +61,9 @@ type Options struct {
 	// memory.
 	CookieFile string
 
+	Version string // of the server; WhoAmI tells it
+	WebPush bool   // the server sends Web Push; WhoAmI tells it
+
 	// Session returns an error for a session that the principal cannot share,
 	// such as an unknown one; nil allows all.
 	Session func(ctx context.Context, p contracts.Principal, sessionID string) error

@@ -361,7 +361,7 @@ func TestTicketGrantsNoMoreThanItsHolderHas(t *testing.T) {
 }
 
 func TestWhoAmISaysWhatTheCredentialAllows(t *testing.T) {
-	g := newAuthenticator(t, Options{})
+	g := newAuthenticator(t, Options{Version: "v1", WebPush: true})
 	confined, _, err := g.Mint(g.owner, "sess_a", contracts.RoleApprover, "", false)
 	if err != nil {
 		t.Fatal(err)
@@ -372,6 +372,7 @@ func TestWhoAmISaysWhatTheCredentialAllows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const server = `,"version":"v1","web_push":true}`
 	owner := `{"principal":"` + g.owner.ID + `","name":"`
 	for _, tt := range []struct {
 		what, url string
@@ -379,9 +380,9 @@ func TestWhoAmISaysWhatTheCredentialAllows(t *testing.T) {
 		status    int
 		want      string
 	}{
-		{"the token", "/", []string{bearer}, 200, owner + `owner","role":"controller"}`},
-		{"a ticket for a session", "/?ticket=" + confined, nil, 200, owner + `owner","role":"approver","session_id":"sess_a"}`},
-		{"a credential that ends", "/?ticket=" + passing, nil, 200, owner + `ann","role":"controller","expires_at":"` + timestamp(expiring.Expires) + `"}`},
+		{"the token", "/", []string{bearer}, 200, owner + `owner","role":"controller"` + server},
+		{"a ticket for a session", "/?ticket=" + confined, nil, 200, owner + `owner","role":"approver","session_id":"sess_a"` + server},
+		{"a credential that ends", "/?ticket=" + passing, nil, 200, owner + `ann","role":"controller","expires_at":"` + timestamp(expiring.Expires) + `"` + server},
 		{"nothing", "/", nil, 401, `{"error":`},
 	} {
 		w := serve(g.WhoAmI(), request("GET", tt.url, tt.headers...))

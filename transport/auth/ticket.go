@@ -97,6 +97,7 @@ func (g *Authenticator) WhoAmI() http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		answer := &contracts.WhoAmI{
 			Principal: p.ID, Name: p.Name, Role: cmp.Or(p.Role, contracts.RoleController), SessionID: p.SessionID,
+			Version: g.opts.Version, WebPush: g.opts.WebPush,
 		}
 		if !p.Expires.IsZero() {
 			answer.ExpiresAt = timestamp(p.Expires)

@@ -174,6 +174,15 @@ func (h *Handler) connections(w http.ResponseWriter, r *http.Request, by contrac
 	return nil, answerLong(w, r, list)
 }
 
+// offer says what the agent of a session offers.
+func (h *Handler) offer(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
+	s, err := h.find(r, by)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(s.Offer(by))
+}
+
 // show answers with the state that read returns.
 func show(w http.ResponseWriter, r *http.Request, s Session, read func() ([]byte, error)) error {
 	if err := reserve(r, s); err != nil {

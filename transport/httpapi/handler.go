@@ -56,6 +56,7 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mount(mux, session+"/turns", reads(asks(h.history(contracts.HistoryTurns))))
 	mount(mux, session+"/search", reads(asks(h.history(contracts.HistorySearch))))
 	mount(mux, session+"/connections", reads(asks(h.connections)))
+	mount(mux, session+"/offer", reads(asks(h.offer)))
 	mount(mux, session+"/messages", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/message", httperr.Methods{"POST": asks(h.send)})
 	mount(mux, session+"/heartbeat", httperr.Methods{"POST": asks(onTarget(h, Session.Heartbeat))})
@@ -66,6 +67,8 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	if h.opts.Page != nil {
 		mux.Handle("/assets/", h.opts.Page)
 		mux.Handle("/inbox", h.opts.Page)
+		mux.Handle("/sw.js", h.opts.Page)
+		mux.Handle("/manifest.webmanifest", h.opts.Page)
 	}
 }
 
@@ -276,6 +279,9 @@ type Session interface {
 
 	// Connections says who is connected.
 	Connections(by contracts.Caller) (*contracts.ConnectionList, error)
+
+	// Offer says what the agent offers to who prompts it.
+	Offer(by contracts.Caller) (*contracts.AgentOffer, error)
 
 	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)
 	Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error)

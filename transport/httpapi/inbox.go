@@ -15,9 +15,11 @@ type Notifier interface {
 	// PushKey returns what a browser needs to subscribe.
 	PushKey(p contracts.Principal) (*contracts.PushAnswer, error)
 
-	// Subscribe registers a browser, and Unsubscribe ends the registration.
+	// Subscribe registers a browser, Unsubscribe ends the registration, and TestPush sends a
+	// test notification to a registered browser.
 	Subscribe(p contracts.Principal, req *contracts.PushRequest) error
 	Unsubscribe(p contracts.Principal, endpoint string) error
+	TestPush(p contracts.Principal, endpoint string) error
 }
 
 // inboxRoutes adds the routes of the inbox to mux. Those of notifications answer 404 without
@@ -35,7 +37,7 @@ func (h *Handler) inboxRoutes(mux *http.ServeMux) {
 	}
 	mount(mux, "/api/headless/inbox/deliveries", reads(notifies(h.deliveries)))
 	mount(mux, "/api/headless/inbox/push", httperr.Methods{
-		"GET": notifies(h.pushKey), "POST": notifies(h.push(Notifier.Subscribe)), "DELETE": notifies(h.push(endPush)),
+		"GET": notifies(h.pushKey), "POST": notifies(h.push(beginPush)), "DELETE": notifies(h.push(endPush)),
 	})
 }
 
@@ -70,6 +72,13 @@ func (h *Handler) push(do func(Notifier, contracts.Principal, *contracts.PushReq
 		}
 		return &contracts.SuccessAnswer{Success: true}, nil
 	}
+}
+
+func beginPush(n Notifier, p contracts.Principal, req *contracts.PushRequest) error {
+	if req.Test {
+		return n.TestPush(p, req.Endpoint)
+	}
+	return n.Subscribe(p, req)
 }
 
 func endPush(n Notifier, p contracts.Principal, req *contracts.PushRequest) error {

@@ -33,6 +33,11 @@ func (f *fakeNotifier) Unsubscribe(p contracts.Principal, endpoint string) error
 	return nil
 }
 
+func (f *fakeNotifier) TestPush(p contracts.Principal, endpoint string) error {
+	f.did = p.ID + " tests " + endpoint
+	return nil
+}
+
 func TestNotificationRoutes(t *testing.T) {
 	f, n := new(fakeOverview), new(fakeNotifier)
 	h := newHouse(t, func(o *Options) { o.Overview, o.Notifier = f, n })
@@ -43,6 +48,9 @@ func TestNotificationRoutes(t *testing.T) {
 		if h.ask(method, push, body).ok(); n.did != want {
 			t.Errorf("%s: got %q, want %q", method, n.did, want)
 		}
+	}
+	if h.ask("POST", push, `{"endpoint":"https://e","test":true}`).ok(); n.did != "alice tests https://e" {
+		t.Errorf("test: got %q", n.did)
 	}
 	h.ask("POST", push, "").refused(contracts.CodeBadRequest)
 	f.err, n.did = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "viewers answer no questions"}, ""

@@ -42,6 +42,7 @@ var routes = []route{
 	{sessionPath + "/turns", "GET", "GET, HEAD, OPTIONS", "", "History", false},
 	{sessionPath + "/search", "GET", "GET, HEAD, OPTIONS", "", "History", false},
 	{sessionPath + "/connections", "GET", "GET, HEAD, OPTIONS", "", "Connections", false},
+	{sessionPath + "/offer", "GET", "GET, HEAD, OPTIONS", "", "Offer", false},
 	{sessionPath + "/messages", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Post", false},
 	{sessionPath + "/message", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Post", false},
 	{sessionPath + "/heartbeat", "POST", "OPTIONS, POST", "", "Heartbeat", false},

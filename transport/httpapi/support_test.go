@@ -136,6 +136,10 @@ func (s *fakeSession) Connections(by contracts.Caller) (*contracts.ConnectionLis
 	return &contracts.ConnectionList{Connections: []contracts.ConnectionEntry{}}, s.note(request{method: "Connections", by: by})
 }
 
+func (s *fakeSession) Offer(by contracts.Caller) (*contracts.AgentOffer, error) {
+	return &contracts.AgentOffer{Commands: []contracts.AgentCommand{}}, s.note(request{method: "Offer", by: by})
+}
+
 func (s *fakeSession) Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error) {
 	return &contracts.HeartbeatAnswer{ConnectionID: "conn_1", HeartbeatIntervalMS: 15000}, s.note(request{method: "Heartbeat", by: by})
 }

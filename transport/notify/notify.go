@@ -87,6 +87,7 @@ type notice struct {
 	Kind    contracts.RequestType `json:"kind"`
 	AskedAt string                `json:"asked_at"` // as in InboxQuestion
 
+	event string // type of the event; empty: question.asked
 	link  string
 	ended chan struct{} // closed when the question ends
 }

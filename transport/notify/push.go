@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -69,7 +70,7 @@ func (p *push) request(ctx context.Context, m *notice, now time.Time) (*http.Req
 	if len(m.link) > pushMaxBytes {
 		return nil, errors.New("the link is too long for Web Push")
 	}
-	text, err := json.Marshal(map[string]string{"type": "question.asked", "link": m.link})
+	text, err := json.Marshal(map[string]string{"type": cmp.Or(m.event, "question.asked"), "link": m.link})
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +97,11 @@ func (p *push) request(ctx context.Context, m *notice, now time.Time) (*http.Req
 	req.Header.Set("Topic", strings.TrimPrefix(m.ID, "msg_")) // 32 characters, the most that RFC 8030 allows
 	req.Header.Set("Authorization", "vapid t="+token+", k="+base64URL.EncodeToString(public))
 	return req, nil
+}
+
+// newTest returns a notification that is about no question.
+func newTest() *notice {
+	return &notice{ID: "msg_" + rand.Text(), event: "test"}
 }
 
 // encrypt returns a message of one record (RFC 8291, section 3.4).

@@ -1,6 +1,8 @@
 package notify
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,6 +243,50 @@ func TestBrowserThatUnsubscribedIsForgotten(t *testing.T) {
 	n.Close()
 	if text, err := os.ReadFile(o.PushFile); err != nil || strings.Contains(string(text), "/gone") {
 		t.Errorf("got %s, %v, want no subscription", text, err)
+	}
+}
+
+func TestBrowserIsListedAndTested(t *testing.T) {
+	url, arrivals := receive(t)
+	answers := map[string]int{"/gone": http.StatusGone, "/bad": http.StatusForbidden}
+	push := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(answers[r.URL.Path]) }))
+	defer push.Close()
+	n := newPushing(t, pushOptions(t))
+	defer n.Close()
+	keys := newKeys(t)
+	quiet := keys.at(url + "/1")
+	quiet.QuietHours, quiet.TimeZone, quiet.UnlessLooking = "00:00-23:59", "UTC", true
+	for _, r := range []*contracts.PushRequest{quiet, theKeys.at(push.URL + "/gone"), theKeys.at(push.URL + "/bad")} {
+		if err := n.Subscribe(ann, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.TestPush(ann, url+"/1"); err != nil {
+		t.Fatal(err)
+	}
+	got := inNode(t, "push.js", struct {
+		arrival
+		Keys browserKeys
+	}{<-arrivals, keys})
+	if !strings.HasPrefix(got, `{"link":"","type":"test"} `) {
+		t.Errorf("got %s, want a test", got)
+	}
+	for path, code := range map[string]contracts.Code{"/gone": contracts.CodeNotFound, "/bad": contracts.CodeRuntimeNotReady} {
+		if err := n.TestPush(ann, push.URL+path); !errors.Is(err, &contracts.Error{Code: code}) {
+			t.Errorf("%s: got %v, want %s", path, err, code)
+		}
+	}
+	if err := n.TestPush(contracts.Principal{ID: "ben"}, url+"/1"); !errors.Is(err, &contracts.Error{Code: contracts.CodeNotFound}) {
+		t.Errorf("the browser of somebody else: got %v", err)
+	}
+	key, err := n.PushKey(ann)
+	if err != nil || len(key.Browsers) != 2 { // the push service does not know the other any more
+		t.Fatalf("got %+v, %v, want two browsers", key, err)
+	}
+	sum := sha256.Sum256([]byte(url + "/1"))
+	want := contracts.PushBrowser{ID: hex.EncodeToString(sum[:]), QuietHours: "00:00-23:59", TimeZone: "UTC", UnlessLooking: true}
+	if key.Browsers[0] != want {
+		t.Errorf("got %+v, want %+v", key.Browsers[0], want)
 	}
 }
 

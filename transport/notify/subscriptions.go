@@ -87,6 +87,9 @@ func (n *Notifier) openPush() error {
 	return nil
 }
 
+// WebPush reports whether browsers can subscribe.
+func (n *Notifier) WebPush() bool { return n.opts.Config.WebPush != nil }
+
 // errNoPush refuses Web Push that is not configured.
 var errNoPush = &contracts.Error{Code: contracts.CodeNotFound, Message: "this server does not send Web Push"}
 
@@ -105,7 +108,18 @@ func (n *Notifier) PushKey(p contracts.Principal) (*contracts.PushAnswer, error)
 	if err != nil {
 		return nil, err
 	}
-	return &contracts.PushAnswer{PublicKey: base64URL.EncodeToString(public), Subscriptions: int64(n.push.count(p))}, nil
+	answer := &contracts.PushAnswer{
+		PublicKey: base64URL.EncodeToString(public), Subscriptions: int64(n.push.count(p)), Browsers: []contracts.PushBrowser{},
+	}
+	for _, s := range n.push.list {
+		if s.Principal.ID == p.ID {
+			sum := sha256.Sum256([]byte(s.Endpoint))
+			answer.Browsers = append(answer.Browsers, contracts.PushBrowser{
+				ID: hex.EncodeToString(sum[:]), QuietHours: s.QuietHours, TimeZone: s.TimeZone, UnlessLooking: s.UnlessLooking,
+			})
+		}
+	}
+	return answer, nil
 }
 
 // ensureKey makes the key of the server if there is none. The caller holds push.mu.
@@ -195,6 +209,32 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 		n.start(l)
 	}
 	return nil
+}
+
+// TestPush sends a test notification to a registered browser, also in its quiet hours. It
+// makes one attempt.
+func (n *Notifier) TestPush(p contracts.Principal, endpoint string) error {
+	n.mu.Lock()
+	i := slices.IndexFunc(n.lanes, func(l *lane) bool {
+		return l.browser != nil && l.browser.Principal.ID == p.ID && l.browser.Endpoint == endpoint && l.ctx != nil
+	})
+	if i < 0 {
+		n.mu.Unlock()
+		return &contracts.Error{Code: contracts.CodeNotFound, Message: "this browser is not registered for notifications"}
+	}
+	l := n.lanes[i]
+	n.mu.Unlock()
+	_, err := l.send(newTest())
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &errGone{}):
+		_ = n.Unsubscribe(p, endpoint) // it is logged
+		return &contracts.Error{
+			Code: contracts.CodeNotFound, Message: "the push service of the browser does not know this registration any more",
+		}
+	}
+	return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the push service of the browser did not accept the notification: " + err.Error()}
 }
 
 // Unsubscribe ends the registration of a browser. It does nothing if there is none.

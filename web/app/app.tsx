@@ -10,12 +10,16 @@ import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { backToLive } from "./look";
 import { place, wall } from "./lists";
-import { type Action, Palette } from "./palette";
+import { type Action, Actions, Palette } from "./palette";
 import { Panel } from "./panel";
+import { PlanLine } from "./plan";
 import { ifAlone, typing } from "./keys";
 import { Questions } from "./question";
 import { Queue } from "./queue";
+import { Begin } from "./begin";
+import { logOut } from "./notify";
 import { openSearch, Search } from "./search";
+import { Settings, settingsOpen } from "./settings";
 import { findFile, paneled, running, toggleTab } from "./side";
 import { Sidebar, switchTheme } from "./sidebar";
 import {
@@ -24,9 +28,10 @@ import {
   busy,
   control,
   createSession,
+  link,
   listLink,
+  loaded,
   lockedBy,
-  logout,
   moment,
   openID,
   retryLogin,
@@ -93,6 +98,9 @@ function Page() {
   const [listing, setListing] = useState(!narrow() || (place.value === "session" && openID.value === null));
   const help = useRef<HTMLDialogElement>(null);
   const [commanding, setCommanding] = useState(false);
+  // The first conversation is drawn when it is there, so that nothing moves.
+  const shown = useRef(false);
+  shown.current ||= loaded.value || !["connecting", "online"].includes(link.value.status);
   const { mine } = control.value;
   const alone = wall.value && place.value === "dashboard";
   const go = (name: string) => () => {
@@ -118,7 +126,14 @@ function Page() {
     ...(session.value && mine && !moment.value ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: switchTheme },
     { what: "Keys", key: "?", run: () => help.current?.showModal() },
-    { what: "Log out", run: () => void logout() },
+    {
+      what: "Settings",
+      key: ",",
+      run: () => {
+        settingsOpen.value = true;
+      },
+    },
+    { what: "Log out", run: () => void logOut() },
   ];
   const known = useRef(actions);
   known.current = actions;
@@ -147,7 +162,8 @@ function Page() {
   useTerminalKey();
   useSignalEffect(nameTab);
   useSignalEffect(() => {
-    if ((openID.value !== null || place.value !== "session") && narrow()) setListing(false);
+    const empty = sessions.value.length === 0 && listLink.value.status === "online";
+    if ((openID.value !== null || place.value !== "session" || empty) && narrow()) setListing(false);
   });
   const close = () => {
     setListing(false);
@@ -165,7 +181,9 @@ function Page() {
             <Head list={() => setListing(!listing)} listing={listing} />
             <Connection />
             {session.value && <Search />}
-            {session.value ? <Conversation /> : <Choose />}
+            <Actions.Provider value={actions}>
+              {!session.value ? <Begin /> : shown.current && <Conversation />}
+            </Actions.Provider>
             <Terminals />
           </>
         )}
@@ -178,6 +196,7 @@ function Page() {
         {announcement.value}
       </p>
       {commanding && <Palette actions={actions} close={() => setCommanding(false)} />}
+      {settingsOpen.value && <Settings />}
       {session.value && <RunCommand />}
       <Help place={help} actions={actions} />
     </div>
@@ -197,24 +216,11 @@ function Conversation() {
         <Refused />
         <Questions key={String(past)} />
         {!past && <ControlRequests />}
+        {!past && <PlanLine />}
         <Queue />
         {past ? <PastEnd /> : <Composer />}
       </div>
     </>
-  );
-}
-
-function Choose() {
-  const none = sessions.value.length === 0 && listLink.value.status === "online";
-  return (
-    <div class="nothing">
-      <h2>{none ? "No sessions yet" : "Choose a session"}</h2>
-      <p>{none ? "Start one with a prompt." : "Those that need you come first."}</p>
-      <button type="button" class="button primary" onClick={() => void createSession()}>
-        New session
-      </button>
-      <Refused />
-    </div>
   );
 }
 
@@ -229,6 +235,7 @@ const moreKeys: [string, string][] = [
   ["Esc", "Leave the field"],
   ["Up, Down", "Your earlier prompts, in an empty field"],
   ["@", "Complete the path of a file in the prompt"],
+  ["/", "At the start: commands of the agent and of the page"],
   ["Enter", "Send, or queue while the agent works"],
   ["Ctrl+Enter", "Steer the agent while it works"],
 ];

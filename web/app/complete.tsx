@@ -1,41 +1,86 @@
-// Completion of @file in the composer, by the file search of the server.
-import { useEffect, useState } from "preact/hooks";
-import type { FileMatch } from "../client/index.ts";
+// Completion in the composer: @file by the file search of the server, and / at the start by the commands of the agent
+// and the actions of the page.
+import { useContext, useEffect, useState } from "preact/hooks";
+import { offer, readOffer } from "./agent";
+import { Actions, type Action } from "./palette";
 import { announce, session } from "./store";
 import { plural } from "./format";
 
 const most = 8; // files in the list
+const mostCommands = 50; // who wants more writes another letter
 const pause = 80; // ms without a key before the server is asked
 
+/** A Choice is an entry of the list. */
+export interface Choice {
+  name: string;
+  note: string;
+  key?: string;
+  /** what the word becomes, or what is done in its place */
+  take: string | (() => void);
+}
+
 export type Completion = {
-  files: readonly FileMatch[];
+  choices: readonly Choice[];
   at: number;
+  label: string;
   /** key handles a key of the list. It reports whether the key was one. */
   key(e: KeyboardEvent): boolean;
   pick(i: number): void;
 };
 
-/** wanted returns the word at the caret if it begins with @: where it begins, and what follows the @. */
-export function wanted(text: string, caret: number): { from: number; query: string } | null {
-  const found = /(?:^|[\s([{"'])@([^\s@]*)$/.exec(text.slice(0, caret));
-  return found && { from: caret - found[1]!.length - 1, query: found[1]! };
+type Word = { sign: "@" | "/"; from: number; query: string };
+
+/** wanted returns the word at the caret if it is to be completed: where it begins, and what follows its sign. */
+export function wanted(text: string, caret: number): Word | null {
+  const before = text.slice(0, caret);
+  if (/^\/\S*$/.test(before)) return { sign: "/", from: 0, query: before.slice(1) };
+  const found = /(?:^|[\s([{"'])@([^\s@]*)$/.exec(before);
+  return found && { sign: "@", from: caret - found[1]!.length - 1, query: found[1]! };
 }
 
-/** useCompletion offers files for the word at the caret. insert gets the text and the caret after a choice. */
+/** commandsFor returns what / offers: the commands of the agent first, and those that begin with the query. */
+export function commandsFor(query: string, of: typeof offer.value, actions: readonly Action[]): Choice[] {
+  const q = query.toLowerCase();
+  const commands = of.commands.map(
+    ({ name, hint, description }): Choice => ({
+      name: `/${name}`,
+      note: [hint, description].filter(Boolean).join(" · "),
+      take: `/${name}`,
+    }),
+  );
+  const own = actions.map((a): Choice => ({ name: a.what, note: "", key: a.key, take: a.run }));
+  const rank = (c: Choice) => {
+    const name = c.name.toLowerCase().replace(/^\//, "");
+    return name.startsWith(q) ? 0 : name.replaceAll(" ", "-").includes(q) ? 1 : 2;
+  };
+  return [...commands.filter((c) => rank(c) < 2), ...own.filter((c) => rank(c) < 2)]
+    .sort((a, b) => rank(a) - rank(b))
+    .slice(0, mostCommands);
+}
+
+/** useCompletion offers choices for the word at the caret. insert gets the text and the caret after a choice. */
 export function useCompletion(
   text: string,
   caret: number,
   insert: (text: string, caret: number) => void,
 ): Completion | null {
-  const [files, setFiles] = useState<readonly FileMatch[]>([]);
-  const [at, setAt] = useState(0);
+  const [files, setFiles] = useState<readonly Choice[]>([]);
+  const [chosen, setAt] = useState(0);
   const [left, setLeft] = useState<number | null>(null); // the word whose list somebody closed begins here
+  const actions = useContext(Actions);
   const word = wanted(text, caret);
-  const query = word && word.from !== left ? word.query : "";
+  const query = word?.sign === "@" && word.from !== left ? word.query : "";
+  const command = word?.sign === "/" && word.from !== left ? word.query : null;
+  useEffect(() => {
+    if (!word) setLeft(null);
+  }, [word === null]);
+  useEffect(() => {
+    if (command !== null) readOffer();
+  }, [command === null]);
+  useEffect(() => setAt(0), [command]);
   useEffect(() => {
     if (query === "") {
       setFiles([]);
-      if (!word) setLeft(null);
       return;
     }
     let gone = false;
@@ -43,7 +88,13 @@ export function useCompletion(
       session.peek()?.utilities.findFiles(query, { limit: most }).then(
         ({ results }) => {
           if (gone) return;
-          setFiles(results);
+          setFiles(
+            results.map(({ path }) => ({
+              name: path.slice(path.lastIndexOf("/") + 1),
+              note: path.slice(0, Math.max(0, path.lastIndexOf("/"))),
+              take: `@${path}`,
+            })),
+          );
           setAt(0);
           announce(results.length > 0 ? plural(results.length, "file") : "No file is found");
         },
@@ -54,22 +105,28 @@ export function useCompletion(
       gone = true;
       clearTimeout(timer);
     };
-  }, [query, word === null]);
-  if (!word || query === "" || files.length === 0) return null;
+  }, [query]);
+  const choices = command !== null ? commandsFor(command, offer.value, actions) : query === "" ? [] : files;
+  if (!word || choices.length === 0) return null;
+  const at = Math.min(chosen, choices.length - 1);
   const pick = (i: number) => {
-    const before = `${text.slice(0, word.from)}@${files[i]!.path} `;
+    const { take } = choices[i]!;
+    const before = typeof take === "string" ? `${text.slice(0, word.from)}${take} ` : "";
     setFiles([]);
     setLeft(null);
     insert(before + text.slice(caret).replace(/^ /, ""), before.length);
+    if (typeof take !== "string") take();
   };
   return {
-    files,
+    choices,
     at,
+    label: word.sign === "@" ? "Files" : "Commands of the agent and the page",
     pick,
     key(e) {
       if (e.isComposing || e.ctrlKey || e.metaKey || e.altKey) return false;
       const move = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-      if (move) setAt((at + move + files.length) % files.length);
+      if (move) setAt((at + move + choices.length) % choices.length);
+      else if (e.key === "Enter" && choices[at]!.take === text) return false; // it is written whole: Enter sends it
       else if ((e.key === "Enter" && !e.shiftKey) || e.key === "Tab") pick(at);
       else if (e.key === "Escape") setLeft(word.from);
       else return false;
@@ -79,22 +136,26 @@ export function useCompletion(
   };
 }
 
-export function Files({ of: { files, at, pick } }: { of: Completion }) {
+export function Choices({ of: { choices, at, label, pick } }: { of: Completion }) {
   return (
-    <ul class="files-found" id="files-found" role="listbox" aria-label="Files">
-      {files.map(({ path }, i) => (
+    <ul class="files-found" id="files-found" role="listbox" aria-label={label}>
+      {choices.map(({ name, note, key, take }, i) => (
         <li
-          key={path}
+          key={typeof take === "string" ? take : name}
           id={`file-${i}`}
           role="option"
           aria-selected={i === at}
+          ref={(li) => {
+            if (i === at) li?.scrollIntoView({ block: "nearest" });
+          }}
           onPointerDown={(e) => {
             e.preventDefault(); // the field keeps the focus
-            pick(i);
           }}
+          onClick={() => pick(i)}
         >
-          <b>{path.slice(path.lastIndexOf("/") + 1)}</b>
-          <span class="meta cut">{path.slice(0, Math.max(0, path.lastIndexOf("/")))}</span>
+          {typeof take === "string" ? <b>{name}</b> : <span>{name}</span>}
+          <span class="meta cut grow">{note}</span>
+          {key && <kbd class="key only-wide">{key}</kbd>}
         </li>
       ))}
     </ul>

@@ -2,7 +2,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
 import { AttachButton, fileEvents } from "./attach";
-import { Files, useCompletion } from "./complete";
+import { isShell } from "./begin";
+import { Choices, useCompletion } from "./complete";
 import { quoted } from "./draft";
 import { who } from "./format";
 import { Icon } from "./icons";
@@ -128,7 +129,7 @@ function Writing() {
         submit(running ? "next" : undefined);
       }}
     >
-      {completion && <Files of={completion} />}
+      {completion && <Choices of={completion} />}
       <textarea
         ref={area}
         rows={1}
@@ -137,7 +138,7 @@ function Writing() {
         aria-autocomplete="list"
         aria-controls={completion ? "files-found" : undefined}
         aria-activedescendant={completion ? `file-${completion.at}` : undefined}
-        placeholder={running ? "Say what comes next" : "Ask the agent to do something"}
+        placeholder={running ? "Say what comes next" : isShell() ? "Write a command" : "Ask the agent to do something"}
         onInput={(e) => {
           setCaret(e.currentTarget.selectionStart);
           write(e.currentTarget.value);

@@ -1,6 +1,7 @@
 // The head of a session: its title, who drives, and the state of the connection in words.
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
+import { offer } from "./agent";
 import { changed } from "./changes";
 import { cost, count, plural, who } from "./format";
 import { Icon } from "./icons";
@@ -32,6 +33,7 @@ export function Head({ list, listing }: { list: () => void; listing: boolean }) 
       <Title />
       <Drives />
       <span class="facts meta">
+        {offer.value.mode && <span class="tag">{offer.value.mode}</span>}
         {agentName() && <span>{agentName()}</span>}
         {s && s.total_tokens > 0 && <span>{count(s.total_tokens)} tokens</span>}
         {s && s.total_cost_usd > 0 && <span>{cost(s.total_cost_usd)}</span>}

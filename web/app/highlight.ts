@@ -1,5 +1,6 @@
 // The page's side of the worker that highlights code.
 import type { HighlightAnswer, HighlightRequest } from "./highlight-worker";
+import { ownScript } from "./trusted";
 
 const longest = 12 << 10; // characters; longer code stays plain, so that the page keeps few elements
 const most = 64; // texts that are highlighted at the same time
@@ -49,20 +50,7 @@ export function highlight(language: string, text: string, max = longest): Promis
 }
 
 function start(): Worker {
-  const types = (
-    globalThis as {
-      trustedTypes?: { createPolicy(name: string, rules: object): { createScriptURL(url: string): string } };
-    }
-  ).trustedTypes;
-  const only = {
-    createScriptURL: (url: string) => {
-      if (url !== HIGHLIGHT_WORKER) throw new TypeError(url);
-      return url;
-    },
-  };
-  const made = new Worker(
-    types ? types.createPolicy("maestro", only).createScriptURL(HIGHLIGHT_WORKER) : HIGHLIGHT_WORKER,
-  );
+  const made = new Worker(ownScript(HIGHLIGHT_WORKER));
   made.addEventListener("message", (e: MessageEvent<HighlightAnswer>) => end(e.data.id, e.data.html));
   made.addEventListener("error", () => {
     for (const id of [...waiting.keys()]) end(id, undefined);

@@ -14,6 +14,7 @@ import {
   moreQuestions,
   questions,
   type Closed,
+  type Named,
 } from "./lists";
 import { typing } from "./keys";
 import { Asking, Sheet } from "./question";
@@ -45,8 +46,15 @@ export function Top({
 export function Inbox({ list }: { list: () => void }) {
   const all = questions.value;
   const [open, setOpen] = useState("");
-  const missing = linked.value && inbox.value === "online" && !all.some((q) => keyOf(q) === linked.value);
-  useEffect(() => setOpen(linked.value), [linked.value]);
+  const link = linked.value;
+  const listed = link !== null && all.some((q) => keyOf(q) === keyOf(link));
+  const [unlisted, setUnlisted] = useState(""); // the linked question that the list did not have
+  useEffect(() => setOpen(link ? keyOf(link) : ""), [link]);
+  useEffect(() => {
+    if (link && inbox.value === "online" && !listed && !closed.peek().some((c) => keyOf(c.ending) === keyOf(link))) {
+      setUnlisted(keyOf(link));
+    }
+  }, [link, inbox.value]);
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || (e.key !== "j" && e.key !== "k")) return;
@@ -64,11 +72,7 @@ export function Inbox({ list }: { list: () => void }) {
       </Top>
       <div class="inbox" tabIndex={-1}>
         <div class="entries">
-          {missing && (
-            <p class="meta" role="status">
-              The question of this link is not open any more.
-            </p>
-          )}
+          {link && unlisted === keyOf(link) && !listed && <Linked key={unlisted} question={link} />}
           {all.map((q) => {
             const key = keyOf(q);
             return <Entry key={key} question={q} open={open === key} toggle={() => setOpen(open === key ? "" : key)} />;
@@ -137,7 +141,7 @@ function Entry({ question: q, open, toggle }: { question: InboxQuestion; open: b
   const ends = q.expires_at ? Date.parse(q.expires_at) : undefined;
   const article = useRef<HTMLElement>(null);
   useEffect(() => {
-    if (linked.value === keyOf(q)) article.current?.scrollIntoView({ block: "nearest" });
+    if (linked.value && keyOf(linked.value) === keyOf(q)) article.current?.scrollIntoView({ block: "nearest" });
   }, [linked.value]);
   return (
     <article ref={article} class="entry" aria-label={`${asks}, ${q.session_title || "New session"}`}>
@@ -163,18 +167,56 @@ function Entry({ question: q, open, toggle }: { question: InboxQuestion; open: b
   );
 }
 
-// Whole is the question as its session shows it. An inbox has only the beginning of a long one, so the page looks
-// at the session while the question is open here.
-function Whole({ question: q }: { question: InboxQuestion }) {
+// Linked is the question of a link that the list does not have, because the list is cut or because the question has
+// ended. Its session knows.
+function Linked({ question: q }: { question: Named }) {
+  const session = useLook(q.session_id);
+  const [seen, setSeen] = useState(false);
+  const known = session && session.link.status === "online" && session.cursor > 0;
+  const open = known && session.state.pending_requests.some((r) => r.id === q.request_id);
+  useEffect(() => {
+    if (open) setSeen(true);
+  }, [open]);
+  if (open) {
+    return (
+      <article class="entry" aria-label="The question of this link">
+        <Whole question={q} />
+      </article>
+    );
+  }
+  const gone = session?.link.status === "closed";
+  return (
+    <p class="meta" role="status">
+      {gone
+        ? `The question of this link cannot be read: ${session.link.why?.message ?? "its session is closed"}.`
+        : !known
+          ? "Looking for the question of this link…"
+          : seen
+            ? "The question of this link is answered."
+            : "The question of this link is not open any more."}{" "}
+      {known && <a href={address(q.session_id)}>Open session</a>}
+    </p>
+  );
+}
+
+/** useLook watches a session as long as a component is drawn. */
+function useLook(id: string): Session | undefined {
   const [session, setSession] = useState<Session>();
   const [, changed] = useState(0);
-  const [refused, setRefused] = useState("");
   useEffect(() => {
-    const made = look(q.session_id);
+    const made = look(id);
     made.on(() => changed((n) => n + 1));
     setSession(made);
     return () => made.close();
-  }, [q.session_id]);
+  }, [id]);
+  return session;
+}
+
+// Whole is the question as its session shows it. An inbox has only the beginning of a long one, so the page looks
+// at the session while the question is open here.
+function Whole({ question: q }: { question: Named }) {
+  const session = useLook(q.session_id);
+  const [refused, setRefused] = useState("");
   const asking = useMemo(
     () => ({
       state: () => session?.state ?? null,

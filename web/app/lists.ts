@@ -16,12 +16,12 @@ function placed(): Place {
 /** The dashboard is alone on the screen, for a monitor on a wall. */
 export const wall = signal(fragment("dashboard") === "wall");
 
-/** linked is the key of the question that the address names, such as that of a notification; empty if there is none. */
+/** linked is the question that the address names, such as that of a notification. */
 export const linked = signal(named());
 
-function named(): string {
+function named(): Named | null {
   const [session_id, request_id] = [fragment("session"), fragment("request")];
-  return session_id && request_id ? keyOf({ session_id, request_id }) : "";
+  return session_id && request_id ? { session_id, request_id } : null;
 }
 
 addEventListener("hashchange", () => {
@@ -84,8 +84,11 @@ effect(() => {
   );
 });
 
+/** A Named is a question by its ids. The inbox also knows its digest. */
+export type Named = Pick<InboxQuestion, "session_id" | "request_id"> & { digest?: string };
+
 /** answerFromInbox answers without control of the session. It returns why that was refused, in words. */
-export async function answerFromInbox(q: InboxQuestion, digest: string | undefined, reply: Answer): Promise<string> {
+export async function answerFromInbox(q: Named, digest: string | undefined, reply: Answer): Promise<string> {
   const { reason: note, ...rest } = { reason: undefined, ...reply };
   answered.add(keyOf(q));
   try {

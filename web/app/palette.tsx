@@ -1,4 +1,5 @@
 // The palette: every action of the page and every session, found by a few letters.
+import { createContext } from "preact";
 import { useState } from "preact/hooks";
 import { ago } from "./format";
 import { address, now, sessions } from "./store";
@@ -14,6 +15,9 @@ export interface Action {
   /** the key counts only alone, because its effect would surprise somebody who writes */
   alone?: boolean;
 }
+
+/** Actions are those of the page, for parts of it that offer them too. */
+export const Actions = createContext<readonly Action[]>([]);
 
 const most = 60; // who wants more writes another letter
 

@@ -20,9 +20,9 @@ import {
   ownName,
   people,
   session,
-  setName,
   turns,
 } from "./store";
+import { settingsOpen } from "./settings";
 import { Shares } from "./share";
 import { closeSheet, paneled, showTab, type Tab, tab, tabs } from "./side";
 import { goTo } from "./transcript";
@@ -177,17 +177,15 @@ function People() {
         ))}
         {hidden > 0 && <li class="meta">and {plural(hidden, "other")}</li>}
       </ul>
-      <h2>
-        <label for="own-name">Your name, as others see it</label>
-      </h2>
-      <input
-        id="own-name"
-        class="field"
-        defaultValue={ownName()}
-        maxLength={60}
-        placeholder="Name"
-        onChange={(e) => setName(e.currentTarget.value)}
-      />
+      <button
+        type="button"
+        class="button quiet"
+        onClick={() => {
+          settingsOpen.value = true;
+        }}
+      >
+        Your name: {ownName() || "none"}
+      </button>
     </section>
   );
 }

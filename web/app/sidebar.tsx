@@ -5,7 +5,9 @@ import icon from "./icon.svg";
 import { Icon, type Sign } from "./icons";
 import { needed, place } from "./lists";
 import { found, More, Notice, Rename, renaming, Search } from "./manage";
-import { address, createSession, listLink, logout, now, openID, role, sessions } from "./store";
+import { logOut } from "./notify";
+import { settingsOpen } from "./settings";
+import { address, createSession, listLink, now, openID, role, sessions } from "./store";
 
 export const groups: { title: string; of: SessionStatus[] }[] = [
   { title: "Needs you", of: ["waiting"] },
@@ -95,16 +97,19 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
         <button
           type="button"
           class="button quiet square"
-          aria-label="Light or dark"
-          title="Light or dark"
-          onClick={switchTheme}
+          aria-label="Settings"
+          title="Settings"
+          onClick={() => {
+            pick();
+            settingsOpen.value = true;
+          }}
         >
-          <Icon sign="theme" />
+          <Icon sign="gear" />
         </button>
         <button type="button" class="button quiet" title="Ctrl+K" onClick={commands}>
           Commands
         </button>
-        <button type="button" class="button quiet" onClick={() => void logout()}>
+        <button type="button" class="button quiet" onClick={() => void logOut()}>
           Log out
         </button>
       </div>

@@ -18,6 +18,7 @@ import {
   type SessionSummary,
   type State,
   type Transcript,
+  type WhoAmI,
 } from "../client/index.ts";
 import { who } from "./format";
 import { keepAlive, keptConnection, rest, revive } from "./rest";
@@ -40,6 +41,8 @@ export const link = signal<LinkStatus>({ status: "connecting" });
 export const control = signal<Control>({ mine: false, holder: null, asked: false, asking: [], last: null });
 /** the most that the credential of this page allows */
 export const role = signal<Role>("controller");
+/** whose credential the page has, and what the server is */
+export const whoAmI = signal<WhoAmI | null>(null);
 let principal = "";
 let only: string | undefined; // the session that the credential is for, if it is for one
 const nowRows = signal<readonly Row[]>([]);
@@ -115,6 +118,7 @@ export async function start(): Promise<void> {
   }
   try {
     const me = await server.whoAmI();
+    whoAmI.value = me;
     role.value = me.role;
     principal = me.principal;
     only = me.session_id;
@@ -123,13 +127,17 @@ export async function start(): Promise<void> {
   }
   const list = server.sessions();
   heard = () => list.heard;
+  let fresh = true;
   list.on(() =>
     batch(() => {
       sessions.value = list.sessions;
       moreSessions.value = list.partial;
       listLink.value = list.link;
       if (stage.value === "starting") stage.value = "open";
-      if (openID.value === null && list.link.status === "online") openFirst();
+      if (fresh && list.link.status === "online") {
+        fresh = false; // later, somebody may be writing the first prompt of another one
+        if (openID.value === null) openFirst();
+      }
     }),
   );
   keepAlive(() => session.peek());
@@ -152,12 +160,18 @@ export async function retryLogin(): Promise<void> {
 
 /** tabs tells the other tabs of this browser, which have the same cookie, that it was logged out. */
 const tabs = new BroadcastChannel("maestro.logout");
-tabs.onmessage = () => location.reload();
+tabs.onmessage = goAway;
 
 export async function logout(): Promise<void> {
   session.value?.close();
   await server.logout();
   tabs.postMessage("");
+  goAway();
+}
+
+// goAway forgets what was being written, which is of whoever was logged in.
+function goAway(): void {
+  sessionStorage.clear();
   location.reload();
 }
 
@@ -179,7 +193,9 @@ function openFirst(): void {
   const [first] = sessions.value;
   const id =
     only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
-  if (id) location.replace(address(id));
+  if (!id) return;
+  open(id); // at once, so that nothing else is shown before
+  location.replace(address(id));
 }
 
 let unfollow = () => {};
@@ -198,7 +214,6 @@ function open(id: string): void {
       turns: 10,
       displayName: ownName() || undefined,
       clientInfo: { name: "maestro-web" },
-      optOut: ["status"],
       connection: again ? (ownName() && again.connection) || undefined : keptConnection(id),
     });
   const draw = newRows();
@@ -321,12 +336,17 @@ export function inWords(err: unknown): string {
   return words[err.code] ?? err.message;
 }
 
-export async function createSession(): Promise<void> {
+/** createSession makes a session and opens it. It reports whether that was done. */
+export async function createSession(): Promise<boolean> {
   refusal.value = "";
   try {
-    location.hash = address(await server.create());
+    const id = await server.create();
+    if (openID.peek() !== id) open(id);
+    location.hash = address(id);
+    return true;
   } catch (err) {
     refusal.value = inWords(err);
+    return false;
   }
 }
 

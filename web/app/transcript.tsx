@@ -7,6 +7,7 @@ import {
   Virtualizer,
 } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { NothingSaid } from "./begin";
 import { plural } from "./format";
 import { Icon } from "./icons";
 import { RowView } from "./row";
@@ -90,9 +91,19 @@ export function Transcript() {
     last.current = { top, height };
   };
   const then = moment.value?.cursor;
+  const [settled, setSettled] = useState(false); // rows are where their heights put them, and no longer guessed
   useLayoutEffect(() => {
-    if (begun) list.scrollToEnd();
     ended.current = begun;
+    if (!begun) return;
+    list.scrollToEnd();
+    let frame = requestAnimationFrame(() => {
+      frame = requestAnimationFrame(() => setSettled(true));
+    });
+    const late = setTimeout(() => setSettled(true), 250); // pages in the background have no frames
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(late);
+    };
   }, [begun, then, list]);
 
   const { gap, more, live } = older.value;
@@ -113,7 +124,7 @@ export function Transcript() {
             {more ? "Earlier turns are loaded as you scroll up." : "What was before is not kept any more."}
           </p>
         )}
-        <div class="rows" style={{ height: `${list.getTotalSize()}px` }}>
+        <div class={settled ? "rows" : "rows unsettled"} style={{ height: `${list.getTotalSize()}px` }}>
           {list.getVirtualItems().map((at) => {
             const row = all[at.index];
             return (
@@ -129,7 +140,7 @@ export function Transcript() {
             );
           })}
         </div>
-        {loaded.value && all.length === 0 && <Nothing />}
+        {loaded.value && all.length === 0 && <NothingSaid />}
       </div>
       {(!atEnd || !live) && all.length > 0 && (
         <div class="anchor">
@@ -179,15 +190,6 @@ function Placed({
   return (
     <div class="row" data-index={index} ref={list.measureElement} style={{ top: `${start}px` }}>
       {body}
-    </div>
-  );
-}
-
-function Nothing() {
-  return (
-    <div class="nothing">
-      <h2>{moment.value ? "Nothing had been said yet" : "Nothing was said here yet"}</h2>
-      <p hidden={moment.value !== null}>Write what the agent should do. It asks before it does something that needs your consent.</p>
     </div>
   );
 }

@@ -1,10 +1,13 @@
 import type {
+  AgentOffer,
   ContentBlock,
   HistoryPage,
   Inbox,
   InboxAnswer,
   InboxReceipt,
   Overview,
+  PushAnswer,
+  PushRequest,
   RetryAction,
   SessionStatus,
   SessionSummary,
@@ -99,6 +102,14 @@ export interface Server {
     answer: InboxReply,
   ): Promise<InboxReceipt>;
 
+  /** what a browser needs to subscribe to Web Push, and which do; fails with not_found if the server sends none */
+  push(): Promise<PushAnswer>;
+  /** registers a browser for Web Push, changes its registration, or tests it */
+  subscribe(browser: PushRequest): Promise<void>;
+  unsubscribe(endpoint: string): Promise<void>;
+
+  /** what the agent of a session offers to who prompts it */
+  offer(id: string): Promise<AgentOffer>;
   /** makes a session and returns its id; a repeat with the same key returns the same session */
   create(key?: string): Promise<string>;
   update(id: string, change: SessionUpdate): Promise<SessionSummary>;
@@ -207,6 +218,15 @@ export function connect(url: string | URL, options: Options = {}): Server {
       });
     },
 
+    push: () => http.json("GET", `${api}/inbox/push`),
+    async subscribe(body) {
+      await http.json<SuccessAnswer>("POST", `${api}/inbox/push`, { body });
+    },
+    async unsubscribe(endpoint) {
+      await http.json<SuccessAnswer>("DELETE", `${api}/inbox/push`, { body: { endpoint } });
+    },
+
+    offer: (id) => http.json("GET", path(id, "/offer")),
     async create(key = crypto.randomUUID()) {
       const res = await http.raw("POST", `${api}/sessions`, {
         body: { role: "viewer" },

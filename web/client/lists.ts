@@ -133,6 +133,7 @@ export function newLists(hooks: Hooks) {
     if (existing) return existing.list as unknown as L;
     const listeners = newListeners<L>();
     let status: LinkStatus = link?.status ?? { status: "connecting" };
+    let filled = false; // the list came on this connection; before, it is not online
     let scheduled = false;
     function changed(): void {
       if (scheduled) return;
@@ -144,8 +145,8 @@ export function newLists(hooks: Hooks) {
       });
     }
     const feed = make({
-      get link() {
-        return status;
+      get link(): LinkStatus {
+        return status.status === "online" && !filled ? { status: "connecting" } : status;
       },
       get heard() {
         return heard;
@@ -160,11 +161,13 @@ export function newLists(hooks: Hooks) {
     open.set(name, {
       list: feed.list,
       take(e) {
+        filled = true;
         feed.take(e);
         changed();
       },
       status(next) {
         status = next;
+        if (next.status !== "online") filled = false;
         changed();
       },
     });

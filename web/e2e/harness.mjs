@@ -105,10 +105,12 @@ export async function startServer(args = []) {
 
   const token = () => readFileSync(ready.tokenFile, "utf8").trim();
 
+  const headers = () => ({ Authorization: `Bearer ${token()}`, "Content-Type": "application/json" });
+
   async function call(method, path, body) {
     const res = await fetch(url + path, {
       method,
-      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      headers: headers(),
       body: body && JSON.stringify(body),
     });
     if (!res.ok) throw new Error(`${method} ${path}: ${res.status} ${await res.text()}`);
@@ -121,6 +123,7 @@ export async function startServer(args = []) {
     /** the workspace */
     root,
     call,
+    headers,
     start,
     stop,
     session: ready.sessionId,

@@ -6,6 +6,8 @@ import { content, fieldsOf, wrong } from "../form";
 import { expose, exposed } from "../hidden";
 import { code, split } from "../blocks";
 import { about } from "../tools";
+import { isQuiet, parseQuiet } from "../quiet";
+import { questionTag } from "../tag";
 
 const sample = [
   "# Title\n\nA paragraph\nof two lines.\n\n",
@@ -119,4 +121,28 @@ test("forms take what their schema allows", () => {
   assert.equal(wrong(yes, undefined), "");
   assert.deepEqual(content(fields, { n: 3, mail: "" }), { n: 3, yes: false });
   assert.equal(fieldsOf({ properties: { deep: { type: "object" } } }), undefined);
+});
+
+test("quiet hours end on the same or the next day", () => {
+  for (const [hours, time, quiet] of [
+    ["22:00-07:00", "21:59", false],
+    ["22:00-07:00", "22:00", true],
+    ["22:00-07:00", "06:59", true],
+    ["22:00-07:00", "07:00", false],
+    ["09:00-17:30", "17:29", true],
+    ["09:00-17:30", "08:00", false],
+    ["09:00-09:00", "09:00", false],
+    ["24:00-07:00", "01:00", false],
+    ["", "01:00", false],
+  ] as const) {
+    assert.equal(isQuiet(hours, time), quiet, `${time} in ${hours}`);
+  }
+  assert.equal(parseQuiet("9:00-17:00"), undefined);
+});
+
+test("notifications of one question have one tag", () => {
+  const tag = "main req 1";
+  assert.equal(questionTag("https://maestro.example/inbox?session=main&request=req%201"), tag);
+  assert.equal(questionTag("/inbox?session=main&request=req+1"), tag);
+  assert.notEqual(questionTag("https://elsewhere.example/1"), questionTag("https://elsewhere.example/2"));
 });

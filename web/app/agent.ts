@@ -1,0 +1,68 @@
+// What the agent of the open session says about itself: its commands and its mode, which the page asks for, and its
+// plan, which comes as a status.
+import { computed, effect, signal } from "@preact/signals";
+import type { AgentOffer, Item } from "../client/index.ts";
+import { loaded, openID, server, session, state } from "./store";
+
+/** offer is what the agent offers, as far as it was asked for. */
+export const offer = signal<AgentOffer>({ commands: [] });
+
+/** readOffer asks the server what the agent offers. */
+export function readOffer(): void {
+  const id = openID.peek();
+  if (id === null) return;
+  server.offer(id).then(
+    (o) => {
+      if (openID.peek() === id) offer.value = o;
+    },
+    () => {}, // such as without a connection: what is known stays
+  );
+}
+
+effect(() => {
+  if (openID.value !== null) offer.value = { commands: [] };
+});
+
+effect(() => {
+  if (loaded.value) readOffer();
+});
+
+// The agent tells of a change in words; the page then asks.
+effect(() =>
+  session.value?.onEvent(({ event }) => {
+    if (event?.type === "status" && /^Agent (commands|mode): /.test(event.message)) readOffer();
+  }),
+);
+
+export interface Plan {
+  done: number;
+  steps: { text: string; state: "done" | "doing" | "open" }[];
+}
+
+/** planOf returns the last plan in a status since the last prompt. */
+export function planOf(items: readonly Item[]): Plan | null {
+  for (let i = items.length - 1; i >= 0; i--) {
+    const item = items[i]!;
+    if (item.kind === "prompt") return null;
+    const plan = item.kind === "note" && item.event.type === "status" && readPlan(item.event.message);
+    if (plan) return plan;
+  }
+  return null;
+}
+
+const states = { x: "done", ">": "doing", " ": "open" } as const;
+
+function readPlan(text: string): Plan | null {
+  const [head, ...lines] = text.split("\n");
+  if (!/^Plan, \d+ of \d+ done:$/.test(head!)) return null;
+  const steps: Plan["steps"] = [];
+  for (const line of lines) {
+    const found = /^\[([x> ])\] (.*)$/.exec(line);
+    if (found) steps.push({ text: found[2]!, state: states[found[1] as keyof typeof states] });
+    else if (steps.length > 0) steps.at(-1)!.text += `\n${line}`; // a step of more than one line
+  }
+  return { done: steps.filter((s) => s.state === "done").length, steps };
+}
+
+/** plan is that of the run that goes on, or of the last one. */
+export const plan = computed(() => (state.value && session.value ? planOf(session.value.transcript.items) : null));
