@@ -1,7 +1,7 @@
 // The dashboard: what all sessions are doing, to look at and not to touch.
 import { effect, signal } from "@preact/signals";
 import type { InboxQuestion, SessionSummary } from "../client/index.ts";
-import { Exposed } from "./diff";
+import { Exposed } from "./long";
 import { ago, cost, exact, plural, who } from "./format";
 import { Icon } from "./icons";
 import { beginning, Top } from "./inbox";

@@ -1,5 +1,6 @@
 import "./style.css";
 import "./lists.css";
+import "./long.css";
 import { render } from "preact";
 import { App } from "./app";
 import { start } from "./store";

@@ -1,0 +1,56 @@
+// Long texts in pieces that are drawn one by one.
+import type { Token } from "./hidden";
+
+// Bounds of a piece.
+const size = 2 << 10; // characters
+const lines = 50;
+const names = 100; // of hidden characters
+
+/** A Piece is a part of a text that ends at the end of a line, unless the line is long. */
+export type Piece = { tokens: Token[]; rows: number };
+
+/** pieces cuts a text; perRow is how many characters are beside each other on the screen. */
+export function pieces(tokens: Token[], perRow = 80): Piece[] {
+  const all: Piece[] = [];
+  let piece: Piece = { tokens: [], rows: 0 };
+  let [length, feeds, named] = [0, 0, 0];
+  const end = () => {
+    if (piece.tokens.length > 0) all.push(piece);
+    piece = { tokens: [], rows: 0 };
+    length = feeds = named = 0;
+  };
+  for (const token of tokens) {
+    if (token.hidden) {
+      if (named === names) end();
+      piece.tokens.push(token);
+      named++;
+      continue;
+    }
+    const { text } = token;
+    let from = 0; // of the part of the text that the open piece takes
+    const take = (to: number) => {
+      if (to > from) piece.tokens.push({ text: text.slice(from, to), hidden: false });
+      from = to;
+    };
+    for (let at = 0; at < text.length;) {
+      const feed = text.indexOf("\n", at) + 1;
+      const next = Math.min(feed || text.length, at + size);
+      if (length + next - at > size || feeds === lines) {
+        take(at);
+        end();
+      }
+      length += next - at;
+      piece.rows += Math.max(1, Math.ceil((next - at) / perRow));
+      if (next === feed) feeds++;
+      at = next === feed || next === text.length ? next : whole(text, next);
+    }
+    take(text.length);
+  }
+  end();
+  return all;
+}
+
+// whole returns the position, or the one after it if it is inside a character.
+function whole(text: string, at: number): number {
+  return /[\ud800-\udbff]/.test(text[at - 1]!) ? at + 1 : at;
+}
