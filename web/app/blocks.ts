@@ -44,8 +44,9 @@ export function split(text: string): { done: string[]; rest: string } {
     [lines, marked] = [0, 0];
   };
 
+  let feed = 0; // the end of the line, kept because a text without lines is searched to its end
   for (let at = 0; at < text.length;) {
-    const feed = text.indexOf("\n", at);
+    if (feed >= 0 && feed <= at) feed = text.indexOf("\n", at);
     const next = feed < 0 ? text.length : feed + 1;
     const line = text.slice(at, Math.min(feed < 0 ? next : feed, at + codeBounds.size + 1)); // enough to cut it
     const nothing = line.length <= bounds.size && blank.test(line);
@@ -81,6 +82,7 @@ export function split(text: string): { done: string[]; rest: string } {
       if (at > start) {
         const cut = kind === "list" && lastItem > (start + at) / 2 ? lastItem : at;
         end(cut, kind, head || headOf(kind!, text, start, at));
+        if (cut < at) feed = 0;
         at = lastItem = cut;
         continue;
       }

@@ -9,7 +9,7 @@ const hidden = `[${[
 ].join("")}]`;
 
 // One hidden character, or a run of the same. Runs of blanks are found too, because they move what follows out of sight.
-const notable = new RegExp(`\\n{12,}|\\t{20,}| {80,}|((?![\\n\\t])${hidden})\\1*`, "gu");
+const notable = new RegExp(`\\n(?:[ \\t]*\\n){11,}|\\t{20,}| {80,}|((?![\\n\\t])${hidden})\\1*`, "gu");
 
 /** A Token is a visible text, or the name of hidden characters; blank ones can be unfolded. */
 export type Token = { text: string; hidden: boolean; blanks?: boolean };
@@ -29,7 +29,7 @@ export function expose(text: string, unfolded = false): Token[] {
     if (one !== undefined) tokens.push({ text: nameOf(one, run.length / one.length), hidden: true });
     else if (run[0] === "\n") {
       visible("\n");
-      tokens.push({ text: `${number(run.length - 1)} empty lines`, hidden: true, blanks: true });
+      tokens.push({ text: `${number(run.split("\n").length - 2)} empty lines`, hidden: true, blanks: true });
       visible("\n");
     } else {
       const blanks = run[0] === "\t" ? "tabs" : "spaces";

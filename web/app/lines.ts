@@ -14,7 +14,7 @@ export type Line = {
 };
 
 const longest = 400 << 10; // characters; the texts of a longer change are not compared
-const mostSteps = 1000; // lines that differ; with more, comparing takes too long
+const mostSteps = 500; // lines that differ; with more, comparing takes too long
 const longestLine = 2000; // characters
 
 /** stats counts the lines that a change adds and removes. */

@@ -2,6 +2,7 @@
 // whatever an agent sends.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { plural } from "./format";
 import { expose, type Token } from "./hidden";
 import { pieces } from "./pieces";
 
@@ -163,6 +164,5 @@ export function Text({ text, exposed, look, label }: { text: string; exposed?: b
 function extent(text: string): string {
   let lines = 1;
   for (let at = text.indexOf("\n"); at >= 0 && at < text.length - 1; at = text.indexOf("\n", at + 1)) lines++;
-  const number = (n: number) => n.toLocaleString("en");
-  return `${number(lines)} ${lines === 1 ? "line" : "lines"}, ${number(text.length)} characters`;
+  return `${plural(lines, "line")}, ${plural(text.length, "character")}`;
 }

@@ -4,7 +4,8 @@ import type { Token } from "./hidden";
 // Bounds of a piece.
 const size = 2 << 10; // characters
 const lines = 50;
-const names = 100; // of hidden characters
+const names = 40; // of hidden characters
+const nameLength = 8; // characters
 
 /** A Piece is a part of a text that ends at the end of a line, unless the line is long. */
 export type Piece = { tokens: Token[]; rows: number };
@@ -23,6 +24,7 @@ export function pieces(tokens: Token[], perRow = 80): Piece[] {
     if (token.hidden) {
       if (named === names) end();
       piece.tokens.push(token);
+      piece.rows = Math.max(1, piece.rows + nameLength / perRow);
       named++;
       continue;
     }
@@ -32,17 +34,18 @@ export function pieces(tokens: Token[], perRow = 80): Piece[] {
       if (to > from) piece.tokens.push({ text: text.slice(from, to), hidden: false });
       from = to;
     };
+    let lineEnd = 0;
     for (let at = 0; at < text.length;) {
-      const feed = text.indexOf("\n", at) + 1;
-      const next = Math.min(feed || text.length, at + size);
+      if (at >= lineEnd) lineEnd = text.indexOf("\n", at) + 1 || text.length;
+      const next = Math.min(lineEnd, at + size);
       if (length + next - at > size || feeds === lines) {
         take(at);
         end();
       }
       length += next - at;
       piece.rows += Math.max(1, Math.ceil((next - at) / perRow));
-      if (next === feed) feeds++;
-      at = next === feed || next === text.length ? next : whole(text, next);
+      if (next === lineEnd) feeds++;
+      at = next === lineEnd ? next : cutAt(text, at, next);
     }
     take(text.length);
   }
@@ -50,7 +53,9 @@ export function pieces(tokens: Token[], perRow = 80): Piece[] {
   return all;
 }
 
-// whole returns the position, or the one after it if it is inside a character.
-function whole(text: string, at: number): number {
-  return /[\ud800-\udbff]/.test(text[at - 1]!) ? at + 1 : at;
+// cutAt returns where to cut a long line: after the last blank, or else not inside a character.
+function cutAt(text: string, from: number, to: number): number {
+  const gap = text.slice(from, to).lastIndexOf(" ") + 1;
+  if (gap > (to - from) / 2) return from + gap;
+  return /[\ud800-\udbff]/.test(text[to - 1]!) ? to - 1 : to;
 }
