@@ -2,7 +2,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { CommandItem } from "../client/index.ts";
 import { plain } from "./ansi";
-import { Exposed } from "./diff";
+import { Text } from "./long";
 import { mayWrite } from "./draft";
 import { bytes, clock, duration } from "./format";
 import { compareCommand } from "./git";
@@ -150,14 +150,8 @@ export function CommandLine({
       </div>
       {open ? (
         <div class="inside">
-          <pre class="output">
-            <Exposed text={start?.command ?? ""} />
-          </pre>
-          {text !== "" && (
-            <pre class="output" tabIndex={0} aria-label="Output">
-              {text}
-            </pre>
-          )}
+          <Text look="output" text={start?.command ?? ""} exposed />
+          {text !== "" && <Text look="output" text={text} label="Output" />}
           {omitted > 0 && (
             <p class="meta">
               {bytes(omitted)} of the output are not shown.{" "}

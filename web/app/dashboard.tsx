@@ -2,7 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { InboxQuestion, SessionSummary } from "../client/index.ts";
-import { Exposed } from "./diff";
+import { Exposed } from "./long";
 import { ago, cost, exact, plural, second, who } from "./format";
 import { Icon } from "./icons";
 import { beginning, Top } from "./inbox";

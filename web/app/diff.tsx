@@ -4,15 +4,17 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
 import { mayWrite, quoted } from "./draft";
-import { expose } from "./hidden";
 import { plural } from "./format";
-import { type Line, linesOf, stats } from "./lines";
+import { type Line, linesOf, piecesOf, stats } from "./lines";
+import { Exposed, Windowed } from "./long";
 import { openFile } from "./side";
+import { oneLine } from "./tools";
 
 type Part = Line | { skipped: Line[] };
 
 const around = 3; // unchanged lines beside a change
-const firstLines = 400; // lines that are drawn before somebody asks for more
+const few = 400; // lines that are drawn at once; of more, only those near the screen are drawn
+const together = 40; // lines that are drawn together then
 
 function fold(lines: Line[]): Part[] {
   const parts: Part[] = [];
@@ -93,17 +95,18 @@ export function Diff({
 }) {
   const folded = useMemo(() => fold(linesOf(change)), [change]);
   const [open, setOpen] = useState<ReadonlySet<Part>>(new Set());
-  const [limit, setLimit] = useState(firstLines);
   const [chosen, setChosen] = useState<{ from: number; to: number } | null>(null); // rows, in the order of choice
   const { added, removed } = stats(change);
   const two = chosenBeside ?? (split.value && isWide.value);
-  const parts = folded.flatMap((p) => ("skipped" in p && open.has(p) ? p.skipped : [p]));
-  const rows = two ? beside(parts) : over(parts);
+  const parts = useMemo(
+    () => folded.flatMap((p) => ("skipped" in p && open.has(p) ? p.skipped : [p])),
+    [folded, open],
+  );
+  const rows = useMemo(() => (two ? beside(parts) : over(parts)), [parts, two]);
   const comments = mayWrite();
   const [first, last] = chosen ? [Math.min(chosen.from, chosen.to), Math.max(chosen.from, chosen.to)] : [0, -1];
-  const lines = [...new Set(rows.slice(first, last + 1).flatMap((r) => ("skipped" in r ? [] : [r.old, r.now])))]
-    .filter((l) => l !== undefined)
-    .sort((a, b) => parts.indexOf(a) - parts.indexOf(b));
+  const within = new Set(rows.slice(first, last + 1).flatMap((r) => ("skipped" in r ? [] : [r.old, r.now])));
+  const lines = within.size > 0 ? parts.filter((p): p is Line => "sign" in p && within.has(p)) : [];
   const comment = () => {
     if (lines.length > 0) quoted.value = quote(change.path, lines);
     setChosen(null);
@@ -114,29 +117,68 @@ export function Diff({
     const text = getSelection();
     const row = (node: Node | null | undefined) => {
       const found = (node instanceof Element ? node : node?.parentElement)?.closest<HTMLElement>("tr[data-row]");
-      return found && table.current?.contains(found) ? Number(found.dataset.row) : undefined;
+      return found && body.current?.contains(found) ? Number(found.dataset.row) : undefined;
     };
     const [from, to] = [row(text?.anchorNode), row(text?.focusNode)];
     if (!text?.isCollapsed && from !== undefined && to !== undefined) setChosen({ from, to });
   };
   const keys = (e: KeyboardEvent) => {
     const move = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-    if (!table.current || e.target !== table.current) return;
+    if (!body.current || e.target !== body.current) return;
     if (move) {
       const next = Math.min(Math.max((chosen?.to ?? (move > 0 ? -1 : rows.length)) + move, 0), rows.length - 1);
       choose(next, e.shiftKey);
-      table.current.querySelector(`[data-row="${next}"]`)?.scrollIntoView({ block: "nearest" });
+      body.current.querySelector(`[data-row="${next}"]`)?.scrollIntoView({ block: "nearest" });
     } else if (e.key === "Enter" && chosen) comment();
     else if (e.key === "Escape" && chosen) setChosen(null);
     else return;
     e.preventDefault();
     e.stopPropagation();
   };
-  const table = useRef<HTMLTableElement>(null);
+  const body = useRef<HTMLDivElement>(null);
   useEffect(() => setChosen(null), [two, open]); // the rows are others
   const columns = two ? 6 : 4;
+  const draw = (row: Drawn, i: number) =>
+    "skipped" in row ? (
+      <tr class="skip" role="presentation">
+        <td colSpan={columns}>
+          <button type="button" onClick={() => setOpen(new Set([...open, row]))}>
+            Show {plural(row.skipped.length, "unchanged line")}
+          </button>
+        </td>
+      </tr>
+    ) : (
+      <tr
+        role="presentation"
+        data-row={i}
+        class={`${two ? "" : rowClass[(row.now ?? row.old)!.sign]} ${i >= first && i <= last ? "chosen" : ""}`}
+        onClick={(e) => {
+          if (comments && (e.target as Element).classList.contains("no")) choose(i, e.shiftKey);
+        }}
+      >
+        {two ? (
+          <>
+            <Half line={row.old} no={row.old?.before} />
+            <Half line={row.now} no={row.now?.after} />
+          </>
+        ) : (
+          <Whole line={(row.now ?? row.old)!} />
+        )}
+      </tr>
+    );
+  const table = (from: number, to: number) => (
+    <table role="presentation">
+      <colgroup>
+        {(two ? ["no", "sign", "", "no", "sign", ""] : ["no", "no", "sign", ""]).map((c) => (
+          <col class={c} />
+        ))}
+      </colgroup>
+      <tbody role="presentation">{rows.slice(from, to).map((row, n) => draw(row, from + n))}</tbody>
+    </table>
+  );
+  const long = rows.length > few;
   return (
-    <figure class={`diff ${two ? "split" : ""}`}>
+    <figure class={`diff ${two ? "split" : ""} ${long ? "long" : ""}`}>
       <figcaption class="file">
         {caption ? (
           <span class="grow">{caption}</span>
@@ -155,55 +197,25 @@ export function Diff({
         </span>
         {isWide.value && !caption && <SplitButton />}
       </figcaption>
-      <table
-        ref={table}
+      <div
+        class="lines"
+        ref={body}
         role={comments ? "group" : "presentation"}
-        aria-label={comments ? `Lines of ${change.path || "the change"}; arrows choose, Enter comments` : undefined}
-        tabIndex={comments ? 0 : undefined}
+        aria-label={comments ? `Lines of ${oneLine(change.path) || "the change"}; arrows choose, Enter comments` : undefined}
+        tabIndex={comments || long ? 0 : undefined}
         onKeyDown={comments ? keys : undefined}
         onMouseUp={comments ? selected : undefined}
       >
-        <tbody role="presentation">
-          {rows.slice(0, limit).map((row, i) =>
-            "skipped" in row ? (
-              <tr class="skip" role="presentation">
-                <td colSpan={columns}>
-                  <button type="button" onClick={() => setOpen(new Set([...open, row]))}>
-                    Show {plural(row.skipped.length, "unchanged line")}
-                  </button>
-                </td>
-              </tr>
-            ) : (
-              <tr
-                role="presentation"
-                data-row={i}
-                class={`${two ? "" : rowClass[(row.now ?? row.old)!.sign]} ${i >= first && i <= last ? "chosen" : ""}`}
-                onClick={(e) => {
-                  if (comments && (e.target as Element).classList.contains("no")) choose(i, e.shiftKey);
-                }}
-              >
-                {two ? (
-                  <>
-                    <Half line={row.old} no={row.old?.before} />
-                    <Half line={row.now} no={row.now?.after} />
-                  </>
-                ) : (
-                  <Whole line={(row.now ?? row.old)!} />
-                )}
-              </tr>
-            ),
-          )}
-          {rows.length > limit && (
-            <tr class="skip" role="presentation">
-              <td colSpan={columns}>
-                <button type="button" onClick={() => setLimit(limit * 4)}>
-                  Show {plural(rows.length - limit, "more line")}
-                </button>
-              </td>
-            </tr>
-          )}
-        </tbody>
-      </table>
+        {long ? (
+          <Windowed
+            count={Math.ceil(rows.length / together)}
+            height={(i) => 20 * Math.min(together, rows.length - i * together)}
+            part={(i) => table(i * together, (i + 1) * together)}
+          />
+        ) : (
+          table(0, rows.length)
+        )}
+      </div>
     </figure>
   );
 }
@@ -239,8 +251,6 @@ function firstLine(change: Change): number | undefined {
   return "patch" in change ? linesOf(change).find((l) => l.after !== undefined)?.after : undefined;
 }
 
-const textOf = (line: Line) => line.pieces.map((p) => p.text).join("");
-
 /** place names lines by their numbers, those of the new file if it has them. */
 function place(lines: Line[]): string {
   const side = lines.some((l) => l.after !== undefined) ? "after" : "before";
@@ -252,7 +262,7 @@ function place(lines: Line[]): string {
 
 /** quote is the beginning of a prompt about lines of a change. */
 function quote(path: string, lines: Line[]): string {
-  return `${path || "The change"}, ${place(lines)}:\n${lines.map((l) => `> ${l.sign}${textOf(l)}\n`).join("")}\n`;
+  return `${path || "The change"}, ${place(lines)}:\n${lines.map((l) => `> ${l.sign}${l.text}\n`).join("")}\n`;
 }
 
 const rowClass = { "+": "plus", "-": "minus", " ": "" };
@@ -285,30 +295,13 @@ function Whole({ line }: { line: Line }) {
 function Pieces({ line }: { line: Line }) {
   return (
     <>
-      {line.pieces.map((p) =>
+      {piecesOf(line).map((p) =>
         p.marked ? (
           <mark>
             <Exposed text={p.text} />
           </mark>
         ) : (
           <Exposed text={p.text} />
-        ),
-      )}
-    </>
-  );
-}
-
-/** Exposed shows a text with its hidden characters drawn. */
-export function Exposed({ text }: { text: string }) {
-  return (
-    <>
-      {expose(text).map((p) =>
-        p.hidden ? (
-          <span class="hidden-char" title="a character that would not be seen">
-            {p.text}
-          </span>
-        ) : (
-          p.text
         ),
       )}
     </>

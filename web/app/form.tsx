@@ -1,12 +1,14 @@
 // Forms from JSON Schema, as far as elicitations use it: an object of simple fields. The server that
 // sent the form checks the values again.
 import { useState } from "preact/hooks";
+import { Label, Windowed } from "./long";
 
 type Choice = { value: string; title: string };
 export type Field = {
   name: string;
   title: string;
   hint: string;
+  pattern: string; // that the server checks; an expression of somebody else can take forever
   required: boolean;
   type: "string" | "number" | "integer" | "boolean" | "array";
   choices: Choice[];
@@ -21,7 +23,8 @@ export type Field = {
 };
 export type Values = Record<string, unknown>;
 
-const mostFields = 100;
+const fewFields = 20; // that are drawn at once
+const fewChoices = 50; // that are drawn at once, without a field to find one
 
 type Schema = Record<string, unknown>;
 const object = (v: unknown): Schema | undefined =>
@@ -35,7 +38,6 @@ export function fieldsOf(schema: unknown): Field[] | undefined {
   if (!properties) return undefined;
   const names = Object.keys(properties);
   const required = new Set(Array.isArray(object(schema)?.required) ? (object(schema)!.required as unknown[]) : []);
-  if (names.length > mostFields) return undefined;
   const fields: Field[] = [];
   for (const name of names) {
     const s = object(properties[name]);
@@ -48,6 +50,7 @@ export function fieldsOf(schema: unknown): Field[] | undefined {
       type: type as Field["type"],
       title: text(s.title) || name,
       hint: text(s.description),
+      pattern: text(s.pattern),
       required: required.has(name),
       choices,
       initial: s.default,
@@ -126,26 +129,28 @@ export function Fields({
   values,
   errors,
   change,
+  go,
 }: {
   fields: Field[];
   values: Values;
   errors: Record<string, string>;
   change: (v: Values) => void;
+  go: { current: ((i: number) => void) | undefined };
 }) {
   const set = (name: string, value: unknown) => change({ ...values, [name]: value });
-  return (
-    <>
-      {fields.map((f) => (
-        <FormField
-          key={f.name}
-          field={f}
-          value={values[f.name]}
-          error={errors[f.name] ?? ""}
-          set={(v) => set(f.name, v)}
-        />
-      ))}
-    </>
-  );
+  const part = (i: number) => {
+    const f = fields[i]!;
+    return (
+      <FormField
+        key={f.name}
+        field={f}
+        value={values[f.name]}
+        error={errors[f.name] ?? ""}
+        set={(v) => set(f.name, v)}
+      />
+    );
+  };
+  return <Windowed few={fewFields} count={fields.length} height={() => 68} part={part} go={go} />;
 }
 
 function FormField({
@@ -162,13 +167,22 @@ function FormField({
   const [id] = useState(() => `field-${Math.random().toString(36).slice(2)}`);
   const title = (
     <>
-      {f.title}
+      <Label text={f.title} />
       {f.required && <span class="hint"> (needed)</span>}
     </>
   );
   const about = (
     <>
-      {f.hint && <span class="hint">{f.hint}</span>}
+      {f.hint && (
+        <span class="hint">
+          <Label text={f.hint} />
+        </span>
+      )}
+      {f.pattern && (
+        <span class="hint">
+          Must match <Label text={f.pattern} />
+        </span>
+      )}
       {error && (
         <span class="wrong" id={`${id}-wrong`}>
           {error}
@@ -189,7 +203,7 @@ function FormField({
       </fieldset>
     );
   }
-  if (f.choices.length > 0 && (f.type === "array" || f.choices.length <= 6)) {
+  if (f.choices.length > 0 && (f.type === "array" || f.choices.length <= 6 || f.choices.length > fewChoices)) {
     const many = f.type === "array";
     const chosen = many && Array.isArray(value) ? (value as string[]) : [];
     return (
@@ -248,7 +262,7 @@ function numberIn(typed: string): number | string | undefined {
   return /^-?\d+(\.\d+)?(e-?\d+)?$/i.test(trimmed) ? Number(trimmed) : typed;
 }
 
-/** Choices is a list of options of which one or many can be chosen. */
+/** Choices is a list of options of which one or many can be chosen. A long one has a field that finds them. */
 export function Choices({
   name,
   choices,
@@ -262,30 +276,63 @@ export function Choices({
   chosen: string[];
   set: (chosen: string[]) => void;
 }) {
+  const [query, setQuery] = useState("");
+  const low = query.toLowerCase();
+  const found = low ? choices.filter((c) => c.title.toLowerCase().includes(low)) : choices;
+  const part = (i: number) => {
+    const c = found[i]!;
+    return (
+      <label class="choice" key={c.value}>
+        <input
+          type={many ? "checkbox" : "radio"}
+          name={name}
+          checked={chosen.includes(c.value)}
+          onChange={(e) =>
+            set(
+              !many ? [c.value] : e.currentTarget.checked ? [...chosen, c.value] : chosen.filter((v) => v !== c.value),
+            )
+          }
+        />
+        <span>
+          <Label text={c.title} />
+          {c.hint && (
+            <span class="hint">
+              {" "}
+              <Label text={c.hint} />
+            </span>
+          )}
+        </span>
+      </label>
+    );
+  };
+  if (choices.length <= fewChoices) return <Windowed few={fewChoices} count={found.length} height={() => 34} part={part} />;
   return (
-    <>
-      {choices.map((c) => (
-        <label class="choice" key={c.value}>
-          <input
-            type={many ? "checkbox" : "radio"}
-            name={name}
-            checked={chosen.includes(c.value)}
-            onChange={(e) =>
-              set(
-                !many
-                  ? [c.value]
-                  : e.currentTarget.checked
-                    ? [...chosen, c.value]
-                    : chosen.filter((v) => v !== c.value),
-              )
-            }
-          />
-          <span>
-            {c.title}
-            {c.hint && <span class="hint"> {c.hint}</span>}
-          </span>
-        </label>
-      ))}
-    </>
+    <div class="choices">
+      <input
+        class="field"
+        aria-label="Find a choice"
+        placeholder={`Find one of ${choices.length.toLocaleString("en")}`}
+        value={query}
+        onInput={(e) => setQuery(e.currentTarget.value)}
+        onKeyDown={(e) => e.key === "Enter" && e.preventDefault()} // which would send the form
+      />
+      {chosen.length > 0 && <ChosenOf choices={choices} chosen={chosen} />}
+      <div class="list">
+        <Windowed key={query} count={found.length} height={() => 34} part={part} />
+      </div>
+    </div>
+  );
+}
+
+const mostNamed = 20; // choices
+
+// ChosenOf names what was chosen, which may be far away in the list.
+function ChosenOf({ choices, chosen }: { choices: Choice[]; chosen: string[] }) {
+  const named = chosen.slice(0, mostNamed).map((v) => choices.find((c) => c.value === v)?.title ?? v);
+  const more = chosen.length - named.length;
+  return (
+    <p class="hint">
+      Chosen: <Label text={named.join(", ") + (more > 0 ? ` and ${more} more` : "")} />
+    </p>
   );
 }

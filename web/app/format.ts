@@ -76,5 +76,5 @@ export function bytes(n: number): string {
 }
 
 export function plural(n: number, one: string, many = one + "s"): string {
-  return `${n} ${n === 1 ? one : many}`;
+  return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }

@@ -1,7 +1,7 @@
 // The inbox: the open questions of all sessions, each answered where it stands.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InboxQuestion, PendingRequest, Session } from "../client/index.ts";
-import { Exposed } from "./diff";
+import { Exposed } from "./long";
 import { ago, clock, exact, plural, who } from "./format";
 import { Icon } from "./icons";
 import {

@@ -7,6 +7,7 @@ import "./files.css";
 import "./terminal.css";
 import "./time.css";
 import "./dashboard.css";
+import "./long.css";
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./app";

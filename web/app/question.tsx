@@ -2,14 +2,15 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Answer, PendingRequest, ShownRecord, State } from "../client/index.ts";
-import { Diff, Exposed } from "./diff";
+import { Diff } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
 import { ifAlone, typing } from "./keys";
+import { Exposed, Label, Text, Windowed } from "./long";
 import { Arguments } from "./row";
 import { announce, answer, link, moment, pending, people, role, state } from "./store";
-import { about, json } from "./tools";
+import { about, json, longestPath, oneLine } from "./tools";
 
 /** Asking is the session of a question and the way of an answer to it. By default it is the open session. */
 export const Asking = createContext({
@@ -109,23 +110,26 @@ export function Sheet({ request, shown, children }: SheetProps) {
 function headline(r: PendingRequest): string {
   const args = r.args as Record<string, unknown> | null;
   switch (r.kind) {
-    case "user_input":
-      return questionsOf(r).length > 1
-        ? `The agent has ${questionsOf(r).length} questions`
-        : (questionsOf(r)[0]?.question ?? "The agent has a question");
+    case "user_input": {
+      const asked = questionsOf(r);
+      if (asked.length > 1) return `The agent has ${asked.length} questions`;
+      return asked[0] && isShort(asked[0].question) ? asked[0].question : "The agent has a question";
+    }
     case "mcp_elicitation":
-      return `${String(args?.serverName ?? r.tool)} asks for details`;
+      return `${oneLine(String(args?.serverName ?? r.tool))} asks for details`;
     case "tool_retry":
-      return `${r.tool} failed. Try again?`;
+      return `${oneLine(r.tool)} failed. Try again?`;
   }
   const told = about(r.tool, r.args);
   if (told.command !== undefined) return "The agent wants to run a command";
-  if (told.change) return `The agent wants to change ${told.change.path || "a file"}`;
-  return `The agent wants to use ${r.tool}`;
+  if (told.change) return `The agent wants to change ${isShort(told.change.path) ? told.change.path : "a file"}`;
+  return `The agent wants to use ${oneLine(r.tool)}`;
 }
 
+const isShort = (text: string) => text !== "" && text.length <= longestPath;
+
 function facts(r: PendingRequest, cwd: string | null | undefined): string[] {
-  const labels = [r.display_name ?? r.tool, r.action_description].filter((l): l is string => !!l);
+  const labels = [r.display_name ?? r.tool, r.action_description].filter((l): l is string => !!l).map(oneLine);
   return [...new Set(labels), cwd ? `in ${cwd}` : ""].filter(Boolean);
 }
 
@@ -147,11 +151,7 @@ function Whole({ tool, args, shown }: { tool: string; args: unknown; shown: Show
       {shown?.truncated && isCut(args) && (
         <p class="bad">The request is too long to be shown whole. This is its beginning.</p>
       )}
-      {told.command !== undefined && (
-        <pre class="runs">
-          <Exposed text={told.command} />
-        </pre>
-      )}
+      {told.command !== undefined && <Text look="runs" text={told.command} exposed />}
       {told.change && <Diff change={told.change} />}
       <Arguments rest={told.rest} />
     </div>
@@ -251,7 +251,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
                 Allow this in the whole session
               </button>
             )}
-            {lasting.map((o) => (
+            {lasting.slice(0, mostOptions).map((o) => (
               <button
                 type="button"
                 class="button"
@@ -259,15 +259,18 @@ function Approval({ request, shown, can, send }: BodyProps) {
                   send({ approved: o.kind.startsWith("allow"), reason: JSON.stringify({ option_id: o.id }) })
                 }
               >
-                <Exposed text={o.name || o.id} />
+                <Exposed text={oneLine(o.name || o.id)} />
               </button>
             ))}
+            {lasting.length > mostOptions && <p class="meta">The agent offers more answers than are shown.</p>}
           </div>
         </details>
       )}
     </>
   );
 }
+
+const mostOptions = 20; // lasting answers of one approval
 
 type Asked = {
   header: string;
@@ -305,38 +308,39 @@ function UserInput({ request, can, send }: BodyProps) {
     const text = answers.length === 1 ? answers[0]! : answers.map((a, i) => `${parts[i]!.header}: ${a}`).join("\n");
     send({ content: [{ type: "text", text }] });
   };
+  const part = (i: number) => {
+    const p = parts[i]!;
+    const title = p.question || p.header;
+    return (
+      <fieldset disabled={!can}>
+        <legend class={asked.length > 1 || !isShort(title) ? "" : "unseen"}>
+          <Label text={title} />
+        </legend>
+        <Choices
+          name={`${request.id}-${i}`}
+          many={p.multiSelect}
+          chosen={chosen[i] ?? []}
+          choices={p.options.map((o) => ({ value: o.label, title: o.label, hint: o.description }))}
+          set={(c) => setChosen(at(chosen, i, c))}
+        />
+        <input
+          class="field"
+          value={typed[i]}
+          placeholder={p.options.length > 0 ? "Something else" : "Answer"}
+          aria-label={p.options.length > 0 ? "Something else" : oneLine(p.question) || "Answer"}
+          onInput={(e) => {
+            setTyped(at(typed, i, e.currentTarget.value));
+            if (!p.multiSelect) setChosen(at(chosen, i, []));
+          }}
+        />
+      </fieldset>
+    );
+  };
   return (
     <form class="form" onSubmit={submit}>
       <div class="what">
-        {asked.length === 0 && (
-          <pre class="runs">
-            <Exposed text={json(request.args)} />
-          </pre>
-        )}
-        {parts.map((p, i) => (
-          <fieldset key={i} disabled={!can}>
-            <legend class={asked.length > 1 ? "" : "unseen"}>
-              <Exposed text={p.question || p.header} />
-            </legend>
-            <Choices
-              name={`${request.id}-${i}`}
-              many={p.multiSelect}
-              chosen={chosen[i] ?? []}
-              choices={p.options.map((o) => ({ value: o.label, title: o.label, hint: o.description }))}
-              set={(c) => setChosen(at(chosen, i, c))}
-            />
-            <input
-              class="field"
-              value={typed[i]}
-              placeholder={p.options.length > 0 ? "Something else" : "Answer"}
-              aria-label={p.options.length > 0 ? "Something else" : p.question || "Answer"}
-              onInput={(e) => {
-                setTyped(at(typed, i, e.currentTarget.value));
-                if (!p.multiSelect) setChosen(at(chosen, i, []));
-              }}
-            />
-          </fieldset>
-        ))}
+        {asked.length === 0 && <Text look="runs" text={json(request.args)} exposed />}
+        <Windowed few={20} count={parts.length} height={() => 120} part={part} />
       </div>
       {can && (
         <div class="answers">
@@ -363,6 +367,7 @@ function Elicitation({ request, can, send }: BodyProps) {
   const [values, setValues] = useState<Values>(() => initialValues(fields ?? []));
   const [raw, setRaw] = useState("{}");
   const [errors, setErrors] = useState<Record<string, string>>({});
+  const go = useRef<(i: number) => void>(undefined);
   const reply = (action: string, more: object = {}) =>
     send({ content: [{ type: "text", text: JSON.stringify({ action, ...more }) }] });
   const submit = (e: Event) => {
@@ -377,38 +382,33 @@ function Elicitation({ request, can, send }: BodyProps) {
     }
     const found = Object.fromEntries(fields.map((f) => [f.name, wrong(f, values[f.name])]).filter(([, w]) => w));
     setErrors(found);
-    if (Object.keys(found).length === 0) reply("accept", { content: content(fields, values) });
+    const first = fields.findIndex((f) => found[f.name]);
+    if (first >= 0) go.current?.(first);
+    else reply("accept", { content: content(fields, values) });
   };
   const link = args?.url && /^https?:\/\//i.test(args.url) ? args.url : undefined;
   return (
     <form class="form" onSubmit={submit} noValidate>
       <div class="what">
-        {args?.message && (
-          <p class="said">
-            <Exposed text={args.message} />
-          </p>
-        )}
-        {args?.url && (
-          <pre class="runs">
-            {link ? (
+        {args?.message && <Text look="said" text={args.message} exposed />}
+        {args?.url &&
+          (link && isShort(link) ? (
+            <pre class="runs">
               <a href={link} target="_blank" rel="noopener noreferrer">
                 <Exposed text={link} />
               </a>
-            ) : (
-              <Exposed text={args.url} />
-            )}
-          </pre>
-        )}
+            </pre>
+          ) : (
+            <Text look="runs" text={args.url} exposed />
+          ))}
         {fields ? (
           <fieldset class="form" disabled={!can}>
-            <Fields fields={fields} values={values} errors={errors} change={setValues} />
+            <Fields fields={fields} values={values} errors={errors} change={setValues} go={go} />
           </fieldset>
         ) : (
           !args?.url && (
             <fieldset disabled={!can}>
-              <pre class="runs">
-                <Exposed text={json(args?.requestedSchema ?? request.args)} />
-              </pre>
+              <Text look="runs" text={json(args?.requestedSchema ?? request.args)} exposed />
               <label class="label" for={`raw-${request.id}`}>
                 Answer as JSON
               </label>
@@ -447,11 +447,7 @@ function Retry({ request, shown, can, send }: BodyProps) {
   return (
     <>
       <div class="what" tabIndex={0} role="region" aria-label="What failed">
-        {args?.error_message && (
-          <pre class="runs bad">
-            <Exposed text={args.error_message} />
-          </pre>
-        )}
+        {args?.error_message && <Text look="runs bad" text={args.error_message} exposed />}
       </div>
       <Whole tool={request.tool} args={args?.args ?? request.args} shown={shown} />
       {can && (

@@ -1,7 +1,7 @@
 // A file in the right column: its lines as far as somebody looks at them, and comments on them.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Exposed } from "./diff";
+import { Exposed } from "./long";
 import { mayWrite, quoted } from "./draft";
 import { drawn, gone, type Reader as Source } from "./files-open";
 import { plural } from "./format";

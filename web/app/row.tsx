@@ -3,18 +3,19 @@ import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { EndItem, NoteItem, ToolItem } from "../client/index.ts";
 import { plain } from "./ansi";
-import { code, type Code } from "./blocks";
+import { code, hasLongWord, tooDeep, type Code } from "./blocks";
 import { CommandLine } from "./command";
-import { Diff, Exposed, PathLink } from "./diff";
+import { Diff, PathLink } from "./diff";
 import { bytes, clock, cost, count, duration, exact, plural, who } from "./format";
 import { highlight } from "./highlight";
 import { stats } from "./lines";
 import { Icon, type Sign } from "./icons";
+import { Exposed, Text, Windowed } from "./long";
 import { render, renderHighlighted } from "./markdown";
 import { useOutput } from "./output";
 import type { Row } from "./rows";
 import { act, state, you } from "./store";
-import { about, oneLine } from "./tools";
+import { about, longestPath, oneLine } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
 const opened = signal<ReadonlySet<string>>(new Set());
@@ -69,7 +70,8 @@ function Prompt({ row: { item, key: id } }: Of<"prompt">) {
   const { author, attachments, truncated } = item.prompt;
   const [whole, setWhole] = useState<string | null>(null);
   const content = whole ?? item.prompt.content;
-  const long = content.length > 1600 || content.split("\n").length > 14;
+  const start = content.slice(0, 1600).split("\n").slice(0, 14).join("\n");
+  const long = start.length < content.length;
   const folded = long && !opened.value.has(id);
   const unfold = () => {
     toggle(id);
@@ -86,7 +88,7 @@ function Prompt({ row: { item, key: id } }: Of<"prompt">) {
         <b>{you(author) ? "You" : who(author)}</b>
         <Time at={item.at} />
       </p>
-      <p class="said">{content}</p>
+      {folded ? <p class="said">{start}</p> : <Text look="said" text={content} />}
       {long && (
         <button type="button" class="button quiet" aria-expanded={!folded} onClick={unfold}>
           {folded ? "Show all" : "Show less"}
@@ -108,11 +110,20 @@ function Prompt({ row: { item, key: id } }: Of<"prompt">) {
 
 function Block({ text, open }: { text: string; open: boolean }) {
   const block = useMemo(() => code(text), [text]);
-  return block ? (
-    <div class="body">
-      <CodeBlock code={block} open={open} />
-    </div>
-  ) : (
+  if (block)
+    return (
+      <div class="body">
+        <CodeBlock code={block} open={open} />
+      </div>
+    );
+  if (tooDeep(text))
+    return (
+      <div class="body">
+        <Text look="output" text={text} />
+        <p class="meta">This is nested too deeply to be formatted. It is shown as it was written.</p>
+      </div>
+    );
+  return (
     <div class="body">
       <Prose text={text} />
     </div>
@@ -123,7 +134,7 @@ function Block({ text, open }: { text: string; open: boolean }) {
 function Prose({ text }: { text: string }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current!.replaceChildren(render(text)), [text]);
-  return <div class="prose" ref={place} />;
+  return <div class={`prose ${hasLongWord(text) ? "solid" : ""}`} ref={place} />;
 }
 
 function CodeBlock({ code: { language, text }, open }: { code: Code; open: boolean }) {
@@ -180,7 +191,7 @@ function Thinking({ row: { item, key: id } }: Of<"thinking">) {
       </button>
       {open && (
         <div class="inside">
-          <div class="thoughts">{item.text}</div>
+          <Text look="thoughts" text={item.text} />
         </div>
       )}
     </div>
@@ -258,18 +269,10 @@ function ToolDetails({ row: { item } }: Of<"tool">) {
   const output = text();
   return (
     <div class="inside">
-      {told.command !== undefined && (
-        <pre class="output">
-          <Exposed text={told.command} />
-        </pre>
-      )}
+      {told.command !== undefined && <Text look="output" text={told.command} exposed />}
       {told.change && <Diff change={told.change} />}
       <Arguments rest={told.rest} />
-      {output !== "" && (
-        <pre class="output" tabIndex={0} aria-label="Output">
-          {output}
-        </pre>
-      )}
+      {output !== "" && <Text look="output" text={output} label="Output" />}
       {omitted > 0 && (
         <p class="meta">
           {bytes(omitted)} of the output are not shown.{" "}
@@ -285,21 +288,38 @@ function ToolDetails({ row: { item } }: Of<"tool">) {
   );
 }
 
+const together = 20; // arguments of a long list that are drawn together
+
 export function Arguments({ rest }: { rest: [string, string][] }) {
   if (rest.length === 0) return null;
-  return (
+  const list = (part: typeof rest) => (
     <dl class="args">
-      {rest.map(([name, value]) => (
+      {part.map(([name, value]) => (
         <>
-          <dt>
-            <Exposed text={name} />
-          </dt>
+          <dt>{name.length > 100 ? <Text look="name" text={name} exposed /> : <Exposed text={name} />}</dt>
           <dd tabIndex={value.length > 800 ? 0 : undefined}>
-            {name === "path" ? <PathLink path={value} line={lineOf(rest)} /> : <Exposed text={value} />}
+            {name === "path" && value.length <= longestPath ? (
+              <PathLink path={value} line={lineOf(rest)} />
+            ) : (
+              <Text look="value" text={value} exposed />
+            )}
           </dd>
         </>
       ))}
     </dl>
+  );
+  if (rest.length <= 3 * together) return list(rest);
+  return (
+    <>
+      <p class="meta">{plural(rest.length, "argument")}</p>
+      <div class="many">
+        <Windowed
+          count={Math.ceil(rest.length / together)}
+          height={(i) => 24 * Math.min(together, rest.length - i * together)}
+          part={(i) => list(rest.slice(i * together, (i + 1) * together))}
+        />
+      </div>
+    </>
   );
 }
 
@@ -315,7 +335,7 @@ function lastLines(text: string, most: number): string {
 
 function Reads({ row: { items, key: id } }: Of<"reads">) {
   const open = opened.value.has(id);
-  const files = items.map((i) => about(i.call!.tool, i.call!.args).object);
+  const files = useMemo(() => items.map((i) => about(i.call!.tool, i.call!.args).object), [items]);
   return (
     <div class="body">
       <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
@@ -421,7 +441,9 @@ function Note({ item: { event } }: { item: NoteItem }) {
         <div class="body">
           <p class={`note ${stopped ? "" : "bad"}`}>
             <Icon sign={stopped ? "stop" : "alert"} tone={stopped ? "" : "bad"} />
-            <span>{event.message}</span>
+            <span>
+              <Text look="message" text={event.message} />
+            </span>
           </p>
         </div>
       );
@@ -432,7 +454,7 @@ function Note({ item: { event } }: { item: NoteItem }) {
           <details>
             <summary class="note">The agent summarised {count(event.tokens_before)} tokens of the conversation</summary>
             <div class="inside">
-              <p class="thoughts">{event.summary}</p>
+              <Text look="thoughts" text={event.summary} />
             </div>
           </details>
         </div>

@@ -25,7 +25,10 @@ export type Row = { key: string } & (
   | { kind: "note"; item: NoteItem }
 );
 
-type Text = { seen: string; done: Row[]; rest: string };
+const mostReads = 50; // calls in one line
+
+// What was made of a text: its length and beginning then, the rows of its finished blocks, and the open block.
+type Text = { length: number; start: string; done: Row[]; rest: string };
 type Kept = { version: number; rest: string; waits: boolean; rows: Row[]; text?: Text };
 type Going = { texts: TextItem[]; notes: Item[] };
 
@@ -44,8 +47,7 @@ export function newRows() {
     if (old?.version === version && old.rest === rest && old.waits === waits) return old.rows;
     const now: Kept = { version, rest, waits, rows: [], text: old?.text };
     if (item.kind === "text") {
-      const text = more.length === 0 ? item.text : [item, ...more].map((i) => i.text).join("");
-      now.text = blocks(item.key, text, old?.text);
+      now.text = blocks([item, ...more], old?.text);
       const { done, rest } = now.text;
       now.rows =
         rest.trim() === ""
@@ -65,7 +67,7 @@ export function newRows() {
     const used: typeof folds = new Map();
     for (let i = 0; i < items.length; i++) {
       let end = i;
-      while (end < items.length && foldable(items[end]!)) end++;
+      while (end < items.length && end - i < mostReads && foldable(items[end]!)) end++;
       if (end - i > 1) {
         const group = items.slice(i, end) as ToolItem[];
         const count = group.length;
@@ -136,12 +138,24 @@ function shown(item: Item): boolean {
   }
 }
 
-// blocks takes what was added to a text since the last call.
-function blocks(key: string, text: string, old: Text | undefined): Text {
-  const grown = old && text.length >= old.seen.length && text.startsWith(old.seen.slice(0, 64)) ? old : undefined;
-  const added = grown ? text.slice(grown.seen.length) : text;
+// blocks takes what was added to consecutive texts since the last call.
+function blocks(texts: TextItem[], old: Text | undefined): Text {
+  const { key, text } = texts[0]!;
+  const length = texts.reduce((n, t) => n + t.text.length, 0);
+  const grown = old && length >= old.length && text.startsWith(old.start) ? old : undefined;
+  let known = grown?.length ?? 0;
+  let added = "";
+  for (const t of texts) {
+    added += t.text.slice(known);
+    known = Math.max(0, known - t.text.length);
+  }
   const from = grown?.done.length ?? 0;
   const { done, rest } = split((grown?.rest ?? "") + added);
   const rows = done.map((text, i): Row => ({ key: `${key}.${from + i}`, kind: "block", text, open: false }));
-  return { seen: text, done: rows.length > 0 ? [...(grown?.done ?? []), ...rows] : (grown?.done ?? []), rest };
+  return {
+    length,
+    start: text.slice(0, 64),
+    done: rows.length > 0 ? [...(grown?.done ?? []), ...rows] : (grown?.done ?? []),
+    rest,
+  };
 }

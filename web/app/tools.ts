@@ -13,6 +13,9 @@ export type About = {
   options: Option[]; // of an approval, that the agent offers
 };
 
+/** longestPath is how many characters a heading has room for; a longer path is among the arguments. */
+export const longestPath = 200;
+
 const pathKeys = ["path", "file_path", "filePath", "file", "filename", "notebook_path"];
 const changeKeys = [
   ["old_string", "new_string"],
@@ -68,7 +71,7 @@ export function about(tool: string, args: unknown): About {
   result.object = oneLine(result.command ?? ([path, short].filter(Boolean).join("  ") || title));
   if (short) result.rest.push(["pattern", short]);
   if (title && title !== result.command) result.rest.push(["title", title]);
-  if (path && (result.command !== undefined || !result.change)) result.rest.push(["path", path]);
+  if (path && (result.command !== undefined || !result.change || path.length > longestPath)) result.rest.push(["path", path]);
   for (const [name, value] of left) result.rest.push([name, typeof value === "string" ? value : json(value)]);
   if (!result.object && result.rest.length > 0)
     result.object = oneLine(result.rest.map(([k, v]) => `${k}: ${v}`).join(", "));
@@ -80,6 +83,19 @@ export function oneLine(text: string): string {
   return exposed(line.replace(/\s+/g, " ").trim());
 }
 
+const deepest = 16; // levels of a value that is indented
+
+/** json is a value as JSON. Deep ones are not indented, because the blanks would be most of the text. */
 export function json(value: unknown): string {
-  return JSON.stringify(value, null, 2) ?? "";
+  const text = JSON.stringify(value) ?? "";
+  return depth(text) > deepest ? text : (JSON.stringify(value, null, 2) ?? "");
+}
+
+function depth(text: string): number {
+  let [now, most] = [0, 0];
+  for (const [m] of text.matchAll(/"(?:[^"\\]+|\\.)*"|[[{]|[\]}]/g)) {
+    if (m === "[" || m === "{") most = Math.max(most, ++now);
+    else if (m === "]" || m === "}") now--;
+  }
+  return most;
 }

@@ -8,8 +8,10 @@ import {
 } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { NothingSaid } from "./begin";
+import { parts } from "./blocks";
 import { plural } from "./format";
 import { Icon } from "./icons";
+import { onFrame, spend } from "./frame";
 import { RowView } from "./row";
 import type { Row } from "./rows";
 import { act, announce, busy, loaded, moment, older, rows, session } from "./store";
@@ -30,6 +32,7 @@ export function Transcript() {
   const keyed = useRef({ all, key: (i: number): string | number => all[i]?.key ?? i });
   const rekeyed = !sameKeys(keyed.current.all, all);
   if (rekeyed) keyed.current = { all, key: (i) => all[i]?.key ?? i };
+  const drawn = useRef<ReadonlySet<string>>(new Set());
   const pinned = useRef(true); // the reader is at the end, where the list stays when its height changes
   const options = {
     count: all.length,
@@ -106,6 +109,22 @@ export function Transcript() {
     };
   }, [begun, then, list]);
 
+  // What becomes visible is drawn first. A row that has to wait keeps its place.
+  const places = list.getVirtualItems();
+  const [from, to] = [list.range?.startIndex ?? 0, list.range?.endIndex ?? 0];
+  const visible = ({ index }: { index: number }) => index >= from && index <= to;
+  const now = new Set<string>();
+  for (const { index } of [...places.filter(visible), ...places.filter((p) => !visible(p))]) {
+    const row = all[index];
+    if (row && (drawn.current.has(row.key) || spend(weight(row)))) now.add(row.key);
+  }
+  useLayoutEffect(() => {
+    drawn.current = now;
+    return places.some(({ index }) => all[index] && !now.has(all[index].key))
+      ? onFrame(() => draw((n) => n + 1))
+      : undefined;
+  });
+
   const { gap, more, live } = older.value;
   return (
     <>
@@ -125,10 +144,11 @@ export function Transcript() {
           </p>
         )}
         <div class={settled ? "rows" : "rows unsettled"} style={{ height: `${list.getTotalSize()}px` }}>
-          {list.getVirtualItems().map((at) => {
+          {places.map((at) => {
             const row = all[at.index];
             return (
-              row && (
+              row &&
+              now.has(row.key) && (
                 <Placed
                   key={row.key}
                   row={row}
@@ -210,6 +230,14 @@ function estimate(row: Row): number {
     default:
       return 28;
   }
+}
+
+// weight is how much work a row is that was not drawn yet: its characters, and more for what becomes an element.
+function weight(row: Row): number {
+  if (row.kind === "block") return row.text.length + 16 * parts(row.text);
+  const args: unknown = row.kind === "tool" ? row.item.call?.args : undefined;
+  const texts = typeof args === "object" && args !== null ? Object.values(args) : [];
+  return texts.reduce((n: number, t) => n + (typeof t === "string" ? t.length : 0), 500);
 }
 
 export function toEnd(): void {

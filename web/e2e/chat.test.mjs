@@ -164,11 +164,11 @@ test("changes are shown side by side, and lines are commented", { timeout: 4 * p
   await value(p, quoted); // so is the draft
   await button(p, "Side by side").click();
   await p.page.locator(".diff.split").waitFor({ state: "detached" });
-  const table = diff.locator("table");
-  await table.focus(); // by keys
-  await table.press("ArrowDown");
-  await table.press("Shift+ArrowDown");
-  await table.press("Enter");
+  const lines = diff.locator(".lines");
+  await lines.focus(); // by keys
+  await lines.press("ArrowDown");
+  await lines.press("Shift+ArrowDown");
+  await lines.press("Enter");
   await p.page.waitForFunction(() => /removed lines 1-2:\n> -func/.test(document.querySelector("textarea").value));
   await button(p, "Side by side").click();
   await p.page.setViewportSize(phone.viewport);

@@ -1,11 +1,12 @@
 // Tests of what the page does with texts, without a browser.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { stats } from "../lines";
+import { linesOf, piecesOf, stats } from "../lines";
 import { content, fieldsOf, wrong } from "../form";
 import { expose, exposed } from "../hidden";
-import { code, split } from "../blocks";
-import { about } from "../tools";
+import { code, parts, split, tooDeep } from "../blocks";
+import { pieces } from "../pieces";
+import { about, json } from "../tools";
 import { isQuiet, parseQuiet } from "../quiet";
 import { questionTag } from "../tag";
 
@@ -56,6 +57,113 @@ test("long blocks are ended, so that the open one stays short", () => {
     const last = code(rest)?.text ?? rest;
     assert.equal(size + squeezed([last]).length, 1000 * line!.trim().length);
   }
+});
+
+test("every block is small, whatever the text is", () => {
+  const texts = [
+    "[a](".repeat(8000),
+    "*a _b ".repeat(5000),
+    "word".repeat(50_000),
+    "a\n".repeat(20_000),
+    "- a\n".repeat(20_000),
+    "| a | b |\n|---|---|\n" + "| 1 | 2 |\n".repeat(5000),
+    "```js\n" + "x\n".repeat(20_000) + "```\n",
+    "> " + " ".repeat(100_000) + "b",
+  ];
+  for (const text of texts) {
+    const { done, rest } = split(text);
+    for (const block of [...done, rest]) {
+      const size = code(block) ? 17_000 : 8900;
+      assert.ok(block.length <= size, `a block of ${block.length} characters of ${text.slice(0, 20)}`);
+      if (!code(block)) assert.ok(parts(block) <= 800, `a block of ${parts(block)} parts of ${text.slice(0, 20)}`);
+    }
+    if (!/^(?:```|\||>)/.test(text)) assert.equal(squeezed([...done, rest]), squeezed([text]), "nothing is lost");
+  }
+});
+
+test("a table and a code that are cut go on with their heads", () => {
+  const table = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n".repeat(500);
+  const tables = split(table + "\nend");
+  assert.ok(tables.done.length > 3);
+  assert.ok(tables.done.every((b) => b.startsWith("| a | b |\n|---|---|\n| 1 |")));
+  assert.equal(tables.done.join("").match(/\| 1 \| 2 \|/g)!.length, 500);
+  const codes = split("```go\n" + "x\n".repeat(1000) + "```\n\nend");
+  assert.ok(codes.done.length > 2);
+  assert.ok(codes.done.every((b) => code(b)?.language === "go"));
+  assert.equal(codes.done.map((b) => code(b)!.text.match(/x/g)!.length).reduce((a, b) => a + b), 1000);
+});
+
+test("a list stays one block with its empty lines, paragraphs and codes", () => {
+  const list = "1. one\n\n   more of one\n\n   ```sh\n   ls\n\n   pwd\n   ```\n2. two\n";
+  assert.deepEqual(split(`${list}\nafter\n\nend`).done, [list.trimEnd(), "after"]);
+  const long = Array.from({ length: 400 }, (_, i) => `${i}. item\n   of two lines\n`).join("");
+  assert.ok(split(long).done.every((b) => /^\d+\. item/.test(b) && b.endsWith("lines\n")), "it is cut between items");
+});
+
+test("lists and quotations of many levels are shown as they were written", () => {
+  assert.ok(tooDeep("> ".repeat(40) + "a"));
+  assert.ok(tooDeep("text\n" + "- ".repeat(40) + "a"));
+  assert.ok(tooDeep("- a\n" + " ".repeat(70) + "- b"));
+  assert.ok(!tooDeep("- a\n" + " ".repeat(20) + "- b\n" + "-".repeat(80)));
+});
+
+test("long texts are cut into pieces at line ends, and nothing is lost", () => {
+  const all = (text: string) => pieces([{ text, hidden: false }]);
+  const whole = (text: string) =>
+    all(text)
+      .flatMap((p) => p.tokens.map((t) => t.text))
+      .join("");
+  for (const text of ["", "a", "a\n".repeat(5000), "word ".repeat(5000), "\u{1f600}".repeat(5000), "x".repeat(100_000) + "\nb"]) {
+    assert.equal(whole(text), text);
+    for (const p of all(text)) {
+      const own = p.tokens.map((t) => t.text).join("");
+      assert.ok(own.length <= 2048 && own.split("\n").length <= 51);
+      assert.ok(!/[\ud800-\udbff]$/.test(own), "no character is cut");
+    }
+  }
+  assert.equal(all("a\n".repeat(5000)).length, 100);
+  assert.equal(all("a\n".repeat(5000))[0]!.rows, 50);
+  const hidden = expose("\u200b\u202e".repeat(1000));
+  assert.equal(hidden.length, 2000);
+  assert.ok(pieces(hidden).every((p) => p.tokens.length <= 40 && p.rows >= 1));
+});
+
+test("runs of blanks are named, and can be unfolded", () => {
+  assert.equal(exposed("a" + "\n".repeat(21) + "b"), "a\n<20 empty lines>\nb");
+  assert.equal(exposed("a" + "\n \t".repeat(20) + "\nb"), "a\n<20 empty lines>\nb");
+  assert.equal(exposed(`a${" ".repeat(1000)}b${"\t".repeat(20)}c`), "a<1,000 spaces>b<20 tabs>c");
+  assert.equal(exposed("\u200b".repeat(3000)), "<U+200B × 3,000>");
+  assert.equal(exposed("a\n\n\nb        c"), "a\n\n\nb        c");
+  const text = `a${" ".repeat(1000)}b\u202e`;
+  assert.deepEqual(expose(text, true), [
+    { text: text.slice(0, -1), hidden: false },
+    { text: "U+202E", hidden: true },
+  ]);
+});
+
+test("comparing takes a bounded number of steps, and shows all lines", () => {
+  const lines = (count: number, text: (i: number) => string) => Array.from({ length: count }, (_, i) => text(i)).join("\n");
+  const before = lines(12_000, (i) => `old ${i}`);
+  const after = lines(12_000, (i) => `new ${i}`);
+  assert.deepEqual(stats({ path: "a", before, after }), { added: 12_000, removed: 12_000 });
+  const long = linesOf({ path: "a", before: "", after: "x".repeat(9000) + "\nend" });
+  assert.equal(long.map((l) => l.text).join(""), "x".repeat(9000) + "end");
+  assert.ok(long.every((l) => l.text.length <= 2000));
+  assert.deepEqual(stats({ path: "a", before: "", after: "x".repeat(9000) + "\nend" }), { added: 2, removed: 0 });
+  const [old, now] = linesOf({ path: "a", before: "one two three\n", after: "one four three\n" });
+  assert.deepEqual(piecesOf(old!), [
+    { text: "one ", marked: false },
+    { text: "two", marked: true },
+    { text: " three", marked: false },
+  ]);
+  assert.deepEqual(piecesOf(now!)[1], { text: "four", marked: true });
+});
+
+test("deep JSON is not indented", () => {
+  assert.equal(json({ a: [1] }), '{\n  "a": [\n    1\n  ]\n}');
+  const deep = "[".repeat(100) + "]".repeat(100);
+  assert.equal(json(JSON.parse(deep)), deep);
+  assert.equal(json({ a: "[[[[[[[[[[[[[[[[[[[[[[[[" }).split("\n").length, 3);
 });
 
 test("code knows its language and its text", () => {
