@@ -18,7 +18,8 @@ func TestPage(t *testing.T) {
 		binary := filepath.Join(t.TempDir(), "maestro")
 		run(t, exec.Command("go", "build", "-o", binary, "../cmd/maestro"))
 		cmd := exec.Command("node", "--test", "--test-reporter=spec", "--test-concurrency=1",
-			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/hostile.test.mjs")
+			"e2e/page.test.mjs", "e2e/lists.test.mjs", "e2e/chat.test.mjs", "e2e/links.test.mjs", "e2e/resilience.test.mjs",
+			"e2e/hostile.test.mjs")
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})

@@ -5,7 +5,7 @@ import { Icon } from "./icons";
 import { agentName } from "./row";
 import { SearchButton } from "./search";
 import { titleOf } from "./sidebar";
-import { act, control, link, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
+import { act, control, link, now, openID, otherTab, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({
   list,
@@ -109,7 +109,7 @@ function Drives() {
       </span>
     );
   }
-  const name = holder === null ? "Nobody drives" : `${who(people.value?.controller)} drives`;
+  const name = otherTab() ? "You drive in another tab" : holder === null ? "Nobody drives" : `${who(people.value?.controller)} drives`;
   return (
     <span class="drives">
       <span class="dot" aria-hidden="true" />
