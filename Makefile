@@ -90,13 +90,16 @@ transcripts: build ## docs/transcripts anew; needs agents
 example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 
-.PHONY: gen gen-check web fmt fmt-check
+.PHONY: gen gen-check web screenshots fmt fmt-check
 gen: ## schema, TypeScript types, protocol tables and docs/rules.md
 	go run ./contracts/gen
 
 web: ## web/dist, the page that bin/maestro serves; needs npm
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 	node web/build.mjs
+
+screenshots: web build ## docs/screenshots anew; needs chromium
+	node web/e2e/screenshots.mjs docs/screenshots
 
 gen-check: ## fail if gen or web would change anything
 	go test -count=1 -run TestGeneratedFilesAreCurrent ./contracts/gen

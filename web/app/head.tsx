@@ -5,7 +5,7 @@ import { Icon } from "./icons";
 import { agentName } from "./row";
 import { SearchButton } from "./search";
 import { titleOf } from "./sidebar";
-import { act, control, link, now, openID, otherTab, people, rename, role, session, sessions, state, summary } from "./store";
+import { act, control, link, listLink, now, openID, otherTab, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({
   list,
@@ -101,7 +101,7 @@ function Drives() {
   if (mine) {
     return (
       <span class="drives">
-        <span class="dot good" aria-hidden="true" />
+        <span class={`dot ${link.value.status === "online" ? "good" : ""}`} aria-hidden="true" />
         You drive
         <button type="button" class="button quiet only-wide" onClick={() => void act((s) => s.lease.release())}>
           Release
@@ -115,6 +115,18 @@ function Drives() {
       <span class="dot" aria-hidden="true" />
       {name}
     </span>
+  );
+}
+
+/** ListConnection says that the lists of sessions and questions may be old. */
+export function ListConnection() {
+  const { status } = listLink.value;
+  if (status !== "connecting" && status !== "waiting") return null;
+  return (
+    <p class="strip warn" role="status">
+      <Icon sign="run" tone="spin" />
+      Reconnecting… what is shown may be old.
+    </p>
   );
 }
 

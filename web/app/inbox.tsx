@@ -15,6 +15,7 @@ import {
   questions,
   type Closed,
 } from "./lists";
+import { ListConnection } from "./head";
 import { typing } from "./keys";
 import { Asking, Sheet } from "./question";
 import { resolvers, unknownVerdict, verdicts } from "./row";
@@ -32,6 +33,7 @@ export function Top({
   children?: preact.ComponentChildren;
 }) {
   return (
+    <>
     <header class="head">
       <button type="button" class="button quiet square" aria-label="Sessions" aria-controls="sessions" onClick={list}>
         <Icon sign="menu" />
@@ -39,6 +41,8 @@ export function Top({
       <h1 class="grow cut">{title}</h1>
       {children}
     </header>
+    <ListConnection />
+    </>
   );
 }
 

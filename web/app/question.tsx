@@ -223,13 +223,18 @@ function Approval({ request, shown, can, send }: BodyProps) {
             aria-label="Reason, sent to the agent if you deny"
             onInput={(e) => setNote(e.currentTarget.value)}
           />
-          <button type="button" class="button verdict" onClick={deny}>
+          <button type="button" class={`button verdict ${note.trim() ? "primary" : ""}`} onClick={deny}>
             Deny{" "}
             <kbd class="only-wide" aria-hidden="true">
               D
             </kbd>
           </button>
-          <button type="button" class="button primary verdict" disabled={!seen} onClick={allow}>
+          <button
+            type="button"
+            class={`button verdict ${note.trim() ? "" : "primary"}`}
+            disabled={!seen}
+            onClick={allow}
+          >
             Allow{" "}
             <kbd class="only-wide" aria-hidden="true">
               A

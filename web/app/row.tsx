@@ -233,6 +233,7 @@ function Tool({ row }: Of<"tool">) {
         )}
         {word !== "done" && word !== "runs" && <span class={`meta ${tone}`}>{word}</span>}
         {took >= 100 && <span class="meta">{duration(took)}</span>}
+        {word === "runs" && item.startedAt !== undefined && <Elapsed since={item.startedAt} />}
       </button>
       {open ? (
         <ToolDetails row={row} />
@@ -245,6 +246,17 @@ function Tool({ row }: Of<"tool">) {
       )}
     </div>
   );
+}
+
+/** Elapsed counts the seconds that a call has run for. */
+function Elapsed({ since }: { since: number }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const seconds = Math.floor((now - since) / 1000);
+  return seconds > 0 ? <span class="meta">{seconds < 60 ? `${seconds} s` : duration(1000 * seconds)}</span> : null;
 }
 
 function ToolDetails({ row: { item } }: Of<"tool">) {
@@ -323,9 +335,8 @@ function Reads({ row: { items, key: id } }: Of<"reads">) {
       <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
         <Icon sign="check" tone="good" label="done" />
         <span class="verb">read</span>
-        <span class="object cut grow">
-          {plural(items.length, "time")}: {files.join(", ")}
-        </span>
+        <span class="object cut grow">{[...new Set(files)].join(", ")}</span>
+        <span class="meta">{plural(items.length, "call")}</span>
       </button>
       {open && (
         <div class="inside">

@@ -65,7 +65,7 @@ export function about(tool: string, args: unknown): About {
   }
   const short = take("pattern") ?? take("query") ?? "";
   const title = told && typeof extra.title === "string" ? extra.title : "";
-  result.object = oneLine(result.command ?? ([path, short].filter(Boolean).join("  ") || title));
+  result.object = oneLine(result.command ?? ([path === "." && short ? "" : path, short].filter(Boolean).join("  ") || title));
   if (short) result.rest.push(["pattern", short]);
   if (title && title !== result.command) result.rest.push(["title", title]);
   if (path && (result.command !== undefined || !result.change)) result.rest.push(["path", path]);

@@ -53,19 +53,27 @@ export const asOwner = (texts) =>
 export let browser;
 export let server;
 
+export async function openBrowser() {
+  browser = await startBrowser();
+}
+
+export async function closeBrowser() {
+  await leave();
+  await browser?.close();
+}
+
+/** leave closes all pages and the server. */
+export async function leave() {
+  await browser?.leave();
+  await server?.close();
+  server = undefined;
+}
+
 /** eachTest starts a browser for all tests of a file, and closes what each of them opened. */
 export function eachTest() {
-  before(async () => {
-    browser = await startBrowser();
-  });
-  after(async () => {
-    await browser?.close();
-  });
-  afterEach(async () => {
-    await browser.leave();
-    await server?.close();
-    server = undefined;
-  });
+  before(openBrowser);
+  after(closeBrowser);
+  afterEach(leave);
 }
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -131,10 +139,10 @@ export async function startServer(args = []) {
   const url = `http://127.0.0.1:${port}`;
   const token = () => readFileSync(ready.tokenFile, "utf8").trim();
 
-  async function call(method, path, body) {
+  async function call(method, path, body, headers) {
     const res = await fetch(url + path, {
       method,
-      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json", ...headers },
       body: body && JSON.stringify(body),
     });
     if (!res.ok) throw new Error(`${method} ${path}: ${res.status} ${await res.text()}`);

@@ -14,6 +14,7 @@ import {
   server,
   startServer,
 } from "./harness.mjs";
+import { screens } from "./screens.mjs";
 
 eachTest();
 
@@ -252,3 +253,16 @@ test("the whole way is possible with the keyboard", { timeout: 5 * patience }, a
   await ann.page.locator(".shares li").waitFor({ state: "detached" });
   assert.deepEqual(await ann.complaints(), []);
 });
+
+for (const [name, show] of Object.entries(screens)) {
+  test(`everybody can use the screen ${name}`, { timeout: 4 * patience }, async () => {
+    const p = await show({});
+    await accessible(p, "light");
+    await p.page.emulateMedia({ colorScheme: "dark" });
+    await p.page.waitForFunction(() => document.documentElement.classList.contains("dark"));
+    await accessible(p, "dark");
+    await p.page.setViewportSize(phone.viewport);
+    await accessible(p, "dark and narrow");
+    assert.deepEqual(await p.complaints(offline), []);
+  });
+}
