@@ -84,8 +84,10 @@ agent-opencode: build ## serve opencode with the local model; needs agents
 agent-claude: build ## serve Claude Code with the local model; needs agents
 	exec env PORT=$(PORT) examples/agents/claude $(ARGS)
 
-transcripts: build ## docs/transcripts anew; needs agents
+transcripts: build ## docs/transcripts anew; needs agents, and chromium for the pictures
 	@for a in opencode claude; do node examples/agents/record.mjs $$a docs/transcripts/$$a.md || exit 1; done
+	@npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+	@for a in opencode claude; do node examples/agents/page.mjs $$a docs/transcripts || exit 1; done
 
 example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro

@@ -9,7 +9,7 @@ import { Icon } from "./icons";
 import { ifAlone, typing } from "./keys";
 import { Arguments } from "./row";
 import { announce, answer, link, pending, people, role, state } from "./store";
-import { about, json } from "./tools";
+import { about, adds, json } from "./tools";
 
 /** Asking is the session of a question and the way of an answer to it. By default it is the open session. */
 export const Asking = createContext({
@@ -93,7 +93,7 @@ export function Sheet({ request, shown, children }: SheetProps) {
         />
         <div class="grow">
           <h2 id={title}>
-            <Exposed text={headline(request)} />
+            <Exposed text={headline(request, asking.state()?.cwd)} />
           </h2>
           <p class="meta">{facts(request, asking.state()?.cwd).join(" · ")}</p>
         </div>
@@ -105,7 +105,7 @@ export function Sheet({ request, shown, children }: SheetProps) {
   );
 }
 
-function headline(r: PendingRequest): string {
+function headline(r: PendingRequest, cwd: string | null | undefined): string {
   const args = r.args as Record<string, unknown> | null;
   switch (r.kind) {
     case "user_input":
@@ -117,14 +117,18 @@ function headline(r: PendingRequest): string {
     case "tool_retry":
       return `${r.tool} failed. Try again?`;
   }
-  const told = about(r.tool, r.args);
+  const told = about(r.tool, r.args, cwd);
   if (told.command !== undefined) return "The agent wants to run a command";
   if (told.change) return `The agent wants to change ${told.change.path || "a file"}`;
   return `The agent wants to use ${r.tool}`;
 }
 
 function facts(r: PendingRequest, cwd: string | null | undefined): string[] {
-  const labels = [r.display_name ?? r.tool, r.action_description].filter((l): l is string => !!l);
+  const told = about(r.tool, r.args, cwd);
+  const said = [r.tool, told.path, told.object, told.command ?? ""];
+  const labels = [r.display_name ?? r.tool, r.action_description].filter(
+    (l, i): l is string => !!l && (i === 0 || (l !== told.command && adds(l, said))),
+  );
   return [...new Set(labels), cwd ? `in ${cwd}` : ""].filter(Boolean);
 }
 
@@ -139,7 +143,8 @@ const bodies: Partial<Record<string, (p: BodyProps) => preact.JSX.Element>> = {
 
 /** All of a request: nothing is left out, and nothing is hidden. */
 function Whole({ tool, args, shown }: { tool: string; args: unknown; shown: ShownRecord | undefined }) {
-  const told = useMemo(() => about(tool, args), [tool, args]);
+  const { state } = useContext(Asking);
+  const told = useMemo(() => about(tool, args, state()?.cwd), [tool, args]);
   return (
     <div class="what" tabIndex={0} role="region" aria-label="What will run">
       {shown?.escaped && <p class="bad">There are hidden characters in it. They are shown with their numbers.</p>}

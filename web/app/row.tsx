@@ -11,7 +11,7 @@ import { Icon, type Sign } from "./icons";
 import { render, renderHighlighted } from "./markdown";
 import type { Row } from "./rows";
 import { act, state, you } from "./store";
-import { about, oneLine } from "./tools";
+import { about, oneLine, withoutChange } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
 const opened = signal<ReadonlySet<string>>(new Set());
@@ -46,7 +46,7 @@ export function RowView({ row }: { row: Row }) {
     case "question":
       return <Question row={row} />;
     case "end":
-      return <End item={row.item} />;
+      return <End row={row} />;
     case "note":
       return <Note item={row.item} />;
   }
@@ -209,10 +209,12 @@ function outcome(item: ToolItem, waits: boolean): Outcome {
   return { sign: "run", tone: "spin", word: "runs" };
 }
 
+const cwd = () => state.peek()?.cwd;
+
 function Tool({ row }: Of<"tool">) {
   const { item, waits, key: id } = row;
   const call = item.call;
-  const told = useMemo(() => about(call?.tool ?? "tool", call?.args), [call]);
+  const told = useMemo(() => about(call?.tool ?? "tool", call?.args, cwd()), [call]);
   const open = opened.value.has(id);
   const { sign, tone, word } = outcome(item, waits);
   const lines = told.change && stats(told.change);
@@ -260,9 +262,10 @@ function Elapsed({ since }: { since: number }) {
 }
 
 function ToolDetails({ row: { item } }: Of<"tool">) {
-  const told = useMemo(() => about(item.call?.tool ?? "tool", item.call?.args), [item.call]);
+  const told = useMemo(() => about(item.call?.tool ?? "tool", item.call?.args, cwd()), [item.call]);
   const [whole, setWhole] = useState<string | null>(null);
-  const output = whole ?? item.output;
+  const written = whole ?? item.output;
+  const output = told.change && item.end?.success ? withoutChange(written, told.change, told.path) : written;
   const cut = whole === null && item.omitted > 0;
   const open = () =>
     void act(async (s) => {
@@ -300,7 +303,7 @@ function ToolDetails({ row: { item } }: Of<"tool">) {
           )}
         </p>
       )}
-      {output === "" && item.end && <p class="meta">There was no output.</p>}
+      {written === "" && item.end && <p class="meta">There was no output.</p>}
     </div>
   );
 }
@@ -329,7 +332,7 @@ function lastLines(text: string, most: number): string {
 
 function Reads({ row: { items, key: id } }: Of<"reads">) {
   const open = opened.value.has(id);
-  const files = items.map((i) => about(i.call!.tool, i.call!.args).object);
+  const files = items.map((i) => about(i.call!.tool, i.call!.args, cwd()).object);
   return (
     <div class="body">
       <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
@@ -405,15 +408,17 @@ function Question({ row: { item } }: Of<"question">) {
   );
 }
 
-function End({ item }: { item: EndItem }) {
-  const { usage, duration_ms, tools_summary: tools } = item.end;
+function End({ row: { item, earlier } }: Of<"end">) {
+  const { usage } = item.end;
+  const sum = (of: (end: EndItem["end"]) => number) => [item, ...earlier].reduce((n, i) => n + of(i.end), 0);
   const read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-  const calls = tools.calls_succeeded + tools.calls_failed;
+  const failed = sum((e) => e.tools_summary.calls_failed);
+  const calls = failed + sum((e) => e.tools_summary.calls_succeeded);
   const facts = [
-    duration(duration_ms),
+    duration(sum((e) => e.duration_ms)),
     usage.total_tokens > 0 && `${count(read)} tokens in, ${count(usage.output_tokens)} out`,
     cost(usage.total_cost_usd),
-    calls > 0 && plural(calls, "call") + (tools.calls_failed > 0 ? `, ${tools.calls_failed} failed` : ""),
+    calls > 0 && plural(calls, "call") + (failed > 0 ? `, ${failed} failed` : ""),
   ];
   return (
     <div class="body">
@@ -466,11 +471,12 @@ function Note({ item: { event } }: { item: NoteItem }) {
 
 function moved({ from, to, reason }: Extract<NoteItem["event"], { type: "control_changed" }>): string {
   const now = you(to) ? "You drive" : `${who(to)} drives`;
-  return reason === "taken_over" ? `${now} now, taken over from ${who(from)}` : `${now} now, after ${who(from)}`;
+  const before = you(from) ? "you" : who(from);
+  return reason === "taken_over" ? `${now} now, taken over from ${before}` : `${now} now, after ${before}`;
 }
 
 /** Facts about the agent for the head of the page. */
 export function agentName(): string {
   const s = state.value;
-  return [s?.model, s?.provider].filter(Boolean).join(" · ");
+  return [s?.model, s?.provider?.replace(/^@[^/]+\//, "")].filter(Boolean).join(" · ");
 }

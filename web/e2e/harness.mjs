@@ -46,6 +46,7 @@ export const asOwner = (texts) =>
     t
       .replace(/^You drive\b/, "owner drives")
       .replace(/^You\b/, "owner")
+      .replace("from you", "from owner")
       .replace("by you,", "by owner,"),
   );
 
