@@ -310,19 +310,20 @@ export async function turns(before?: number): Promise<{ turns: HistoryTurn[]; be
 
 /** you reports whether a page of this browser did something. */
 export function you(author: Author | null | undefined): boolean {
-  return author?.connection_id !== undefined && ownConnections.ids.has(author.connection_id);
+  return author?.connection_id !== undefined && ownConnections.ids.peek().has(author.connection_id);
 }
 
 /** ownConnections are the latest connections of all tabs of this browser. */
 const ownConnections = {
   key: "maestro.connections",
-  ids: new Set<string>(),
+  ids: signal<ReadonlySet<string>>(new Set()),
   add(id: string): void {
     this.read(); // what other tabs have added
-    localStorage.setItem(this.key, [...this.ids.add(id)].slice(-200).join(" "));
+    localStorage.setItem(this.key, [...this.ids.value, id].slice(-200).join(" "));
+    this.read();
   },
   read(): void {
-    this.ids = new Set((localStorage.getItem(this.key) ?? "").split(" "));
+    this.ids.value = new Set((localStorage.getItem(this.key) ?? "").split(" "));
   },
 };
 ownConnections.read();
@@ -331,7 +332,7 @@ addEventListener("storage", () => ownConnections.read());
 /** otherTab reports whether another tab of this browser drives. */
 export const otherTab = () => {
   const { mine, holder } = control.value;
-  return !mine && holder !== null && ownConnections.ids.has(holder);
+  return !mine && holder !== null && ownConnections.ids.value.has(holder);
 };
 
 /** ownPrompts are what the person of this page wrote, the newest first. */
