@@ -88,18 +88,23 @@ agent-opencode: build ## serve opencode with the local model; needs agents
 agent-claude: build ## serve Claude Code with the local model; needs agents
 	exec env PORT=$(PORT) examples/agents/claude $(ARGS)
 
-transcripts: build ## docs/transcripts anew; needs agents
+transcripts: build ## docs/transcripts anew; needs agents, and chromium for the pictures
 	@for a in opencode claude; do node examples/agents/record.mjs $$a docs/transcripts/$$a.md || exit 1; done
+	@npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+	@for a in opencode claude; do node examples/agents/page.mjs $$a docs/transcripts || exit 1; done
 
 example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 
-.PHONY: gen gen-check web fmt fmt-check
+.PHONY: gen gen-check web screenshots fmt fmt-check
 gen: ## schema, TypeScript types, protocol tables and docs/rules.md
 	go run ./contracts/gen
 
 web: web/node_modules/.package-lock.json ## web/dist, the page that bin/maestro serves; needs npm
 	node web/build.mjs
+
+screenshots: web build ## docs/screenshots anew; needs chromium
+	node web/e2e/screenshots.mjs docs/screenshots
 
 gen-check: web/node_modules/.package-lock.json ## fail if gen or web would change anything
 	go test -count=1 -run TestGeneratedFilesAreCurrent ./contracts/gen

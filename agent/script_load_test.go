@@ -41,6 +41,7 @@ func TestScriptErrorsNameThePlace(t *testing.T) {
 		{`{"default":[{"tool":{}}]}`, `$.default[0].tool.name: is missing`},
 		{`{"default":[{"tool":{"name":"t","gated":"yes"}}]}`, `$.default[0].tool.gated: must be true or false`},
 		{`{"default":[{"tool":{"name":"t","success":null}}]}`, `$.default[0].tool.success: must be true or false`},
+		{`{"default":[{"tool":{"name":"t","chunk":0}}]}`, `$.default[0].tool.chunk: must be`},
 		{`{"default":[{"ask":{"type":"riddle","tool":"t"}}]}`, `$.default[0].ask.type: must be one of`},
 		{`{"default":[{"ask":{"type":"approval","tool":"t","timeout_ms":-2}}]}`, `$.default[0].ask.timeout_ms: must be`},
 		{`{"default":[{"ask":{"type":"approval","tool":"t","on":{"answered":[]}}}]}`, `$.default[0].ask.on.answered: unknown key`},

@@ -90,6 +90,8 @@ type toolUse struct {
 	name, label  string
 	args, output text // args are JSON
 	success      bool
+	chunk        int64         // the bytes of a piece of the output; zero publishes it at once
+	delay        time.Duration // before each piece
 }
 
 // call publishes events, and finishes an announced call: an approved one runs,
@@ -99,8 +101,21 @@ func (p *player) call(ctx context.Context, id string, verdict contracts.Verdict,
 	if verdict == contracts.VerdictApproved {
 		end.Success = t.success
 		events = append(events, &contracts.ToolStart{CallID: id})
-		if output := t.output.at(p.n); output != "" {
-			events = append(events, &contracts.ToolOutput{CallID: id, Content: output})
+		output := []string{t.output.at(p.n)}
+		if t.chunk > 0 {
+			output = contracts.SplitText(output[0], int(t.chunk))
+		}
+		for _, piece := range output {
+			if err := p.out.Publish(ctx, events...); err != nil {
+				return err
+			}
+			if err := p.wait(ctx, t.delay); err != nil {
+				return err
+			}
+			events = nil
+			if piece != "" {
+				events = append(events, &contracts.ToolOutput{CallID: id, Content: piece})
+			}
 		}
 	}
 	p.turn.Finished(t.name, end.Success, t.label)

@@ -91,6 +91,21 @@ func TestPromptWithoutStepsIsTold(t *testing.T) {
 	}
 }
 
+func TestOutputOfToolComesInPieces(t *testing.T) {
+	host := &batchHost{Host: hosttest.New(t)}
+	playScript(t, host, `[{"tool":{"name":"t","output":"one two","chunk":4,"delay_ms":1}}]`)
+	var got []string
+	for _, o := range hosttest.As[*contracts.ToolOutput](host.Host) {
+		got = append(got, o.Content)
+	}
+	if want := []string{"one ", "two"}; !slices.Equal(got, want) {
+		t.Errorf("got the output %q, want %q", got, want)
+	}
+	if len(host.batches) < 3 {
+		t.Errorf("got %d batches, want the start of the tool and each piece on its own", len(host.batches))
+	}
+}
+
 func TestScriptReportsUsageAndTools(t *testing.T) {
 	host := hosttest.New(t)
 	playScript(t, host, `[

@@ -42,11 +42,7 @@ func (l *loader) speech(thinking bool) func(place) step {
 // speech says or thinks a text: at once, or if chunk is not zero in chunks of
 // that many bytes, with a delay before each.
 func speech(words text, chunk int64, delay time.Duration, thinking bool) step {
-	size := int64(1)
-	if chunk > 0 {
-		size = (int64(len(words)) + chunk - 1) / chunk
-	}
-	return step{size, func(ctx context.Context, p *player) error {
+	return step{pieces(words, chunk), func(ctx context.Context, p *player) error {
 		if err := p.open(ctx); err != nil {
 			return err
 		}
@@ -70,13 +66,22 @@ func speech(words text, chunk int64, delay time.Duration, thinking bool) step {
 	}}
 }
 
+// pieces returns the number of chunks of a text; without chunk it is one.
+func pieces(words text, chunk int64) int64 {
+	if chunk == 0 {
+		return 1
+	}
+	return max(1, (int64(len(words))+chunk-1)/chunk)
+}
+
 // tool calls a tool, if it is gated after a request for approval.
 func (l *loader) tool(at place) step {
 	t, gated := toolUse{args: "{}", success: true}, false
 	l.object(at,
 		must("name", &t.name, l.name), may("args", &t.args, l.json), may("output", &t.output, l.text),
+		may("chunk", &t.chunk, l.integer(1, contracts.MaxTextBytes)), may("delay_ms", &t.delay, l.delay),
 		may("success", &t.success, l.boolean), may("gated", &gated, l.boolean), may("label", &t.label, l.str))
-	return step{1, func(ctx context.Context, p *player) error {
+	return step{pieces(t.output, t.chunk), func(ctx context.Context, p *player) error {
 		call := &contracts.ToolCall{CallID: turn.ID("call_"), Tool: t.name, Args: json.RawMessage(t.args.at(p.n))}
 		if !gated {
 			return p.call(ctx, call.CallID, contracts.VerdictApproved, t, call)

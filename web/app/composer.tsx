@@ -8,7 +8,7 @@ import { quoted } from "./draft";
 import { who } from "./format";
 import { Icon } from "./icons";
 import { toEnd } from "./transcript";
-import { act, busy, control, driving, link, openID, ownPrompts, people, refusal, role } from "./store";
+import { act, busy, control, driving, link, openID, otherTab, ownPrompts, people, refusal, role } from "./store";
 
 const draftKey = (id: string | null) => `maestro.draft.${id}`;
 
@@ -30,14 +30,26 @@ export function Composer() {
 }
 
 function Watching() {
-  const { asked, last } = control.value;
+  const { asked, last, holder } = control.value;
+  if (otherTab()) {
+    return (
+      <div class="closed">
+        <p role="status">You drive in another tab. This one follows.</p>
+        <button type="button" class="button" onClick={() => void act((s) => s.lease.take())}>
+          Drive here
+        </button>
+      </div>
+    );
+  }
   const name = who(people.value?.controller);
   const denied =
     last?.reason === "denied" ? ` ${name} did not hand over${last.message ? `: ${last.message}` : "."}` : "";
+  const lost = last?.reason === "taken_over" && last.controller_connection_id === holder;
+  const drives = lost ? "has taken over" : "is driving";
   return (
     <div class="closed">
       <p role="status">
-        {asked ? `You have asked ${name} for control.` : `${name} is driving. You are watching.${denied}`}
+        {asked ? `You have asked ${name} for control.` : `${name} ${drives}. You are watching.${denied}`}
       </p>
       {!asked && (
         <button type="button" class="button" onClick={() => void act((s) => s.lease.ask())}>

@@ -10,7 +10,7 @@ import { SearchButton } from "./search";
 import { paneled, type Tab, tab, toggleTab } from "./side";
 import { titleOf } from "./sidebar";
 import { TerminalButton } from "./terminal";
-import { act, control, link, moment, now, openID, people, rename, role, session, sessions, state, summary } from "./store";
+import { act, control, link, listLink, moment, now, openID, otherTab, people, rename, role, session, sessions, state, summary } from "./store";
 
 export function Head({ list, listing }: { list: () => void; listing: boolean }) {
   const waiting = sessions.value.filter((s) => s.status === "waiting" && s.session_id !== openID.value).length;
@@ -132,7 +132,7 @@ function Drives() {
   if (mine) {
     return (
       <span class="drives">
-        <span class="dot good" aria-hidden="true" />
+        <span class={`dot ${link.value.status === "online" ? "good" : ""}`} aria-hidden="true" />
         You drive
         <button type="button" class="button quiet only-wide" onClick={() => void act((s) => s.lease.release())}>
           Release
@@ -140,12 +140,24 @@ function Drives() {
       </span>
     );
   }
-  const name = holder === null ? "Nobody drives" : `${who(people.value?.controller)} drives`;
+  const name = otherTab() ? "You drive in another tab" : holder === null ? "Nobody drives" : `${who(people.value?.controller)} drives`;
   return (
     <span class="drives">
       <span class="dot" aria-hidden="true" />
       {name}
     </span>
+  );
+}
+
+/** ListConnection says that the lists of sessions and questions may be old. */
+export function ListConnection() {
+  const { status } = listLink.value;
+  if (status !== "connecting" && status !== "waiting") return null;
+  return (
+    <p class="strip warn" role="status">
+      <Icon sign="run" tone="spin" />
+      Reconnecting… what is shown may be old.
+    </p>
   );
 }
 

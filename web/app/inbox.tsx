@@ -16,6 +16,7 @@ import {
   type Closed,
   type Named,
 } from "./lists";
+import { ListConnection } from "./head";
 import { typing } from "./keys";
 import { Asking, Sheet } from "./question";
 import { resolvers, unknownVerdict, verdicts } from "./row";
@@ -33,6 +34,7 @@ export function Top({
   children?: preact.ComponentChildren;
 }) {
   return (
+    <>
     <header class="head">
       <button type="button" class="button quiet square" aria-label="Sessions" aria-controls="sessions" onClick={list}>
         <Icon sign="menu" />
@@ -40,6 +42,8 @@ export function Top({
       <h1 class="grow cut">{title}</h1>
       {children}
     </header>
+    <ListConnection />
+    </>
   );
 }
 

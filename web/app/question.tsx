@@ -10,7 +10,7 @@ import { ifAlone, typing } from "./keys";
 import { Exposed, Label, Text, Windowed } from "./long";
 import { Arguments } from "./row";
 import { announce, answer, link, moment, pending, people, role, state } from "./store";
-import { about, json, longestPath, oneLine } from "./tools";
+import { about, adds, json, longestPath, oneLine } from "./tools";
 
 /** Asking is the session of a question and the way of an answer to it. By default it is the open session. */
 export const Asking = createContext({
@@ -95,7 +95,7 @@ export function Sheet({ request, shown, children }: SheetProps) {
         />
         <div class="grow">
           <h2 id={title}>
-            <Exposed text={headline(request)} />
+            <Exposed text={headline(request, asking.state()?.cwd)} />
           </h2>
           <p class="meta">{facts(request, asking.state()?.cwd).join(" · ")}</p>
         </div>
@@ -107,7 +107,7 @@ export function Sheet({ request, shown, children }: SheetProps) {
   );
 }
 
-function headline(r: PendingRequest): string {
+function headline(r: PendingRequest, cwd: string | null | undefined): string {
   const args = r.args as Record<string, unknown> | null;
   switch (r.kind) {
     case "user_input": {
@@ -120,7 +120,7 @@ function headline(r: PendingRequest): string {
     case "tool_retry":
       return `${oneLine(r.tool)} failed. Try again?`;
   }
-  const told = about(r.tool, r.args);
+  const told = about(r.tool, r.args, cwd);
   if (told.command !== undefined) return "The agent wants to run a command";
   if (told.change) return `The agent wants to change ${isShort(told.change.path) ? told.change.path : "a file"}`;
   return `The agent wants to use ${oneLine(r.tool)}`;
@@ -129,7 +129,11 @@ function headline(r: PendingRequest): string {
 const isShort = (text: string) => text !== "" && text.length <= longestPath;
 
 function facts(r: PendingRequest, cwd: string | null | undefined): string[] {
-  const labels = [r.display_name ?? r.tool, r.action_description].filter((l): l is string => !!l).map(oneLine);
+  const told = about(r.tool, r.args, cwd);
+  const said = [r.tool, told.path, told.object, told.command ?? ""];
+  const labels = [r.display_name ?? r.tool, r.action_description].filter(
+    (l, i): l is string => !!l && (i === 0 || (l !== told.command && adds(l, said))),
+  ).map(oneLine);
   return [...new Set(labels), cwd ? `in ${cwd}` : ""].filter(Boolean);
 }
 
@@ -144,7 +148,8 @@ const bodies: Partial<Record<string, (p: BodyProps) => preact.JSX.Element>> = {
 
 /** All of a request: nothing is left out, and nothing is hidden. */
 function Whole({ tool, args, shown }: { tool: string; args: unknown; shown: ShownRecord | undefined }) {
-  const told = useMemo(() => about(tool, args), [tool, args]);
+  const { state } = useContext(Asking);
+  const told = useMemo(() => about(tool, args, state()?.cwd), [tool, args]);
   return (
     <div class="what" tabIndex={0} role="region" aria-label="What will run">
       {shown?.escaped && <p class="bad">There are hidden characters in it. They are shown with their numbers.</p>}
@@ -224,13 +229,18 @@ function Approval({ request, shown, can, send }: BodyProps) {
             aria-label="Reason, sent to the agent if you deny"
             onInput={(e) => setNote(e.currentTarget.value)}
           />
-          <button type="button" class="button verdict" onClick={deny}>
+          <button type="button" class={`button verdict ${note.trim() ? "primary" : ""}`} onClick={deny}>
             Deny{" "}
             <kbd class="only-wide" aria-hidden="true">
               D
             </kbd>
           </button>
-          <button type="button" class="button primary verdict" disabled={!seen} onClick={allow}>
+          <button
+            type="button"
+            class={`button verdict ${note.trim() ? "" : "primary"}`}
+            disabled={!seen}
+            onClick={allow}
+          >
             Allow{" "}
             <kbd class="only-wide" aria-hidden="true">
               A

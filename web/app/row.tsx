@@ -15,7 +15,7 @@ import { render, renderHighlighted } from "./markdown";
 import { useOutput } from "./output";
 import type { Row } from "./rows";
 import { act, state, you } from "./store";
-import { about, longestPath, oneLine } from "./tools";
+import { about, longestPath, oneLine, withoutChange } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
 const opened = signal<ReadonlySet<string>>(new Set());
@@ -52,7 +52,7 @@ export function RowView({ row }: { row: Row }) {
     case "question":
       return <Question row={row} />;
     case "end":
-      return <End item={row.item} />;
+      return <End row={row} />;
     case "note":
       return <Note item={row.item} />;
   }
@@ -225,10 +225,12 @@ function outcome(item: ToolItem, waits: boolean): Outcome {
   return { sign: "run", tone: "spin", word: "runs" };
 }
 
+const cwd = () => state.peek()?.cwd;
+
 function Tool({ row }: Of<"tool">) {
   const { item, waits, key: id } = row;
   const call = item.call;
-  const told = useMemo(() => about(call?.tool ?? "tool", call?.args), [call]);
+  const told = useMemo(() => about(call?.tool ?? "tool", call?.args, cwd()), [call]);
   const open = opened.value.has(id);
   const { sign, tone, word } = outcome(item, waits);
   const lines = told.change && stats(told.change);
@@ -249,6 +251,7 @@ function Tool({ row }: Of<"tool">) {
         )}
         {word !== "done" && word !== "runs" && <span class={`meta ${tone}`}>{word}</span>}
         {took >= 100 && <span class="meta">{duration(took)}</span>}
+        {word === "runs" && item.startedAt !== undefined && <Elapsed since={item.startedAt} />}
       </button>
       {open ? (
         <ToolDetails row={row} />
@@ -263,10 +266,22 @@ function Tool({ row }: Of<"tool">) {
   );
 }
 
+/** Elapsed counts the seconds that a call has run for. */
+function Elapsed({ since }: { since: number }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const seconds = Math.floor((now - since) / 1000);
+  return seconds > 0 ? <span class="meta">{seconds < 60 ? `${seconds} s` : duration(1000 * seconds)}</span> : null;
+}
+
 function ToolDetails({ row: { item } }: Of<"tool">) {
-  const told = useMemo(() => about(item.call?.tool ?? "tool", item.call?.args), [item.call]);
+  const told = useMemo(() => about(item.call?.tool ?? "tool", item.call?.args, cwd()), [item.call]);
   const { text, omitted, readAll } = useOutput(item);
-  const output = text();
+  const written = text();
+  const output = told.change && item.end?.success ? withoutChange(written, told.change, told.path) : written;
   return (
     <div class="inside">
       {told.command !== undefined && <Text look="output" text={told.command} exposed />}
@@ -283,7 +298,7 @@ function ToolDetails({ row: { item } }: Of<"tool">) {
           )}
         </p>
       )}
-      {output === "" && item.end && <p class="meta">There was no output.</p>}
+      {written === "" && item.end && <p class="meta">There was no output.</p>}
     </div>
   );
 }
@@ -335,15 +350,14 @@ function lastLines(text: string, most: number): string {
 
 function Reads({ row: { items, key: id } }: Of<"reads">) {
   const open = opened.value.has(id);
-  const files = useMemo(() => items.map((i) => about(i.call!.tool, i.call!.args).object), [items]);
+  const files = useMemo(() => items.map((i) => about(i.call!.tool, i.call!.args, cwd()).object), [items]);
   return (
     <div class="body">
       <button type="button" class="line" aria-expanded={open} onClick={() => toggle(id)}>
         <Icon sign="check" tone="good" label="done" />
         <span class="verb">read</span>
-        <span class="object cut grow">
-          {plural(items.length, "time")}: {files.join(", ")}
-        </span>
+        <span class="object cut grow">{[...new Set(files)].join(", ")}</span>
+        <span class="meta">{plural(items.length, "call")}</span>
       </button>
       {open && (
         <div class="inside">
@@ -412,15 +426,17 @@ function Question({ row: { item } }: Of<"question">) {
   );
 }
 
-function End({ item }: { item: EndItem }) {
-  const { usage, duration_ms, tools_summary: tools } = item.end;
+function End({ row: { item, earlier } }: Of<"end">) {
+  const { usage } = item.end;
+  const sum = (of: (end: EndItem["end"]) => number) => [item, ...earlier].reduce((n, i) => n + of(i.end), 0);
   const read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-  const calls = tools.calls_succeeded + tools.calls_failed;
+  const failed = sum((e) => e.tools_summary.calls_failed);
+  const calls = failed + sum((e) => e.tools_summary.calls_succeeded);
   const facts = [
-    duration(duration_ms),
+    duration(sum((e) => e.duration_ms)),
     usage.total_tokens > 0 && `${count(read)} tokens in, ${count(usage.output_tokens)} out`,
     cost(usage.total_cost_usd),
-    calls > 0 && plural(calls, "call") + (tools.calls_failed > 0 ? `, ${tools.calls_failed} failed` : ""),
+    calls > 0 && plural(calls, "call") + (failed > 0 ? `, ${failed} failed` : ""),
   ];
   return (
     <div class="body">
@@ -475,11 +491,12 @@ function Note({ item: { event } }: { item: NoteItem }) {
 
 function moved({ from, to, reason }: Extract<NoteItem["event"], { type: "control_changed" }>): string {
   const now = you(to) ? "You drive" : `${who(to)} drives`;
-  return reason === "taken_over" ? `${now} now, taken over from ${who(from)}` : `${now} now, after ${who(from)}`;
+  const before = you(from) ? "you" : who(from);
+  return reason === "taken_over" ? `${now} now, taken over from ${before}` : `${now} now, after ${before}`;
 }
 
 /** Facts about the agent for the head of the page. */
 export function agentName(): string {
   const s = state.value;
-  return [s?.model, s?.provider].filter(Boolean).join(" · ");
+  return [s?.model, s?.provider?.replace(/^@[^/]+\//, "")].filter(Boolean).join(" · ");
 }

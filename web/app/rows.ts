@@ -21,7 +21,7 @@ export type Row = { key: string } & (
   | { kind: "reads"; items: ToolItem[] }
   | { kind: "command"; item: CommandItem }
   | { kind: "question"; item: QuestionItem }
-  | { kind: "end"; item: EndItem }
+  | { kind: "end"; item: EndItem; earlier: readonly EndItem[] }
   | { kind: "note"; item: NoteItem }
 );
 
@@ -39,25 +39,29 @@ export function newRows() {
   const kept = new WeakMap<Item, Kept>();
   let folds = new Map<string, { count: number; versions: number; row: Row }>();
 
-  // rowsOf returns the rows of an item, and of the texts that go on after it.
-  function rowsOf(item: Item, waits: boolean, more: TextItem[]): Row[] {
+  // rowsOf returns the rows of an item, and of those that are shown with it: texts that go on after a text,
+  // and earlier ends of the turn.
+  function rowsOf(item: Item, waits: boolean, more: readonly (TextItem | EndItem)[]): Row[] {
     const { version } = item;
     const rest = more.length === 0 ? "" : more.map((i) => i.version).join();
     const old = kept.get(item);
     if (old?.version === version && old.rest === rest && old.waits === waits) return old.rows;
     const now: Kept = { version, rest, waits, rows: [], text: old?.text };
     if (item.kind === "text") {
-      now.text = blocks([item, ...more], old?.text);
+      const texts = [item, ...(more as readonly TextItem[])];
+      now.text = blocks(texts, old?.text);
       const { done, rest } = now.text;
       now.rows =
         rest.trim() === ""
           ? done
           : [
               ...done,
-              { key: `${item.key}.${done.length}`, kind: "block", text: rest, open: (more.at(-1) ?? item).open },
+              { key: `${item.key}.${done.length}`, kind: "block", text: rest, open: texts.at(-1)!.open },
             ];
     } else if (item.kind === "tool") now.rows = [{ key: item.key, kind: "tool", item, waits }];
-    else if (shown(item)) now.rows = [{ key: item.key, kind: item.kind, item } as Row];
+    else if (item.kind === "end") {
+      now.rows = [{ key: item.key, kind: "end", item, earlier: more as readonly EndItem[] }];
+    } else if (shown(item)) now.rows = [{ key: item.key, kind: item.kind, item } as Row];
     kept.set(item, now);
     return now.rows;
   }
@@ -65,6 +69,7 @@ export function newRows() {
   return function rows(items: readonly Item[], waiting: ReadonlySet<string>): Row[] {
     const all: Row[] = [];
     const used: typeof folds = new Map();
+    let ends: EndItem[] = []; // of the turn, that are not shown
     for (let i = 0; i < items.length; i++) {
       let end = i;
       while (end < items.length && end - i < mostReads && foldable(items[end]!)) end++;
@@ -84,6 +89,15 @@ export function newRows() {
         continue;
       }
       const item = items[i]!;
+      if (item.kind === "prompt") ends = [];
+      if (item.kind === "end") {
+        if (item.end.usage.total_tokens === 0 && goesOnAfter(items, i)) ends.push(item);
+        else {
+          all.push(...rowsOf(item, false, ends));
+          ends = [];
+        }
+        continue;
+      }
       const { texts, notes } = item.kind === "text" && items[i + 1]?.kind === "note" ? goesOn(items, i) : alone;
       for (const row of rowsOf(item, item.kind === "tool" && waiting.has(item.id), texts)) all.push(row);
       for (const note of notes) all.push(...rowsOf(note, false, []));
@@ -92,6 +106,12 @@ export function newRows() {
     folds = used;
     return all;
   };
+}
+
+// goesOnAfter reports whether the turn of an item goes on after it.
+function goesOnAfter(items: readonly Item[], at: number): boolean {
+  const next = items[at + 1];
+  return next !== undefined && next.kind !== "prompt";
 }
 
 // goesOn returns the texts that continue the one at an index although something else happened between

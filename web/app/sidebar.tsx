@@ -87,12 +87,8 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
       </div>
       <Notice />
       <div class="foot">
-        <span class="meta grow cut">
-          {listLink.value.status === "online" ? (
-            <span class="dot good" role="img" aria-label="Connected" title="Connected" />
-          ) : (
-            listWords()
-          )}
+        <span class="grow">
+          <ListState />
         </span>
         <button
           type="button"
@@ -122,13 +118,12 @@ export function switchTheme(): void {
   document.dispatchEvent(new Event("maestro:theme"));
 }
 
-function listWords(): string {
-  switch (listLink.value.status) {
-    case "closed":
-      return "The list is not available";
-    default:
-      return "Reconnecting…";
-  }
+function ListState() {
+  const { status } = listLink.value;
+  const words =
+    status === "online" ? "Connected" : status === "closed" ? "The list is not available" : "Reconnecting…";
+  const tone = status === "online" ? "good" : status === "closed" ? "bad" : "wait";
+  return <span class={`dot ${tone}`} role="img" aria-label={words} title={words} />;
 }
 
 export const titleOf = (s: SessionSummary | undefined, id: string | null) =>
@@ -170,7 +165,9 @@ function Entry({ session: s, pick }: { session: SessionSummary; pick: () => void
             <span class={sign.tone === "spin" ? "" : sign.tone}>{sign.words}</span>
           </>
         ) : (
-          cost(s.total_cost_usd) || (s.archived ? "archived" : s.status === "at_rest" ? "at rest" : "idle")
+          [s.archived ? "archived" : s.status === "at_rest" ? "at rest" : "idle", cost(s.total_cost_usd)]
+            .filter(Boolean)
+            .join(" · ")
         )}
       </span>
       <span class="by meta" title={s.author ? who(s.author) : undefined}>

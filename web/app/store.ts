@@ -160,7 +160,10 @@ export async function retryLogin(): Promise<void> {
 
 /** tabs tells the other tabs of this browser, which have the same cookie, that it was logged out. */
 const tabs = new BroadcastChannel("maestro.logout");
-tabs.onmessage = goAway;
+tabs.onmessage = () => {
+  session.value?.close();
+  goAway();
+};
 
 export async function logout(): Promise<void> {
   session.value?.close();
@@ -218,6 +221,7 @@ function open(id: string): void {
     });
   const draw = newRows();
   let answering = false;
+  let connection = "";
   batch(() => {
     openID.value = id;
     session.value = made;
@@ -232,6 +236,7 @@ function open(id: string): void {
     batch(() => {
       if (changes.link) link.value = made.link;
       if (changes.control) control.value = made.control;
+      if (made.me && made.me.connectionId !== connection) ownConnections.add((connection = made.me.connectionId));
       if (changes.state.size > 0) nowState.value = { ...made.state };
       head.value = made.cursor;
       const t = made.transcript;
@@ -364,11 +369,32 @@ export async function turns(before?: number): Promise<{ turns: HistoryTurn[]; be
   return { turns: page.turns.toReversed(), before: page.before };
 }
 
-/** you reports whether this page did something. */
+/** you reports whether a page of this browser did something. */
 export function you(author: Author | null | undefined): boolean {
-  const id = author?.connection_id;
-  return id !== undefined && id === session.peek()?.me?.connectionId;
+  return author?.connection_id !== undefined && ownConnections.ids.peek().has(author.connection_id);
 }
+
+/** ownConnections are the latest connections of all tabs of this browser. */
+const ownConnections = {
+  key: "maestro.connections",
+  ids: signal<ReadonlySet<string>>(new Set()),
+  add(id: string): void {
+    this.read(); // what other tabs have added
+    localStorage.setItem(this.key, [...this.ids.value, id].slice(-200).join(" "));
+    this.read();
+  },
+  read(): void {
+    this.ids.value = new Set((localStorage.getItem(this.key) ?? "").split(" "));
+  },
+};
+ownConnections.read();
+addEventListener("storage", () => ownConnections.read());
+
+/** otherTab reports whether another tab of this browser drives. */
+export const otherTab = () => {
+  const { mine, holder } = control.value;
+  return !mine && holder !== null && ownConnections.ids.value.has(holder);
+};
 
 /** ownPrompts are what the person of this page wrote, the newest first. */
 export const ownPrompts = () =>

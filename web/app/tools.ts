@@ -1,4 +1,5 @@
 // What a tool call does, in one line and in detail.
+import { plural } from "./format";
 import { exposed } from "./hidden";
 
 export type Option = { id: string; name: string; kind: string };
@@ -9,6 +10,7 @@ export type About = {
   object: string; // one line
   command?: string;
   change?: Change;
+  path: string; // as the call has it; change and object may leave out the workspace
   rest: [name: string, value: string][]; // all other arguments
   options: Option[]; // of an approval, that the agent offers
 };
@@ -16,7 +18,7 @@ export type About = {
 /** longestPath is how many characters a heading has room for; a longer path is among the arguments. */
 export const longestPath = 200;
 
-const pathKeys = ["path", "file_path", "filePath", "file", "filename", "notebook_path"];
+const pathKeys = ["path", "file_path", "filePath", "filepath", "file", "filename", "notebook_path"];
 const changeKeys = [
   ["old_string", "new_string"],
   ["oldString", "newString"],
@@ -32,8 +34,9 @@ export function reads(tool: string): boolean {
   return readers.has(tool.toLowerCase());
 }
 
-export function about(tool: string, args: unknown): About {
-  const result: About = { verb: verbs[tool.toLowerCase()] ?? tool, object: "", rest: [], options: [] };
+/** about tells a call. Paths in cwd, the workspace, are told without it. */
+export function about(tool: string, args: unknown, cwd?: string | null): About {
+  const result: About = { verb: verbs[tool.toLowerCase()] ?? tool, object: "", path: "", rest: [], options: [] };
   if (typeof args !== "object" || args === null || Array.isArray(args)) {
     if (args !== undefined && args !== null) result.rest.push(["args", json(args)]);
     return result;
@@ -45,14 +48,27 @@ export function about(tool: string, args: unknown): About {
     return typeof value === "string" ? value : undefined;
   };
   const extra = left.get("_acp") as
-    { title?: string; diff?: string; options?: Option[]; locations?: { path: string }[] } | undefined;
+    | {
+        title?: string;
+        diff?: string;
+        options?: Option[];
+        locations?: { path: string }[];
+        omitted_bytes?: number;
+        omitted_places?: number;
+      }
+    | undefined;
   const told = typeof extra === "object" && extra !== null;
   if (told) {
     left.delete("_acp");
     if (Array.isArray(extra.options)) result.options = extra.options.filter((o) => typeof o?.id === "string");
   }
   result.command = take("command");
-  const path = pathKeys.map(take).find((p) => p !== undefined) ?? (told ? extra.locations?.[0]?.path : undefined) ?? "";
+  const places = told && Array.isArray(extra.locations) ? extra.locations.map((l) => l?.path) : [];
+  const named = pathKeys.map((key) => left.get(key)).find((p) => typeof p === "string") ?? places[0] ?? "";
+  const whole = String(named);
+  for (const key of pathKeys) if (left.get(key) === named) left.delete(key); // another path is told as an argument
+  result.path = whole;
+  const path = cwd && whole.startsWith(`${cwd}/`) ? whole.slice(cwd.length + 1) : whole;
   for (const [old, now] of changeKeys) {
     const before = left.get(old),
       after = left.get(now);
@@ -68,14 +84,65 @@ export function about(tool: string, args: unknown): About {
   }
   const short = take("pattern") ?? take("query") ?? "";
   const title = told && typeof extra.title === "string" ? extra.title : "";
-  result.object = oneLine(result.command ?? ([path, short].filter(Boolean).join("  ") || title));
+  result.object = oneLine(result.command ?? ([path === "." && short ? "" : path, short].filter(Boolean).join("  ") || title));
   if (short) result.rest.push(["pattern", short]);
-  if (title && title !== result.command) result.rest.push(["title", title]);
+  const { change } = result;
+  if (change) for (const [name, value] of left) if (repeats(value, change, whole)) left.delete(name);
+  if (title && title !== result.command && adds(title, [tool, whole, path])) result.rest.push(["title", title]);
   if (path && (result.command !== undefined || !result.change || path.length > longestPath)) result.rest.push(["path", path]);
+  for (const place of new Set(places)) if (place !== named) result.rest.push(["location", String(place)]);
+  if (told && extra.omitted_bytes) result.rest.push(["not shown", `${extra.omitted_bytes} bytes`]);
+  if (told && extra.omitted_places) result.rest.push(["not shown", plural(extra.omitted_places, "location")]);
   for (const [name, value] of left) result.rest.push([name, typeof value === "string" ? value : json(value)]);
   if (!result.object && result.rest.length > 0)
     result.object = oneLine(result.rest.map(([k, v]) => `${k}: ${v}`).join(", "));
   return result;
+}
+
+/** adds reports whether a text says more than its parts: a tool and paths, whole or without their folders. */
+export function adds(text: string, parts: string[]): boolean {
+  const known = new Set(parts.flatMap((p) => [p, p.replace(/^.*\//, "")]).map((p) => p.toLowerCase()));
+  return text
+    .toLowerCase()
+    .split(/\s+/)
+    .some((word) => word !== "" && !known.has(word));
+}
+
+// bodyOf returns the changed lines of a patch, and what stands before them.
+function bodyOf(patch: string): { head: string[]; body: string } {
+  const lines = patch
+    .replace(/\n+$/, "")
+    .split("\n")
+    .filter((l) => !l.startsWith("\\ No newline"));
+  const at = lines.findIndex((l) => l.startsWith("@@ "));
+  return { head: lines.slice(0, at < 0 ? lines.length : at), body: at < 0 ? "" : lines.slice(at).join("\n") };
+}
+
+/** repeats reports whether a value is a patch of a file that says no more than a change that is shown. */
+function repeats(value: unknown, change: Change, path: string): boolean {
+  if (typeof value !== "string" || !("patch" in change)) return false;
+  const { head, body } = bodyOf(value);
+  return body !== "" && body === bodyOf(change.patch).body && head.every((line) => namesOnly(line, path));
+}
+
+// namesOnly reports whether a line before a patch names a file and nothing else.
+const namesOnly = (line: string, path: string) =>
+  /^=*$/.test(line) ||
+  ["Index: ", "--- ", "+++ ", "--- a", "+++ b", "--- a/", "+++ b/"].some((start) => line.trimEnd() === start + path);
+
+/** withoutChange leaves out of an output the patches that say no more than a change that is shown. */
+export function withoutChange(output: string, change: Change, path: string): string {
+  const lines = output.split("\n");
+  const kept: string[] = [];
+  for (let i = 0; i < lines.length; ) {
+    let end = i + 1;
+    const patch = lines[i]!.startsWith("--- ") && lines[end]?.startsWith("+++ ");
+    if (patch) while (/^[-+ @\\]/.test(lines[end] ?? "")) end++;
+    const part = lines.slice(i, end).join("\n");
+    if (!patch || !repeats(part, change, path)) kept.push(part);
+    i = end;
+  }
+  return kept.join("\n").trim() === "" ? "" : kept.join("\n").replace(/^\n+/, "");
 }
 
 export function oneLine(text: string): string {

@@ -99,6 +99,9 @@ export function newLists(hooks: Hooks) {
     }
   }
 
+  // The browser kills an open socket of a page that it keeps to come back to.
+  hooks.around.window?.addEventListener("pagehide", () => link?.rest());
+
   function connect(): Link {
     const made = newLink({
       around: hooks.around,

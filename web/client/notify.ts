@@ -75,7 +75,7 @@ export function newListeners<T>(): Listeners<T> {
   };
 }
 
-/** onWake calls run when the page comes back: from sleep, from the background, or on the network. */
+/** onWake calls run when the page comes back from sleep or the background, and when it loses or finds its network. */
 export function onWake(around: Surroundings, run: () => void): () => void {
   const visible = () => {
     if (around.document?.visibilityState !== "hidden") run();
@@ -83,10 +83,12 @@ export function onWake(around: Surroundings, run: () => void): () => void {
   around.document?.addEventListener("visibilitychange", visible);
   around.window?.addEventListener("pageshow", run);
   around.window?.addEventListener("online", run);
+  around.window?.addEventListener("offline", run);
   return () => {
     around.document?.removeEventListener("visibilitychange", visible);
     around.window?.removeEventListener("pageshow", run);
     around.window?.removeEventListener("online", run);
+    around.window?.removeEventListener("offline", run);
   };
 }
 

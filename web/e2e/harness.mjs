@@ -23,23 +23,57 @@ export const phone = { viewport: { width: 360, height: 640 }, isMobile: true, ha
 export const composer = (p) => p.page.locator(".composer textarea");
 export const button = (p, name) => p.page.getByRole("button", { name, exact: true });
 
+/** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
+export async function conversation(p) {
+  return p.page.evaluate(async () => {
+    const list = document.querySelector(".transcript");
+    const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const rows = new Map();
+    for (let top = 0; ; top += list.clientHeight / 2) {
+      list.scrollTop = top;
+      await frame();
+      for (const row of list.querySelectorAll(".row")) rows.set(Number(row.dataset.index), row.innerText);
+      if (top > list.scrollHeight) break;
+    }
+    return [...rows].sort(([a], [b]) => a - b).map(([, text]) => text);
+  });
+}
+
+/** asOwner is a conversation as those see it who did not take part. */
+export const asOwner = (texts) =>
+  texts.map((t) =>
+    t
+      .replace(/^You drive\b/, "owner drives")
+      .replace(/^You\b/, "owner")
+      .replace("from you", "from owner")
+      .replace("by you,", "by owner,"),
+  );
+
 /** browser is that of eachTest, and server the one that startServer started last. */
 export let browser;
 export let server;
 
+export async function openBrowser() {
+  browser = await startBrowser();
+}
+
+export async function closeBrowser() {
+  await leave();
+  await browser?.close();
+}
+
+/** leave closes all pages and the server. */
+export async function leave() {
+  await browser?.leave();
+  await server?.close();
+  server = undefined;
+}
+
 /** eachTest starts a browser for all tests of a file, and closes what each of them opened. */
 export function eachTest() {
-  before(async () => {
-    browser = await startBrowser();
-  });
-  after(async () => {
-    await browser?.close();
-  });
-  afterEach(async () => {
-    await browser.leave();
-    await server?.close();
-    server = undefined;
-  });
+  before(openBrowser);
+  after(closeBrowser);
+  afterEach(leave);
 }
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -107,10 +141,10 @@ export async function startServer(args = []) {
 
   const headers = () => ({ Authorization: `Bearer ${token()}`, "Content-Type": "application/json" });
 
-  async function call(method, path, body) {
+  async function call(method, path, body, more) {
     const res = await fetch(url + path, {
       method,
-      headers: headers(),
+      headers: { ...headers(), ...more },
       body: body && JSON.stringify(body),
     });
     if (!res.ok) throw new Error(`${method} ${path}: ${res.status} ${await res.text()}`);
@@ -147,7 +181,11 @@ export async function startBrowser() {
   const { existsSync } = await import("node:fs");
   const executablePath = path.find((p) => existsSync(p));
   if (!executablePath) throw new Error("chromium is not in PATH");
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] }); // tests may run as root
+  const browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-dev-shm-usage"], // tests may run as root
+    ignoreDefaultArgs: ["--disable-back-forward-cache"], // pages are left as those of users are
+  });
 
   return {
     /** open makes a browser of its own for a person, and opens a link. */

@@ -28,12 +28,17 @@ test("a tab that logs out logs out the other tabs", { timeout: 4 * patience }, a
   await startServer();
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
+  const ben = await browser.open(await server.link());
+  await button(ben, "People and turns").click();
+  const here = (n) => ben.page.waitForFunction((n) => document.querySelectorAll(".person").length === n, n);
   const other = await ann.page.context().newPage();
   await other.goto(server.url);
   await other.locator(".session").first().waitFor();
+  await here(3);
   await button({ page: other }, "Log out").click();
   await ann.page.locator(".session").first().waitFor({ state: "detached" });
   await ann.page.getByRole("heading", { name: "Log in" }).waitFor();
+  await here(1); // their connections have ended
 });
 
 test("a link that the page makes lets a phone answer until it is revoked", { timeout: 4 * patience }, async () => {

@@ -1,7 +1,19 @@
 // The page in a browser, against the program that was built.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
+import {
+  accessible,
+  asOwner,
+  browser,
+  button,
+  composer,
+  conversation,
+  eachTest,
+  patience,
+  phone,
+  server,
+  startServer,
+} from "./harness.mjs";
 
 eachTest();
 
@@ -14,31 +26,6 @@ async function prompt(p, text) {
   const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
   await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
 }
-
-/** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
-async function conversation(p) {
-  return p.page.evaluate(async () => {
-    const list = document.querySelector(".transcript");
-    const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    const rows = new Map();
-    for (let top = 0; ; top += list.clientHeight / 2) {
-      list.scrollTop = top;
-      await frame();
-      for (const row of list.querySelectorAll(".row")) rows.set(Number(row.dataset.index), row.innerText);
-      if (top > list.scrollHeight) break;
-    }
-    return [...rows].sort(([a], [b]) => a - b).map(([, text]) => text);
-  });
-}
-
-/** asOwner is a conversation as those see it who did not take part. */
-const asOwner = (texts) =>
-  texts.map((t) =>
-    t
-      .replace(/^You drive\b/, "owner drives")
-      .replace(/^You\b/, "owner")
-      .replace("by you,", "by owner,"),
-  );
 
 test("one drives, another watches, and a phone approves", { timeout: 4 * patience }, async () => {
   await startServer();
@@ -106,7 +93,7 @@ test(
     const ben = await browser.open(await server.link());
     await button(ben, "Take over").click();
     await composer(ben).waitFor();
-    await shows(ann, "owner is driving. You are watching.");
+    await shows(ann, "owner has taken over. You are watching.");
     await button(ann, "Ask for control").click();
     await shows(ann, "You have asked owner for control.");
   await shows(ben, "owner asks for control.");
@@ -139,17 +126,24 @@ test("a killed server loses nothing that was shown", { timeout: 6 * patience }, 
   const driver = await browser.open(await server.link());
   await composer(driver).waitFor();
   const watcher = await browser.open(await server.link());
+  const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, {
+    role: "approver",
+    label: "Ben's phone",
+  });
+  const hand = await browser.open(`${server.url}/#share=${share.token}`, phone);
   await prompt(driver, "stream a long answer");
-  for (const p of [watcher, driver]) await shows(p, /Line \d{2,} of the long answer/);
+  const pages = [driver, watcher, hand];
+  for (const p of pages) await shows(p, /Line \d{2,} of the long answer/);
   await server.stop("SIGKILL");
   await shows(driver, "nothing is lost.");
   await server.start();
-  for (const p of [driver, watcher]) {
+  for (const p of pages) {
     await p.page.locator(".strip").waitFor({ state: "detached" });
     await finished(p);
   }
   const [a, b] = [await conversation(driver), await conversation(watcher)];
   assert.deepEqual(asOwner(a), b);
+  assert.deepEqual(await conversation(hand), b);
   assert.ok(
     a.some((t) => t.includes("Line 10 ")),
     `the answer is still there: ${a.slice(-5)}`,
@@ -158,11 +152,11 @@ test("a killed server loses nothing that was shown", { timeout: 6 * patience }, 
   await fresh.page.locator(".note.bad").waitFor();
   assert.deepEqual(await conversation(fresh), b, "a new page shows the same");
   await prompt(driver, "hello again");
-  await shows(watcher, "This is a script, not a model.");
+  for (const p of [watcher, hand]) await shows(p, "This is a script, not a model.");
   const lost = [
     /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection/,
   ];
-  assert.deepEqual(await Promise.all([driver, watcher, fresh].map((p) => p.complaints(lost))), [[], [], []]);
+  assert.deepEqual(await Promise.all([...pages, fresh].map((p) => p.complaints(lost))), [[], [], [], []]);
 });
 
 test("the keyboard is enough", { timeout: 4 * patience }, async () => {

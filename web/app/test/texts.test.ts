@@ -6,7 +6,7 @@ import { content, fieldsOf, wrong } from "../form";
 import { expose, exposed } from "../hidden";
 import { code, parts, split, tooDeep } from "../blocks";
 import { pieces } from "../pieces";
-import { about, json } from "../tools";
+import { about, json, withoutChange } from "../tools";
 import { isQuiet, parseQuiet } from "../quiet";
 import { questionTag } from "../tag";
 
@@ -200,7 +200,33 @@ test("a call is shown with all of its arguments", () => {
   });
   assert.deepEqual(stats(acp.change!), { added: 1, removed: 1 });
   assert.equal(acp.options[0]!.id, "1");
+  const two = about("write", { path: "a.go", file_path: "b.go", content: "x" });
+  assert.deepEqual(two.rest, [["file_path", "b.go"]], "a second path is told");
   assert.deepEqual(about("x", ["list"]).rest, [["args", '[\n  "list"\n]']]);
+});
+
+test("a change is told once, and nothing but a repetition is left out", () => {
+  const patch = "--- a/w/a.go\n+++ b/w/a.go\n@@ -1,1 +1,1 @@\n-a\n+b\n";
+  const other = patch.replace("+b", "+c");
+  const args = (diff: string) => ({
+    filepath: "/w/a.go",
+    diff,
+    _acp: { title: "/w/a.go", diff: patch, locations: [{ path: "/w/a.go" }, { path: "/etc/b" }], omitted_bytes: 9 },
+  });
+  const told = about("edit", args(`Index: /w/a.go\n===\n${patch}`), "/w");
+  assert.equal(told.object, "a.go");
+  assert.equal(told.change!.path, "a.go");
+  const more = [
+    ["location", "/etc/b"],
+    ["not shown", "9 bytes"],
+  ];
+  assert.deepEqual(told.rest, more);
+  assert.deepEqual(about("edit", args(other), "/w").rest, [...more, ["diff", other]]);
+  const elsewhere = patch.replaceAll("a.go", "b.go");
+  assert.deepEqual(about("edit", args(elsewhere), "/w").rest, [...more, ["diff", elsewhere]]);
+  const output = `${patch}\nApplied.\n${patch.trim()}`;
+  assert.equal(withoutChange(output, told.change!, told.path), "Applied.");
+  assert.equal(withoutChange(other, told.change!, told.path), other);
 });
 
 test("forms take what their schema allows", () => {

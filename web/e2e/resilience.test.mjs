@@ -1,0 +1,266 @@
+// Lost networks, dead peers, pages that were away, and several tabs, in a browser against the program that was built.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  accessible,
+  asOwner,
+  browser,
+  button,
+  composer,
+  conversation,
+  eachTest,
+  patience,
+  phone,
+  server,
+  startServer,
+} from "./harness.mjs";
+import { screens } from "./screens.mjs";
+
+eachTest();
+
+const shows = (p, text) => p.page.locator(".main", { hasText: text }).waitFor();
+const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor();
+const strip = (p) => p.page.locator(".strip");
+const drives = (p, words) => p.page.locator(".drives", { hasText: words }).waitFor();
+const offline = [/ERR_INTERNET_DISCONNECTED|WebSocket connection/];
+
+async function prompt(p, text) {
+  await composer(p).fill(text);
+  await button(p, "Send").click();
+  const there = p.page.locator(".prompt", { hasText: text }); // unless a long answer has moved it away
+  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
+}
+
+/** tab opens another tab of the same browser. */
+async function tab(p) {
+  const page = await p.context.newPage();
+  await page.goto(p.page.url());
+  return { page, context: p.context };
+}
+
+/** same fails unless two pages of different people show the same conversation, and returns it. */
+async function same(p, other) {
+  const texts = await conversation(other);
+  assert.deepEqual(asOwner(await conversation(p)), texts);
+  return texts;
+}
+
+test("a page without a network says so and loses nothing", { timeout: 5 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  const ben = await browser.open(await server.link());
+  await prompt(ann, "stream a long answer"); // for ten seconds
+  await shows(ann, /Line \d{2,} of/);
+  await ann.context.setOffline(true);
+  await strip(ann).filter({ hasText: "Reconnecting" }).filter({ hasText: "nothing is lost" }).waitFor();
+  await composer(ann).fill("written without a network");
+  await shows(ann, "Sent when the connection is back");
+  await composer(ann).press("Enter");
+  await finished(ben);
+  assert.equal(await ben.page.locator(".prompt", { hasText: "without a network" }).count(), 0);
+  await ann.context.setOffline(false);
+  await strip(ann).waitFor({ state: "detached" });
+  await shows(ben, "This is a script, not a model.");
+  await finished(ben);
+  await finished(ann);
+  await drives(ann, "You drive");
+  const texts = await same(ann, ben);
+  assert.equal(texts.filter((t) => t.includes("written without a network")).length, 1);
+  assert.equal(texts.filter((t) => /Line \d+ of/.test(t)).length, 600);
+  assert.deepEqual([await ann.complaints(offline), await ben.complaints()], [[], []]);
+});
+
+test("a page notices that its server is stuck, and goes on when it runs", { timeout: 6 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await prompt(ann, "stream a long answer");
+  await shows(ann, /Line \d{2,} of/);
+  server.signal("SIGSTOP");
+  const since = Date.now();
+  await strip(ann).filter({ hasText: "Reconnecting" }).waitFor();
+  const noticed = Date.now() - since;
+  assert.ok(noticed < 40_000, `noticed after ${noticed} ms, want at most 24 s, and some for a busy machine`);
+  server.signal("SIGCONT");
+  await strip(ann).waitFor({ state: "detached" });
+  await drives(ann, "You drive");
+  await shows(ann, "Line 600 of");
+  await finished(ann);
+  const fresh = await browser.open(await server.link());
+  await shows(fresh, "Line 600 of");
+  const texts = await same(ann, fresh);
+  assert.equal(texts.filter((t) => /Line \d+ of/.test(t)).length, 600);
+  assert.deepEqual([await ann.complaints(offline), await fresh.complaints()], [[], []]);
+});
+
+test("a page that was left or frozen goes on where it was", { timeout: 5 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  const ben = await browser.open(await server.link());
+  await ann.page.evaluate(() => {
+    globalThis.kept = true; // a page that is loaded again does not have it
+  });
+  await prompt(ann, "stream a long answer");
+  await shows(ann, /Line \d{2,} of/);
+  await ann.page.goto("about:blank");
+  await shows(ben, /Line ([6-9]\d|\d{3}) of/);
+  await ann.page.goBack({ waitUntil: "commit" });
+  await drives(ann, "You drive");
+  await ann.page.locator(".prompt, .row").first().waitFor();
+  assert.ok(await ann.page.evaluate(() => globalThis.kept), "the browser kept the page");
+  const cdp = await ann.context.newCDPSession(ann.page);
+  await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
+  await finished(ben);
+  await cdp.send("Page.setWebLifecycleState", { state: "active" });
+  await finished(ann);
+  await same(ann, ben);
+  assert.deepEqual(await ann.page.evaluate(() => globalThis.violations), []);
+  assert.deepEqual([await ann.complaints(), await ben.complaints()], [[], []]);
+});
+
+test("two tabs of one person follow, and one drives", { timeout: 5 * patience }, async () => {
+  await startServer();
+  const first = await browser.open(await server.link());
+  await prompt(first, "hello from the first tab");
+  await finished(first);
+  const second = await tab(first);
+  await shows(second, "You drive in another tab. This one follows.");
+  await drives(second, "You drive in another tab");
+  await accessible(second, "the second tab");
+  await prompt(first, "Please fix the login test");
+  await button(second, "Allow").click(); // answers need no control
+  for (const p of [first, second]) await shows(p, "Both tests pass now.");
+  await button(second, "Drive here").click();
+  await shows(first, "You drive in another tab.");
+  await prompt(second, "hello from the second tab");
+  for (const p of [first, second]) await finished(p);
+  await second.page.reload();
+  await drives(second, "You drive");
+  await shows(first, "You drive in another tab.");
+  await second.page.locator(".prompt", { hasText: "hello from the second tab" }).waitFor();
+  for (const p of [first, second]) {
+    const texts = await conversation(p);
+    for (const text of ["hello from the first", "Please fix", "hello from the second"]) {
+      assert.equal(texts.filter((t) => t.includes(text)).length, 1, `${text}: ${texts.join("|")}`);
+    }
+  }
+  const { turns } = await server.call("GET", `/api/headless/sessions/${server.session}/turns`);
+  assert.equal(turns.length, 3);
+  assert.deepEqual(await first.complaints(), []);
+});
+
+test("a phone takes over, and the desk is told and takes it back", { timeout: 4 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await prompt(ann, "stream a long answer");
+  const share = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, {
+    role: "controller",
+    label: "Ben",
+  });
+  const ben = await browser.open(`${server.url}/#share=${share.token}`, phone);
+  await shows(ben, "owner is driving. You are watching.");
+  await accessible(ben, "a phone that watches");
+  await button(ben, "Take over").tap();
+  await drives(ben, "You drive");
+  await shows(ann, "Ben has taken over. You are watching.");
+  for (const p of [ann, ben]) await finished(p);
+  await composer(ben).fill("hello from the phone");
+  await button(ben, "Send").tap();
+  await ann.page.locator(".transcript").press("g"); // to the end
+  await shows(ann, "hello from the phone");
+  await button(ann, "Take over").click();
+  await drives(ann, "You drive");
+  await shows(ben, "owner has taken over. You are watching.");
+  assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
+});
+
+test("the whole way is possible with the keyboard", { timeout: 5 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  const { keyboard } = ann.page;
+
+  /** to presses Tab until something with a name has the focus, as somebody does who sees where it is. */
+  async function to(name) {
+    for (let i = 0; i < 60; i++) {
+      const at = await ann.page.evaluate(() => {
+        const e = document.activeElement;
+        if (!e.matches("a, button, input, select, textarea")) return "";
+        return [e.getAttribute("aria-label"), e.textContent.trim(), e.placeholder].filter(Boolean).join(" ");
+      });
+      if (at.includes(name)) {
+        const seen = await ann.page.evaluate(() => {
+          const box = document.activeElement.getBoundingClientRect();
+          return box.width > 0 && box.bottom > 0 && box.top < innerHeight;
+        });
+        assert.ok(seen, `${name} has the focus where it is not seen`);
+        return;
+      }
+      await keyboard.press("Tab");
+    }
+    assert.fail(`Tab does not reach ${name}`);
+  }
+
+  await keyboard.type("Please fix the login test");
+  await keyboard.press("Enter");
+  await ann.page.locator(".question button.primary:enabled").waitFor();
+  await to("Allow");
+  await keyboard.press("Enter");
+  await shows(ann, "Both tests pass now.");
+  await finished(ann);
+
+  const ben = await browser.open(await server.link());
+  await button(ben, "Take over").click();
+  await shows(ann, "Take over");
+  await to("Ask for control");
+  await keyboard.press("Enter");
+  await shows(ann, "You have asked");
+  await to("Take over");
+  await keyboard.press("Enter");
+  await drives(ann, "You drive");
+
+  await composer(ann).waitFor();
+  await keyboard.press("Escape"); // leaves the composer
+  await keyboard.press("f");
+  await ann.page.getByLabel("Text to find").waitFor();
+  await keyboard.type("issued in utc");
+  await ann.page.locator(".finder", { hasText: "1 place" }).waitFor();
+  await keyboard.press("Enter");
+  await shows(ann, "it was issued in UTC");
+  await keyboard.press("Escape");
+
+  await keyboard.press("Control+k");
+  await keyboard.type("people");
+  await keyboard.press("Enter");
+  await ann.page.getByLabel("For whom").waitFor();
+  await to("For whom");
+  await keyboard.type("Ben");
+  await to("What the link allows");
+  await keyboard.press("ArrowDown");
+  await to("Make a link");
+  await keyboard.press("Enter");
+  await ann.page.getByLabel("Link", { exact: true }).waitFor();
+  const { shares } = await server.call("GET", `/api/headless/sessions/${server.session}/shares`);
+  assert.deepEqual(
+    shares.map((s) => [s.label, s.role]),
+    [["Ben", "approver"]],
+  );
+  await to("Revoke the link of Ben");
+  await keyboard.press("Enter");
+  await ann.page.locator(".shares li").waitFor({ state: "detached" });
+  assert.deepEqual(await ann.complaints(), []);
+});
+
+for (const [name, show] of Object.entries(screens)) {
+  test(`everybody can use the screen ${name}`, { timeout: 4 * patience }, async () => {
+    const p = await show({});
+    await accessible(p, "light");
+    await p.page.emulateMedia({ colorScheme: "dark" });
+    await p.page.waitForFunction(() => document.documentElement.classList.contains("dark"));
+    await accessible(p, "dark");
+    await p.page.setViewportSize(phone.viewport);
+    await accessible(p, "dark and narrow");
+    assert.deepEqual(await p.complaints(offline), []);
+  });
+}
