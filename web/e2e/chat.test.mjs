@@ -260,6 +260,7 @@ test("a long prompt is shown whole when it is opened", { timeout: 3 * patience }
   await button(p, "Send").click();
   const sent = p.page.locator(".prompt");
   await sent.getByRole("button", { name: "Show all" }).click();
+  await sent.getByRole("button", { name: "End", exact: true }).click();
   await sent.filter({ hasText: "to the end" }).waitFor();
   assert.deepEqual(await p.complaints(), []);
 });

@@ -48,7 +48,7 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
   // The whole question opens in its place, with the same buttons and keys as in the session.
   await entry(ben, "show something hidden").getByRole("button").first().click();
   assert.equal(
-    await ben.page.locator(".question pre.runs").innerText(),
+    await ben.page.locator(".question .runs").innerText(),
     "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B",
   );
   await accessible(ben, "the inbox with an open question");

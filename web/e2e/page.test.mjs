@@ -54,7 +54,7 @@ test("one drives, another watches, and a phone approves", { timeout: 4 * patienc
     "the secret is not in the address any more",
   );
   assert.equal(
-    await hand.page.locator(".question pre.runs").innerText(),
+    await hand.page.locator(".question .runs").innerText(),
     "go test ./login -run 'TestLogin|TestExpiry' -count=1",
   );
   await shows(hand, "Your link does not allow prompts.");
@@ -186,7 +186,7 @@ test("the keyboard is enough", { timeout: 4 * patience }, async () => {
   await keyboard.press("Enter");
   await shows(p, "There are hidden characters in it.");
   assert.equal(
-    await p.page.locator(".question pre.runs").innerText(),
+    await p.page.locator(".question .runs").innerText(),
     "echo done # U+202E}rm -rf buildU+2066 nothing to seeU+200B",
   );
   await keyboard.press("Escape");
