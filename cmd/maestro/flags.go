@@ -40,6 +40,7 @@ type settings struct {
 	readyFile                  string
 	readyStdout, eofExit       bool
 	fsync, hosted              bool // hosted: the command is hosted-runner
+	child                      bool // another program started the command, and may show what it logs
 	profile                    string
 	retainAge                  time.Duration
 	retainBytes, historyMemory int64
@@ -80,6 +81,7 @@ func (s *settings) register(cmd *cobra.Command) {
 // registerShared adds the flags of every command that runs a session.
 func (s *settings) registerShared(cmd *cobra.Command) {
 	f := cmd.Flags()
+	s.child = cmd.Name() == "headless" || cmd.Name() == "acp"
 	f.StringVar(&s.agent, "agent", "shell", "agent: shell, script:FILE, conformance, headless:CMD, acp:CMD, heddle:CMD, chord:CMD or llm:PROVIDER/MODEL")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
 	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that an acp: or llm: agent may use")
@@ -115,7 +117,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.access.ScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
 	f.StringVar(&s.metricsTokenFile, "metrics-token-file", "", "file with a credential that may read the metrics and nothing else; created if missing")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required, but optional with --auth off and in hosted-runner")
-	f.StringVar(&s.logLevel, "log-level", "", "least level of log lines on standard error: debug, info, warn or error; default: info, and warn on a terminal")
+	f.StringVar(&s.logLevel, "log-level", "", "least level of log lines on standard error: debug, info, warn or error; default: info; on a terminal, and for headless and acp, warn")
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.registerLimits(f)

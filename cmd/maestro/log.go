@@ -17,8 +17,8 @@ func (s *settings) log() *slog.Logger {
 	level := slog.LevelInfo
 	if s.logLevel != "" {
 		_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
-	} else if s.logFormat != "json" && console.IsTerminal(os.Stderr) {
-		level = slog.LevelWarn // the person at it sees clients and questions elsewhere
+	} else if s.child || s.logFormat != "json" && console.IsTerminal(os.Stderr) {
+		level = slog.LevelWarn // people who read it see clients and questions elsewhere
 	}
 	w := standardError()
 	opts := &slog.HandlerOptions{Level: level}
