@@ -18,7 +18,7 @@ func (s *settings) log() *slog.Logger {
 	if s.logLevel != "" {
 		_ = level.UnmarshalText([]byte(s.logLevel)) // sensible has checked it
 	} else if s.logFormat != "json" && console.IsTerminal(os.Stderr) {
-		level = slog.LevelWarn // the person at it sees clients and questions elsewhere
+		level = slog.LevelWarn // a person at a terminal sees clients and questions in a client
 	}
 	w := standardError()
 	opts := &slog.HandlerOptions{Level: level}

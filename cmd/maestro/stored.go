@@ -276,7 +276,7 @@ func verifyCommand() *cobra.Command {
 
 func deleteCommand() *cobra.Command {
 	return onDisk(&cobra.Command{
-		Use: "delete SESSION...", Short: "Remove sessions and the links to them for ever", Args: cobra.MinimumNArgs(1),
+		Use: "delete SESSION...", Short: "Remove sessions and the links to them permanently", Args: cobra.MinimumNArgs(1),
 	}, func(cmd *cobra.Command, root string, ids []string) error {
 		list, err := storedSessions(root, ids)
 		if err != nil {
