@@ -116,7 +116,7 @@ func (h *Hub) logAudit(r *AuditRecord) {
 	what := auditWords[r.What]
 	if r.What == AuditLease {
 		facts = append(facts, "generation", r.Generation)
-		if r.Principal == "" {
+		if r.Connection == "" {
 			what = "control released"
 		}
 	}

@@ -115,7 +115,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.access.ScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
 	f.StringVar(&s.metricsTokenFile, "metrics-token-file", "", "file with a credential that may read the metrics and nothing else; created if missing")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required, but optional with --auth off and in hosted-runner")
-	f.StringVar(&s.logLevel, "log-level", "", "least level of log lines on standard error: debug, info, warn or error; default: info, and warn on a terminal")
+	f.StringVar(&s.logLevel, "log-level", "", "least level of log lines on standard error: debug, info, warn or error; default: info, and warn on a terminal and in headless without clients on sockets")
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.registerLimits(f)

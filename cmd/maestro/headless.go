@@ -33,6 +33,9 @@ func headlessCommand() *cobra.Command {
 			if err := errors.Join(s.applyChord(cmd, os.Getenv), s.check(cmd)); err != nil {
 				return err
 			}
+			if !s.shares() { // the program that started headless sees what happens
+				s.logLevel = cmp.Or(s.logLevel, "warn")
+			}
 			if p != nil {
 				return headlessForeign(s, p)
 			}
