@@ -109,7 +109,7 @@ func (s *Server) Connections(ctx context.Context, session string) (*contracts.Co
 	return ask[contracts.ConnectionList](ctx, s, http.MethodGet, nil, nil, "sessions", session, "connections")
 }
 
-// Offer says what the agent of a session offers to who prompts it.
+// Offer returns the commands and the mode of the agent of a session.
 func (s *Server) Offer(ctx context.Context, session string) (*contracts.AgentOffer, error) {
 	return ask[contracts.AgentOffer](ctx, s, http.MethodGet, nil, nil, "sessions", session, "offer")
 }

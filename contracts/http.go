@@ -186,15 +186,15 @@ type SessionEntry struct {
 	Pending      int64   `json:"pending_request_count"`
 }
 
-// An AgentOffer is what the agent of a session offers to who prompts it. It is empty if the
-// agent has offered nothing yet.
+// An AgentOffer has what the agent of a session offers to clients that prompt it. It is
+// empty if the agent has offered nothing yet.
 type AgentOffer struct {
 	Commands []AgentCommand `json:"commands"` // at most MaxAgentCommands
 	Mode     string         `json:"mode,omitempty"`
 }
 
-// An AgentCommand is a command of an agent. A prompt runs it that begins with a slash and
-// the name.
+// An AgentCommand is a command of an agent. A prompt that begins with a slash and the name
+// runs the command.
 type AgentCommand struct {
 	Name        string `json:"name"` // without the slash
 	Description string `json:"description,omitempty"`

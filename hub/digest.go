@@ -15,7 +15,7 @@ type Record struct {
 	Pending int    `json:"pending,omitempty"`
 	Running bool   `json:"running,omitempty"`
 
-	// Controller is who holds the lease, or nil. It does not change, and is not stored.
+	// Controller holds the lease. It is nil if nobody does. It is not stored.
 	Controller *contracts.Author `json:"-"`
 
 	// Questions are open and for people.

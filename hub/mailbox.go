@@ -472,13 +472,10 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	if cursor >= until || b.needsSnapshot.Load() {
 		return nil
 	}
-	write, leave := (*mailbox).write, func() {}
-	if !h.journal.InWindow(cursor) {
+	stored, leave := !h.journal.InWindow(cursor), func() {}
+	if stored {
 		b.missedTransients = true
-		turn := h.journal.TakeTurn()
-		leave, write = turn, func(b *mailbox, frames []byte) error { return b.writeInTurn(frames, turn) }
-		defer runtime.Gosched() // so that many replays do not delay live followers
-		defer turn()
+		leave = h.journal.TakeTurn()
 	}
 	frames, next, err := b.view.Read(buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if err != nil {
@@ -491,12 +488,15 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		h.logger.Error("read journal", "after", cursor, "err", err)
 		return h.resetClient(b, contracts.ResetGap)
 	}
-	if len(frames) > 0 {
-		if err := write(b, frames); err != nil {
-			return err
-		}
+	switch {
+	case stored:
+		err = b.writeInTurn(frames, leave)
+	case len(frames) > 0:
+		err = b.write(frames)
 	}
-	leave()
+	if err != nil {
+		return err
+	}
 	b.cursor.Store(next)
 	h.readerMoved(b)
 	if b.missedTransients && h.journal.InWindow(next) {
@@ -511,11 +511,17 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 // turnWait is how long a turn lasts at most while the client is written to.
 const turnWait = time.Millisecond
 
-// writeInTurn writes frames. If the client took its last batch at once, its turn lasts
-// until this batch is written. Replays then use only as many processors as there are
-// turns, and the runtime polls the network on the others. A client that reads slowly
-// leaves its turn before the write, so that other replays do not wait for it.
+// writeInTurn writes frames, if there are any, and ends the turn. If the client took its
+// last batch at once, its turn lasts until this batch is written. Replays then use only as
+// many processors as there are turns, and the runtime polls the network on the others. A
+// client that reads slowly leaves its turn before the write, so that other replays do not
+// wait for it.
 func (b *mailbox) writeInTurn(frames []byte, leave func()) error {
+	defer runtime.Gosched() // so that many replays do not delay live followers
+	defer leave()
+	if len(frames) == 0 {
+		return nil
+	}
 	if b.readsAtOnce {
 		timer := time.AfterFunc(turnWait, leave)
 		defer timer.Stop()

@@ -12,12 +12,12 @@ import (
 	"github.com/seed-028515a8/maestro/session"
 )
 
-// StateAt returns the encoded state as of a cursor: what a client had that had seen all
-// entries up to it. The journal does not have who was connected, so the state does not
-// have it either. Its cursor is that of the last entry in it. If retention has removed what
-// the state is made of, StateAt returns the oldest state that is stored.
+// StateAt returns the encoded state as of a cursor: the state of a client that has seen all
+// entries up to the cursor. The journal does not store who was connected, so the state has
+// no connections. Its cursor is that of the last entry in it. If retention has removed the
+// entries before the cursor, StateAt returns the oldest state that is stored.
 //
-// Requests wait for one another as those of [Hub.History].
+// A request waits for other requests like one of [Hub.History].
 func (h *Hub) StateAt(ctx context.Context, cursor uint64, by contracts.Caller) ([]byte, error) {
 	var now *contracts.Snapshot
 	err := h.request(opRequest, func(tx *tx) error {
@@ -51,7 +51,7 @@ func (h *Hub) StateAt(ctx context.Context, cursor uint64, by contracts.Caller) (
 	return text, h.refusedOr(err)
 }
 
-// readState takes no lock: the entries are immutable.
+// readState folds the state as of a cursor. It takes no lock: the entries are immutable.
 func (h *Hub) readState(ctx context.Context, cursor uint64, principal string) (*contracts.Snapshot, error) {
 	leave, ok := h.opts.Memory.historyReads.enter(principal, ctx.Done(), h.done)
 	if !ok {

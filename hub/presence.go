@@ -242,7 +242,8 @@ func (h *Hub) Connections(by contracts.Caller) (list *contracts.ConnectionList, 
 	return list, err
 }
 
-// Offer says what the agent offers to who prompts it.
+// Offer returns the commands and the mode of the agent. The offer is empty if the agent
+// offers nothing.
 func (h *Hub) Offer(by contracts.Caller) (*contracts.AgentOffer, error) {
 	err := h.request(opRequest, func(tx *tx) error {
 		if !tx.credentialValid(by.Principal) {

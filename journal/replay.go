@@ -16,7 +16,7 @@ const replayBlock = 1024
 //
 // Replay reads from the store, in blocks, so transient entries are notes. A body is valid
 // until fn returns. Replay ends with an error of fn or ctx. It counts as a follower that
-// reads from the store; see [SharedOptions].
+// reads from the store; see [Journal.TakeTurn].
 func (j *Journal) Replay(ctx context.Context, until uint64, fn func(Entry) error) error {
 	until = min(until, j.visible.Load())
 	from, err := j.replayPoint(ctx, until)

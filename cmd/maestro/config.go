@@ -59,7 +59,7 @@ var numbers = []struct{ name, flag, unit string }{
 	{"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES", "max-read-bytes", ""},
 }
 
-// notSettings are the flags that only a command line has.
+// notSettings are the flags that are no keys of a file.
 var notSettings = []string{"help", "config"}
 
 // A parsedFlag is a flag that a command line may have several times. set parses its texts.

@@ -168,12 +168,12 @@ func checkAgent(s *settings) finding {
 		}
 	case "llm":
 		provider, _, _ := strings.Cut(line, "/")
-		key := "OPENAI_API_KEY"
+		variables := "OPENAI_"
 		if provider == "anthropic" {
-			key = "ANTHROPIC_API_KEY"
+			variables = "ANTHROPIC_"
 		}
-		if os.Getenv(key) == "" && s.runtime.ModelURL == "" {
-			f.said, f.todo, f.bad = key+" is not set", "set it, or name a provider that needs none with --model-url", true
+		if os.Getenv(variables+"API_KEY") == "" && cmp.Or(s.runtime.ModelURL, os.Getenv(variables+"BASE_URL")) == "" {
+			f.said, f.todo, f.bad = variables+"API_KEY is not set", "set it, or name a provider that needs none with --model-url", true
 		}
 	case "shell":
 		f.said = "shell, which runs each prompt as a command"

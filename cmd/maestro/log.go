@@ -37,15 +37,23 @@ func (s *settings) log() *slog.Logger {
 }
 
 // standardError returns the one writer of log lines. The first call starts it.
-var standardError = sync.OnceValue(func() *logWriter { return newLogWriter(os.Stderr, os.Getenv("JOURNAL_STREAM") != "") })
+var standardError = sync.OnceValue(func() *logWriter { return newLogWriter(os.Stderr, readByJournald(os.Stderr)) })
 
-// A logWriter writes log lines from a goroutine of its own, so that nobody who logs waits
-// for a terminal or a pipe that does not take them. At most maxWaitingLines lines wait.
+// readByJournald reports whether journald reads what is written to f. A child process
+// inherits JOURNAL_STREAM also if its standard error is a terminal, a pipe or a file, but
+// only that of journald is a socket.
+func readByJournald(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeSocket != 0 && os.Getenv("JOURNAL_STREAM") != ""
+}
+
+// A logWriter writes log lines from a goroutine of its own, so that callers do not wait for
+// a terminal or a pipe that does not take them. At most maxWaitingLines lines wait.
 // Further lines are dropped, and the next line that is queued says how many. Several
 // goroutines may use it.
 type logWriter struct {
 	out      io.Writer
-	journald bool         // lines begin with a priority
+	journald bool         // lines of text begin with a priority
 	lines    chan logLine // never closed
 
 	mu      sync.Mutex
@@ -113,9 +121,9 @@ func (w *logWriter) flush() {
 }
 
 // priority returns the priority that journald reads at the beginning of a line of text,
-// see sd-daemon(3).
+// see sd-daemon(3). It returns nil for a line of JSON.
 func (w *logWriter) priority(line []byte) []byte {
-	if !w.journald {
+	if !w.journald || line[0] == '{' {
 		return nil
 	}
 	level, _, _ := bytes.Cut(bytes.TrimPrefix(line, []byte("level=")), []byte(" "))

@@ -47,8 +47,9 @@ func TestLogLinesHavePrioritiesForJournald(t *testing.T) {
 	for _, level := range []string{"DEBUG", "INFO", "WARN", "ERROR"} {
 		fmt.Fprintf(w, "level=%s msg=x\n", level)
 	}
+	fmt.Fprintln(w, `{"level":"ERROR","msg":"x"}`)
 	w.flush()
-	if got, want := out.String(), "<7>level=DEBUG msg=x\n<6>level=INFO msg=x\n<4>level=WARN msg=x\n<3>level=ERROR msg=x\n"; got != want {
+	if got, want := out.String(), "<7>level=DEBUG msg=x\n<6>level=INFO msg=x\n<4>level=WARN msg=x\n<3>level=ERROR msg=x\n{\"level\":\"ERROR\",\"msg\":\"x\"}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -371,7 +371,7 @@ func (n *network) serveACP(s *settings, mux *http.ServeMux, g *auth.Authenticato
 	return err
 }
 
-// metricsFor serves the metrics to those who may read them.
+// metricsFor serves the metrics to the owner and to the metrics token.
 func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Metrics(r); err != nil {

@@ -86,10 +86,13 @@ func readStored(dir string) (storedSession, error) {
 		}
 	}
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if info, errInfo := entry.Info(); err == nil && errInfo == nil && info.Mode().IsRegular() {
+		if err != nil {
+			return err
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() { // else it was removed meanwhile
 			s.Bytes += info.Size()
 		}
-		return err
+		return nil
 	})
 	lock, errLock := journal.Lock(dir)
 	if s.InUse = errors.Is(errLock, journal.ErrLocked); errLock == nil {
@@ -104,9 +107,6 @@ func storedSessions(root string, ids []string) ([]storedSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(dirs) == 0 && len(ids) > 0 {
-		return nil, fmt.Errorf("no session %s in %s", strings.Join(ids, " or "), root)
-	}
 	list := make([]storedSession, 0, len(dirs))
 	for _, dir := range dirs {
 		s, err := readStored(dir)
@@ -117,6 +117,11 @@ func storedSessions(root string, ids []string) ([]storedSession, error) {
 			return nil, err
 		}
 		list = append(list, s)
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(list, func(s storedSession) bool { return s.ID == id }) {
+			return nil, fmt.Errorf("no session %s in %s", id, root)
+		}
 	}
 	slices.SortFunc(list, func(a, b storedSession) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
 	return list, nil
@@ -271,7 +276,7 @@ func verifyCommand() *cobra.Command {
 
 func deleteCommand() *cobra.Command {
 	return onDisk(&cobra.Command{
-		Use: "delete SESSION...", Short: "Remove sessions and the links to them for ever", Args: cobra.MinimumNArgs(1),
+		Use: "delete SESSION...", Short: "Remove sessions and the links to them permanently", Args: cobra.MinimumNArgs(1),
 	}, func(cmd *cobra.Command, root string, ids []string) error {
 		list, err := storedSessions(root, ids)
 		if err != nil {

@@ -1,7 +1,7 @@
 // Gen writes what others need to know about the wire. From the Go types of package
 // contracts it makes JSON Schemas, descriptions in the forms of OpenAPI and AsyncAPI,
-// TypeScript types and the tables of the protocol reference; from the suites of conformance the lists of rules. Run it in the root of
-// the module.
+// TypeScript types and the tables of the protocol reference; from the suites of conformance
+// the lists of rules. Run it in the root of the module.
 //
 //	go run ./contracts/gen
 //

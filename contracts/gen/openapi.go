@@ -16,13 +16,13 @@ type route struct {
 	method, path string // the path below prefix
 	summary      string
 	query        string // names of optional parameters
-	body, answer string // definitions of the schema; an answer of "stream" is server-sent events of ServerFrame
+	body, answer string // definitions of the schema; an answer "events X" is server-sent events of X
 }
 
 // prefix begins the paths of all routes of the table that do not begin with a slash.
 const prefix = "/api/headless/"
 
-// routes are the routes of maestro serve, but for those of other protocols and of the page.
+// routes are the routes of maestro serve without WebSockets, other protocols and the page.
 var routes = []route{
 	{"post", "connections", "Creates a connection, or renews the named one", "", "AttachRequest", "ConnectionAnswer"},
 	{"post", "sessions", "Creates a session with a connection, or finds the session", "", "AttachRequest", "Snapshot"},
@@ -32,21 +32,23 @@ var routes = []route{
 	{"get", "inbox", "Lists the open questions of all sessions", "", "", "Inbox"},
 	{"get", "inbox/events", "Streams the list of questions and its changes", "", "", "events InboxEvent"},
 	{"get", "inbox/deliveries", "Shows what was sent to the receivers of notifications", "", "", "DeliveryList"},
-	{"get", "inbox/push", "Shows the key for Web Push", "", "", "PushAnswer"},
-	{"post", "inbox/push", "Registers a browser for Web Push", "", "PushRequest", "SuccessAnswer"},
+	{"get", "inbox/push", "Shows the key for Web Push and the registered browsers", "", "", "PushAnswer"},
+	{"post", "inbox/push", "Registers a browser for Web Push, or tests the registration", "", "PushRequest", "SuccessAnswer"},
 	{"delete", "inbox/push", "Ends the registration of a browser", "", "PushRequest", "SuccessAnswer"},
 	{"post", "inbox/{id}/{request}", "Answers a question without a connection", "", "InboxAnswer", "InboxReceipt"},
 	{"patch", "sessions/{id}", "Sets the title of a session, or whether it is archived", "", "SessionUpdate", "SessionSummary"},
 	{"delete", "sessions/{id}", "Deletes a session", "", "", "SessionSummary"},
 	{"post", "sessions/{id}/restore", "Undoes the deletion of a session", "", "", "SessionSummary"},
-	{"get", "sessions/{id}", "Returns the state", "", "", "Snapshot"},
+	{"get", "sessions/{id}", "Returns the state, now or as of a cursor", "at", "", "Snapshot"},
+	{"get", "sessions/{id}/state", "Returns the state, now or as of a cursor", "at", "", "Snapshot"},
 	{"post", "sessions/{id}/subscribe", "Creates a subscription, and a connection unless one is named", "", "AttachRequest", "SubscriptionAnswer"},
 	{"post", "sessions/{id}/unsubscribe", "Ends a subscription; with the last one, the connection", "", "SubscriptionRequest", "SuccessAnswer"},
 	{"get", "sessions/{id}/events", "Streams the events of a session", "subscriptionId cursor epoch turns optOutNotifications", "", "events ServerFrame"},
-	{"get", "sessions/{id}/history", "Returns a page of the history", "before limit bytes turns full", "", "HistoryPage"},
+	{"get", "sessions/{id}/history", "Returns a page of the history", "before limit bytes turns full pieces", "", "HistoryPage"},
 	{"get", "sessions/{id}/turns", "Returns a page of the turns", "before limit bytes", "", "HistoryPage"},
 	{"get", "sessions/{id}/search", "Searches the history", "q before limit bytes", "", "HistoryPage"},
 	{"get", "sessions/{id}/connections", "Lists who is connected", "", "", "ConnectionList"},
+	{"get", "sessions/{id}/offer", "Returns the commands and the mode of the agent", "", "", "AgentOffer"},
 	{"post", "sessions/{id}/messages", "Sends one command", "", "Command", "MessageAnswer"},
 	{"post", "sessions/{id}/heartbeat", "Keeps the connection alive", "", "SubscriptionRequest", "HeartbeatAnswer"},
 	{"post", "sessions/{id}/disconnect", "Ends the connection", "", "SubscriptionRequest", "DisconnectAnswer"},

@@ -1290,8 +1290,8 @@ export interface ActiveWatch {
 }
 
 /**
- * An AgentCommand is a command of an agent. A prompt runs it that begins with a
- * slash and the name.
+ * An AgentCommand is a command of an agent. A prompt that begins with a slash
+ * and the name runs the command.
  */
 export interface AgentCommand {
   /** without the slash */
@@ -1302,8 +1302,8 @@ export interface AgentCommand {
 }
 
 /**
- * An AgentOffer is what the agent of a session offers to who prompts it.
- * It is empty if the agent has offered nothing yet.
+ * An AgentOffer has what the agent of a session offers to clients that prompt
+ * it. It is empty if the agent has offered nothing yet.
  */
 export interface AgentOffer {
   /** at most MaxAgentCommands */

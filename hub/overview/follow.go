@@ -183,8 +183,8 @@ func (o *Overview) publish() {
 	}
 }
 
-// advance shows followers how far the sessions are whose events change nothing else of
-// their summaries.
+// advance updates the cursors in the summaries of open sessions that have followers. The
+// events of a response change nothing else of a summary.
 func (o *Overview) advance() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -137,7 +137,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, by contracts.Call
 	return nil, nil
 }
 
-// state answers with the state, or with that as of a cursor.
+// state answers with the current state, or with the state as of a cursor.
 func (h *Handler) state(w http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	q, err := readParams(r)
 	if err != nil {
@@ -174,7 +174,7 @@ func (h *Handler) connections(w http.ResponseWriter, r *http.Request, by contrac
 	return nil, answerLong(w, r, list)
 }
 
-// offer says what the agent of a session offers.
+// offer answers with the commands and the mode of the agent.
 func (h *Handler) offer(_ http.ResponseWriter, r *http.Request, by contracts.Caller) (any, error) {
 	s, err := h.find(r, by)
 	if err != nil {

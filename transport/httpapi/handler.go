@@ -280,7 +280,7 @@ type Session interface {
 	// Connections says who is connected.
 	Connections(by contracts.Caller) (*contracts.ConnectionList, error)
 
-	// Offer says what the agent offers to who prompts it.
+	// Offer returns the commands and the mode of the agent.
 	Offer(by contracts.Caller) (*contracts.AgentOffer, error)
 
 	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)

@@ -51,11 +51,11 @@ type Options struct {
 	// subprotocol.
 	Foreign bool
 
-	// Explain reports whether a page sent the request that may learn why it is refused.
-	// A page cannot read the answer to a refused upgrade, so the handler upgrades the
-	// request, sends ws.error and ws.goodbye, and closes the socket with the code of
-	// the refusal. At most maxExplained sockets are closed so at a time; further pages
-	// get an HTTP answer like other clients. Nil explains nothing.
+	// Explain reports whether the request comes from a page that may learn why it is
+	// refused. A page cannot read the answer to a refused upgrade, so the handler
+	// upgrades the request, sends ws.error and ws.goodbye, and closes the socket with
+	// the code of the refusal. At most 64 such sockets are open at a time; further pages
+	// get an HTTP answer like other clients. If Explain is nil, all get an HTTP answer.
 	Explain func(*http.Request) bool
 
 	// Refused is called for each connection that was refused after the upgrade.
@@ -117,7 +117,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httperr.Write(w, err)
 }
 
-// explain refuses a page by closing its socket. It reports whether it did.
+// explain refuses a page by closing its socket. It reports false if it has not answered
+// the request.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request, why *contracts.Error) bool {
 	if h.opts.Explain == nil || checkUpgrade(http.Header{}, r, h.opts.Foreign) != nil || !h.opts.Explain(r) {
 		return false
