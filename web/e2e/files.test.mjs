@@ -74,7 +74,7 @@ test("a file is found, read in parts and quoted with the keyboard", { timeout: 3
   await open(p, "hndlsinvoice", "invoice.go");
   await shows(p, 1, "line1()");
   await p.page.locator(".code-lines .hljs-keyword").first().waitFor();
-  await p.page.locator(".reader", { hasText: "6000 lines" }).waitFor();
+  await p.page.locator(".reader", { hasText: "6,000 lines" }).waitFor();
   await accessible(p, "a file");
   await p.page.getByLabel("Go to line").fill("4321");
   await p.page.getByLabel("Go to line").press("Enter");
