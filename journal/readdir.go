@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
-	"slices"
 )
 
 // ReadDir calls fn with the entries of the journal in dir, oldest first, until fn
@@ -14,11 +14,10 @@ import (
 // another process may have the journal open: ReadDir then ends with a batch that was
 // whole when it read the newest segment. A body is valid until fn returns.
 func ReadDir(dir string, fn func(Entry) error) error {
-	paths, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	paths, err := segmentPaths(dir)
 	if err != nil {
 		return err
 	}
-	slices.Sort(paths)
 	for i, path := range paths {
 		err := readSegment(path, i == len(paths)-1, fn)
 		if err != nil && !(i == 0 && errors.Is(err, fs.ErrNotExist)) { // retention has removed the oldest
@@ -26,6 +25,16 @@ func ReadDir(dir string, fn func(Entry) error) error {
 		}
 	}
 	return nil
+}
+
+// segmentPaths returns the paths of the segments in dir, oldest first. Wildcards in dir have
+// no meaning.
+func segmentPaths(dir string) ([]string, error) {
+	paths, err := fs.Glob(os.DirFS(dir), "*"+segmentSuffix)
+	for i, name := range paths {
+		paths[i] = filepath.Join(dir, name)
+	}
+	return paths, err
 }
 
 // readSegment calls fn with the entries of the whole batches of a segment. Only the

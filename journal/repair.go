@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // RestorePoint returns the cursor from which an owner reads a store to rebuild its
@@ -113,11 +112,10 @@ func salvage(dir string, lock *os.File) (parts []*salvagedSegment, used uint64, 
 	if m != nil {
 		used = max(m.Floor, m.Reserved)
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	paths, err := segmentPaths(dir)
 	if err != nil {
 		return nil, 0, err
 	}
-	slices.Sort(paths)
 	var all []*salvagedSegment
 	for _, path := range paths {
 		r, err := salvageSegment(path)
@@ -235,7 +233,7 @@ func replace(dir, fresh string) (aside string, err error) {
 }
 
 func moveSegments(from, to string) error {
-	paths, err := filepath.Glob(filepath.Join(from, "*"+segmentSuffix))
+	paths, err := segmentPaths(from)
 	for _, path := range paths {
 		err = errors.Join(err, os.Rename(path, filepath.Join(to, filepath.Base(path))))
 	}

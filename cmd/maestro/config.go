@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
@@ -131,10 +132,24 @@ func applySources(cmd *cobra.Command, lookup func(string) (string, bool), unset 
 	return from, errors.Join(problems...)
 }
 
+const maxConfigFile = 256 << 10 // bytes
+
 // applyFile sets the flags that have no source yet from a file.
 func applyFile(flags *pflag.FlagSet, path string, from map[string]string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxConfigFile {
+		return fmt.Errorf("the file is longer than %d bytes", maxConfigFile)
+	}
 	values := map[string]any{}
-	if _, err := toml.DecodeFile(path, &values); err != nil {
+	if err := toml.Unmarshal(text, &values); err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -281,7 +296,7 @@ func printSettings(w io.Writer, cmd *cobra.Command, from map[string]string) erro
 			b.WriteString(title)
 			title = ""
 			if source, ok := from[name]; ok {
-				fmt.Fprintf(&b, "%s = %s # from %s\n", name, tomlOf(f), source)
+				fmt.Fprintf(&b, "%s = %s # from %s\n", name, tomlOf(f), escapeInvisible(source))
 			} else {
 				fmt.Fprintf(&b, "# %s = %s\n", name, tomlOf(f))
 			}
@@ -321,5 +336,21 @@ func quote(text string) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(mask.Text(text)) // a text always has a JSON form
-	return strings.TrimSpace(b.String())
+	return escapeInvisible(strings.TrimSpace(b.String()))
+}
+
+// escapeInvisible escapes what JSON leaves as it is and a terminal does not show as it is.
+func escapeInvisible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -92,6 +93,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		`allow: want a list of texts, got 1`:                 {file: `allow = [1]`},
 		`lease-ttl: want a text, a number`:                   {file: `lease-ttl = 2020-01-01`},
 		`line 1`:                                             {file: `listen = `},
+		`the file is longer than`:                            {file: strings.Repeat("#", maxConfigFile+1)},
 		`MAESTRO_FSYNC="maybe"`:                              {env: map[string]string{"MAESTRO_FSYNC": "maybe"}},
 		`_IDLE_MS="0": want a positive integer`:              {env: map[string]string{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS": "0"}},
 		`_IDLE_MS="1s": want a positive integer`:             {env: map[string]string{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS": "1s"}},
@@ -113,9 +115,13 @@ func TestPrintedSettingsAreAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	from["fsync"] = "file\nauth = \"off\"\x1b[2J"
 	var printed bytes.Buffer
 	if err := printSettings(&printed, cmd, from); err != nil {
 		t.Fatal(err)
+	}
+	if strings.ContainsFunc(printed.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+		t.Errorf("got characters that a terminal does not show in\n%q", printed.String())
 	}
 	_, again, _, err := configured(t, printed.String(), nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -56,12 +57,16 @@ func repair(root string, ids []string, out io.Writer) error {
 
 // sessionDirs returns the directories below root of the named sessions, or of all.
 func sessionDirs(root string, ids []string) (dirs []string, err error) {
+	root, err = filepath.EvalSymlinks(root) // WalkDir follows no link
+	if err != nil {
+		return nil, err
+	}
 	err = filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
 		name, isSession := strings.CutPrefix(filepath.Base(dir), sessionPrefix)
 		if err != nil || !entry.IsDir() || !isSession || dir == root {
 			return err
 		}
-		if id, err := url.PathUnescape(name); err == nil && (len(ids) == 0 || slices.Contains(ids, id)) {
+		if id, err := url.PathUnescape(name); err == nil && contracts.ValidID(id) && (len(ids) == 0 || slices.Contains(ids, id)) {
 			dirs = append(dirs, dir)
 		}
 		return fs.SkipDir

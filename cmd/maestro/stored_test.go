@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,7 +32,12 @@ func sessionsOf(t *testing.T, code int, args ...string) string {
 // TestSessionsOnDisk lists, exports, checks and removes what a server left.
 func TestSessionsOnDisk(t *testing.T) {
 	t.Parallel()
-	state, workspace := t.TempDir(), t.TempDir()
+	dir, workspace := t.TempDir(), t.TempDir()
+	folder, state := filepath.Join(dir, "[state] *"), filepath.Join(dir, "link")
+	hostile := filepath.Join(folder, sessionPrefix+"a%1b[2J%0a") // no server makes it
+	if err := errors.Join(os.MkdirAll(hostile, 0o700), os.Symlink(folder, state)); err != nil {
+		t.Fatal(err)
+	}
 	args := []string{"--agent", "conformance", "--state-dir", state, "--workspace", workspace}
 	r := serving(t, args...)
 	r.attach(client.WithSession("a:b", true), client.WithRole(contracts.RoleController))
@@ -103,13 +110,14 @@ func TestSessionsOnDisk(t *testing.T) {
 		t.Errorf("got events %v", types)
 	}
 
-	segments, err := filepath.Glob(filepath.Join(listed.Dir, "*.seg"))
+	segments, err := fs.Glob(os.DirFS(listed.Dir), "*.seg")
 	if err != nil || len(segments) != 1 {
 		t.Fatalf("got segments %q and %v, want one", segments, err)
 	}
 	if got := sessionsOf(t, 0, "verify", "--state-dir", state); strings.Count(got, ": sound\n") != 2 {
 		t.Errorf("got %s, want two sound sessions", got)
 	}
+	segments[0] = filepath.Join(listed.Dir, segments[0])
 	whole, err := os.ReadFile(segments[0])
 	if err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ var rooms = map[string]room{
 	"transport/hecate":                  {ours: []string{"contracts", "dialect/hecate", "internal/sleep", "journal", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httpapi":                 {ours: []string{"contracts", "transport/connlimit", "transport/httperr", "transport/ratelimit", "transport/sse"}},
 	"transport/httperr":                 {ours: []string{"contracts"}},
-	"transport/notify":                  {ours: []string{"contracts", "internal/abridge"}},
+	"transport/notify":                  {ours: []string{"contracts", "internal/abridge", "transport/ratelimit"}},
 	"transport/ratelimit":               {ours: []string{"contracts"}, others: []string{rate}},
 	"transport/sse":                     {ours: []string{"contracts", "transport/connlimit", "transport/httperr"}},
 	"transport/stdio":                   {ours: []string{"contracts", "internal/line"}, others: []string{system}},

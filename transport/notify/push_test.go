@@ -246,6 +246,31 @@ func TestBrowserThatUnsubscribedIsForgotten(t *testing.T) {
 	}
 }
 
+func TestTestsOfBrowsersTellClientsNothingAboutTheNetwork(t *testing.T) {
+	o := pushOptions(t)
+	o.Config.WebPush.Local = false
+	n := newPushing(t, o)
+	defer n.Close()
+	const endpoint = "https://127.0.0.1/x"
+	guest := contracts.Principal{ID: "share", Role: contracts.RoleApprover, SessionID: "s"}
+	for _, p := range []contracts.Principal{guest, {ID: "owner"}} {
+		if err := n.Subscribe(p, theKeys.at(endpoint)); err != nil {
+			t.Fatal(err)
+		}
+		err := n.TestPush(p, endpoint)
+		if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeNotReady}) || strings.Contains(err.Error(), "127.0.0.1") != p.Owner() {
+			t.Errorf("%s: got %v, want the address named only to the owner", p.ID, err)
+		}
+	}
+	for range 2 * testBurst { // also over new registrations
+		err := errors.Join(n.Unsubscribe(guest, endpoint), n.Subscribe(guest, theKeys.at(endpoint)), n.TestPush(guest, endpoint))
+		if errors.Is(err, &contracts.Error{Code: contracts.CodeRateLimited}) {
+			return
+		}
+	}
+	t.Error("test notifications have no limit")
+}
+
 func TestBrowserIsListedAndTested(t *testing.T) {
 	url, arrivals := receive(t)
 	answers := map[string]int{"/gone": http.StatusGone, "/bad": http.StatusForbidden}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
 const (
@@ -48,6 +49,7 @@ type subscriptions struct {
 	key    *ecdsa.PrivateKey
 	list   []*subscription
 	client *http.Client
+	tests  *ratelimit.Limiter
 }
 
 // openPush reads the stored subscriptions and begins to send to them.
@@ -58,6 +60,7 @@ func (n *Notifier) openPush() error {
 		control = nil
 	}
 	n.push.client = newClient(newTransport(control))
+	n.push.tests = ratelimit.New(ratelimit.Options{RequestRate: testRate, RequestBurst: testBurst})
 	if n.opts.PushFile == "" {
 		return nil
 	}
@@ -211,8 +214,15 @@ func (n *Notifier) Subscribe(p contracts.Principal, req *contracts.PushRequest) 
 	return nil
 }
 
+// Limits of the test notifications of a principal: clients name the addresses that they go to.
+const (
+	testRate  = 0.2 // per second
+	testBurst = 6
+)
+
 // TestPush sends a test notification to a registered browser, also in its quiet hours. It
-// makes one attempt.
+// makes one attempt. Only an owner learns why an attempt failed, because the reason may
+// name addresses in the network of the server.
 func (n *Notifier) TestPush(p contracts.Principal, endpoint string) error {
 	n.mu.Lock()
 	i := slices.IndexFunc(n.lanes, func(l *lane) bool {
@@ -224,6 +234,9 @@ func (n *Notifier) TestPush(p contracts.Principal, endpoint string) error {
 	}
 	l := n.lanes[i]
 	n.mu.Unlock()
+	if n.push.tests.Request(p.ID) > 0 {
+		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many test notifications: try again in a few seconds"}
+	}
 	_, err := l.send(newTest())
 	switch {
 	case err == nil:
@@ -234,7 +247,12 @@ func (n *Notifier) TestPush(p contracts.Principal, endpoint string) error {
 			Code: contracts.CodeNotFound, Message: "the push service of the browser does not know this registration any more",
 		}
 	}
-	return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the push service of the browser did not accept the notification: " + err.Error()}
+	n.opts.Log.Info("a test notification was not accepted", "principal", p.ID, "err", err)
+	message := "the push service of the browser did not accept the notification"
+	if p.Owner() {
+		message += ": " + err.Error()
+	}
+	return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: message}
 }
 
 // Unsubscribe ends the registration of a browser. It does nothing if there is none.

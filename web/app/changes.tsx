@@ -9,6 +9,8 @@ import { type Changed, count, type Edit, type Edits, newEdits } from "./edits";
 import { clock, exact, plural } from "./format";
 import { compareCommand, type Compared, readComparison } from "./git";
 import { Icon } from "./icons";
+import { exposed } from "./hidden";
+import { Name } from "./long";
 import { parts, within } from "./paths";
 import { goToCursor } from "./search";
 import { closeSheet, openFile } from "./side";
@@ -257,8 +259,13 @@ export function Counts({ of }: { of: readonly Edit[] }) {
 export function PathName({ path }: { path: string }) {
   const { folder, name } = parts(path);
   return (
-    <span class="path cut grow" title={path}>
-      <b>{name || "change"}</b> <span class="meta">{folder.replace(/\/$/, "")}</span>
+    <span class="path cut grow" title={exposed(path)}>
+      <b>
+        <Name text={name || "change"} />
+      </b>{" "}
+      <span class="meta">
+        <Name text={folder.replace(/\/$/, "")} />
+      </span>
     </span>
   );
 }

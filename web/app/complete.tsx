@@ -2,6 +2,7 @@
 // and the actions of the page.
 import { useContext, useEffect, useState } from "preact/hooks";
 import { offer, readOffer } from "./agent";
+import { Name } from "./long";
 import { Actions, type Action } from "./palette";
 import { announce, session } from "./store";
 import { plural } from "./format";
@@ -153,8 +154,16 @@ export function Choices({ of: { choices, at, label, pick } }: { of: Completion }
           }}
           onClick={() => pick(i)}
         >
-          {typeof take === "string" ? <b>{name}</b> : <span>{name}</span>}
-          <span class="meta cut grow">{note}</span>
+          {typeof take === "string" ? (
+            <b>
+              <Name text={name} />
+            </b>
+          ) : (
+            <span>{name}</span>
+          )}
+          <span class="meta cut grow">
+            <Name text={note} />
+          </span>
           {key && <kbd class="key only-wide">{key}</kbd>}
         </li>
       ))}

@@ -48,6 +48,13 @@ function nameOf(character: string, times: number): string {
   return times === 1 ? name : `${name} × ${number(times)}`;
 }
 
+/** exposeName is expose for a name, in which line ends and tabs are hidden characters too. */
+export function exposeName(name: string): Token[] {
+  return name
+    .split(/([\n\t])/)
+    .flatMap((part) => (/^[\n\t]$/.test(part) ? [{ text: nameOf(part, 1), hidden: true }] : expose(part)));
+}
+
 /** exposed is expose as one text, for places without markup. */
 export function exposed(text: string): string {
   return expose(text)

@@ -3,7 +3,7 @@
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
-import { expose, type Token } from "./hidden";
+import { expose, exposeName, type Token } from "./hidden";
 import { pieces } from "./pieces";
 
 type Parts = {
@@ -76,6 +76,11 @@ function scrollerOf(place: HTMLElement): HTMLElement {
 /** Exposed shows a short text with its hidden characters by name. */
 export function Exposed({ text }: { text: string }) {
   return <Tokens all={expose(text)} />;
+}
+
+/** Name shows the name of a file or a command with its hidden characters by name. */
+export function Name({ text }: { text: string }) {
+  return <Tokens all={exposeName(text)} />;
 }
 
 function Tokens({ all }: { all: Token[] }) {

@@ -1,7 +1,8 @@
 // A file in the right column: its lines as far as somebody looks at them, and comments on them.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Exposed } from "./long";
+import { exposed } from "./hidden";
+import { Exposed, Name } from "./long";
 import { mayWrite, quoted } from "./draft";
 import { drawn, gone, type Reader as Source } from "./files-open";
 import { plural } from "./format";
@@ -138,10 +139,14 @@ export function Reader({ of: file }: { of: Source }) {
         <button type="button" class="button quiet square" aria-label="Back to the files" onClick={findFile}>
           <Icon sign="left" />
         </button>
-        <h2 class="grow" title={file.path}>
-          <span class="cut">{name}</span>
+        <h2 class="grow" title={exposed(file.path)}>
+          <span class="cut">
+            <Name text={name} />
+          </span>
           <span class="meta cut">
-            {[folder.replace(/\/$/, ""), total !== undefined && plural(total, "line")].filter(Boolean).join(" · ")}
+            <Name
+              text={[folder.replace(/\/$/, ""), total !== undefined && plural(total, "line")].filter(Boolean).join(" · ")}
+            />
           </span>
         </h2>
         <GoTo total={total} go={goTo} />

@@ -107,6 +107,18 @@ test("a file is found, read in parts and quoted with the keyboard", { timeout: 3
   assert.deepEqual(await p.complaints(), []);
 });
 
+test("names of files show their hidden characters", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  write("on\n\u202egpj.exe", "x");
+  const shown = "onU+000AU+202Egpj.exe";
+  await open(p, "gpj", shown);
+  await p.page.getByLabel("Back to the files").click();
+  await p.page.locator(".paths", { hasText: shown }).waitFor();
+  await composer(p).fill("@gpj");
+  await p.page.locator("#files-found", { hasText: shown }).waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
+
 test("an open file follows the disk, and what cannot be shown says why", { timeout: 3 * patience }, async () => {
   const p = await start();
   write("notes.md", "# One\n");
