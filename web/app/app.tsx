@@ -13,7 +13,7 @@ import { place, wall } from "./lists";
 import { type Action, Actions, Palette } from "./palette";
 import { Panel } from "./panel";
 import { PlanLine } from "./plan";
-import { ifAlone, typing } from "./keys";
+import { forPage, ifAlone } from "./keys";
 import { Questions } from "./question";
 import { Queue } from "./queue";
 import { Begin } from "./begin";
@@ -148,7 +148,7 @@ function Page() {
         setCommanding((c) => !c);
         return;
       }
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || document.querySelector("dialog[open]")) return;
+      if (!forPage(e)) return;
       const key = e.key === "/" ? "I" : e.key.toUpperCase();
       const action = known.current.find((a) => a.key === key);
       if (!action) return;

@@ -6,6 +6,7 @@ import { Exposed } from "./long";
 import { ago, cost, exact, plural, second, who } from "./format";
 import { Icon } from "./icons";
 import { beginning, Top } from "./inbox";
+import { dialogOpen } from "./keys";
 import { place, questions, wall } from "./lists";
 import { groups, signs, titleOf } from "./sidebar";
 import { address, heard, listLink, moreSessions, now, sessions } from "./store";
@@ -132,7 +133,7 @@ function Wall({ parts }: { parts: { title: string; of: SessionSummary[] }[] }) {
       if (!document.fullscreenElement) leave();
     };
     const keys = (e: KeyboardEvent) => {
-      if (e.key === "Escape") leave();
+      if (e.key === "Escape" && !dialogOpen()) leave();
     };
     document.addEventListener("fullscreenchange", changed);
     addEventListener("keydown", keys);

@@ -17,7 +17,7 @@ import {
   type Named,
 } from "./lists";
 import { ListConnection } from "./head";
-import { typing } from "./keys";
+import { forPage } from "./keys";
 import { Asking, Sheet } from "./question";
 import { resolvers, unknownVerdict, verdicts } from "./row";
 import { address, now, role } from "./store";
@@ -61,7 +61,7 @@ export function Inbox({ list }: { list: () => void }) {
   }, [link, inbox.value]);
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || (e.key !== "j" && e.key !== "k")) return;
+      if (!forPage(e) || (e.key !== "j" && e.key !== "k")) return;
       const heads = [...document.querySelectorAll<HTMLElement>(".entry > button")];
       const at = heads.indexOf(document.activeElement as HTMLElement);
       heads[Math.max(0, Math.min(heads.length - 1, at + (e.key === "j" ? 1 : -1)))]?.focus();

@@ -6,7 +6,7 @@ import { Diff } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
-import { ifAlone, typing } from "./keys";
+import { forPage, ifAlone, typing } from "./keys";
 import { Exposed, Label, Text, Windowed } from "./long";
 import { Arguments } from "./row";
 import { announce, answer, link, moment, pending, people, role, state } from "./store";
@@ -195,7 +195,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
   useLayoutEffect(() => {
     if (!can) return;
     const keys = (e: KeyboardEvent) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
+      if (!forPage(e)) return;
       if (e.key === "a") ifAlone(() => seen && allow());
       else if (e.key === "d") ifAlone(deny);
       else return;

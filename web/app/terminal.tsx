@@ -3,6 +3,7 @@ import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
 import { Icon, type Sign } from "./icons";
+import { dialogOpen } from "./keys";
 import { control, driving, loaded, pending, session } from "./store";
 import type { Key, Size } from "./terminal-screen";
 import {
@@ -58,7 +59,7 @@ export function useTerminalKey(): void {
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.code !== "Backquote" || e.defaultPrevented) return;
-      if (document.querySelector("dialog[open]")) return;
+      if (dialogOpen()) return;
       e.preventDefault();
       showTerminals(true);
     };
