@@ -18,6 +18,7 @@ import { Questions } from "./question";
 import { Queue } from "./queue";
 import { Begin } from "./begin";
 import { logOut } from "./notify";
+import { narrow } from "./screen";
 import { openSearch, Search } from "./search";
 import { Settings, settingsOpen } from "./settings";
 import { findFile, paneled, running, toggleTab } from "./side";
@@ -92,10 +93,8 @@ const sideActions: Action[] = [
   },
 ];
 
-const narrow = () => matchMedia("(max-width: 759px)").matches;
-
 function Page() {
-  const [listing, setListing] = useState(!narrow() || (place.value === "session" && openID.value === null));
+  const [listing, setListing] = useState(!narrow.peek() || (place.value === "session" && openID.value === null));
   const help = useRef<HTMLDialogElement>(null);
   const [commanding, setCommanding] = useState(false);
   // The first conversation is drawn when it is there, so that nothing moves.
@@ -139,7 +138,7 @@ function Page() {
   known.current = actions;
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
-      if (e.key === "Escape" && narrow()) {
+      if (e.key === "Escape" && narrow.peek()) {
         setListing(false);
         paneled.value = false;
       }
@@ -163,14 +162,14 @@ function Page() {
   useSignalEffect(nameTab);
   useSignalEffect(() => {
     const empty = sessions.value.length === 0 && listLink.value.status === "online";
-    if ((openID.value !== null || place.value !== "session" || empty) && narrow()) setListing(false);
+    if ((openID.value !== null || place.value !== "session" || empty) && narrow.peek()) setListing(false);
   });
   const close = () => {
     setListing(false);
     paneled.value = false;
   };
   const pick = () => {
-    if (narrow()) setListing(false);
+    if (narrow.peek()) setListing(false);
   };
   return (
     <div class={`app ${listing && !alone ? "listing" : "folded"} ${paneled.value ? "paneled" : ""} ${alone ? "alone-board" : ""}`}>

@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { Refused } from "./composer";
 import { mayWrite, quoted } from "./draft";
 import { Icon } from "./icons";
+import { coarse } from "./screen";
 import { createSession, driving, listLink, moment, role, sessions, state } from "./store";
 
 /** isShell reports whether the agent of the open session is the shell, which runs each prompt as a command. */
@@ -105,11 +106,11 @@ export function Begin() {
           placeholder="Ask the agent to do something"
           value={text}
           ref={(t) => {
-            if (t && document.activeElement === document.body && !matchMedia("(pointer: coarse)").matches) t.focus();
+            if (t && document.activeElement === document.body && !coarse.peek()) t.focus();
           }}
           onInput={(e) => setText(e.currentTarget.value)}
           onKeyDown={(e) => {
-            if (e.key !== "Enter" || e.shiftKey || e.isComposing || matchMedia("(pointer: coarse)").matches) return;
+            if (e.key !== "Enter" || e.shiftKey || e.isComposing || coarse.peek()) return;
             e.preventDefault();
             submit();
           }}

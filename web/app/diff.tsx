@@ -7,6 +7,7 @@ import { mayWrite, quoted } from "./draft";
 import { plural } from "./format";
 import { type Line, linesOf, piecesOf, stats } from "./lines";
 import { Exposed, Windowed } from "./long";
+import { narrow } from "./screen";
 import { openFile } from "./side";
 import { oneLine } from "./tools";
 
@@ -41,11 +42,6 @@ function fold(lines: Line[]): Part[] {
 
 /** The view that somebody chose; a narrow page shows one column all the same. */
 export const split = signal(localStorage.getItem("maestro.diff") === "split");
-const wide = matchMedia("(min-width: 760px)");
-const isWide = signal(wide.matches);
-wide.addEventListener("change", () => {
-  isWide.value = wide.matches;
-});
 
 function chooseSplit(on: boolean): void {
   split.value = on;
@@ -97,7 +93,7 @@ export function Diff({
   const [open, setOpen] = useState<ReadonlySet<Part>>(new Set());
   const [chosen, setChosen] = useState<{ from: number; to: number } | null>(null); // rows, in the order of choice
   const { added, removed } = stats(change);
-  const two = chosenBeside ?? (split.value && isWide.value);
+  const two = chosenBeside ?? (split.value && !narrow.value);
   const parts = useMemo(
     () => folded.flatMap((p) => ("skipped" in p && open.has(p) ? p.skipped : [p])),
     [folded, open],
@@ -195,7 +191,7 @@ export function Diff({
         <span>
           <span class="added">+{added}</span> <span class="removed">−{removed}</span>
         </span>
-        {isWide.value && !caption && <SplitButton />}
+        {!narrow.value && !caption && <SplitButton />}
       </figcaption>
       <div
         class="lines"

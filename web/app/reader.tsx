@@ -8,6 +8,7 @@ import { plural } from "./format";
 import { Icon } from "./icons";
 import { NeedsControl } from "./needs";
 import { parts, place, quote } from "./paths";
+import { coarse } from "./screen";
 import { closeSheet, findFile } from "./side";
 import { inWords } from "./store";
 
@@ -105,7 +106,7 @@ export function Reader({ of: file }: { of: Source }) {
     const from = extend && chosen ? chosen.from : to;
     setChosen({ from, to: Math.min(Math.max(to, from - mostChosen + 1), from + mostChosen - 1) });
   };
-  const tapsEnd = () => coarse() && chosen?.from === chosen?.to; // a second tap chooses the last line
+  const tapsEnd = () => coarse.peek() && chosen?.from === chosen?.to; // a second tap chooses the last line
   const selected = () => {
     const text = getSelection();
     const line = (node: Node | null | undefined) => {
@@ -222,8 +223,6 @@ function topLine(view: HTMLElement): number {
   const lines = [...view.querySelectorAll<HTMLElement>("[data-line]")];
   return Number(lines.find((l) => l.getBoundingClientRect().top >= top - 1)?.dataset.line ?? 1);
 }
-
-const coarse = () => matchMedia("(pointer: coarse)").matches;
 
 function Line({ file, n }: { file: Source; n: number }) {
   const text = file.text.at(n);

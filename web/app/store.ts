@@ -23,6 +23,7 @@ import {
 import { who } from "./format";
 import { keepAlive, keptConnection, rest, revive } from "./rest";
 import { newRows, type Row } from "./rows";
+import { narrow } from "./screen";
 
 /** The page before it has a session list: it starts, or nobody is logged in. */
 export const stage = signal<"starting" | "login" | "open">("starting");
@@ -195,7 +196,7 @@ function openFirst(): void {
   if (location.hash.length > 1) return; // the inbox or the dashboard
   const [first] = sessions.value;
   const id =
-    only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
+    only ?? (sessions.value.length === 1 || !narrow.peek() ? first?.session_id : undefined);
   if (!id) return;
   open(id); // at once, so that nothing else is shown before
   location.replace(address(id));
