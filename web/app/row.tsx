@@ -1,5 +1,5 @@
 // One row of the transcript.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { EndItem, NoteItem, ToolItem } from "../client/index.ts";
 import { plain } from "./ansi";
@@ -14,11 +14,14 @@ import { Exposed, Text, Windowed } from "./long";
 import { render, renderHighlighted } from "./markdown";
 import { useOutput } from "./output";
 import type { Row } from "./rows";
-import { act, state, you } from "./store";
+import { act, openID, state, you } from "./store";
 import { about, longestPath, oneLine, withoutChange } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
 const opened = signal<ReadonlySet<string>>(new Set());
+effect(() => {
+  if (openID.value !== null) opened.value = new Set(); // keys are those of one session
+});
 
 function toggle(key: string): void {
   const next = new Set(opened.value);
