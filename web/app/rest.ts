@@ -26,7 +26,7 @@ export function keepAlive(shown: () => Session | null): void {
 }
 
 /** ownRunning reports whether a session has a terminal of this page that runs. */
-export function ownRunning(s: Session): boolean {
+function ownRunning(s: Session): boolean {
   return s.state.active_utility_commands.some(
     (c) => c.terminal_mode === "pty" && c.owner_connection_id === s.me?.connectionId,
   );
@@ -46,9 +46,9 @@ export function rest(s: Session): void {
   }
 }
 
-/** revive returns the session that rests, if there is one. */
+/** revive returns the session that rests, if there is one and it was not ended meanwhile. */
 export function revive(id: string): Session | undefined {
   const found = background.get(id);
   background.delete(id);
-  return found;
+  return found?.link.status === "closed" ? undefined : found;
 }
