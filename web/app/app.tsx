@@ -100,7 +100,8 @@ function Page() {
   // The first conversation is drawn when it is there, so that nothing moves.
   const shown = useRef(false);
   shown.current ||= loaded.value || !["connecting", "online"].includes(link.value.status);
-  const { mine } = control.value;
+  const here = session.value !== null && place.value === "session";
+  const drives = session.value !== null && control.value.mine && moment.value === null;
   const alone = wall.value && place.value === "dashboard";
   const go = (name: string) => () => {
     location.hash = name;
@@ -110,19 +111,20 @@ function Page() {
     { what: "Next turn", key: "J", run: () => step(1) },
     { what: "Previous turn", key: "K", run: () => step(-1) },
     { what: "End of the conversation", key: "G", run: () => (moment.value ? backToLive() : toEnd()) },
-    { what: "Time line", key: "L", alone: true, run: focusLine },
-    { what: "Search the conversation", key: "F", alone: true, run: openSearch },
+    ...(here
+      ? [
+          { what: "Time line", key: "L", alone: true, run: focusLine },
+          { what: "Search the conversation", key: "F", alone: true, run: openSearch },
+        ]
+      : []),
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
     { what: "All sessions on the whole screen", run: go("#dashboard=wall") },
-    ...(session.value && place.value === "session"
-      ? [{ what: "Terminals", key: "`", run: () => showTerminals() }]
-      : []),
+    ...(here ? [{ what: "Terminals", key: "`", run: () => showTerminals() }, ...sideActions] : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
-    ...(session.value && place.value === "session" ? sideActions : []),
-    ...(busy.value && mine && !moment.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
-    ...(session.value && mine && !moment.value ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
+    ...(drives && busy.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
+    ...(drives ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: switchTheme },
     { what: "Keys", key: "?", run: () => help.current?.showModal() },
     {
