@@ -104,7 +104,6 @@ export async function turnOff(): Promise<void> {
 /** logOut ends notifications of this browser too, which are for whoever is logged in. */
 export async function logOut(): Promise<void> {
   await turnOff().catch(() => {}); // such as without a connection; the server drops the registration with the login
-  localStorage.removeItem("maestro.name");
   await logout();
 }
 

@@ -75,7 +75,6 @@ export const pending = computed<readonly PendingRequest[]>(() =>
   (state.value?.pending_requests ?? []).filter((r) => r.kind !== "client_tool"),
 );
 export const people = computed<People | undefined>(() => state.value?.people);
-export const responding = computed(() => state.value?.is_responding ?? false);
 /** the agent works: it answers, runs a tool or waits for a question */
 export const busy = computed(() => {
   const s = state.value;
@@ -168,6 +167,8 @@ tabs.onmessage = () => {
 
 export async function logout(): Promise<void> {
   session.value?.close();
+  localStorage.removeItem(nameKey);
+  localStorage.removeItem(ownConnections.key);
   await server.logout();
   tabs.postMessage("");
   goAway();
@@ -280,13 +281,15 @@ export function announce(text: string): void {
   announcement.value = text;
 }
 
+const nameKey = "maestro.name";
+
 export function ownName(): string {
-  return localStorage.getItem("maestro.name") ?? "";
+  return localStorage.getItem(nameKey) ?? "";
 }
 
 /** setName is what others see from the next attachment on. */
 export function setName(name: string): void {
-  localStorage.setItem("maestro.name", name.trim().slice(0, 60));
+  localStorage.setItem(nameKey, name.trim().slice(0, 60));
   const id = openID.peek();
   if (id) open(id);
 }
