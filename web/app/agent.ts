@@ -40,7 +40,7 @@ export interface Plan {
 }
 
 /** planOf returns the last plan in a status since the last prompt. */
-export function planOf(items: readonly Item[]): Plan | null {
+function planOf(items: readonly Item[]): Plan | null {
   for (let i = items.length - 1; i >= 0; i--) {
     const item = items[i]!;
     if (item.kind === "prompt") return null;

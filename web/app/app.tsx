@@ -20,9 +20,9 @@ import { Begin } from "./begin";
 import { logOut } from "./notify";
 import { narrow } from "./screen";
 import { openSearch, Search } from "./search";
-import { Settings, settingsOpen } from "./settings";
+import { chooseTheme, Settings, settingsOpen } from "./settings";
 import { findFile, paneled, running, toggleTab } from "./side";
-import { Sidebar, switchTheme } from "./sidebar";
+import { Sidebar } from "./sidebar";
 import {
   act,
   announcement,
@@ -125,7 +125,7 @@ function Page() {
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
     ...(drives && busy.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
     ...(drives ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
-    { what: "Light or dark", run: switchTheme },
+    { what: "Light or dark", run: () => chooseTheme() },
     { what: "Keys", key: "?", run: () => help.current?.showModal() },
     {
       what: "Settings",

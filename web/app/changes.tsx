@@ -244,7 +244,7 @@ export function PathList({ paths }: { paths: readonly string[] }) {
   );
 }
 
-export function Counts({ of }: { of: readonly Edit[] }) {
+function Counts({ of }: { of: readonly Edit[] }) {
   const { added, removed } = count(of);
   return (
     <span class="counted">

@@ -19,7 +19,7 @@ export interface Choice {
   take: string | (() => void);
 }
 
-export type Completion = {
+type Completion = {
   choices: readonly Choice[];
   at: number;
   label: string;
@@ -39,7 +39,7 @@ export function wanted(text: string, caret: number): Word | null {
 }
 
 /** commandsFor returns what / offers: the commands of the agent first, and those that begin with the query. */
-export function commandsFor(query: string, of: typeof offer.value, actions: readonly Action[]): Choice[] {
+function commandsFor(query: string, of: typeof offer.value, actions: readonly Action[]): Choice[] {
   const q = query.toLowerCase();
   const commands = of.commands.map(
     ({ name, hint, description }): Choice => ({

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { Label, Windowed } from "./long";
 
 type Choice = { value: string; title: string };
-export type Field = {
+type Field = {
   name: string;
   title: string;
   hint: string;

@@ -10,7 +10,7 @@ import { ownScript, SERVICE_WORKER } from "./trusted";
 const kept = "maestro.notify";
 
 /** What somebody wants of the notifications of this browser. */
-export interface Wish {
+interface Wish {
   /** such as 22:00-07:00; empty: none */
   quietHours: string;
 }
@@ -28,7 +28,7 @@ function stored(): Wish | null {
 }
 
 /** reach says when notifications arrive, and why not always; working while that is looked up. */
-export type Reach = { when: "always" | "page" | "working" | "never"; why?: string };
+type Reach = { when: "always" | "page" | "working" | "never"; why?: string };
 export const reach = signal<Reach>({ when: "working" });
 
 /** permission is that of the browser. It may change outside of the page. */
@@ -212,7 +212,7 @@ effect(() => {
   void navigator.serviceWorker.getRegistration().then(async (service) => {
     if (!service) return;
     for (const tag of ended) for (const shown of await service.getNotifications({ tag })) shown.close();
-    if (document.visibilityState !== "hidden" || isQuiet(wish.peek()?.quietHours ?? "", clock())) return;
+    if (document.visibilityState !== "hidden" || isQuiet(wish.peek()?.quietHours ?? "", timeOfDay())) return;
     for (const q of added.slice(0, 3)) {
       const link = `/inbox?${new URLSearchParams({ session: q.session_id, request: q.request_id })}`;
       await show(service, "A question waits", q.session_title || "New session", keyOf(q), link);
@@ -220,7 +220,7 @@ effect(() => {
   });
 });
 
-const clock = () => new Date().toTimeString().slice(0, 5);
+const timeOfDay = () => new Date().toTimeString().slice(0, 5);
 
 /** startNotifying follows what a notification opens, and renews the registration of this browser. */
 export function startNotifying(): void {

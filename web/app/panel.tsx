@@ -4,7 +4,7 @@ import type { ConnectionState, HistoryTurn } from "../client/index.ts";
 import { Changes, changed } from "./changes";
 import { Files } from "./files";
 import { ago, duration, exact, plural, who } from "./format";
-import { Icon, type Sign } from "./icons";
+import { Icon, type Outcome } from "./icons";
 import { backToLive, lookAt } from "./look";
 import {
   act,
@@ -201,7 +201,7 @@ function roleOf(c: ConnectionState): string {
   return c.may_answer ? "answers" : c.role === "controller" ? "may drive" : "watches";
 }
 
-const outcomes: Record<HistoryTurn["outcome"], { sign: Sign; tone: string; word: string }> = {
+const outcomes: Record<HistoryTurn["outcome"], Outcome> = {
   completed: { sign: "check", tone: "good", word: "completed" },
   failed: { sign: "alert", tone: "bad", word: "failed" },
   cancelled: { sign: "stop", tone: "", word: "stopped" },

@@ -2,7 +2,7 @@
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Exposed } from "./long";
-import { mayWrite, quoted } from "./draft";
+import { mayWrite, quoted, selectedIn } from "./draft";
 import { drawn, gone, type Reader as Source } from "./files-open";
 import { plural } from "./format";
 import { Icon } from "./icons";
@@ -97,7 +97,7 @@ export function Reader({ of: file }: { of: Source }) {
   const comment = () => {
     if (first === 0 || unread()) return;
     const lines = Array.from({ length: last - first + 1 }, (_, i) => file.text.at(first + i) ?? "");
-    quoted.value = quote(file.path, first, lines);
+    quoted.value = quote(file.path, place(first, last), lines);
     setChosen(null);
     getSelection()?.removeAllRanges();
     closeSheet();
@@ -108,15 +108,10 @@ export function Reader({ of: file }: { of: Source }) {
   };
   const tapsEnd = () => coarse.peek() && chosen?.from === chosen?.to; // a second tap chooses the last line
   const selected = () => {
-    const text = getSelection();
-    const line = (node: Node | null | undefined) => {
-      const found = (node instanceof Element ? node : node?.parentElement)?.closest<HTMLElement>("[data-line]");
-      return found && scroller.current?.contains(found) ? Number(found.dataset.line) : undefined;
-    };
-    const [from, to] = [line(text?.anchorNode), line(text?.focusNode)];
-    if (text?.isCollapsed || !from || !to) return;
-    const [a, b] = [Math.min(from, to), Math.max(from, to)];
-    setChosen({ from: a, to: Math.min(b, a + mostChosen - 1) });
+    const found = selectedIn(scroller.current!, "line");
+    if (!found) return;
+    const from = Math.min(found.from, found.to);
+    setChosen({ from, to: Math.min(Math.max(found.from, found.to), from + mostChosen - 1) });
   };
   const keys = (e: KeyboardEvent) => {
     if (e.target !== scroller.current || e.ctrlKey || e.metaKey || e.altKey) return;

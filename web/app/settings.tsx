@@ -92,6 +92,11 @@ const themes = [
   ["dark", "Dark"],
 ] as const;
 
+/** chooseTheme changes the theme, or without one switches between light and dark; theme.ts does it. */
+export function chooseTheme(next?: string): void {
+  document.dispatchEvent(new CustomEvent("maestro:theme", { detail: next }));
+}
+
 function Appearance() {
   const [theme, setTheme] = useState(localStorage.getItem("maestro.theme") ?? "system");
   return (
@@ -105,7 +110,7 @@ function Appearance() {
               name="theme"
               checked={theme === value}
               onChange={() => {
-                document.dispatchEvent(new CustomEvent("maestro:theme", { detail: value }));
+                chooseTheme(value);
                 setTheme(value);
               }}
             />

@@ -56,7 +56,7 @@ export const loaded = signal(false);
 export const head = signal(0);
 
 /** A Moment is what the page shows of the past. */
-export interface Moment {
+interface Moment {
   cursor: number;
   at: number;
   state: Readonly<State>;

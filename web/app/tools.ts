@@ -2,7 +2,7 @@
 import { plural } from "./format";
 import { exposed } from "./hidden";
 
-export type Option = { id: string; name: string; kind: string };
+type Option = { id: string; name: string; kind: string };
 export type Change = { path: string; before: string; after: string } | { path: string; patch: string };
 
 export type About = {
