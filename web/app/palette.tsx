@@ -1,6 +1,7 @@
 // The palette: every action of the page and every session, found by a few letters.
 import { createContext } from "preact";
 import { useState } from "preact/hooks";
+import { Dialog } from "./dialog";
 import { ago } from "./format";
 import { address, now, sessions } from "./store";
 import { titleOf } from "./sidebar";
@@ -43,20 +44,10 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
   const run = (a: Action | undefined) => {
     if (!a) return;
     close();
-    a.run();
+    queueMicrotask(() => a.run()); // the open dialog keeps the focus from the page
   };
   return (
-    <dialog
-      class="palette"
-      aria-label="Commands"
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
-      onClose={close}
-      onClick={(e) => {
-        if (e.target === e.currentTarget) close();
-      }}
-    >
+    <Dialog class="palette" label="Commands" close={close}>
       <input
         class="field"
         role="combobox"
@@ -98,6 +89,6 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
         ))}
       </ul>
       {found.length === 0 && <p class="meta">Nothing is called that.</p>}
-    </dialog>
+    </Dialog>
   );
 }

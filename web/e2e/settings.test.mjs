@@ -315,6 +315,19 @@ test("a browser subscribes, is told of questions, and unsubscribes", { timeout: 
   }
 });
 
+test("the command to write a prompt leads into its field", { timeout: 2 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  await composer(p).press("Escape");
+  await p.page.keyboard.press("Control+k");
+  await p.page.keyboard.type("write a prompt");
+  await p.page.keyboard.press("Enter");
+  await p.page.waitForFunction(() => document.activeElement.matches(".composer textarea"));
+  await p.page.keyboard.type("hello");
+  assert.equal(await composer(p).inputValue(), "hello");
+  assert.deepEqual(await p.complaints(), []);
+});
+
 test("keys answer no question behind a dialog", { timeout: 2 * patience }, async () => {
   await startServer();
   const p = await browser.open(await server.link());
