@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
+import { Dialog } from "./dialog";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
@@ -95,7 +96,7 @@ const sideActions: Action[] = [
 
 function Page() {
   const [listing, setListing] = useState(!narrow.peek() || (place.value === "session" && openID.value === null));
-  const help = useRef<HTMLDialogElement>(null);
+  const [helping, setHelping] = useState(false);
   const [commanding, setCommanding] = useState(false);
   // The first conversation is drawn when it is there, so that nothing moves.
   const shown = useRef(false);
@@ -126,7 +127,7 @@ function Page() {
     ...(drives && busy.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
     ...(drives ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
     { what: "Light or dark", run: () => chooseTheme() },
-    { what: "Keys", key: "?", run: () => help.current?.showModal() },
+    { what: "Keys", key: "?", run: () => setHelping(true) },
     {
       what: "Settings",
       key: ",",
@@ -199,7 +200,7 @@ function Page() {
       {commanding && <Palette actions={actions} close={() => setCommanding(false)} />}
       {settingsOpen.value && <Settings />}
       {session.value && <RunCommand />}
-      <Help place={help} actions={actions} />
+      {helping && <Help actions={actions} close={() => setHelping(false)} />}
     </div>
   );
 }
@@ -241,16 +242,10 @@ const moreKeys: [string, string][] = [
   ["Ctrl+Enter", "Steer the agent while it works"],
 ];
 
-function Help({ place, actions }: { place: preact.RefObject<HTMLDialogElement | null>; actions: readonly Action[] }) {
+function Help({ actions, close }: { actions: readonly Action[]; close: () => void }) {
   const keys = actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []));
   return (
-    <dialog
-      ref={place}
-      aria-label="Keys"
-      onClick={(e) => {
-        if (e.target === e.currentTarget) e.currentTarget.close();
-      }}
-    >
+    <Dialog label="Keys" close={close}>
       <h2>Keys</h2>
       <dl>
         {[...moreKeys, ...keys].map(([key, what]) => (
@@ -262,6 +257,6 @@ function Help({ place, actions }: { place: preact.RefObject<HTMLDialogElement | 
           </>
         ))}
       </dl>
-    </dialog>
+    </Dialog>
   );
 }

@@ -2,11 +2,12 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { CommandItem } from "../client/index.ts";
 import { plain } from "./ansi";
-import { Text } from "./long";
+import { Dialog } from "./dialog";
 import { mayWrite } from "./draft";
 import { clock, duration } from "./format";
 import { compareCommand } from "./git";
 import { Icon, type Outcome } from "./icons";
+import { Text } from "./long";
 import { NeedsControl } from "./needs";
 import { Omitted, Preview, previewed, useOutput } from "./output";
 import type { Row } from "./rows";
@@ -38,17 +39,7 @@ function Ask() {
     void driving((s) => s.utilities.run(command).started);
   };
   return (
-    <dialog
-      class="palette run"
-      aria-label="Run a command"
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
-      onClose={close}
-      onClick={(e) => {
-        if (e.target === e.currentTarget) close();
-      }}
-    >
+    <Dialog class="palette run" label="Run a command" close={close}>
       {mayWrite() ? (
         <form
           onSubmit={(e) => {
@@ -91,7 +82,7 @@ function Ask() {
       ) : (
         <NeedsControl what="run commands" />
       )}
-    </dialog>
+    </Dialog>
   );
 }
 

@@ -1,6 +1,7 @@
 // The settings of this browser, and what the server is.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
+import { Dialog } from "./dialog";
 import { Icon } from "./icons";
 import { apple, change, impossible, installed, logOut, reach, test, turnOff, turnOn, wish } from "./notify";
 import { parseQuiet } from "./quiet";
@@ -27,19 +28,9 @@ export function Settings() {
     settingsOpen.value = false;
   };
   return (
-    <dialog
-      class="settings"
-      aria-labelledby="settings-title"
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
-      onClose={close}
-      onClick={(e) => {
-        if (e.target === e.currentTarget) close();
-      }}
-    >
+    <Dialog class="settings" label="Settings" close={close}>
       <header>
-        <h2 id="settings-title" tabIndex={-1} autofocus>
+        <h2 tabIndex={-1} autofocus>
           Settings
         </h2>
         <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
@@ -57,7 +48,7 @@ export function Settings() {
         </button>
         <span class="meta">Logs out all tabs of this browser and ends its notifications.</span>
       </footer>
-    </dialog>
+    </Dialog>
   );
 }
 
