@@ -167,6 +167,7 @@ function Page() {
     const empty = sessions.value.length === 0 && listLink.value.status === "online";
     if ((openID.value !== null || place.value !== "session" || empty) && narrow.peek()) setListing(false);
   });
+  const columns = alone ? "folded alone-board" : listing ? "listing" : "folded";
   const close = () => {
     setListing(false);
     paneled.value = false;
@@ -175,7 +176,7 @@ function Page() {
     if (narrow.peek()) setListing(false);
   };
   return (
-    <div class={`app ${listing && !alone ? "listing" : "folded"} ${paneled.value ? "paneled" : ""} ${alone ? "alone-board" : ""}`}>
+    <div class={`app ${columns} ${paneled.value ? "paneled" : ""}`}>
       {!alone && <Sidebar pick={pick} commands={() => setCommanding(true)} />}
       <main class="main">
         {place.value === "session" && (

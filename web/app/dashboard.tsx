@@ -77,7 +77,8 @@ export function Dashboard({ list }: { list: () => void }) {
             class="button quiet only-wide"
             onClick={() => {
               location.hash = "#dashboard=wall";
-              void document.documentElement.requestFullscreen?.().catch(() => {}); // the page is then alone in its window
+              // A browser may refuse; then the dashboard fills the window.
+              void document.documentElement.requestFullscreen?.().catch(() => {});
             }}
           >
             Whole screen

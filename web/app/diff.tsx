@@ -196,7 +196,9 @@ export function Diff({
         class="lines"
         ref={body}
         role={comments ? "group" : "presentation"}
-        aria-label={comments ? `Lines of ${oneLine(change.path) || "the change"}; arrows choose, Enter comments` : undefined}
+        aria-label={
+          comments ? `Lines of ${oneLine(change.path) || "the change"}; arrows choose, Enter comments` : undefined
+        }
         tabIndex={comments || long ? 0 : undefined}
         onKeyDown={comments ? keys : undefined}
         onMouseUp={comments ? selected : undefined}

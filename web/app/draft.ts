@@ -9,7 +9,7 @@ export const quoted = signal("");
 export const mayWrite = () =>
   !moment.value && role.value === "controller" && (control.value.mine || control.value.holder === null);
 
-/** selectedIn returns the numbers of the elements with data-row or data-line in which a selected text begins and ends. */
+/** selectedIn returns in which elements a selected text begins and ends, by their data-row or data-line. */
 export function selectedIn(view: HTMLElement, name: "row" | "line"): { from: number; to: number } | undefined {
   const selection = getSelection();
   if (!selection || selection.isCollapsed) return undefined;

@@ -305,7 +305,9 @@ export function Choices({
       </label>
     );
   };
-  if (choices.length <= fewChoices) return <Windowed few={fewChoices} count={found.length} height={() => 34} part={part} />;
+  if (choices.length <= fewChoices) {
+    return <Windowed few={fewChoices} count={found.length} height={() => 34} part={part} />;
+  }
   return (
     <div class="choices">
       <input

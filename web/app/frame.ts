@@ -19,7 +19,8 @@ function ask(): void {
 }
 
 /**
- * spend reports whether something of this weight, in characters, may still be drawn in this frame. The first always may.
+ * spend reports whether something of this weight, in characters, may still be drawn in this frame. The first one
+ * always may.
  */
 export function spend(weight: number): boolean {
   if (weight > room && room < perFrame) return false;

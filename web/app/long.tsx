@@ -107,11 +107,13 @@ export function Label({ text }: { text: string }) {
 const few = 4; // pieces of a text that are drawn at once
 const lineHeight = 20;
 
+type TextProps = { text: string; exposed?: boolean; look: string; label?: string };
+
 /**
  * Text shows a text of any length. With exposed, characters that a reader would not see appear by name, as in texts
  * that somebody decides about. A long text says how long it is.
  */
-export function Text({ text, exposed, look, label }: { text: string; exposed?: boolean; look: string; label?: string }) {
+export function Text({ text, exposed, look, label }: TextProps) {
   const [unfolded, setUnfolded] = useState(false);
   const tokens = useMemo(
     () => (exposed ? expose(text, unfolded) : [{ text, hidden: false }]),

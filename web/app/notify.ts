@@ -59,8 +59,8 @@ export const impossible = computed(() => {
   }
   if (apple && !installed) {
     return (
-      "On this device, notifications are for apps on the home screen. In Safari, choose Share and Add to Home Screen. " +
-      "Then open Maestro from there and come back to this place."
+      "On this device, notifications are for apps on the home screen. In Safari, choose Share and Add to Home " +
+      "Screen. Then open Maestro from there and come back to this place."
     );
   }
   if (!("Notification" in globalThis) || !("serviceWorker" in navigator)) {
