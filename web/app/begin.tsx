@@ -1,4 +1,4 @@
-// What the page shows before anything was said: what to do, a field for it, and examples.
+// What the page shows before the first prompt: instructions, examples, and a field if no session is open.
 import { useRef, useState } from "preact/hooks";
 import { Refused } from "./composer";
 import { mayWrite, quoted } from "./draft";

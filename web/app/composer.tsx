@@ -186,7 +186,7 @@ function Writing() {
   );
 }
 
-/** Requests for control, which only who drives can answer. */
+/** ControlRequests asks the person who drives to hand over control or to keep it. */
 export function ControlRequests() {
   return (
     <>

@@ -1,4 +1,4 @@
-// Files of the workspace: which were opened, the text of the one that is open, and what others read.
+// Files of the workspace: the files that were opened, the text of the open one, and the file that others read.
 import { computed, effect, signal } from "@preact/signals";
 import type { UtilityFileReadResult } from "../client/index.ts";
 import { renderHighlighted } from "./markdown";
@@ -30,7 +30,7 @@ export const drawn = signal(0);
 export const gone = signal(false);
 /** paths that were opened, the latest first */
 export const recent = signal<readonly string[]>([]);
-/** what who drives read last, for those that watch */
+/** the file that the driver read last, for viewers */
 export const shared = signal<{ path: string; pages: UtilityFileReadResult[] } | null>(null);
 
 const mine = computed(() => control.value.mine);
@@ -94,7 +94,7 @@ effect(() => {
   if (shared.peek()?.path === path) for (const page of shared.peek()!.pages) text.take(page);
 });
 
-/** read reads lines through the server. Who opens a file while nobody drives then drives. */
+/** read reads lines through the server. If nobody drives, the server gives control to this page. */
 async function read(path: string, offset: number, limit: number): Promise<UtilityFileReadResult> {
   const s = session.peek();
   if (!s) throw new Error("No session is open.");

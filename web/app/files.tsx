@@ -146,7 +146,7 @@ function Known() {
   );
 }
 
-/** Watched is for those who do not drive: what who drives reads. */
+/** Watched shows viewers the file that the driver reads. */
 function Watched() {
   const last = shared.value;
   return (

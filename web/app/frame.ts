@@ -1,4 +1,4 @@
-// The work of one frame is bounded: what was never drawn waits for a later frame when there is much of it.
+// The work of one frame is bounded. New content over the bound is drawn in later frames.
 
 const perFrame = 16 << 10; // weight that is drawn anew in a frame
 

@@ -101,7 +101,7 @@ export async function turnOff(): Promise<void> {
   await service.unregister();
 }
 
-/** logOut ends notifications of this browser too, which are for whoever is logged in. */
+/** logOut logs out and ends the notifications of this browser, because they are for the person who is logged in. */
 export async function logOut(): Promise<void> {
   await turnOff().catch(() => {}); // such as without a connection; the server drops the registration with the login
   await logout();

@@ -1,4 +1,4 @@
-// The output of a tool or command, which the history may have cut.
+// The output of a tool or command. The history may have cut it.
 import { useState } from "preact/hooks";
 import type { CommandItem, ToolItem } from "../client/index.ts";
 import { plain } from "./ansi";

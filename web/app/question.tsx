@@ -27,7 +27,7 @@ function mayAnswer(kind: string, online: boolean): { can: boolean; why: string }
   if (role.value === "approver") {
     return kind === "approval" || kind === "user_input"
       ? { can: true, why: "" }
-      : { can: false, why: "Only who drives can answer this." };
+      : { can: false, why: "Only the person who drives can answer this." };
   }
   return { can: true, why: "" };
 }

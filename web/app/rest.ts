@@ -9,7 +9,7 @@ const text = sessionStorage.getItem(key) ?? "null";
 sessionStorage.removeItem(key);
 let kept: { session: string; connection: Connection } | null = JSON.parse(text);
 
-/** keptConnection returns the connection that the page had to a session, once. */
+/** keptConnection returns the connection from before the reload, to the first caller. */
 export function keptConnection(id: string): Connection | undefined {
   const found = kept?.session === id ? kept.connection : undefined;
   kept = null;
@@ -22,7 +22,7 @@ export function keepAlive(shown: () => Session | null): void {
     const s = shown();
     if (s?.connection) sessionStorage.setItem(key, JSON.stringify({ session: s.id, connection: s.connection }));
   });
-  addEventListener("pageshow", () => sessionStorage.removeItem(key)); // this page came back: a copy must not have it
+  addEventListener("pageshow", () => sessionStorage.removeItem(key)); // the page came back; a duplicated tab must not get its connection
 }
 
 /** ownRunning reports whether a session has a terminal of this page that runs. */

@@ -174,7 +174,7 @@ export async function logout(): Promise<void> {
   goAway();
 }
 
-// goAway forgets what was being written, which is of whoever was logged in.
+// goAway forgets the prompts that were being written, because the next person to log in must not see them.
 function goAway(): void {
   sessionStorage.clear();
   location.reload();
@@ -320,7 +320,7 @@ export function driving(what: (s: Session) => Promise<unknown>): Promise<boolean
   });
 }
 
-/** answer answers a question. Who drives does it in the session, everybody else as in an inbox, without control. */
+/** answer answers a question: with control in the session, without control as in an inbox. */
 export function answer(id: string, digest: string | undefined, reply: Answer): Promise<boolean> {
   return act(async (s) => {
     await s.ready();

@@ -116,7 +116,7 @@ function Pane() {
     return () => watch.disconnect();
   }, []);
   useEffect(() => setEnding(null), [tab?.id, typing]);
-  // Who opens the pane goes into the terminal, and starts the first one.
+  // Opening the pane starts the first terminal and gives it the focus.
   useEffect(() => {
     if (!entering.value || !ready.value || !loaded.value || tab) return;
     entering.value = false;
@@ -289,7 +289,7 @@ function Empty({ start }: { start: () => void }) {
       <p>
         {mayStart()
           ? "No terminal is open. Everybody in the session sees what happens in one."
-          : "No terminal is open. Who drives can start one, and you can watch it here."}
+          : "No terminal is open. The person who drives can start one. You can watch it here."}
       </p>
       {mayStart() && (
         <button type="button" class="button" onClick={start}>

@@ -1,4 +1,4 @@
-// The terminals of the open session: which there are, what they show, and what is typed into them.
+// The terminals of the open session: the list, their screens, and their input.
 import { effect, signal, untracked } from "@preact/signals";
 import type { Session, TerminalNews, UtilityCommandExited } from "../client/index.ts";
 import type { Key, Screen, Size } from "./terminal-screen";
@@ -16,7 +16,7 @@ export interface Tab {
   readonly name: string;
   readonly command: string;
   readonly owner: string | undefined;
-  /** the name of its owner when it was first seen */
+  /** name of the owner when the terminal was first seen */
   readonly by: string | undefined;
   readonly size: Size;
   /** what a program calls its window */
