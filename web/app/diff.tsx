@@ -183,7 +183,7 @@ export function Diff({
           </span>
         )}
         {lines.length > 0 && comments && (
-          <button type="button" class="button primary comment" onClick={comment}>
+          <button type="button" class="button primary" onClick={comment}>
             Comment on {placeOf(lines)}
           </button>
         )}
