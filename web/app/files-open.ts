@@ -35,7 +35,9 @@ export const shared = signal<{ path: string; pages: UtilityFileReadResult[] } | 
 
 const mine = computed(() => control.value.mine);
 const mostRecent = 12;
-const mostPages = 64; // pages of a file of somebody else that are kept
+// Bounds of what is kept of a file that somebody else reads.
+const mostPages = 64;
+const mostShared = 4 << 20; // characters
 let last = 0;
 const longest = 96 << 10; // characters of a page that are coloured
 
@@ -47,8 +49,10 @@ effect(() => {
   return s?.onEvent(({ event }) => {
     if (event.type !== "utility_file_read_result" || s.control.mine) return;
     const path = within(s.state.cwd, event.path);
-    const pages = shared.peek()?.path === path ? shared.peek()!.pages.slice(1 - mostPages) : [];
-    shared.value = { path, pages: [...pages, event] };
+    const earlier = shared.peek()?.path === path ? shared.peek()!.pages : [];
+    const pages = [...earlier, event].slice(-mostPages);
+    while (pages.length > 1 && pages.reduce((n, p) => n + p.content.length, 0) > mostShared) pages.shift();
+    shared.value = { path, pages };
     if (reader.peek()?.path === path) reader.peek()!.text.take(event);
   });
 });
