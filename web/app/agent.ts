@@ -27,7 +27,7 @@ effect(() => {
   if (loaded.value) readOffer();
 });
 
-// The agent tells of a change in words; the page then asks.
+// A status says in words that commands or mode changed. The page then asks for them.
 effect(() =>
   session.value?.onEvent(({ event }) => {
     if (event?.type === "status" && /^Agent (commands|mode): /.test(event.message)) readOffer();

@@ -12,7 +12,7 @@ export const isShell = () => state.value?.provider === "local" && state.value.mo
 const commands = () => ["ls -la", state.value?.git_branch ? "git status" : "pwd", "date"];
 const wishes = ["What does this project do?", "Run the tests and fix what fails", "Find a bug in the last change"];
 
-/** NothingSaid stands in a session without a prompt. */
+/** NothingSaid fills the conversation of a session without a prompt. */
 export function NothingSaid() {
   if (moment.value) {
     return (
@@ -67,7 +67,7 @@ async function begin(prompt: string): Promise<void> {
   if ((await createSession()) && !(await driving((s) => s.prompt(prompt)))) quoted.value = prompt;
 }
 
-/** Begin stands where no session is open. A prompt there begins one. */
+/** Begin fills the page while no session is open. A prompt there makes a session. */
 export function Begin() {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);

@@ -7,7 +7,7 @@ import { announce, session } from "./store";
 import { plural } from "./format";
 
 const most = 8; // files in the list
-const mostCommands = 50; // who wants more writes another letter
+const mostCommands = 50; // in the list; another letter makes it shorter
 const pause = 80; // ms without a key before the server is asked
 
 /** A Choice is an entry of the list. */
@@ -15,7 +15,7 @@ export interface Choice {
   name: string;
   note: string;
   key?: string;
-  /** what the word becomes, or what is done in its place */
+  /** the text that replaces the word, or an action */
   take: string | (() => void);
 }
 
@@ -30,7 +30,7 @@ type Completion = {
 
 type Word = { sign: "@" | "/"; from: number; query: string };
 
-/** wanted returns the word at the caret if it is to be completed: where it begins, and what follows its sign. */
+/** wanted returns the word at the caret if it begins with @ or /. */
 export function wanted(text: string, caret: number): Word | null {
   const before = text.slice(0, caret);
   if (/^\/\S*$/.test(before)) return { sign: "/", from: 0, query: before.slice(1) };

@@ -1,4 +1,4 @@
-// The dashboard: what all sessions are doing, to look at and not to touch.
+// The dashboard shows what all sessions are doing. Nothing can be changed there.
 import { effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { InboxQuestion, SessionSummary } from "../client/index.ts";
@@ -107,7 +107,7 @@ export function Dashboard({ list }: { list: () => void }) {
   );
 }
 
-/** Lag says whether the page shows what is true now. */
+/** Lag says whether the page is up to date. */
 function Lag() {
   const behind = listLink.value.status !== "online" || lag.value > silence;
   const at = Date.now() - lag.value;
@@ -123,7 +123,7 @@ function Lag() {
   );
 }
 
-/** Wall is the head of a dashboard that has the screen for itself. */
+/** Wall is the head of a dashboard that fills the screen. */
 function Wall({ parts }: { parts: { title: string; of: SessionSummary[] }[] }) {
   useEffect(() => {
     const leave = () => {

@@ -78,8 +78,8 @@ const over = (parts: Part[]): Drawn[] =>
   parts.map((p) => ("skipped" in p ? p : p.sign === "-" ? { old: p } : { now: p }));
 
 /**
- * Diff shows a change below its path. With a caption the path and the choice of the view stand elsewhere, and beside
- * says which view it is.
+ * Diff shows a change below its path. A caller with a caption shows the path and the choice of the view itself, and
+ * passes the view in beside.
  */
 export function Diff({
   change,
@@ -243,7 +243,7 @@ export function PathLink({ path, line }: { path: string; line?: number }) {
   );
 }
 
-/** firstLine is where a change begins in its file, which only a patch says. */
+/** firstLine is the line where a change begins in its file. Only a patch has it. */
 function firstLine(change: Change): number | undefined {
   return "patch" in change ? linesOf(change).find((l) => l.after !== undefined)?.after : undefined;
 }

@@ -24,7 +24,7 @@ export interface Reader {
 }
 
 export const reader = signal<Reader | null>(null);
-/** rises with every change of the text that is open */
+/** rises with every change of the open text */
 export const drawn = signal(0);
 /** the open file was deleted after it was read */
 export const gone = signal(false);

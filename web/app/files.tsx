@@ -120,7 +120,7 @@ function Find() {
   );
 }
 
-/** Known lists files that somebody may want before anything is typed. */
+/** Known lists files to choose from before anything is typed. */
 function Known() {
   const lists: [string, string[]][] = [
     ["Opened before", recent.value.slice(0, listed)],

@@ -8,7 +8,7 @@ type Field = {
   name: string;
   title: string;
   hint: string;
-  pattern: string; // that the server checks; an expression of somebody else can take forever
+  pattern: string; // checked by the server only: an expression of somebody else can take forever
   required: boolean;
   type: "string" | "number" | "integer" | "boolean" | "array";
   choices: Choice[];
@@ -328,7 +328,7 @@ export function Choices({
 
 const mostNamed = 20; // choices
 
-// ChosenOf names what was chosen, which may be far away in the list.
+// ChosenOf names the chosen entries, which may be far away in the list.
 function ChosenOf({ choices, chosen }: { choices: Choice[]; chosen: string[] }) {
   const named = chosen.slice(0, mostNamed).map((v) => choices.find((c) => c.value === v)?.title ?? v);
   const more = chosen.length - named.length;

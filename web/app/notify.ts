@@ -9,7 +9,7 @@ import { ownScript, SERVICE_WORKER } from "./trusted";
 
 const kept = "maestro.notify";
 
-/** What somebody wants of the notifications of this browser. */
+/** The settings of the notifications of this browser. */
 interface Wish {
   /** such as 22:00-07:00; empty: none */
   quietHours: string;
@@ -31,7 +31,7 @@ function stored(): Wish | null {
 type Reach = { when: "always" | "page" | "working" | "never"; why?: string };
 export const reach = signal<Reach>({ when: "working" });
 
-/** permission is that of the browser. It may change outside of the page. */
+/** permission is the one that the browser has for the page. It may change outside of the page. */
 const permission = signal(globalThis.Notification?.permission ?? "denied");
 void navigator.permissions
   ?.query({ name: "notifications" })
@@ -109,8 +109,8 @@ export async function logOut(): Promise<void> {
 
 let registering: Promise<void> = Promise.resolve();
 
-// register makes sure that the server knows this browser with its present wish. It goes through everything again each
-// time that the page is loaded, because browsers, push services and servers forget registrations.
+// register makes sure that the server knows this browser with its present wish. Each load of the page calls it, because
+// browsers, push services and servers forget registrations.
 function register(): Promise<void> {
   registering = registering.then(once, once);
   return registering;
@@ -170,7 +170,7 @@ function whyNot(err: unknown): string {
   return `Web Push does not work here: ${err instanceof Refusal ? inWords(err) : (err as Error).message}`;
 }
 
-/** test sends a notification the way in which questions come. It returns why that failed; empty if it was sent. */
+/** test sends a notification on the same way as questions. It returns why that failed; empty if it was sent. */
 export async function test(): Promise<string> {
   try {
     const service = await navigator.serviceWorker.ready;

@@ -20,7 +20,7 @@ export interface Action {
 /** Actions are those of the page, for parts of it that offer them too. */
 export const Actions = createContext<readonly Action[]>([]);
 
-const most = 60; // who wants more writes another letter
+const most = 60; // in the list; another letter makes it shorter
 
 /** Palette is drawn anew each time that it opens. */
 export function Palette({ actions, close }: { actions: readonly Action[]; close: () => void }) {

@@ -94,7 +94,7 @@ export function Panel() {
 }
 
 const narrowest = 300; // pixels
-const conversation = 420; // pixels that are left to it
+const conversation = 420; // pixels that the conversation keeps
 
 function widest(): number {
   const { left } = document.querySelector(".main")!.getBoundingClientRect();

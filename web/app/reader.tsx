@@ -1,4 +1,4 @@
-// A file in the right column: its lines as far as somebody looks at them, and comments on them.
+// A file in the right column: its lines, of which only those near the screen are read, and comments on them.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Exposed } from "./long";
@@ -77,7 +77,7 @@ export function Reader({ of: file }: { of: Source }) {
     }
     if (file.text.at(line) === undefined) return;
     place.scrollIntoView({ block: "center" });
-    // Lines that wrap are measured only now, which moves the others. The line is shown when that is over.
+    // Lines that wrap are measured now, which moves the others. The line is in place when the size stays the same.
     const size = list.getTotalSize();
     let frame = requestAnimationFrame(() => {
       frame = requestAnimationFrame(() => {

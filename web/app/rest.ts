@@ -1,4 +1,4 @@
-// Connections that outlive what the page shows: terminals end with the connection that started them.
+// Connections that stay while the page shows another session: a terminal ends with the connection that started it.
 import type { Connection, Session } from "../client/index.ts";
 
 const key = "maestro.connection";
@@ -22,7 +22,8 @@ export function keepAlive(shown: () => Session | null): void {
     const s = shown();
     if (s?.connection) sessionStorage.setItem(key, JSON.stringify({ session: s.id, connection: s.connection }));
   });
-  addEventListener("pageshow", () => sessionStorage.removeItem(key)); // the page came back; a duplicated tab must not get its connection
+  // The page came back from the history of the browser. A duplicated tab must not get its connection.
+  addEventListener("pageshow", () => sessionStorage.removeItem(key));
 }
 
 /** ownRunning reports whether a session has a terminal of this page that runs. */
@@ -34,9 +35,9 @@ function ownRunning(s: Session): boolean {
 
 const background = new Map<string, Session>();
 
-/** rest stays attached to a session that the page leaves if it has terminals there, and otherwise closes it. */
+/** rest is called when the page leaves a session. If the page has terminals there, it stays attached. */
 export function rest(s: Session): void {
-  // The server holds control for some time for who comes back.
+  // After close(true) the server keeps control for some time, for a page that comes back.
   if (s.link.status === "closed" || !ownRunning(s)) return s.close(true);
   background.set(s.id, s);
   for (const [id, oldest] of background) {

@@ -1,4 +1,4 @@
-// The settings of this browser, and what the server is.
+// The settings of this browser, and the version of the server.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { Dialog } from "./dialog";

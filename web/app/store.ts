@@ -32,7 +32,7 @@ export const lockedBy = signal("");
 
 export const sessions = signal<readonly SessionSummary[]>([]);
 export const moreSessions = signal(false);
-/** when the list was heard of last */
+/** when the server last sent something about the list */
 export let heard = () => 0;
 export const listLink = signal<LinkStatus>({ status: "connecting" });
 
@@ -108,7 +108,7 @@ export async function start(): Promise<void> {
   const secret = fragment("share");
   if (secret) {
     const board = fragment("dashboard"); // of a link for a monitor
-    // The secret stays in no history.
+    // The secret must not stay in the history of the browser.
     history.replaceState(null, "", `${location.pathname}${board === null ? "" : `#dashboard=${board}`}`);
     try {
       await server.login({ token: secret });
