@@ -1,4 +1,5 @@
 // A dialog over the page. Escape and a click beside it close it.
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 type Props = {
   class?: string;
@@ -8,13 +9,17 @@ type Props = {
 };
 
 export function Dialog({ class: look, label, close, children }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    const d = dialog.current!;
+    d.showModal();
+    return () => d.close(); // gives the focus back
+  }, []);
   return (
     <dialog
       class={look}
       aria-label={label}
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
+      ref={dialog}
       onClose={close}
       onClick={(e) => {
         if (e.target === e.currentTarget) close();

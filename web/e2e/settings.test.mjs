@@ -342,8 +342,9 @@ test("keys answer no question behind a dialog", { timeout: 2 * patience }, async
   await settings(p).waitFor();
   await p.page.keyboard.press("d");
   assert.equal(await p.page.evaluate(() => globalThis.taken), false);
-  await p.page.keyboard.press("Escape");
+  await settings(p).getByRole("button", { name: "Close" }).click();
   await settings(p).waitFor({ state: "detached" });
+  assert.equal(await p.page.evaluate(() => document.activeElement.ariaLabel), "Settings");
   await p.page.keyboard.press("d");
   assert.equal(await p.page.evaluate(() => globalThis.taken), true);
   await p.page.getByText("Denied by you").waitFor();
