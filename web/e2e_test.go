@@ -25,7 +25,8 @@ func TestPage(t *testing.T) {
 		if err := built.Maestro(binary); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("node", append([]string{"--test", "--test-reporter=spec", concurrency}, largestFirst(t, "e2e/*.test.mjs")...)...)
+		flags := []string{"--test", "--test-reporter=spec", concurrency}
+		cmd := exec.Command("node", append(flags, largestFirst(t, "e2e/*.test.mjs")...)...)
 		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
 		run(t, cmd)
 	})

@@ -34,7 +34,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // types has the content types of all files. The tables of systems differ.
 var types = map[string]string{
 	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8", ".png": "image/png", ".webmanifest": "application/manifest+json",
+	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8", ".png": "image/png",
+	".webmanifest": "application/manifest+json",
 }
 
 // An asset is one file of the page.

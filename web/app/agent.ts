@@ -1,10 +1,10 @@
-// What the agent of the open session says about itself: its commands and its mode, which the page asks for, and its
-// plan, which comes as a status.
+// The commands, the mode and the plan of the agent of the open session. The page asks for commands and mode. The plan
+// comes as a status.
 import { computed, effect, signal } from "@preact/signals";
 import type { AgentOffer, Item } from "../client/index.ts";
 import { loaded, openID, server, session, state } from "./store";
 
-/** offer is what the agent offers, as far as it was asked for. */
+/** offer has the commands and the mode of the agent, once the server has answered. */
 export const offer = signal<AgentOffer>({ commands: [] });
 
 /** readOffer asks the server what the agent offers. */
@@ -15,7 +15,7 @@ export function readOffer(): void {
     (o) => {
       if (openID.peek() === id) offer.value = o;
     },
-    () => {}, // such as without a connection: what is known stays
+    () => {}, // such as without a connection: the last offer stays
   );
 }
 
@@ -27,7 +27,7 @@ effect(() => {
   if (loaded.value) readOffer();
 });
 
-// The agent tells of a change in words; the page then asks.
+// A status says in words that commands or mode changed. The page then asks for them.
 effect(() =>
   session.value?.onEvent(({ event }) => {
     if (event?.type === "status" && /^Agent (commands|mode): /.test(event.message)) readOffer();
@@ -40,7 +40,7 @@ export interface Plan {
 }
 
 /** planOf returns the last plan in a status since the last prompt. */
-export function planOf(items: readonly Item[]): Plan | null {
+function planOf(items: readonly Item[]): Plan | null {
   for (let i = items.length - 1; i >= 0; i--) {
     const item = items[i]!;
     if (item.kind === "prompt") return null;
@@ -64,5 +64,5 @@ function readPlan(text: string): Plan | null {
   return { done: steps.filter((s) => s.state === "done").length, steps };
 }
 
-/** plan is that of the run that goes on, or of the last one. */
+/** plan is the plan of the current run, or of the last one. */
 export const plan = computed(() => (state.value && session.value ? planOf(session.value.transcript.items) : null));

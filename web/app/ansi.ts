@@ -1,4 +1,4 @@
-// The text of what a program writes for a terminal.
+// Plain text from the output of programs that write for a terminal.
 
 const escapes = new RegExp(
   [
@@ -10,7 +10,7 @@ const escapes = new RegExp(
   "g",
 );
 
-/** plain returns a text without colours and other control sequences. A line that was written again is there once. */
+/** plain removes colours and other control sequences. Of an overwritten line, the last version stays. */
 export function plain(text: string): string {
   if (!/[\x00-\x08\x0b-\x1f\x7f-\x9f]/.test(text)) return text;
   return text
@@ -21,7 +21,7 @@ export function plain(text: string): string {
     .replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, "");
 }
 
-/** lastWritten returns what stands after the last carriage return of a line that something follows. */
+/** lastWritten returns the last version of a line that carriage returns overwrote. */
 function lastWritten(line: string): string {
   let end = line.length;
   while (line[end - 1] === "\r") end--;

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
+import { Dialog } from "./dialog";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
@@ -13,15 +14,16 @@ import { place, wall } from "./lists";
 import { type Action, Actions, Palette } from "./palette";
 import { Panel } from "./panel";
 import { PlanLine } from "./plan";
-import { ifAlone, typing } from "./keys";
+import { forPage, ifAlone } from "./keys";
 import { Questions } from "./question";
 import { Queue } from "./queue";
 import { Begin } from "./begin";
 import { logOut } from "./notify";
+import { narrow } from "./screen";
 import { openSearch, Search } from "./search";
-import { Settings, settingsOpen } from "./settings";
+import { chooseTheme, Settings, settingsOpen } from "./settings";
 import { findFile, paneled, running, toggleTab } from "./side";
-import { Sidebar, switchTheme } from "./sidebar";
+import { Sidebar } from "./sidebar";
 import {
   act,
   announcement,
@@ -92,16 +94,15 @@ const sideActions: Action[] = [
   },
 ];
 
-const narrow = () => matchMedia("(max-width: 759px)").matches;
-
 function Page() {
-  const [listing, setListing] = useState(!narrow() || (place.value === "session" && openID.value === null));
-  const help = useRef<HTMLDialogElement>(null);
+  const [listing, setListing] = useState(!narrow.peek() || (place.value === "session" && openID.value === null));
+  const [helping, setHelping] = useState(false);
   const [commanding, setCommanding] = useState(false);
   // The first conversation is drawn when it is there, so that nothing moves.
   const shown = useRef(false);
   shown.current ||= loaded.value || !["connecting", "online"].includes(link.value.status);
-  const { mine } = control.value;
+  const here = session.value !== null && place.value === "session";
+  const drives = session.value !== null && control.value.mine && moment.value === null;
   const alone = wall.value && place.value === "dashboard";
   const go = (name: string) => () => {
     location.hash = name;
@@ -111,21 +112,22 @@ function Page() {
     { what: "Next turn", key: "J", run: () => step(1) },
     { what: "Previous turn", key: "K", run: () => step(-1) },
     { what: "End of the conversation", key: "G", run: () => (moment.value ? backToLive() : toEnd()) },
-    { what: "Time line", key: "L", alone: true, run: focusLine },
-    { what: "Search the conversation", key: "F", alone: true, run: openSearch },
+    ...(here
+      ? [
+          { what: "Time line", key: "L", alone: true, run: focusLine },
+          { what: "Search the conversation", key: "F", alone: true, run: openSearch },
+        ]
+      : []),
     { what: "New session", key: "N", alone: true, run: () => void createSession() },
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
     { what: "All sessions on the whole screen", run: go("#dashboard=wall") },
-    ...(session.value && place.value === "session"
-      ? [{ what: "Terminals", key: "`", run: () => showTerminals() }]
-      : []),
+    ...(here ? [{ what: "Terminals", key: "`", run: () => showTerminals() }, ...sideActions] : []),
     { what: "Sessions", key: "S", alone: true, run: () => setListing((l) => !l) },
-    ...(session.value && place.value === "session" ? sideActions : []),
-    ...(busy.value && mine && !moment.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
-    ...(session.value && mine && !moment.value ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
-    { what: "Light or dark", run: switchTheme },
-    { what: "Keys", key: "?", run: () => help.current?.showModal() },
+    ...(drives && busy.value ? [{ what: "Stop the agent", run: () => void act((s) => s.interrupt()) }] : []),
+    ...(drives ? [{ what: "Release control", run: () => void act((s) => s.lease.release()) }] : []),
+    { what: "Light or dark", run: () => chooseTheme() },
+    { what: "Keys", key: "?", run: () => setHelping(true) },
     {
       what: "Settings",
       key: ",",
@@ -139,7 +141,7 @@ function Page() {
   known.current = actions;
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
-      if (e.key === "Escape" && narrow()) {
+      if (e.key === "Escape" && narrow.peek()) {
         setListing(false);
         paneled.value = false;
       }
@@ -148,7 +150,7 @@ function Page() {
         setCommanding((c) => !c);
         return;
       }
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || document.querySelector("dialog[open]")) return;
+      if (!forPage(e)) return;
       const key = e.key === "/" ? "I" : e.key.toUpperCase();
       const action = known.current.find((a) => a.key === key);
       if (!action) return;
@@ -163,17 +165,18 @@ function Page() {
   useSignalEffect(nameTab);
   useSignalEffect(() => {
     const empty = sessions.value.length === 0 && listLink.value.status === "online";
-    if ((openID.value !== null || place.value !== "session" || empty) && narrow()) setListing(false);
+    if ((openID.value !== null || place.value !== "session" || empty) && narrow.peek()) setListing(false);
   });
+  const columns = alone ? "folded alone-board" : listing ? "listing" : "folded";
   const close = () => {
     setListing(false);
     paneled.value = false;
   };
   const pick = () => {
-    if (narrow()) setListing(false);
+    if (narrow.peek()) setListing(false);
   };
   return (
-    <div class={`app ${listing && !alone ? "listing" : "folded"} ${paneled.value ? "paneled" : ""} ${alone ? "alone-board" : ""}`}>
+    <div class={`app ${columns} ${paneled.value ? "paneled" : ""}`}>
       {!alone && <Sidebar pick={pick} commands={() => setCommanding(true)} />}
       <main class="main">
         {place.value === "session" && (
@@ -198,7 +201,7 @@ function Page() {
       {commanding && <Palette actions={actions} close={() => setCommanding(false)} />}
       {settingsOpen.value && <Settings />}
       {session.value && <RunCommand />}
-      <Help place={help} actions={actions} />
+      {helping && <Help actions={actions} close={() => setHelping(false)} />}
     </div>
   );
 }
@@ -240,16 +243,10 @@ const moreKeys: [string, string][] = [
   ["Ctrl+Enter", "Steer the agent while it works"],
 ];
 
-function Help({ place, actions }: { place: preact.RefObject<HTMLDialogElement | null>; actions: readonly Action[] }) {
+function Help({ actions, close }: { actions: readonly Action[]; close: () => void }) {
   const keys = actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []));
   return (
-    <dialog
-      ref={place}
-      aria-label="Keys"
-      onClick={(e) => {
-        if (e.target === e.currentTarget) e.currentTarget.close();
-      }}
-    >
+    <Dialog label="Keys" close={close}>
       <h2>Keys</h2>
       <dl>
         {[...moreKeys, ...keys].map(([key, what]) => (
@@ -261,6 +258,6 @@ function Help({ place, actions }: { place: preact.RefObject<HTMLDialogElement | 
           </>
         ))}
       </dl>
-    </dialog>
+    </Dialog>
   );
 }

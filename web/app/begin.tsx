@@ -1,8 +1,9 @@
-// What the page shows before anything was said: what to do, a field for it, and examples.
+// What the page shows before the first prompt: instructions, examples, and a field if no session is open.
 import { useRef, useState } from "preact/hooks";
 import { Refused } from "./composer";
 import { mayWrite, quoted } from "./draft";
 import { Icon } from "./icons";
+import { coarse } from "./screen";
 import { createSession, driving, listLink, moment, role, sessions, state } from "./store";
 
 /** isShell reports whether the agent of the open session is the shell, which runs each prompt as a command. */
@@ -11,7 +12,7 @@ export const isShell = () => state.value?.provider === "local" && state.value.mo
 const commands = () => ["ls -la", state.value?.git_branch ? "git status" : "pwd", "date"];
 const wishes = ["What does this project do?", "Run the tests and fix what fails", "Find a bug in the last change"];
 
-/** NothingSaid stands in a session without a prompt. */
+/** NothingSaid fills the conversation of a session without a prompt. */
 export function NothingSaid() {
   if (moment.value) {
     return (
@@ -66,7 +67,7 @@ async function begin(prompt: string): Promise<void> {
   if ((await createSession()) && !(await driving((s) => s.prompt(prompt)))) quoted.value = prompt;
 }
 
-/** Begin stands where no session is open. A prompt there begins one. */
+/** Begin fills the page while no session is open. A prompt there makes a session. */
 export function Begin() {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
@@ -105,11 +106,11 @@ export function Begin() {
           placeholder="Ask the agent to do something"
           value={text}
           ref={(t) => {
-            if (t && document.activeElement === document.body && !matchMedia("(pointer: coarse)").matches) t.focus();
+            if (t && document.activeElement === document.body && !coarse.peek()) t.focus();
           }}
           onInput={(e) => setText(e.currentTarget.value)}
           onKeyDown={(e) => {
-            if (e.key !== "Enter" || e.shiftKey || e.isComposing || matchMedia("(pointer: coarse)").matches) return;
+            if (e.key !== "Enter" || e.shiftKey || e.isComposing || coarse.peek()) return;
             e.preventDefault();
             submit();
           }}

@@ -1,4 +1,4 @@
-// The files that the agent changed: the list, and the changes of each.
+// The list of the files that the agent changed, and their changes.
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../client/index.ts";
@@ -22,7 +22,7 @@ type Covered = {
   /** cursor and time from which all changes are listed */
   from: number;
   at: number;
-  /** nothing was before it */
+  /** the list reaches the beginning of the session */
   whole: boolean;
   /** earlier changes were dropped from the list */
   full: boolean;
@@ -37,7 +37,7 @@ const known = signal<{ edits: Edits; version: number }>({ edits: newEdits(), ver
 const covered = signal<Covered>(nothing);
 export const changed = computed<Changed[]>(() => known.value.edits.list());
 
-/** What git said last; null before somebody asked. */
+/** The last comparison by git; null before the first one. */
 type Comparison = { at: number; running: boolean; failed: string } & Compared;
 const comparison = signal<Comparison | null>(null);
 const mostOutput = 8 << 20; // characters of git
@@ -125,7 +125,7 @@ async function compareWithGit(): Promise<void> {
   }
 }
 
-const unfoldAll = 3; // so many files are open at first
+const unfoldAll = 3; // up to so many files are open at first
 
 export function Changes() {
   const [byGit, setByGit] = useState(false);
@@ -246,7 +246,7 @@ export function PathList({ paths }: { paths: readonly string[] }) {
   );
 }
 
-export function Counts({ of }: { of: readonly Edit[] }) {
+function Counts({ of }: { of: readonly Edit[] }) {
   const { added, removed } = count(of);
   return (
     <span class="counted">

@@ -2,13 +2,14 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { CommandItem } from "../client/index.ts";
 import { plain } from "./ansi";
-import { Text } from "./long";
+import { Dialog } from "./dialog";
 import { mayWrite } from "./draft";
-import { bytes, clock, duration } from "./format";
+import { clock, duration } from "./format";
 import { compareCommand } from "./git";
-import { Icon, type Sign } from "./icons";
+import { Icon, type Outcome } from "./icons";
+import { Text } from "./long";
 import { NeedsControl } from "./needs";
-import { useOutput } from "./output";
+import { Omitted, Preview, previewed, useOutput } from "./output";
 import type { Row } from "./rows";
 import { running } from "./side";
 import { act, control, driving, nameOf, session } from "./store";
@@ -38,17 +39,7 @@ function Ask() {
     void driving((s) => s.utilities.run(command).started);
   };
   return (
-    <dialog
-      class="palette run"
-      aria-label="Run a command"
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
-      onClose={close}
-      onClick={(e) => {
-        if (e.target === e.currentTarget) close();
-      }}
-    >
+    <Dialog class="palette run" label="Run a command" close={close}>
       {mayWrite() ? (
         <form
           onSubmit={(e) => {
@@ -91,11 +82,9 @@ function Ask() {
       ) : (
         <NeedsControl what="run commands" />
       )}
-    </dialog>
+    </Dialog>
   );
 }
-
-type Outcome = { sign: Sign; tone: string; word: string };
 
 function outcome({ exit, stopped }: CommandItem): Outcome {
   if (exit?.success) return { sign: "check", tone: "good", word: "exit 0" };
@@ -106,7 +95,6 @@ function outcome({ exit, stopped }: CommandItem): Outcome {
   return { sign: "run", tone: "spin", word: "runs" };
 }
 
-const previewed = 8; // lines below a folded command
 const liveSize = 64 << 10; // characters of the output that are drawn while it grows
 
 export function CommandLine({
@@ -129,7 +117,7 @@ export function CommandLine({
   const owner = start?.owner_connection_id;
   const own = owner !== undefined && owner === session.value?.me?.connectionId;
   const took = (item.endedAt ?? 0) - item.at;
-  const lines = text.split("\n");
+  const lines = text.split("\n").length;
   const compares = start?.command === compareCommand; // its output is a list of changes for who asked
   const previews = text !== "" && (!compares || exit?.success === false);
   return (
@@ -152,16 +140,7 @@ export function CommandLine({
         <div class="inside">
           <Text look="output" text={start?.command ?? ""} exposed />
           {text !== "" && <Text look="output" text={text} label="Output" />}
-          {omitted > 0 && (
-            <p class="meta">
-              {bytes(omitted)} of the output are not shown.{" "}
-              {readAll && (
-                <button type="button" class="button quiet" onClick={readAll}>
-                  Show all
-                </button>
-              )}
-            </p>
-          )}
+          <Omitted bytes={omitted} readAll={readAll} />
           {text === "" && over && <p class="meta">There was no output.</p>}
           {exit?.reason && <p class="meta">{exit.reason}</p>}
           <p class="meta">
@@ -170,16 +149,12 @@ export function CommandLine({
           </p>
         </div>
       ) : (
-        previews && (
-          <pre class="output live" aria-hidden="true">
-            {lines.slice(-previewed).join("\n")}
-          </pre>
-        )
+        previews && <Preview text={text} />
       )}
       {!open && word === "not started" && <p class="meta bad why">{exit!.reason}</p>}
-      {previews && !open && lines.length > previewed && over && (
+      {previews && !open && lines > previewed && over && (
         <button type="button" class="button quiet all-output" onClick={toggle}>
-          {item.output.length > liveSize ? "Show all of the output" : `Show all ${lines.length} lines`}
+          {item.output.length > liveSize ? "Show all of the output" : `Show all ${lines} lines`}
         </button>
       )}
     </div>

@@ -8,7 +8,7 @@ import { announce, session } from "./store";
 import { plural } from "./format";
 
 const most = 8; // files in the list
-const mostCommands = 50; // who wants more writes another letter
+const mostCommands = 50; // in the list; another letter makes it shorter
 const pause = 80; // ms without a key before the server is asked
 
 /** A Choice is an entry of the list. */
@@ -16,11 +16,11 @@ export interface Choice {
   name: string;
   note: string;
   key?: string;
-  /** what the word becomes, or what is done in its place */
+  /** the text that replaces the word, or an action */
   take: string | (() => void);
 }
 
-export type Completion = {
+type Completion = {
   choices: readonly Choice[];
   at: number;
   label: string;
@@ -31,7 +31,7 @@ export type Completion = {
 
 type Word = { sign: "@" | "/"; from: number; query: string };
 
-/** wanted returns the word at the caret if it is to be completed: where it begins, and what follows its sign. */
+/** wanted returns the word at the caret if it begins with @ or /. */
 export function wanted(text: string, caret: number): Word | null {
   const before = text.slice(0, caret);
   if (/^\/\S*$/.test(before)) return { sign: "/", from: 0, query: before.slice(1) };
@@ -40,7 +40,7 @@ export function wanted(text: string, caret: number): Word | null {
 }
 
 /** commandsFor returns what / offers: the commands of the agent first, and those that begin with the query. */
-export function commandsFor(query: string, of: typeof offer.value, actions: readonly Action[]): Choice[] {
+function commandsFor(query: string, of: typeof offer.value, actions: readonly Action[]): Choice[] {
   const q = query.toLowerCase();
   const commands = of.commands.map(
     ({ name, hint, description }): Choice => ({

@@ -7,6 +7,7 @@ import { Choices, useCompletion } from "./complete";
 import { quoted } from "./draft";
 import { who } from "./format";
 import { Icon } from "./icons";
+import { coarse } from "./screen";
 import { toEnd } from "./transcript";
 import { act, busy, control, driving, link, openID, otherTab, ownPrompts, people, refusal, role } from "./store";
 
@@ -63,9 +64,6 @@ function Watching() {
   );
 }
 
-// coarse says that a finger points, so that focus opens a keyboard on the screen.
-const coarse = () => matchMedia("(pointer: coarse)").matches;
-
 function Writing() {
   const id = openID.value;
   const [text, setText] = useState(() => sessionStorage.getItem(draftKey(id)) ?? "");
@@ -85,7 +83,7 @@ function Writing() {
     caretAt.current = null;
   }, [text]);
   useEffect(() => {
-    if (document.activeElement === document.body && !coarse()) area.current!.focus();
+    if (document.activeElement === document.body && !coarse.peek()) area.current!.focus();
   }, []);
   const write = (next: string) => {
     setText(next);
@@ -118,7 +116,7 @@ function Writing() {
   };
   const keys = (e: KeyboardEvent) => {
     if (completion?.key(e)) return;
-    if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !coarse()) {
+    if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !coarse.peek()) {
       e.preventDefault();
       submit(running ? (e.metaKey || e.ctrlKey ? "steer" : "next") : undefined);
     } else if (e.key === "Escape") area.current?.blur();
@@ -188,7 +186,7 @@ function Writing() {
   );
 }
 
-/** Requests for control, which only who drives can answer. */
+/** ControlRequests asks the person who drives to hand over control or to keep it. */
 export function ControlRequests() {
   return (
     <>

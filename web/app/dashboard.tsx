@@ -1,4 +1,4 @@
-// The dashboard: what all sessions are doing, to look at and not to touch.
+// The dashboard shows what all sessions are doing. Nothing can be changed there.
 import { effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { InboxQuestion, SessionSummary } from "../client/index.ts";
@@ -6,6 +6,7 @@ import { Exposed } from "./long";
 import { ago, cost, exact, plural, second, who } from "./format";
 import { Icon } from "./icons";
 import { beginning, Top } from "./inbox";
+import { dialogOpen } from "./keys";
 import { place, questions, wall } from "./lists";
 import { groups, signs, titleOf } from "./sidebar";
 import { address, heard, listLink, moreSessions, now, sessions } from "./store";
@@ -76,7 +77,8 @@ export function Dashboard({ list }: { list: () => void }) {
             class="button quiet only-wide"
             onClick={() => {
               location.hash = "#dashboard=wall";
-              void document.documentElement.requestFullscreen?.().catch(() => {}); // the page is then alone in its window
+              // A browser may refuse; then the dashboard fills the window.
+              void document.documentElement.requestFullscreen?.().catch(() => {});
             }}
           >
             Whole screen
@@ -105,7 +107,7 @@ export function Dashboard({ list }: { list: () => void }) {
   );
 }
 
-/** Lag says whether the page shows what is true now. */
+/** Lag says whether the page is up to date. */
 function Lag() {
   const behind = listLink.value.status !== "online" || lag.value > silence;
   const at = Date.now() - lag.value;
@@ -121,7 +123,7 @@ function Lag() {
   );
 }
 
-/** Wall is the head of a dashboard that has the screen for itself. */
+/** Wall is the head of a dashboard that fills the screen. */
 function Wall({ parts }: { parts: { title: string; of: SessionSummary[] }[] }) {
   useEffect(() => {
     const leave = () => {
@@ -132,7 +134,7 @@ function Wall({ parts }: { parts: { title: string; of: SessionSummary[] }[] }) {
       if (!document.fullscreenElement) leave();
     };
     const keys = (e: KeyboardEvent) => {
-      if (e.key === "Escape") leave();
+      if (e.key === "Escape" && !dialogOpen()) leave();
     };
     document.addEventListener("fullscreenchange", changed);
     addEventListener("keydown", keys);

@@ -3,10 +3,12 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
-import { mayWrite, quoted } from "./draft";
+import { mayWrite, quoted, selectedIn } from "./draft";
 import { plural } from "./format";
 import { type Line, linesOf, piecesOf, stats } from "./lines";
 import { Exposed, Windowed } from "./long";
+import { place, quote } from "./paths";
+import { narrow } from "./screen";
 import { openFile } from "./side";
 import { oneLine } from "./tools";
 
@@ -41,11 +43,6 @@ function fold(lines: Line[]): Part[] {
 
 /** The view that somebody chose; a narrow page shows one column all the same. */
 export const split = signal(localStorage.getItem("maestro.diff") === "split");
-const wide = matchMedia("(min-width: 760px)");
-const isWide = signal(wide.matches);
-wide.addEventListener("change", () => {
-  isWide.value = wide.matches;
-});
 
 function chooseSplit(on: boolean): void {
   split.value = on;
@@ -81,8 +78,8 @@ const over = (parts: Part[]): Drawn[] =>
   parts.map((p) => ("skipped" in p ? p : p.sign === "-" ? { old: p } : { now: p }));
 
 /**
- * Diff shows a change below its path. With a caption the path and the choice of the view stand elsewhere, and beside
- * says which view it is.
+ * Diff shows a change below its path. A caller with a caption shows the path and the choice of the view itself, and
+ * passes the view in beside.
  */
 export function Diff({
   change,
@@ -97,7 +94,7 @@ export function Diff({
   const [open, setOpen] = useState<ReadonlySet<Part>>(new Set());
   const [chosen, setChosen] = useState<{ from: number; to: number } | null>(null); // rows, in the order of choice
   const { added, removed } = stats(change);
-  const two = chosenBeside ?? (split.value && isWide.value);
+  const two = chosenBeside ?? (split.value && !narrow.value);
   const parts = useMemo(
     () => folded.flatMap((p) => ("skipped" in p && open.has(p) ? p.skipped : [p])),
     [folded, open],
@@ -108,19 +105,17 @@ export function Diff({
   const within = new Set(rows.slice(first, last + 1).flatMap((r) => ("skipped" in r ? [] : [r.old, r.now])));
   const lines = within.size > 0 ? parts.filter((p): p is Line => "sign" in p && within.has(p)) : [];
   const comment = () => {
-    if (lines.length > 0) quoted.value = quote(change.path, lines);
+    if (lines.length > 0) {
+      const texts = lines.map((l) => l.sign + l.text);
+      quoted.value = quote(change.path || "The change", placeOf(lines), texts);
+    }
     setChosen(null);
     getSelection()?.removeAllRanges();
   };
   const choose = (to: number, extend: boolean) => setChosen({ from: extend && chosen ? chosen.from : to, to });
   const selected = () => {
-    const text = getSelection();
-    const row = (node: Node | null | undefined) => {
-      const found = (node instanceof Element ? node : node?.parentElement)?.closest<HTMLElement>("tr[data-row]");
-      return found && body.current?.contains(found) ? Number(found.dataset.row) : undefined;
-    };
-    const [from, to] = [row(text?.anchorNode), row(text?.focusNode)];
-    if (!text?.isCollapsed && from !== undefined && to !== undefined) setChosen({ from, to });
+    const marked = selectedIn(body.current!, "row");
+    if (marked) setChosen(marked);
   };
   const keys = (e: KeyboardEvent) => {
     const move = { ArrowDown: 1, ArrowUp: -1 }[e.key];
@@ -188,20 +183,22 @@ export function Diff({
           </span>
         )}
         {lines.length > 0 && comments && (
-          <button type="button" class="button primary comment" onClick={comment}>
-            Comment on {place(lines)}
+          <button type="button" class="button primary" onClick={comment}>
+            Comment on {placeOf(lines)}
           </button>
         )}
         <span>
           <span class="added">+{added}</span> <span class="removed">−{removed}</span>
         </span>
-        {isWide.value && !caption && <SplitButton />}
+        {!narrow.value && !caption && <SplitButton />}
       </figcaption>
       <div
         class="lines"
         ref={body}
         role={comments ? "group" : "presentation"}
-        aria-label={comments ? `Lines of ${oneLine(change.path) || "the change"}; arrows choose, Enter comments` : undefined}
+        aria-label={
+          comments ? `Lines of ${oneLine(change.path) || "the change"}; arrows choose, Enter comments` : undefined
+        }
         tabIndex={comments || long ? 0 : undefined}
         onKeyDown={comments ? keys : undefined}
         onMouseUp={comments ? selected : undefined}
@@ -246,23 +243,18 @@ export function PathLink({ path, line }: { path: string; line?: number }) {
   );
 }
 
-/** firstLine is where a change begins in its file, which only a patch says. */
+/** firstLine is the line where a change begins in its file. Only a patch has it. */
 function firstLine(change: Change): number | undefined {
   return "patch" in change ? linesOf(change).find((l) => l.after !== undefined)?.after : undefined;
 }
 
-/** place names lines by their numbers, those of the new file if it has them. */
-function place(lines: Line[]): string {
+/** placeOf names lines by their numbers, those of the new file if it has them. */
+function placeOf(lines: Line[]): string {
   const side = lines.some((l) => l.after !== undefined) ? "after" : "before";
   const numbers = lines.map((l) => l[side]).filter((n) => n !== undefined);
   const [from, to] = [numbers[0], numbers.at(-1)];
   if (from === undefined) return plural(lines.length, "line");
-  return `${side === "before" ? "removed " : ""}${from === to ? `line ${from}` : `lines ${from}-${to}`}`;
-}
-
-/** quote is the beginning of a prompt about lines of a change. */
-function quote(path: string, lines: Line[]): string {
-  return `${path || "The change"}, ${place(lines)}:\n${lines.map((l) => `> ${l.sign}${l.text}\n`).join("")}\n`;
+  return `${side === "before" ? "removed " : ""}${place(from, to!)}`;
 }
 
 const rowClass = { "+": "plus", "-": "minus", " ": "" };

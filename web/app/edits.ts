@@ -1,10 +1,10 @@
-// The files that tool calls changed. Calls and their ends are taken in any order, because a session is read from its
-// end, and are told apart by their cursors.
+// The files that tool calls changed. A session is read from its end, so calls and their ends come in any order. They
+// are told apart by their cursors.
 import type { Event, ToolItem } from "../client/index.ts";
 import { stats } from "./lines";
 import { about, type Change } from "./tools";
 
-/** An Edit is a change of one file: that of a call, or that of a comparison, which says what it is. */
+/** An Edit is a change of one file by a call, or by a comparison, whose note says what happened. */
 export type Edit = { cursor: number; at: number; change: Change; note?: string };
 export type Changed = { path: string; edits: Edit[] };
 

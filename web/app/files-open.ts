@@ -1,4 +1,4 @@
-// Files of the workspace: which were opened, the text of the one that is open, and what others read.
+// Files of the workspace: the files that were opened, the text of the open one, and the file that others read.
 import { computed, effect, signal } from "@preact/signals";
 import type { UtilityFileReadResult } from "../client/index.ts";
 import { renderHighlighted } from "./markdown";
@@ -24,18 +24,20 @@ export interface Reader {
 }
 
 export const reader = signal<Reader | null>(null);
-/** rises with every change of the text that is open */
+/** rises with every change of the open text */
 export const drawn = signal(0);
 /** the open file was deleted after it was read */
 export const gone = signal(false);
 /** paths that were opened, the latest first */
 export const recent = signal<readonly string[]>([]);
-/** what who drives read last, for those that watch */
+/** the file that the driver read last, for viewers */
 export const shared = signal<{ path: string; pages: UtilityFileReadResult[] } | null>(null);
 
 const mine = computed(() => control.value.mine);
 const mostRecent = 12;
-const mostPages = 64; // pages of a file of somebody else that are kept
+// Bounds of what is kept of a file that somebody else reads.
+const mostPages = 64;
+const mostShared = 4 << 20; // characters
 let last = 0;
 const longest = 96 << 10; // characters of a page that are coloured
 
@@ -47,8 +49,10 @@ effect(() => {
   return s?.onEvent(({ event }) => {
     if (event.type !== "utility_file_read_result" || s.control.mine) return;
     const path = within(s.state.cwd, event.path);
-    const pages = shared.peek()?.path === path ? shared.peek()!.pages.slice(1 - mostPages) : [];
-    shared.value = { path, pages: [...pages, event] };
+    const earlier = shared.peek()?.path === path ? shared.peek()!.pages : [];
+    const pages = [...earlier, event].slice(-mostPages);
+    while (pages.length > 1 && pages.reduce((n, p) => n + p.content.length, 0) > mostShared) pages.shift();
+    shared.value = { path, pages };
     if (reader.peek()?.path === path) reader.peek()!.text.take(event);
   });
 });
@@ -94,7 +98,7 @@ effect(() => {
   if (shared.peek()?.path === path) for (const page of shared.peek()!.pages) text.take(page);
 });
 
-/** read reads lines through the server. Who opens a file while nobody drives then drives. */
+/** read reads lines through the server. If nobody drives, the server gives control to this page. */
 async function read(path: string, offset: number, limit: number): Promise<UtilityFileReadResult> {
   const s = session.peek();
   if (!s) throw new Error("No session is open.");

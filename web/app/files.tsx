@@ -120,7 +120,7 @@ function Find() {
   );
 }
 
-/** Known lists files that somebody may want before anything is typed. */
+/** Known lists files to choose from before anything is typed. */
 function Known() {
   const lists: [string, string[]][] = [
     ["Opened before", recent.value.slice(0, listed)],
@@ -146,7 +146,7 @@ function Known() {
   );
 }
 
-/** Watched is for those who do not drive: what who drives reads. */
+/** Watched shows viewers the file that the driver reads. */
 function Watched() {
   const last = shared.value;
   return (

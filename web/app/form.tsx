@@ -4,11 +4,11 @@ import { useState } from "preact/hooks";
 import { Label, Windowed } from "./long";
 
 type Choice = { value: string; title: string };
-export type Field = {
+type Field = {
   name: string;
   title: string;
   hint: string;
-  pattern: string; // that the server checks; an expression of somebody else can take forever
+  pattern: string; // checked by the server only: an expression of somebody else can take forever
   required: boolean;
   type: "string" | "number" | "integer" | "boolean" | "array";
   choices: Choice[];
@@ -305,7 +305,9 @@ export function Choices({
       </label>
     );
   };
-  if (choices.length <= fewChoices) return <Windowed few={fewChoices} count={found.length} height={() => 34} part={part} />;
+  if (choices.length <= fewChoices) {
+    return <Windowed few={fewChoices} count={found.length} height={() => 34} part={part} />;
+  }
   return (
     <div class="choices">
       <input
@@ -326,7 +328,7 @@ export function Choices({
 
 const mostNamed = 20; // choices
 
-// ChosenOf names what was chosen, which may be far away in the list.
+// ChosenOf names the chosen entries, which may be far away in the list.
 function ChosenOf({ choices, chosen }: { choices: Choice[]; chosen: string[] }) {
   const named = chosen.slice(0, mostNamed).map((v) => choices.find((c) => c.value === v)?.title ?? v);
   const more = chosen.length - named.length;

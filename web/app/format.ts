@@ -8,6 +8,7 @@ const day = 24 * hour;
 // Formats are made once: making one takes about as long as drawing a row.
 const dayMonth = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const hourMinute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const toSecond = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 function written(at: number, format: Intl.DateTimeFormat): string {
@@ -30,7 +31,7 @@ export function clock(at: number): string {
 
 /** second is the time of day to the second. */
 export function second(at: number): string {
-  return new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return written(at, toSecond);
 }
 
 export function exact(at: number): string {

@@ -1,4 +1,4 @@
-// The work of one frame is bounded: what was never drawn waits for a later frame when there is much of it.
+// The work of one frame is bounded. New content over the bound is drawn in later frames.
 
 const perFrame = 16 << 10; // weight that is drawn anew in a frame
 
@@ -19,7 +19,8 @@ function ask(): void {
 }
 
 /**
- * spend reports whether something of this weight, in characters, may still be drawn in this frame. The first always may.
+ * spend reports whether something of this weight, in characters, may still be drawn in this frame. The first one
+ * always may.
  */
 export function spend(weight: number): boolean {
   if (weight > room && room < perFrame) return false;

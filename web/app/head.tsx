@@ -10,7 +10,23 @@ import { SearchButton } from "./search";
 import { paneled, type Tab, tab, toggleTab } from "./side";
 import { titleOf } from "./sidebar";
 import { TerminalButton } from "./terminal";
-import { act, control, link, listLink, moment, now, openID, otherTab, people, rename, role, session, sessions, state, summary } from "./store";
+import {
+  act,
+  control,
+  link,
+  listLink,
+  moment,
+  now,
+  openID,
+  otherTab,
+  people,
+  rename,
+  role,
+  session,
+  sessions,
+  state,
+  summary,
+} from "./store";
 
 export function Head({ list, listing }: { list: () => void; listing: boolean }) {
   const waiting = sessions.value.filter((s) => s.status === "waiting" && s.session_id !== openID.value).length;
@@ -140,11 +156,11 @@ function Drives() {
       </span>
     );
   }
-  const name = otherTab() ? "You drive in another tab" : holder === null ? "Nobody drives" : `${who(people.value?.controller)} drives`;
+  const driver = holder === null ? "Nobody" : who(people.value?.controller);
   return (
     <span class="drives">
       <span class="dot" aria-hidden="true" />
-      {name}
+      {otherTab() ? "You drive in another tab" : `${driver} drives`}
     </span>
   );
 }

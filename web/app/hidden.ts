@@ -8,7 +8,7 @@ const hidden = `[${[
   "\\u034f\\u180b-\\u180f\\ufe00-\\ufe0f\\u{e0100}-\\u{e01ef}", // joiners and selectors of variants
 ].join("")}]`;
 
-// One hidden character, or a run of the same. Runs of blanks are found too, because they move what follows out of sight.
+// One hidden character, or a run of the same. Long runs of blanks are found too: they move text out of sight.
 const notable = new RegExp(`\\n(?:[ \\t]*\\n){11,}|\\t{20,}| {80,}|((?![\\n\\t])${hidden})\\1*`, "gu");
 
 /** A Token is a visible text, or the name of hidden characters; blank ones can be unfolded. */

@@ -38,6 +38,9 @@ const paths = {
 
 export type Sign = keyof typeof paths;
 
+/** An Outcome is a state with its sign, its tone and its word. */
+export type Outcome = { sign: Sign; tone: string; word: string };
+
 export function Icon({ sign, tone = "", label }: { sign: Sign; tone?: string; label?: string }) {
   return (
     <svg

@@ -17,7 +17,7 @@ import {
   type Named,
 } from "./lists";
 import { ListConnection } from "./head";
-import { typing } from "./keys";
+import { forPage } from "./keys";
 import { Asking, Sheet } from "./question";
 import { resolvers, unknownVerdict, verdicts } from "./row";
 import { address, now, role } from "./store";
@@ -61,7 +61,7 @@ export function Inbox({ list }: { list: () => void }) {
   }, [link, inbox.value]);
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || (e.key !== "j" && e.key !== "k")) return;
+      if (!forPage(e) || (e.key !== "j" && e.key !== "k")) return;
       const heads = [...document.querySelectorAll<HTMLElement>(".entry > button")];
       const at = heads.indexOf(document.activeElement as HTMLElement);
       heads[Math.max(0, Math.min(heads.length - 1, at + (e.key === "j" ? 1 : -1)))]?.focus();
@@ -171,8 +171,8 @@ function Entry({ question: q, open, toggle }: { question: InboxQuestion; open: b
   );
 }
 
-// Linked is the question of a link that the list does not have, because the list is cut or because the question has
-// ended. Its session knows.
+// Linked is the question of a link if the list does not have it: the list is cut, or the question has ended. The page
+// looks into its session.
 function Linked({ question: q }: { question: Named }) {
   const session = useLook(q.session_id);
   const [seen, setSeen] = useState(false);
@@ -216,8 +216,8 @@ function useLook(id: string): Session | undefined {
   return session;
 }
 
-// Whole is the question as its session shows it. An inbox has only the beginning of a long one, so the page looks
-// at the session while the question is open here.
+// Whole is the question as its session shows it. The inbox has only the beginning of a long question, so the page
+// watches the session while the question is open here.
 function Whole({ question: q }: { question: Named }) {
   const session = useLook(q.session_id);
   const [refused, setRefused] = useState("");

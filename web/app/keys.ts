@@ -23,6 +23,13 @@ export function ifAlone(act: () => void): void {
   waiting = setTimeout(act, alone);
 }
 
+/** forPage reports whether a key acts on the page: somebody types it alone, into no field, and no dialog is open. */
+export function forPage(e: KeyboardEvent): boolean {
+  return !(e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || dialogOpen());
+}
+
+export const dialogOpen = () => document.querySelector("dialog[open]") !== null;
+
 export function typing(target: EventTarget | null): boolean {
   return (
     target instanceof HTMLElement &&

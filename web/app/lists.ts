@@ -3,7 +3,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import type { Answer, InboxEnding, InboxQuestion, InboxReply, Session } from "../client/index.ts";
 import { announce, fragment, inWords, role, server, sessions, stage } from "./store";
 
-export type Place = "session" | "inbox" | "dashboard";
+type Place = "session" | "inbox" | "dashboard";
 
 /** place is what the page shows, as its address says. */
 export const place = signal<Place>(placed());

@@ -1,5 +1,5 @@
-// Texts and lists of any length. Of long ones only what is near the screen is drawn, so that drawing takes little time
-// whatever an agent sends.
+// Texts and lists of any length. Only the parts of a long one that are near the screen are drawn, so that drawing takes
+// little time whatever an agent sends.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
@@ -17,7 +17,7 @@ type Parts = {
 /** A Go gets a function that scrolls to a part. */
 type Go = { current: ((i: number) => void) | undefined };
 
-/** Windowed draws those of many parts that are near what the element shows that scrolls them. */
+/** Windowed draws the parts that are near the visible part of the element that scrolls them. */
 export function Windowed(parts: Parts) {
   const { count, few = 0, part, go } = parts;
   if (count > few) return <Window {...parts} />;
@@ -104,7 +104,7 @@ function Tokens({ all }: { all: Token[] }) {
 
 const shortLabel = 200; // characters
 
-/** Label shows a text that is short as a rule. */
+/** Label shows a text that is usually short. */
 export function Label({ text }: { text: string }) {
   return text.length <= shortLabel ? <Exposed text={text} /> : <Text look="words" text={text} exposed />;
 }
@@ -112,11 +112,13 @@ export function Label({ text }: { text: string }) {
 const few = 4; // pieces of a text that are drawn at once
 const lineHeight = 20;
 
+type TextProps = { text: string; exposed?: boolean; look: string; label?: string };
+
 /**
- * Text shows a text of any length. With exposed, characters that a reader would not see appear by name, as in texts
- * that somebody decides about. A long text says how long it is.
+ * Text shows a text of any length. With exposed, invisible characters appear by name; use it for texts that somebody
+ * decides about. A long text says how long it is.
  */
-export function Text({ text, exposed, look, label }: { text: string; exposed?: boolean; look: string; label?: string }) {
+export function Text({ text, exposed, look, label }: TextProps) {
   const [unfolded, setUnfolded] = useState(false);
   const tokens = useMemo(
     () => (exposed ? expose(text, unfolded) : [{ text, hidden: false }]),

@@ -1,4 +1,4 @@
-// Looking back: the moment of the past that the page shows, and what is on the time line.
+// Looking back: the moment of the past that the page shows, and the turns on the time line.
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { HistoryTurn, Past } from "../client/index.ts";
 import { clock, exact, second } from "./format";
@@ -25,7 +25,7 @@ export const turns = signal<readonly Turn[]>([]);
 export const first = signal(1);
 /** the cursor that was asked for last, before its moment is there; 0: live */
 export const sought = signal(0);
-/** how many times faster than it was the past is played; 0: it stands */
+/** the past is played so many times faster than it was; 0: it does not play */
 export const speed = signal(0);
 
 /** The turn of a cursor, from 0; -1 before the first. */
@@ -116,7 +116,7 @@ effect(() => {
         });
       }
     } catch {
-      // without a connection the line has what is known
+      // without a connection the line keeps the turns that are known
     }
   }
   return () => {
@@ -155,7 +155,7 @@ export async function lookAt(cursor: number): Promise<void> {
   await seek((p) => p.show(to));
 }
 
-/** walk goes to where something happened next or before. */
+/** walk goes to the next or the previous event; the pieces of a text count as one. */
 export async function walk(by: 1 | -1): Promise<void> {
   speed.value = 0;
   if (sought.peek() === 0) {
@@ -220,7 +220,7 @@ export function backToLive(): void {
     speed.value = 0;
     sought.value = 0;
     moment.value = null;
-    past = undefined; // what is still read is dropped
+    past = undefined; // pages that are still being read are dropped
   });
   if (fragment("at") !== null && openID.peek()) history.replaceState(null, "", address(openID.peek()!));
 }

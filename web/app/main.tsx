@@ -14,7 +14,7 @@ import { App } from "./app";
 import { startNotifying } from "./notify";
 import { stage, start } from "./store";
 
-// Until the page knows whose it is, it stays as index.html has it: a frame that looks the same.
+// Before the server has said who is logged in, the page shows the frame of index.html, which looks the same.
 effect(() => {
   if (stage.value !== "starting") render(<App />, document.getElementById("app")!);
 });

@@ -13,7 +13,7 @@ export const found = signal<readonly SessionSummary[] | null>(null);
 /** what was done or refused last */
 export const notice = signal<{ text: string; undo?: () => Promise<unknown> } | null>(null);
 /** the session whose actions are shown, and the one whose title is edited */
-export const acting = signal("");
+const acting = signal("");
 export const renaming = signal("");
 
 let reading = false;

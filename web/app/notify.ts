@@ -9,8 +9,8 @@ import { ownScript, SERVICE_WORKER } from "./trusted";
 
 const kept = "maestro.notify";
 
-/** What somebody wants of the notifications of this browser. */
-export interface Wish {
+/** The settings of the notifications of this browser. */
+interface Wish {
   /** such as 22:00-07:00; empty: none */
   quietHours: string;
 }
@@ -28,10 +28,10 @@ function stored(): Wish | null {
 }
 
 /** reach says when notifications arrive, and why not always; working while that is looked up. */
-export type Reach = { when: "always" | "page" | "working" | "never"; why?: string };
+type Reach = { when: "always" | "page" | "working" | "never"; why?: string };
 export const reach = signal<Reach>({ when: "working" });
 
-/** permission is that of the browser. It may change outside of the page. */
+/** permission is the one that the browser has for the page. It may change outside of the page. */
 const permission = signal(globalThis.Notification?.permission ?? "denied");
 void navigator.permissions
   ?.query({ name: "notifications" })
@@ -59,8 +59,8 @@ export const impossible = computed(() => {
   }
   if (apple && !installed) {
     return (
-      "On this device, notifications are for apps on the home screen. In Safari, choose Share and Add to Home Screen. " +
-      "Then open Maestro from there and come back to this place."
+      "On this device, notifications are for apps on the home screen. In Safari, choose Share and Add to Home " +
+      "Screen. Then open Maestro from there and come back to this place."
     );
   }
   if (!("Notification" in globalThis) || !("serviceWorker" in navigator)) {
@@ -101,17 +101,16 @@ export async function turnOff(): Promise<void> {
   await service.unregister();
 }
 
-/** logOut ends notifications of this browser too, which are for whoever is logged in. */
+/** logOut logs out and ends the notifications of this browser, because they are for the person who is logged in. */
 export async function logOut(): Promise<void> {
   await turnOff().catch(() => {}); // such as without a connection; the server drops the registration with the login
-  localStorage.removeItem("maestro.name");
   await logout();
 }
 
 let registering: Promise<void> = Promise.resolve();
 
-// register makes sure that the server knows this browser with its present wish. It goes through everything again each
-// time that the page is loaded, because browsers, push services and servers forget registrations.
+// register makes sure that the server knows this browser with its present wish. Each load of the page calls it, because
+// browsers, push services and servers forget registrations.
 function register(): Promise<void> {
   registering = registering.then(once, once);
   return registering;
@@ -171,7 +170,7 @@ function whyNot(err: unknown): string {
   return `Web Push does not work here: ${err instanceof Refusal ? inWords(err) : (err as Error).message}`;
 }
 
-/** test sends a notification the way in which questions come. It returns why that failed; empty if it was sent. */
+/** test sends a notification on the same way as questions. It returns why that failed; empty if it was sent. */
 export async function test(): Promise<string> {
   try {
     const service = await navigator.serviceWorker.ready;
@@ -213,7 +212,7 @@ effect(() => {
   void navigator.serviceWorker.getRegistration().then(async (service) => {
     if (!service) return;
     for (const tag of ended) for (const shown of await service.getNotifications({ tag })) shown.close();
-    if (document.visibilityState !== "hidden" || isQuiet(wish.peek()?.quietHours ?? "", clock())) return;
+    if (document.visibilityState !== "hidden" || isQuiet(wish.peek()?.quietHours ?? "", timeOfDay())) return;
     for (const q of added.slice(0, 3)) {
       const link = `/inbox?${new URLSearchParams({ session: q.session_id, request: q.request_id })}`;
       await show(service, "A question waits", q.session_title || "New session", keyOf(q), link);
@@ -221,7 +220,7 @@ effect(() => {
   });
 });
 
-const clock = () => new Date().toTimeString().slice(0, 5);
+const timeOfDay = () => new Date().toTimeString().slice(0, 5);
 
 /** startNotifying follows what a notification opens, and renews the registration of this browser. */
 export function startNotifying(): void {

@@ -1,6 +1,7 @@
 // The palette: every action of the page and every session, found by a few letters.
 import { createContext } from "preact";
 import { useState } from "preact/hooks";
+import { Dialog } from "./dialog";
 import { ago } from "./format";
 import { address, now, sessions } from "./store";
 import { titleOf } from "./sidebar";
@@ -19,7 +20,7 @@ export interface Action {
 /** Actions are those of the page, for parts of it that offer them too. */
 export const Actions = createContext<readonly Action[]>([]);
 
-const most = 60; // who wants more writes another letter
+const most = 60; // in the list; another letter makes it shorter
 
 /** Palette is drawn anew each time that it opens. */
 export function Palette({ actions, close }: { actions: readonly Action[]; close: () => void }) {
@@ -43,20 +44,10 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
   const run = (a: Action | undefined) => {
     if (!a) return;
     close();
-    a.run();
+    queueMicrotask(() => a.run()); // the open dialog keeps the focus from the page
   };
   return (
-    <dialog
-      class="palette"
-      aria-label="Commands"
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
-      onClose={close}
-      onClick={(e) => {
-        if (e.target === e.currentTarget) close();
-      }}
-    >
+    <Dialog class="palette" label="Commands" close={close}>
       <input
         class="field"
         role="combobox"
@@ -98,6 +89,6 @@ export function Palette({ actions, close }: { actions: readonly Action[]; close:
         ))}
       </ul>
       {found.length === 0 && <p class="meta">Nothing is called that.</p>}
-    </dialog>
+    </Dialog>
   );
 }

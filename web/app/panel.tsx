@@ -4,7 +4,7 @@ import type { ConnectionState, HistoryTurn } from "../client/index.ts";
 import { Changes, changed } from "./changes";
 import { Files } from "./files";
 import { ago, duration, exact, plural, who } from "./format";
-import { Icon, type Sign } from "./icons";
+import { Icon, type Outcome } from "./icons";
 import { backToLive, lookAt } from "./look";
 import {
   act,
@@ -94,19 +94,25 @@ export function Panel() {
 }
 
 const narrowest = 300; // pixels
-const conversation = 420; // pixels that are left to it
+const conversation = 420; // pixels that the conversation keeps
 
 function widest(): number {
   const { left } = document.querySelector(".main")!.getBoundingClientRect();
   return Math.max(narrowest, Math.floor(innerWidth - left - conversation));
 }
 
-function setWidth(aside: HTMLElement, width: number): void {
+const kept = "maestro.panel"; // the width that somebody chose
+
+function setWidth(aside: HTMLElement, width: number): number {
   const fit = Math.round(Math.min(Math.max(width, narrowest), widest()));
   aside.style.setProperty("--chosen", `${fit}px`);
   aside.classList.add("sized");
-  localStorage.setItem("maestro.panel", String(fit));
   tellWidth(aside);
+  return fit;
+}
+
+function chooseWidth(aside: HTMLElement, width: number): void {
+  localStorage.setItem(kept, String(setWidth(aside, width)));
 }
 
 /** tellWidth says to screen readers how wide the column is. */
@@ -117,9 +123,9 @@ function tellWidth(aside: HTMLElement): void {
   edge.ariaValueNow = String(aside.clientWidth);
 }
 
-/** restoreWidth gives the column the width that somebody chose before. */
+/** restoreWidth gives the column the chosen width. A small window does not change the choice. */
 function restoreWidth(aside: HTMLElement | null): void {
-  const width = Number(localStorage.getItem("maestro.panel"));
+  const width = Number(localStorage.getItem(kept));
   if (aside && width > 0) setWidth(aside, width);
   else if (aside) tellWidth(aside);
 }
@@ -128,7 +134,7 @@ function restoreWidth(aside: HTMLElement | null): void {
 function Edge() {
   const move = (e: PointerEvent & { currentTarget: HTMLElement }) => {
     const { currentTarget: edge, pointerId, clientX } = e;
-    if (edge.hasPointerCapture(pointerId)) setWidth(edge.parentElement!, innerWidth - clientX);
+    if (edge.hasPointerCapture(pointerId)) chooseWidth(edge.parentElement!, innerWidth - clientX);
   };
   return (
     <div
@@ -144,7 +150,7 @@ function Edge() {
       }}
       onPointerMove={move}
       onDblClick={(e) => {
-        localStorage.removeItem("maestro.panel");
+        localStorage.removeItem(kept);
         e.currentTarget.parentElement!.classList.remove("sized");
       }}
       onKeyDown={(e) => {
@@ -152,7 +158,7 @@ function Edge() {
         const aside = e.currentTarget.parentElement!;
         if (by === undefined) return;
         e.preventDefault();
-        setWidth(aside, aside.clientWidth + by);
+        chooseWidth(aside, aside.clientWidth + by);
       }}
     />
   );
@@ -195,7 +201,7 @@ function roleOf(c: ConnectionState): string {
   return c.may_answer ? "answers" : c.role === "controller" ? "may drive" : "watches";
 }
 
-const outcomes: Record<HistoryTurn["outcome"], { sign: Sign; tone: string; word: string }> = {
+const outcomes: Record<HistoryTurn["outcome"], Outcome> = {
   completed: { sign: "check", tone: "good", word: "completed" },
   failed: { sign: "alert", tone: "bad", word: "failed" },
   cancelled: { sign: "stop", tone: "", word: "stopped" },

@@ -24,6 +24,6 @@ export function wanted(query: string): { name: string; line?: number } {
 export const place = (from: number, to: number) => (from === to ? `line ${from}` : `lines ${from}-${to}`);
 
 /** quote is the beginning of a prompt about lines of a file. */
-export function quote(path: string, first: number, lines: readonly string[]): string {
-  return `${path}, ${place(first, first + lines.length - 1)}:\n${lines.map((l) => `> ${l}\n`).join("")}\n`;
+export function quote(path: string, where: string, lines: readonly string[]): string {
+  return `${path}, ${where}:\n${lines.map((l) => `> ${l}\n`).join("")}\n`;
 }

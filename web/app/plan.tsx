@@ -1,9 +1,9 @@
 // The plan of the agent while it works: one line that opens.
 import { plan, type Plan } from "./agent";
-import { Icon, type Sign } from "./icons";
+import { Icon, type Outcome } from "./icons";
 import { busy } from "./store";
 
-const signs: Record<Plan["steps"][number]["state"], { sign: Sign; tone: string; word: string }> = {
+const signs: Record<Plan["steps"][number]["state"], Outcome> = {
   done: { sign: "check", tone: "good", word: "done" },
   doing: { sign: "run", tone: "spin", word: "being done" },
   open: { sign: "open", tone: "", word: "open" },

@@ -6,7 +6,7 @@ import { Diff } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
-import { ifAlone, typing } from "./keys";
+import { forPage, ifAlone, typing } from "./keys";
 import { Exposed, Label, Text, Windowed } from "./long";
 import { Arguments } from "./row";
 import { announce, answer, link, moment, pending, people, role, state } from "./store";
@@ -27,7 +27,7 @@ function mayAnswer(kind: string, online: boolean): { can: boolean; why: string }
   if (role.value === "approver") {
     return kind === "approval" || kind === "user_input"
       ? { can: true, why: "" }
-      : { can: false, why: "Only who drives can answer this." };
+      : { can: false, why: "Only the person who drives can answer this." };
   }
   return { can: true, why: "" };
 }
@@ -195,7 +195,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
   useLayoutEffect(() => {
     if (!can) return;
     const keys = (e: KeyboardEvent) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
+      if (!forPage(e)) return;
       if (e.key === "a") ifAlone(() => seen && allow());
       else if (e.key === "d") ifAlone(deny);
       else return;

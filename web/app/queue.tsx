@@ -1,4 +1,4 @@
-// The prompts that wait, which who drives can edit, move and remove.
+// The prompts that wait. The person who drives can edit, move and remove them.
 import { useState } from "preact/hooks";
 import type { QueuedPrompt } from "../../contracts/ts/maestro";
 import { oneLine } from "./tools";

@@ -1,14 +1,15 @@
-// A file in the right column: its lines as far as somebody looks at them, and comments on them.
+// A file in the right column: its lines, of which only those near the screen are read, and comments on them.
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exposed } from "./hidden";
 import { Exposed, Name } from "./long";
-import { mayWrite, quoted } from "./draft";
+import { mayWrite, quoted, selectedIn } from "./draft";
 import { drawn, gone, type Reader as Source } from "./files-open";
 import { plural } from "./format";
 import { Icon } from "./icons";
 import { NeedsControl } from "./needs";
 import { parts, place, quote } from "./paths";
+import { coarse } from "./screen";
 import { closeSheet, findFile } from "./side";
 import { inWords } from "./store";
 
@@ -77,7 +78,7 @@ export function Reader({ of: file }: { of: Source }) {
     }
     if (file.text.at(line) === undefined) return;
     place.scrollIntoView({ block: "center" });
-    // Lines that wrap are measured only now, which moves the others. The line is shown when that is over.
+    // Lines that wrap are measured now, which moves the others. The line is in place when the size stays the same.
     const size = list.getTotalSize();
     let frame = requestAnimationFrame(() => {
       frame = requestAnimationFrame(() => {
@@ -97,7 +98,7 @@ export function Reader({ of: file }: { of: Source }) {
   const comment = () => {
     if (first === 0 || unread()) return;
     const lines = Array.from({ length: last - first + 1 }, (_, i) => file.text.at(first + i) ?? "");
-    quoted.value = quote(file.path, first, lines);
+    quoted.value = quote(file.path, place(first, last), lines);
     setChosen(null);
     getSelection()?.removeAllRanges();
     closeSheet();
@@ -106,17 +107,12 @@ export function Reader({ of: file }: { of: Source }) {
     const from = extend && chosen ? chosen.from : to;
     setChosen({ from, to: Math.min(Math.max(to, from - mostChosen + 1), from + mostChosen - 1) });
   };
-  const tapsEnd = () => coarse() && chosen?.from === chosen?.to; // a second tap chooses the last line
+  const tapsEnd = () => coarse.peek() && chosen?.from === chosen?.to; // a second tap chooses the last line
   const selected = () => {
-    const text = getSelection();
-    const line = (node: Node | null | undefined) => {
-      const found = (node instanceof Element ? node : node?.parentElement)?.closest<HTMLElement>("[data-line]");
-      return found && scroller.current?.contains(found) ? Number(found.dataset.line) : undefined;
-    };
-    const [from, to] = [line(text?.anchorNode), line(text?.focusNode)];
-    if (text?.isCollapsed || !from || !to) return;
-    const [a, b] = [Math.min(from, to), Math.max(from, to)];
-    setChosen({ from: a, to: Math.min(b, a + mostChosen - 1) });
+    const found = selectedIn(scroller.current!, "line");
+    if (!found) return;
+    const from = Math.min(found.from, found.to);
+    setChosen({ from, to: Math.min(Math.max(found.from, found.to), from + mostChosen - 1) });
   };
   const keys = (e: KeyboardEvent) => {
     if (e.target !== scroller.current || e.ctrlKey || e.metaKey || e.altKey) return;
@@ -227,8 +223,6 @@ function topLine(view: HTMLElement): number {
   const lines = [...view.querySelectorAll<HTMLElement>("[data-line]")];
   return Number(lines.find((l) => l.getBoundingClientRect().top >= top - 1)?.dataset.line ?? 1);
 }
-
-const coarse = () => matchMedia("(pointer: coarse)").matches;
 
 function Line({ file, n }: { file: Source; n: number }) {
   const text = file.text.at(n);

@@ -1,4 +1,4 @@
-// A file that is read in pages, as far as somebody looks at it.
+// A file that is read in pages. Only the pages that the reader looks at are read.
 import type { UtilityFileReadResult } from "../client/index.ts";
 
 export const pageLines = 400;
@@ -8,15 +8,14 @@ type Page = Pick<UtilityFileReadResult, "content" | "start_line" | "end_line" | 
 export type FileText = ReturnType<typeof newText>;
 
 /**
- * newText reads a file with a function that reads lines from an offset. taken is called for each page, and changed when
- * anything changed.
+ * newText reads a file in pages with read. It calls taken for each page, and changed after each change.
  */
 export function newText(
   read: (offset: number, limit: number) => Promise<Page>,
   changed: () => void,
   taken: (page: Page) => void = () => {},
 ) {
-  let lines: string[] = []; // line n is at n - 1; those that were not read are absent
+  let lines: string[] = []; // line n is at n - 1; unread lines are absent
   let total: number | undefined;
   let failure: unknown;
   let wanted = { from: 1, to: 1 };

@@ -1,4 +1,4 @@
-// Connections that outlive what the page shows: terminals end with the connection that started them.
+// Connections that stay while the page shows another session: a terminal ends with the connection that started it.
 import type { Connection, Session } from "../client/index.ts";
 
 const key = "maestro.connection";
@@ -9,7 +9,7 @@ const text = sessionStorage.getItem(key) ?? "null";
 sessionStorage.removeItem(key);
 let kept: { session: string; connection: Connection } | null = JSON.parse(text);
 
-/** keptConnection returns the connection that the page had to a session, once. */
+/** keptConnection returns the connection from before the reload, to the first caller. */
 export function keptConnection(id: string): Connection | undefined {
   const found = kept?.session === id ? kept.connection : undefined;
   kept = null;
@@ -22,11 +22,12 @@ export function keepAlive(shown: () => Session | null): void {
     const s = shown();
     if (s?.connection) sessionStorage.setItem(key, JSON.stringify({ session: s.id, connection: s.connection }));
   });
-  addEventListener("pageshow", () => sessionStorage.removeItem(key)); // this page came back: a copy must not have it
+  // The page came back from the history of the browser. A duplicated tab must not get its connection.
+  addEventListener("pageshow", () => sessionStorage.removeItem(key));
 }
 
 /** ownRunning reports whether a session has a terminal of this page that runs. */
-export function ownRunning(s: Session): boolean {
+function ownRunning(s: Session): boolean {
   return s.state.active_utility_commands.some(
     (c) => c.terminal_mode === "pty" && c.owner_connection_id === s.me?.connectionId,
   );
@@ -34,9 +35,9 @@ export function ownRunning(s: Session): boolean {
 
 const background = new Map<string, Session>();
 
-/** rest stays attached to a session that the page leaves if it has terminals there, and otherwise closes it. */
+/** rest is called when the page leaves a session. If the page has terminals there, it stays attached. */
 export function rest(s: Session): void {
-  // The server holds control for some time for who comes back.
+  // After close(true) the server keeps control for some time, for a page that comes back.
   if (s.link.status === "closed" || !ownRunning(s)) return s.close(true);
   background.set(s.id, s);
   for (const [id, oldest] of background) {
@@ -46,9 +47,9 @@ export function rest(s: Session): void {
   }
 }
 
-/** revive returns the session that rests, if there is one. */
+/** revive returns the session that rests, if there is one and it was not ended meanwhile. */
 export function revive(id: string): Session | undefined {
   const found = background.get(id);
   background.delete(id);
-  return found;
+  return found?.link.status === "closed" ? undefined : found;
 }

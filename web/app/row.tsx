@@ -1,24 +1,27 @@
 // One row of the transcript.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { EndItem, NoteItem, ToolItem } from "../client/index.ts";
 import { plain } from "./ansi";
 import { code, hasLongWord, tooDeep, type Code } from "./blocks";
 import { CommandLine } from "./command";
 import { Diff, PathLink } from "./diff";
-import { bytes, clock, cost, count, duration, exact, plural, who } from "./format";
+import { clock, cost, count, duration, exact, plural, who } from "./format";
 import { highlight } from "./highlight";
 import { stats } from "./lines";
-import { Icon, type Sign } from "./icons";
+import { Icon, type Outcome } from "./icons";
 import { Exposed, Text, Windowed } from "./long";
 import { render, renderHighlighted } from "./markdown";
-import { useOutput } from "./output";
+import { Omitted, Preview, useOutput } from "./output";
 import type { Row } from "./rows";
-import { act, state, you } from "./store";
+import { act, openID, state, you } from "./store";
 import { about, longestPath, oneLine, withoutChange } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
 const opened = signal<ReadonlySet<string>>(new Set());
+effect(() => {
+  if (openID.value !== null) opened.value = new Set(); // keys are those of one session
+});
 
 function toggle(key: string): void {
   const next = new Set(opened.value);
@@ -212,8 +215,6 @@ const Turn = () => (
   </svg>
 );
 
-type Outcome = { sign: Sign; tone: string; word: string };
-
 function outcome(item: ToolItem, waits: boolean): Outcome {
   if (item.end?.success) return { sign: "check", tone: "good", word: "done" };
   if (item.end) {
@@ -256,11 +257,7 @@ function Tool({ row }: Of<"tool">) {
       {open ? (
         <ToolDetails row={row} />
       ) : (
-        preview && (
-          <pre class="output live" aria-hidden="true">
-            {lastLines(item.output, 8)}
-          </pre>
-        )
+        preview && <Preview text={plain(item.output.slice(-4000))} />
       )}
     </div>
   );
@@ -288,16 +285,7 @@ function ToolDetails({ row: { item } }: Of<"tool">) {
       {told.change && <Diff change={told.change} />}
       <Arguments rest={told.rest} />
       {output !== "" && <Text look="output" text={output} label="Output" />}
-      {omitted > 0 && (
-        <p class="meta">
-          {bytes(omitted)} of the output are not shown.{" "}
-          {readAll && (
-            <button type="button" class="button quiet" onClick={readAll}>
-              Show all
-            </button>
-          )}
-        </p>
-      )}
+      <Omitted bytes={omitted} readAll={readAll} />
       {written === "" && item.end && <p class="meta">There was no output.</p>}
     </div>
   );
@@ -344,10 +332,6 @@ function lineOf(rest: [string, string][]): number | undefined {
   return /^[1-9]\d{0,6}$/.test(value) ? Number(value) : undefined;
 }
 
-function lastLines(text: string, most: number): string {
-  return plain(text.slice(-4000)).replace(/\n$/, "").split("\n").slice(-most).join("\n");
-}
-
 function Reads({ row: { items, key: id } }: Of<"reads">) {
   const open = opened.value.has(id);
   const files = useMemo(() => items.map((i) => about(i.call!.tool, i.call!.args, cwd()).object), [items]);
@@ -370,8 +354,8 @@ function Reads({ row: { items, key: id } }: Of<"reads">) {
   );
 }
 
-export const unknownVerdict: { sign: Sign; tone: string; word: string } = { sign: "check", tone: "", word: "Ended" };
-export const verdicts: Record<string, { sign: Sign; tone: string; word: string }> = {
+export const unknownVerdict: Outcome = { sign: "check", tone: "", word: "Ended" };
+export const verdicts: Record<string, Outcome> = {
   approved: { sign: "check", tone: "good", word: "Allowed" },
   denied: { sign: "cross", tone: "bad", word: "Denied" },
   answered: { sign: "check", tone: "good", word: "Answered" },

@@ -1,6 +1,7 @@
-// The settings of this browser, and what the server is.
+// The settings of this browser, and the version of the server.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
+import { Dialog } from "./dialog";
 import { Icon } from "./icons";
 import { apple, change, impossible, installed, logOut, reach, test, turnOff, turnOn, wish } from "./notify";
 import { parseQuiet } from "./quiet";
@@ -27,19 +28,9 @@ export function Settings() {
     settingsOpen.value = false;
   };
   return (
-    <dialog
-      class="settings"
-      aria-labelledby="settings-title"
-      ref={(d) => {
-        if (d && !d.open) d.showModal();
-      }}
-      onClose={close}
-      onClick={(e) => {
-        if (e.target === e.currentTarget) close();
-      }}
-    >
+    <Dialog class="settings" label="Settings" close={close}>
       <header>
-        <h2 id="settings-title" tabIndex={-1} autofocus>
+        <h2 tabIndex={-1} autofocus>
           Settings
         </h2>
         <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
@@ -57,7 +48,7 @@ export function Settings() {
         </button>
         <span class="meta">Logs out all tabs of this browser and ends its notifications.</span>
       </footer>
-    </dialog>
+    </Dialog>
   );
 }
 
@@ -92,6 +83,11 @@ const themes = [
   ["dark", "Dark"],
 ] as const;
 
+/** chooseTheme changes the theme, or without one switches between light and dark; theme.ts does it. */
+export function chooseTheme(next?: string): void {
+  document.dispatchEvent(new CustomEvent("maestro:theme", { detail: next }));
+}
+
 function Appearance() {
   const [theme, setTheme] = useState(localStorage.getItem("maestro.theme") ?? "system");
   return (
@@ -105,7 +101,7 @@ function Appearance() {
               name="theme"
               checked={theme === value}
               onChange={() => {
-                document.dispatchEvent(new CustomEvent("maestro:theme", { detail: value }));
+                chooseTheme(value);
                 setTheme(value);
               }}
             />
@@ -234,7 +230,10 @@ function App() {
       <div>
         {install.value ? (
           <>
-            <button type="button" class="button" onClick={() => void install.value!.prompt()}>
+            <button type="button" class="button" onClick={() => {
+                void install.value!.prompt();
+                install.value = null; // a browser asks once, and may offer it again
+              }}>
               Install Maestro
             </button>
             <p class="meta">It gets a window and an icon of its own.</p>

@@ -1,5 +1,6 @@
 // The right column: whether it is open, which tab it shows, and which file is open in it.
 import { signal } from "@preact/signals";
+import { covered } from "./screen";
 
 export const tabs = ["files", "changes", "people", "turns"] as const;
 export type Tab = (typeof tabs)[number];
@@ -36,7 +37,7 @@ export function openFile(path: string, line?: number): void {
 
 /** closeSheet closes the right column where it covers the conversation. */
 export function closeSheet(): void {
-  if (matchMedia("(max-width: 1099px)").matches) paneled.value = false;
+  if (covered.peek()) paneled.value = false;
 }
 
 /** findFile goes to the field that finds a file. */

@@ -113,11 +113,6 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
   );
 }
 
-/** switchTheme changes between light and dark; theme.ts does it. */
-export function switchTheme(): void {
-  document.dispatchEvent(new Event("maestro:theme"));
-}
-
 function ListState() {
   const { status } = listLink.value;
   const words =

@@ -23,6 +23,7 @@ import {
 import { who } from "./format";
 import { keepAlive, keptConnection, rest, revive } from "./rest";
 import { newRows, type Row } from "./rows";
+import { narrow } from "./screen";
 
 /** The page before it has a session list: it starts, or nobody is logged in. */
 export const stage = signal<"starting" | "login" | "open">("starting");
@@ -31,7 +32,7 @@ export const lockedBy = signal("");
 
 export const sessions = signal<readonly SessionSummary[]>([]);
 export const moreSessions = signal(false);
-/** when the list was heard of last */
+/** when the server last sent something about the list */
 export let heard = () => 0;
 export const listLink = signal<LinkStatus>({ status: "connecting" });
 
@@ -55,7 +56,7 @@ export const loaded = signal(false);
 export const head = signal(0);
 
 /** A Moment is what the page shows of the past. */
-export interface Moment {
+interface Moment {
   cursor: number;
   at: number;
   state: Readonly<State>;
@@ -74,7 +75,6 @@ export const pending = computed<readonly PendingRequest[]>(() =>
   (state.value?.pending_requests ?? []).filter((r) => r.kind !== "client_tool"),
 );
 export const people = computed<People | undefined>(() => state.value?.people);
-export const responding = computed(() => state.value?.is_responding ?? false);
 /** the agent works: it answers, runs a tool or waits for a question */
 export const busy = computed(() => {
   const s = state.value;
@@ -108,7 +108,7 @@ export async function start(): Promise<void> {
   const secret = fragment("share");
   if (secret) {
     const board = fragment("dashboard"); // of a link for a monitor
-    // The secret stays in no history.
+    // The secret must not stay in the history of the browser.
     history.replaceState(null, "", `${location.pathname}${board === null ? "" : `#dashboard=${board}`}`);
     try {
       await server.login({ token: secret });
@@ -167,12 +167,14 @@ tabs.onmessage = () => {
 
 export async function logout(): Promise<void> {
   session.value?.close();
+  localStorage.removeItem(nameKey);
+  localStorage.removeItem(ownConnections.key);
   await server.logout();
   tabs.postMessage("");
   goAway();
 }
 
-// goAway forgets what was being written, which is of whoever was logged in.
+// goAway forgets the prompts that were being written, because the next person to log in must not see them.
 function goAway(): void {
   sessionStorage.clear();
   location.reload();
@@ -195,7 +197,7 @@ function openFirst(): void {
   if (location.hash.length > 1) return; // the inbox or the dashboard
   const [first] = sessions.value;
   const id =
-    only ?? (sessions.value.length === 1 || !matchMedia("(max-width: 759px)").matches ? first?.session_id : undefined);
+    only ?? (sessions.value.length === 1 || !narrow.peek() ? first?.session_id : undefined);
   if (!id) return;
   open(id); // at once, so that nothing else is shown before
   location.replace(address(id));
@@ -279,13 +281,15 @@ export function announce(text: string): void {
   announcement.value = text;
 }
 
+const nameKey = "maestro.name";
+
 export function ownName(): string {
-  return localStorage.getItem("maestro.name") ?? "";
+  return localStorage.getItem(nameKey) ?? "";
 }
 
 /** setName is what others see from the next attachment on. */
 export function setName(name: string): void {
-  localStorage.setItem("maestro.name", name.trim().slice(0, 60));
+  localStorage.setItem(nameKey, name.trim().slice(0, 60));
   const id = openID.peek();
   if (id) open(id);
 }
@@ -316,7 +320,7 @@ export function driving(what: (s: Session) => Promise<unknown>): Promise<boolean
   });
 }
 
-/** answer answers a question. Who drives does it in the session, everybody else as in an inbox, without control. */
+/** answer answers a question: with control in the session, without control as in an inbox. */
 export function answer(id: string, digest: string | undefined, reply: Answer): Promise<boolean> {
   return act(async (s) => {
     await s.ready();

@@ -28,7 +28,7 @@ async function pushed(data: { json(): unknown } | null): Promise<void> {
   try {
     message = (data?.json() ?? {}) as typeof message;
   } catch {
-    // not of this server; browsers want a notification for each message all the same
+    // not from this server; browsers require a notification for each message
   }
   const link = typeof message.link === "string" ? message.link : "";
   const test = message.type === "test";
@@ -41,7 +41,7 @@ async function pushed(data: { json(): unknown } | null): Promise<void> {
   });
 }
 
-// open shows a link in a page that is open, which keeps what is written there, or else in a new one.
+// open shows a link in an open page, which keeps the prompt that is being written there, or in a new page.
 async function open(link: string): Promise<void> {
   const url = new URL(link, location.origin);
   const [page] = url.origin === location.origin ? await worker.clients.matchAll({ type: "window" }) : [];

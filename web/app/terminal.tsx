@@ -3,6 +3,7 @@ import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
 import { Icon, type Sign } from "./icons";
+import { dialogOpen } from "./keys";
 import { control, driving, loaded, pending, session } from "./store";
 import type { Key, Size } from "./terminal-screen";
 import {
@@ -58,7 +59,7 @@ export function useTerminalKey(): void {
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.code !== "Backquote" || e.defaultPrevented) return;
-      if (document.querySelector("dialog[open]")) return;
+      if (dialogOpen()) return;
       e.preventDefault();
       showTerminals(true);
     };
@@ -115,7 +116,7 @@ function Pane() {
     return () => watch.disconnect();
   }, []);
   useEffect(() => setEnding(null), [tab?.id, typing]);
-  // Who opens the pane goes into the terminal, and starts the first one.
+  // Opening the pane starts the first terminal and gives it the focus.
   useEffect(() => {
     if (!entering.value || !ready.value || !loaded.value || tab) return;
     entering.value = false;
@@ -288,7 +289,7 @@ function Empty({ start }: { start: () => void }) {
       <p>
         {mayStart()
           ? "No terminal is open. Everybody in the session sees what happens in one."
-          : "No terminal is open. Who drives can start one, and you can watch it here."}
+          : "No terminal is open. The person who drives can start one. You can watch it here."}
       </p>
       {mayStart() && (
         <button type="button" class="button" onClick={start}>

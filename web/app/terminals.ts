@@ -1,4 +1,4 @@
-// The terminals of the open session: which there are, what they show, and what is typed into them.
+// The terminals of the open session: the list, their screens, and their input.
 import { effect, signal, untracked } from "@preact/signals";
 import type { Session, TerminalNews, UtilityCommandExited } from "../client/index.ts";
 import type { Key, Screen, Size } from "./terminal-screen";
@@ -16,7 +16,7 @@ export interface Tab {
   readonly name: string;
   readonly command: string;
   readonly owner: string | undefined;
-  /** the name of its owner when it was first seen */
+  /** name of the owner when the terminal was first seen */
   readonly by: string | undefined;
   readonly size: Size;
   /** what a program calls its window */
@@ -77,6 +77,7 @@ function follow(s: Session | null): void {
   for (const id of [...screens.keys()]) endScreen(id);
   tabs.value = [];
   trouble.value = "";
+  pointed.value = null;
   stop = s?.utilities.terminals((news) => hear(s, news)) ?? (() => {});
 }
 
@@ -94,7 +95,7 @@ function hear(s: Session, news: TerminalNews): void {
       screens.set(news.id, screen);
       screen.begin(size, output, {
         typed: (text) => typed(s, news.id, text),
-        titled: (title) => change(news.id, { title: plain(title) }),
+        titled: (title) => change(news.id, { title: shortName(title) }),
         selected: (is) => {
           selecting.value = is;
         },
@@ -152,10 +153,10 @@ function endScreen(id: string): void {
 /** The name of a terminal is a comment in its command, so that everybody sees the same one. */
 const named = /^exec "\$\{SHELL:-sh\}" # (Terminal \d+)$/;
 const commandOf = (name: string) => `exec "\${SHELL:-sh}" # ${name}`;
-const nameIn = (command: string) => named.exec(command)?.[1] ?? plain(command);
+const nameIn = (command: string) => named.exec(command)?.[1] ?? shortName(command);
 
-/** plain is a short text of a program without characters that could change how others look. */
-function plain(text: string): string {
+/** shortName cuts a text of a program and drops characters that change how other text looks. */
+function shortName(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "").slice(0, 60);
 }
 
@@ -196,7 +197,7 @@ export async function endTerminal(tab: Tab): Promise<void> {
   try {
     await session.peek()!.utilities.controls(tab.id).stop();
   } catch (err) {
-    ending.value = new Set();
+    ending.value = new Set([...ending.value].filter((id) => id !== tab.id));
     report(inWords(err));
   }
 }

@@ -1,5 +1,5 @@
 // The time line of a session, and what stands around the conversation while the page shows the past.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { plural } from "./format";
 import { Icon } from "./icons";
 import {
@@ -18,6 +18,7 @@ import {
   turns,
   walk,
 } from "./look";
+import { narrow } from "./screen";
 import { head, moment } from "./store";
 
 const speeds = [1, 4, 16];
@@ -54,7 +55,7 @@ function marksOf(from: number, to: number): Mark[] {
 }
 
 /** TimeLine shows turns, questions and failures of the whole session, and moves to any moment of it. */
-export function TimeLine({ across = false }: { across?: boolean }) {
+function TimeLine({ across = false }: { across?: boolean }) {
   const line = useRef<HTMLDivElement>(null);
   const [hint, setHint] = useState<number | null>(null); // the cursor under the pointer
   const from = first.value;
@@ -131,27 +132,14 @@ export function TimeLine({ across = false }: { across?: boolean }) {
   );
 }
 
-/** useNarrow says whether the time line lies across the page, as on a phone. */
-function useNarrow(): boolean {
-  const [narrow, setNarrow] = useState(() => matchMedia("(max-width: 759px)").matches);
-  useEffect(() => {
-    const query = matchMedia("(max-width: 759px)");
-    const look = () => setNarrow(query.matches);
-    query.addEventListener("change", look);
-    return () => query.removeEventListener("change", look);
-  }, []);
-  return narrow;
-}
-
 /** SideLine is the time line beside the conversation; on a phone it is in the strip instead. */
 export function SideLine() {
-  return useNarrow() || turns.value.length === 0 ? null : <TimeLine />;
+  return narrow.value || turns.value.length === 0 ? null : <TimeLine />;
 }
 
 /** PastStrip says which moment is shown, and leads on from there. */
 export function PastStrip() {
   const m = moment.value;
-  const narrow = useNarrow();
   if (!m) return null;
   const later = head.value - m.cursor;
   const playing = speed.value;
@@ -195,7 +183,7 @@ export function PastStrip() {
         ))}
       </span>
       {navigator.clipboard && <CopyLink cursor={m.cursor} />}
-      {narrow && <TimeLine across />}
+      {narrow.value && <TimeLine across />}
       <button type="button" class="button primary back" onClick={backToLive}>
         Back to live{" "}
         <kbd class="only-wide" aria-hidden="true">

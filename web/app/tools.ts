@@ -2,7 +2,7 @@
 import { plural } from "./format";
 import { exposed } from "./hidden";
 
-export type Option = { id: string; name: string; kind: string };
+type Option = { id: string; name: string; kind: string };
 export type Change = { path: string; before: string; after: string } | { path: string; patch: string };
 
 export type About = {
@@ -84,12 +84,14 @@ export function about(tool: string, args: unknown, cwd?: string | null): About {
   }
   const short = take("pattern") ?? take("query") ?? "";
   const title = told && typeof extra.title === "string" ? extra.title : "";
-  result.object = oneLine(result.command ?? ([path === "." && short ? "" : path, short].filter(Boolean).join("  ") || title));
+  const subject = [path === "." && short ? "" : path, short].filter(Boolean).join("  ");
+  result.object = oneLine(result.command ?? (subject || title));
   if (short) result.rest.push(["pattern", short]);
   const { change } = result;
   if (change) for (const [name, value] of left) if (repeats(value, change, whole)) left.delete(name);
   if (title && title !== result.command && adds(title, [tool, whole, path])) result.rest.push(["title", title]);
-  if (path && (result.command !== undefined || !result.change || path.length > longestPath)) result.rest.push(["path", path]);
+  const inHeading = result.command === undefined && result.change && path.length <= longestPath;
+  if (path && !inHeading) result.rest.push(["path", path]);
   for (const place of new Set(places)) if (place !== named) result.rest.push(["location", String(place)]);
   if (told && extra.omitted_bytes) result.rest.push(["not shown", `${extra.omitted_bytes} bytes`]);
   if (told && extra.omitted_places) result.rest.push(["not shown", plural(extra.omitted_places, "location")]);

@@ -90,7 +90,8 @@ export function Transcript() {
     const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current;
     const by = last.current;
     if (height - top - visible < nearEnd) pinned.current = true;
-    else if (top < by.top && height - top > by.height - by.top) pinned.current = false; // by a reader, not by less content
+    // A reader scrolled up; less content would leave the distance to the end as it was.
+    else if (top < by.top && height - top > by.height - by.top) pinned.current = false;
     last.current = { top, height };
   };
   const then = moment.value?.cursor;

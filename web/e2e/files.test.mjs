@@ -311,7 +311,7 @@ test("who does not drive sees what is open there, and can ask", { timeout: 3 * p
   await shows(ann, 1, "line1()");
   const cat = await enter();
   await key(cat, "o");
-  await said(cat, "drives, and only who drives can find and open files");
+  await said(cat, "drives. Only the person who drives can find and open files");
   await accessible(cat, "files of somebody who watches");
   await ann.page.getByLabel("Go to line").fill("700");
   await ann.page.getByLabel("Go to line").press("Enter");
@@ -319,7 +319,7 @@ test("who does not drive sees what is open there, and can ask", { timeout: 3 * p
   await cat.page.getByLabel("Go to line").fill("700");
   await cat.page.getByLabel("Go to line").press("Enter");
   await shows(cat, 700, "line700()");
-  await said(cat, "only who drives can read other lines");
+  await said(cat, "Only the person who drives can read other lines");
   await button(cat, "Ask for control").first().click();
   await button(ann, "Hand over").click();
   await cat.page.getByLabel("Go to line").fill("1");

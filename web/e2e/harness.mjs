@@ -23,6 +23,19 @@ export const phone = { viewport: { width: 360, height: 640 }, isMobile: true, ha
 export const composer = (p) => p.page.locator(".composer textarea");
 export const button = (p, name) => p.page.getByRole("button", { name, exact: true });
 
+/** shows waits until the page has a text. */
+export const shows = (p, text) => p.page.locator(".main", { hasText: text }).waitFor();
+/** finished waits until the agent does not work. */
+export const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor();
+
+/** prompt sends a prompt, and waits until it is in the conversation. */
+export async function prompt(p, text) {
+  await composer(p).fill(text);
+  await button(p, "Send").click();
+  const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
+  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
+}
+
 /** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
 export async function conversation(p) {
   return p.page.evaluate(async () => {

@@ -9,23 +9,16 @@ import {
   composer,
   conversation,
   eachTest,
+  finished,
   patience,
   phone,
+  prompt,
   server,
+  shows,
   startServer,
 } from "./harness.mjs";
 
 eachTest();
-
-const shows = (p, text) => p.page.locator(".main", { hasText: text }).waitFor();
-const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor();
-
-async function prompt(p, text) {
-  await composer(p).fill(text);
-  await button(p, "Send").click();
-  const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
-  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
-}
 
 test("one drives, another watches, and a phone approves", { timeout: 4 * patience }, async () => {
   await startServer();

@@ -9,27 +9,21 @@ import {
   composer,
   conversation,
   eachTest,
+  finished,
   patience,
   phone,
+  prompt,
   server,
+  shows,
   startServer,
 } from "./harness.mjs";
 import { screens } from "./screens.mjs";
 
 eachTest();
 
-const shows = (p, text) => p.page.locator(".main", { hasText: text }).waitFor();
-const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').waitFor();
 const strip = (p) => p.page.locator(".strip");
 const drives = (p, words) => p.page.locator(".drives", { hasText: words }).waitFor();
 const offline = [/ERR_INTERNET_DISCONNECTED|WebSocket connection/];
-
-async function prompt(p, text) {
-  await composer(p).fill(text);
-  await button(p, "Send").click();
-  const there = p.page.locator(".prompt", { hasText: text }); // unless a long answer has moved it away
-  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
-}
 
 /** tab opens another tab of the same browser. */
 async function tab(p) {

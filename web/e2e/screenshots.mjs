@@ -24,7 +24,8 @@ await openBrowser();
 try {
   for (const [name, show] of Object.entries(screens)) {
     if (only.length > 0 && !only.includes(name)) continue;
-    const desk = await show({ viewport: { width: 1280, height: 800 }, deviceScaleFactor: 1.5, reducedMotion: "reduce" });
+    const wide = { viewport: { width: 1280, height: 800 }, deviceScaleFactor: 1.5 };
+    const desk = await show({ ...wide, reducedMotion: "reduce" });
     await take(desk, `${name}-light`);
     await desk.page.emulateMedia({ colorScheme: "dark" });
     await take(desk, `${name}-dark`);

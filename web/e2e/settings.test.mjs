@@ -315,6 +315,42 @@ test("a browser subscribes, is told of questions, and unsubscribes", { timeout: 
   }
 });
 
+test("the command to write a prompt leads into its field", { timeout: 2 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  await composer(p).press("Escape");
+  await p.page.keyboard.press("Control+k");
+  await p.page.keyboard.type("write a prompt");
+  await p.page.keyboard.press("Enter");
+  await p.page.waitForFunction(() => document.activeElement.matches(".composer textarea"));
+  await p.page.keyboard.type("hello");
+  assert.equal(await composer(p).inputValue(), "hello");
+  assert.deepEqual(await p.complaints(), []);
+});
+
+test("keys answer no question behind a dialog", { timeout: 2 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  await ask(p);
+  await p.page.locator("button.verdict:disabled").waitFor({ state: "detached" }); // the question was seen
+  await p.page.evaluate(() =>
+    addEventListener("keydown", (e) => {
+      globalThis.taken = e.defaultPrevented;
+    }),
+  );
+  await button(p, "Settings").click();
+  await settings(p).waitFor();
+  await p.page.keyboard.press("d");
+  assert.equal(await p.page.evaluate(() => globalThis.taken), false);
+  await settings(p).getByRole("button", { name: "Close" }).click();
+  await settings(p).waitFor({ state: "detached" });
+  assert.equal(await p.page.evaluate(() => document.activeElement.ariaLabel), "Settings");
+  await p.page.keyboard.press("d");
+  assert.equal(await p.page.evaluate(() => globalThis.taken), true);
+  await p.page.getByText("Denied by you").waitFor();
+  assert.deepEqual(await p.complaints(), []);
+});
+
 test("the page can be installed as an app", { timeout: 2 * patience }, async () => {
   await startServer();
   const p = await browser.open(await server.link());

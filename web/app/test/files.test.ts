@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { plain } from "../ansi";
 import { count, newEdits } from "../edits";
 import { readComparison } from "../git";
-import { quote, wanted, within } from "../paths";
+import { place, quote, wanted, within } from "../paths";
 import { newText, pageLines } from "../reading";
 import type { Event, ToolItem } from "../../client/index.ts";
 
@@ -241,8 +241,8 @@ test("queries, quotes and paths", () => {
   assert.deepEqual(wanted(" login.go:42 "), { name: "login.go", line: 42 });
   assert.deepEqual(wanted("login.go:"), { name: "login.go:", line: undefined });
   assert.deepEqual(wanted(""), { name: "", line: undefined });
-  assert.equal(quote("a.go", 3, ["x", ""]), "a.go, lines 3-4:\n> x\n> \n\n");
-  assert.equal(quote("a.go", 7, ["x"]), "a.go, line 7:\n> x\n\n");
+  assert.equal(quote("a.go", place(3, 4), ["x", ""]), "a.go, lines 3-4:\n> x\n> \n\n");
+  assert.equal(quote("a.go", place(7, 7), ["x"]), "a.go, line 7:\n> x\n\n");
   assert.equal(within("/ws", "/ws/a/b.go"), "a/b.go");
   assert.equal(within("/ws/", "./a.go"), "a.go");
   assert.equal(within("/ws", "/wsx/a.go"), "/wsx/a.go");

@@ -1,0 +1,31 @@
+// A dialog over the page. Escape and a click beside it close it.
+import { useLayoutEffect, useRef } from "preact/hooks";
+
+type Props = {
+  class?: string;
+  label: string;
+  close: () => void;
+  children: preact.ComponentChildren;
+};
+
+export function Dialog({ class: look, label, close, children }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    const d = dialog.current!;
+    d.showModal();
+    return () => d.close(); // gives the focus back
+  }, []);
+  return (
+    <dialog
+      class={look}
+      aria-label={label}
+      ref={dialog}
+      onClose={close}
+      onClick={(e) => {
+        if (e.target === e.currentTarget) close();
+      }}
+    >
+      {children}
+    </dialog>
+  );
+}
