@@ -43,7 +43,7 @@ func Check(dir string) error {
 
 // Lock takes the lock of the journal in dir without opening the journal. It returns
 // ErrLocked while the journal is open. Close what it returns to release the lock.
-func Lock(dir string) (io.Closer, error) {
+func Lock(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err

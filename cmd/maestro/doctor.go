@@ -134,8 +134,8 @@ func isMaestro(addr string) bool {
 	if err != nil {
 		return false
 	}
-	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	_ = resp.Body.Close() // only read from
 	return err == nil && strings.Contains(string(text), `"draining"`)
 }
 

@@ -154,15 +154,25 @@ func listCommand() *cobra.Command {
 				}
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "SESSION\tLAST USED\tSIZE\tIN USE\tTITLE")
+			rows := [][]string{{"SESSION", "LAST USED", "SIZE", "IN USE", "TITLE"}}
 			for _, s := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), show.Clean(s.Title))
+				rows = append(rows, []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), show.Clean(s.Title)})
 			}
-			return w.Flush()
+			return writeTable(cmd.OutOrStdout(), rows)
 		})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each session as a line of JSON")
 	return cmd
+}
+
+// writeTable writes rows in columns.
+func writeTable(out io.Writer, rows [][]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := io.WriteString(w, strings.Join(row, "\t")+"\n"); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }
 
 func readable(n int64) string {
@@ -197,17 +207,13 @@ func showCommand() *cobra.Command {
 				}
 				return nil
 			})
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			for _, row := range [][2]string{
+			return errors.Join(err, writeTable(cmd.OutOrStdout(), [][]string{
 				{"session", s.ID}, {"title", show.Clean(s.Title)}, {"last prompt by", show.Clean(s.Author)},
 				{"last used", s.UpdatedAt.Local().Format(time.DateTime)}, {"in use", yes(s.InUse)},
 				{"entries", fmt.Sprintf("%d to %d, %d of them events", first.Cursor, last.Cursor, events)},
 				{"since", time.UnixMilli(first.Time).Format(time.DateTime)},
 				{"tokens, cost", fmt.Sprintf("%d, $%.4f", s.Tokens, s.CostUSD)}, {"size", readable(s.Bytes)}, {"directory", s.Dir},
-			} {
-				fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
-			}
-			return errors.Join(err, w.Flush())
+			}))
 		})
 }
 
