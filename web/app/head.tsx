@@ -133,7 +133,7 @@ function Drives() {
     return (
       <span class="drives">
         <span class={`dot ${link.value.status === "online" ? "good" : ""}`} aria-hidden="true" />
-        You drive
+        <span class="words">You drive</span>
         <button type="button" class="button quiet only-wide" onClick={() => void act((s) => s.lease.release())}>
           Release
         </button>
@@ -144,7 +144,7 @@ function Drives() {
   return (
     <span class="drives">
       <span class="dot" aria-hidden="true" />
-      {name}
+      <span class="words">{name}</span>
     </span>
   );
 }

@@ -237,6 +237,10 @@ function Tool({ row }: Of<"tool">) {
   // Of calls that are over, those that failed show why. The output of a shell is what was asked for.
   const tells = word === "runs" || word === "failed" || state.peek()?.provider === "local";
   const preview = tells && item.output !== "";
+  const written = useMemo(
+    () => (preview && word !== "runs" ? item.output.replace(/\n$/, "").split("\n").length : 0),
+    [preview, word, item.output],
+  );
   const took = (item.endedAt ?? 0) - (item.startedAt ?? Infinity);
   return (
     <div class="body">
@@ -257,14 +261,23 @@ function Tool({ row }: Of<"tool">) {
         <ToolDetails row={row} />
       ) : (
         preview && (
-          <pre class="output live" aria-hidden="true">
-            {lastLines(item.output, 8)}
-          </pre>
+          <>
+            <pre class="output live" aria-hidden="true">
+              {lastLines(item.output, previewed)}
+            </pre>
+            {written > previewed && (
+              <button type="button" class="button quiet whole" onClick={() => toggle(id)}>
+                Show all {written} lines
+              </button>
+            )}
+          </>
         )
       )}
     </div>
   );
 }
+
+const previewed = 8; // lines of an output that is not opened
 
 /** Elapsed counts the seconds that a call has run for. */
 function Elapsed({ since }: { since: number }) {
