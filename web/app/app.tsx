@@ -217,8 +217,8 @@ function Conversation() {
       </div>
       <div class="dock">
         <Refused />
-        <Questions key={String(past)} />
         {!past && <ControlRequests />}
+        <Questions key={String(past)} />
         {!past && <PlanLine />}
         <Queue />
         {past ? <PastEnd /> : <Composer />}

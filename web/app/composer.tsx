@@ -9,7 +9,7 @@ import { who } from "./format";
 import { Icon } from "./icons";
 import { coarse } from "./screen";
 import { toEnd } from "./transcript";
-import { act, busy, control, driving, link, openID, otherTab, ownPrompts, people, refusal, role } from "./store";
+import { act, busy, control, driving, link, openID, otherTab, ownPrompts, people, pending, refusal, role } from "./store";
 
 const draftKey = (id: string | null) => `maestro.draft.${id}`;
 
@@ -62,6 +62,11 @@ function Watching() {
       </button>
     </div>
   );
+}
+
+/** toComposer moves the focus to the prompt, if there is one and this opens no keyboard on the screen. */
+export function toComposer(): void {
+  if (!coarse.value) document.querySelector<HTMLElement>(".composer textarea")?.focus();
 }
 
 function Writing() {
@@ -161,7 +166,9 @@ function Writing() {
           {!online
             ? "Sent when the connection is back"
             : running
-              ? "Enter queues it, Ctrl+Enter steers the agent now"
+              ? empty && pending.value[0]?.kind === "approval"
+                ? "Esc, then A allows, D denies"
+                : "Enter queues, Ctrl+Enter steers"
               : "Enter sends, Shift+Enter starts a line"}
         </span>
         <span class="grow only-narrow" />

@@ -158,7 +158,7 @@ function Watched() {
           <PathList paths={[last.path]} />
         </section>
       ) : (
-        <p class="meta said">A file that is opened there appears here.</p>
+        <p class="meta said">Files that {who(people.value?.controller)} opens appear here.</p>
       )}
     </div>
   );

@@ -149,7 +149,7 @@ function Drives() {
     return (
       <span class="drives">
         <span class={`dot ${link.value.status === "online" ? "good" : ""}`} aria-hidden="true" />
-        You drive
+        <span class="words">You drive</span>
         <button type="button" class="button quiet only-wide" onClick={() => void act((s) => s.lease.release())}>
           Release
         </button>
@@ -160,7 +160,7 @@ function Drives() {
   return (
     <span class="drives">
       <span class="dot" aria-hidden="true" />
-      {otherTab() ? "You drive in another tab" : `${driver} drives`}
+      <span class="words">{otherTab() ? "You drive in another tab" : `${driver} drives`}</span>
     </span>
   );
 }

@@ -185,7 +185,7 @@ function People() {
       </ul>
       <button
         type="button"
-        class="button quiet"
+        class="button quiet flush"
         onClick={() => {
           settingsOpen.value = true;
         }}

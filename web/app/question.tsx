@@ -2,6 +2,7 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Answer, PendingRequest, ShownRecord, State } from "../client/index.ts";
+import { toComposer } from "./composer";
 import { Diff } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
@@ -79,7 +80,9 @@ export function Sheet({ request, shown, children }: SheetProps) {
   const title = useId();
   const [sent, setSent] = useState(false);
   const { can, why } = mayAnswer(request.kind, asking.online());
+  const sheet = useRef<HTMLElement>(null);
   const send: Send = (reply) => {
+    if (sheet.current!.contains(document.activeElement)) toComposer(); // the focus would be lost with the question
     setSent(true);
     void asking.answer(request.id, shown?.digest, reply).then((done) => {
       if (!done) setSent(false);
@@ -87,7 +90,7 @@ export function Sheet({ request, shown, children }: SheetProps) {
   };
   const Body = bodies[request.kind] ?? Approval;
   return (
-    <section class="question" role="group" aria-labelledby={title} data-question={request.kind}>
+    <section class="question" role="group" aria-labelledby={title} data-question={request.kind} ref={sheet}>
       <div class="ask">
         <Icon
           sign={request.kind === "user_input" || request.kind === "mcp_elicitation" ? "ask" : "attention"}
@@ -132,9 +135,15 @@ function facts(r: PendingRequest, cwd: string | null | undefined): string[] {
   const told = about(r.tool, r.args, cwd);
   const said = [r.tool, told.path, told.object, told.command ?? ""];
   const labels = [r.display_name ?? r.tool, r.action_description].filter(
-    (l, i): l is string => !!l && (i === 0 || (l !== told.command && adds(l, said))),
+    (l, i): l is string => !!l && (i === 0 || (![told.command, told.path, told.object].some((o) => names(l, o)) && adds(l, said))),
   ).map(oneLine);
-  return [...new Set(labels), cwd ? `in ${cwd}` : ""].filter(Boolean);
+  const own = told.rest.some(([name]) => name === "cwd"); // shown with the other arguments
+  return [...new Set(labels), cwd && !own ? `in ${cwd}` : ""].filter(Boolean);
+}
+
+// names reports whether a text is one word and what a call is about, such as "Running ls".
+function names(text: string, object: string | undefined): boolean {
+  return !!object && text.endsWith(object) && /^(\w+ )?$/.test(text.slice(0, -object.length));
 }
 
 type BodyProps = { request: PendingRequest; shown: ShownRecord | undefined; can: boolean; send: Send };
@@ -225,7 +234,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
           <input
             class="field"
             value={note}
-            placeholder="Why not? Sent to the agent if you deny"
+            placeholder="Reason, if you deny"
             aria-label="Reason, sent to the agent if you deny"
             onInput={(e) => setNote(e.currentTarget.value)}
           />

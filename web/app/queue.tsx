@@ -4,7 +4,7 @@ import type { QueuedPrompt } from "../../contracts/ts/maestro";
 import { oneLine } from "./tools";
 import { plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
-import { act, control, moment, people } from "./store";
+import { act, control, moment, people, you } from "./store";
 
 export function Queue() {
   const prompts = people.value?.queue ?? [];
@@ -64,7 +64,7 @@ function Waiting({ prompt: p, mine, up, down }: Props) {
       <span class="cut grow" title={p.content}>
         {line}
       </span>
-      <span class="meta only-wide">{who(p.author)}</span>
+      <span class="meta only-wide">{you(p.author) ? "you" : who(p.author)}</span>
       {mine && (
         <span class="acts">
           {up !== undefined && button("up", "Move up", () => move(up))}

@@ -12,7 +12,7 @@ import { stats } from "./lines";
 import { Icon, type Outcome } from "./icons";
 import { Exposed, Text, Windowed } from "./long";
 import { render, renderHighlighted } from "./markdown";
-import { Omitted, Preview, useOutput } from "./output";
+import { Omitted, Preview, previewed, useOutput } from "./output";
 import type { Row } from "./rows";
 import { act, openID, state, you } from "./store";
 import { about, longestPath, oneLine, withoutChange } from "./tools";
@@ -238,6 +238,10 @@ function Tool({ row }: Of<"tool">) {
   // Of calls that are over, those that failed show why. The output of a shell is what was asked for.
   const tells = word === "runs" || word === "failed" || state.peek()?.provider === "local";
   const preview = tells && item.output !== "";
+  const written = useMemo(
+    () => (preview && word !== "runs" ? item.output.replace(/\n$/, "").split("\n").length : 0),
+    [preview, word, item.output],
+  );
   const took = (item.endedAt ?? 0) - (item.startedAt ?? Infinity);
   return (
     <div class="body">
@@ -257,11 +261,21 @@ function Tool({ row }: Of<"tool">) {
       {open ? (
         <ToolDetails row={row} />
       ) : (
-        preview && <Preview text={plain(item.output.slice(-4000))} />
+        preview && (
+          <>
+            <Preview text={plain(item.output.slice(-4000))} />
+            {written > previewed && (
+              <button type="button" class="button quiet whole" onClick={() => toggle(id)}>
+                Show all {written} lines
+              </button>
+            )}
+          </>
+        )
       )}
     </div>
   );
 }
+
 
 /** Elapsed counts the seconds that a call has run for. */
 function Elapsed({ since }: { since: number }) {

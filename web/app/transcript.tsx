@@ -22,7 +22,7 @@ const nearEnd = 80; // pixels
 const ahead = 3000; // pixels above the reader that are left when an older page is read
 
 /** The list that is on the screen, for keys that move in it. */
-let shown: { list: List; rows: readonly Row[] } | undefined;
+let shown: { list: List; rows: readonly Row[]; pinned: { current: boolean } } | undefined;
 
 export function Transcript() {
   const all = rows.value;
@@ -34,6 +34,11 @@ export function Transcript() {
   if (rekeyed) keyed.current = { all, key: (i) => all[i]?.key ?? i };
   const drawn = useRef<ReadonlySet<string>>(new Set());
   const pinned = useRef(true); // the reader is at the end, where the list stays when its height changes
+  const last = useRef({ top: 0, height: 0 });
+  const note = () => {
+    const { scrollHeight: height, scrollTop: top } = scroller.current ?? { scrollHeight: 0, scrollTop: 0 };
+    last.current = { top, height };
+  };
   const options = {
     count: all.length,
     getScrollElement: () => scroller.current,
@@ -51,7 +56,10 @@ export function Transcript() {
     },
     observeElementRect,
     observeElementOffset,
-    scrollToFn: elementScroll,
+    scrollToFn: (offset: number, how: Parameters<typeof elementScroll>[1], l: List) => {
+      elementScroll(offset, how, l);
+      note(); // so that the event, which comes later, is not taken for a reader's
+    },
     onChange: (l: List) => {
       draw((n) => n + 1);
       setAtEnd(l.isAtEnd(nearEnd));
@@ -64,15 +72,22 @@ export function Transcript() {
   list.setOptions(options);
   const begun = loaded.value && all.length > 0;
   const ended = useRef(false); // the list was scrolled to its end
-  if (begun && !ended.current) list.scrollOffset = list.getTotalSize(); // the rows at the end are the first to be drawn
+  const total = list.getTotalSize();
+  const drawnTotal = useRef(0);
+  // The rows at the end are the first to be drawn. The list itself follows only appended rows, and only from near the
+  // end: many rows at once, or heights that were guessed too small, would leave it behind.
+  const follow = begun && pinned.current && total !== drawnTotal.current;
+  if (begun && (follow || !ended.current)) list.scrollOffset = Math.max(0, total - (list.scrollRect?.height ?? 0));
   if (place) list.scrollOffset = startOf(list, place.index) + place.below;
   useLayoutEffect(() => list._didMount(), [list]);
   useLayoutEffect(() => {
     list._willUpdate();
     if (place) scroller.current!.scrollTop = list.scrollOffset!;
+    drawnTotal.current = total;
+    if (follow) list.scrollToEnd();
   });
   useLayoutEffect(() => {
-    shown = { list, rows: all };
+    shown = { list, rows: all, pinned };
     return () => {
       shown = undefined;
     };
@@ -84,7 +99,6 @@ export function Transcript() {
     watch.observe(scroller.current!);
     return () => watch.disconnect();
   }, [list]);
-  const last = useRef({ top: 0, height: 0 });
   const scrolled = () => {
     if (!scroller.current) return; // the event comes a frame later, when the list may be gone
     const { scrollHeight: height, scrollTop: top, clientHeight: visible } = scroller.current;
@@ -92,7 +106,7 @@ export function Transcript() {
     if (height - top - visible < nearEnd) pinned.current = true;
     // A reader scrolled up; less content would leave the distance to the end as it was.
     else if (top < by.top && height - top > by.height - by.top) pinned.current = false;
-    last.current = { top, height };
+    note();
   };
   const then = moment.value?.cursor;
   const [settled, setSettled] = useState(false); // rows are where their heights put them, and no longer guessed
@@ -244,7 +258,15 @@ function weight(row: Row): number {
 export function toEnd(): void {
   const s = moment.peek() ?? session.peek();
   if (s && !s.transcript.live) void act(() => s.transcript.toEnd());
-  shown?.list.scrollToEnd();
+  if (!shown) return;
+  shown.pinned.current = true;
+  shown.list.scrollToEnd();
+}
+
+// leaveEnd scrolls to a row. What is appended no longer moves the list, unless the row is at its end.
+function leaveEnd(index: number, align: "start" | "center"): void {
+  shown!.pinned.current = false;
+  shown!.list.scrollToIndex(index, { align });
 }
 
 /** step moves to the previous or next prompt. */
@@ -256,7 +278,7 @@ export function step(by: 1 | -1): void {
   const starts = prompts.map((i) => list.getOffsetForIndex(i, "start")?.[0] ?? 0);
   const next = by > 0 ? starts.findIndex((s) => s > top + 1) : starts.findLastIndex((s) => s < top - 2);
   if (next < 0) return by > 0 ? toEnd() : void readOlder();
-  list.scrollToIndex(prompts[next]!, { align: "start" });
+  leaveEnd(prompts[next]!, "start");
   announce(`Turn ${next + 1} of ${plural(prompts.length, "turn")}`);
 }
 
@@ -264,7 +286,7 @@ export function step(by: 1 | -1): void {
 export function goTo(cursor: number): boolean {
   const index = shown?.rows.findIndex((r) => r.kind === "prompt" && r.item.cursor === cursor) ?? -1;
   if (index < 0) return false;
-  shown!.list.scrollToIndex(index, { align: "start" });
+  leaveEnd(index, "start");
   return true;
 }
 
@@ -272,7 +294,7 @@ export function goTo(cursor: number): boolean {
 export function show(key: string): void {
   requestAnimationFrame(() => {
     const index = shown?.rows.findIndex((r) => r.key === key) ?? -1;
-    if (index >= 0) shown!.list.scrollToIndex(index, { align: "center" });
+    if (index >= 0) leaveEnd(index, "center");
   });
 }
 
