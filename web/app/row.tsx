@@ -14,7 +14,7 @@ import { Exposed, Text, Windowed } from "./long";
 import { render, renderHighlighted } from "./markdown";
 import { Omitted, Preview, previewed, useOutput } from "./output";
 import type { Row } from "./rows";
-import { act, openID, state, you } from "./store";
+import { act, moment, openID, state, you } from "./store";
 import { about, longestPath, oneLine, withoutChange } from "./tools";
 
 /** Rows that somebody opened, by key. They stay open when the list drops and draws them again. */
@@ -280,11 +280,12 @@ function Tool({ row }: Of<"tool">) {
 /** Elapsed counts the seconds that a call has run for. */
 function Elapsed({ since }: { since: number }) {
   const [now, setNow] = useState(Date.now());
+  const then = moment.value?.at;
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, []);
-  const seconds = Math.floor((now - since) / 1000);
+  const seconds = Math.floor(((then ?? now) - since) / 1000);
   return seconds > 0 ? <span class="meta">{seconds < 60 ? `${seconds} s` : duration(1000 * seconds)}</span> : null;
 }
 

@@ -293,7 +293,7 @@ test("who drives runs commands, and everyone sees them", { timeout: 3 * patience
   await runs(ben).last().locator(".line", { hasText: "sleep 600" }).waitFor();
   await key(ben, "r");
   const dialog = ben.page.getByRole("dialog", { name: "Run a command" });
-  await dialog.getByText("Your link does not allow to drive.").waitFor();
+  await dialog.getByText("Your link does not let you drive.").waitFor();
   await ben.page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   await key(ann, "r");
