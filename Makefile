@@ -39,12 +39,13 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 	@touch $@
 
-# The packages that take longest begin first. Without GORACE each program with the race
+# The packages that take longest begin first, and the browsers of the page's tests run alone. Without GORACE each program with the race
 # detector, tests included, sleeps for a second when it exits. The detector needs cgo.
 test: export GORACE += atexit_sleep_ms=0
 test: export CGO_ENABLED = 1
 test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./web ./hub ./utility ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
+	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./hub ./utility $$(go list ./... | grep -v '/web$$') && \
+		go -C bench test -race -shuffle=on -timeout 10m ./... && go test -race -shuffle=on -timeout 30m ./web
 
 # Tests wait more than they compute: four packages at a time.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector
