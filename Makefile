@@ -39,8 +39,9 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
 	@touch $@
 
-# The packages that take longest begin first, and the browsers of the page's tests run alone. Without GORACE each program with the race
-# detector, tests included, sleeps for a second when it exits. The detector needs cgo.
+# The packages that take longest begin first, and the browsers of the page run alone. Without
+# GORACE each program with the race detector, tests included, sleeps for a second when it
+# exits. The detector needs cgo.
 test: export GORACE += atexit_sleep_ms=0
 test: export CGO_ENABLED = 1
 test: setup others ## all tests with the race detector, in random order
