@@ -39,14 +39,18 @@ export async function prompt(p, text) {
 /** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
 export async function conversation(p) {
   return p.page.evaluate(async () => {
-    const list = document.querySelector(".transcript");
-    const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    // A page that draws no frames must not keep a test for ever.
+    const drawn = (done) => requestAnimationFrame(() => requestAnimationFrame(done));
+    const frame = () => Promise.race([new Promise(drawn), new Promise((done) => setTimeout(done, 1000))]);
     const rows = new Map();
-    for (let top = 0; ; top += list.clientHeight / 2) {
+    for (let top = 0; ; ) {
+      const list = document.querySelector(".transcript");
+      if (!list?.clientHeight) throw new Error("there is no conversation on the screen");
       list.scrollTop = top;
       await frame();
       for (const row of list.querySelectorAll(".row")) rows.set(Number(row.dataset.index), row.innerText);
       if (top > list.scrollHeight) break;
+      top += list.clientHeight / 2;
     }
     return [...rows].sort(([a], [b]) => a - b).map(([, text]) => text);
   });
