@@ -100,7 +100,7 @@ const contents = {
   "entities without end": say(many("&amp", 20_000)),
   "lazy quotations": say(rows(10_000, () => "> a\nb")),
   // texts
-  "100,000 chunks": [{ repeat: { times: 100_000, steps: [{ say: "a " }] } }],
+  "a million chunks": [{ repeat: { times: 1_000_000, steps: [{ say: "a " }] } }],
   "line of 1 MB": long("many words "),
   "word of 1 MB": long("word"),
   "word of 1 MB in code": [{ say: "```js\n" }, ...long("word"), { say: "\n```\n" }],
