@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,19 +33,26 @@ var questionGrowth = growth{
 			{what: "an event: processor time", before: "2.3", unit: "us"},
 			{what: beside, before: "37", unit: "us"},
 			{what: beside, before: "16", unit: "x", limit: 1.5, versus: "the same without"},
+			{what: beside + ", the dearest of three bursts", before: "37", unit: "us"},
 		}
 	},
 	take: func(t *trial, _, scratch string) []float64 {
 		p := t.plan.growth.questions
 		s, d := t.serveDriven(scratch, "conformance", unbounded...)
-		cost := func() (us float64) {
-			return ms(cpuDuring(s.pid, func() { d.bursts(p.events) })) * 1000 / float64(p.events)
+		// A checkpoint, which writes the whole state, is in one burst of three at most.
+		cost := func() (median, most float64) {
+			us := make([]float64, 3)
+			for i := range us {
+				us[i] = ms(cpuDuring(s.pid, func() { d.bursts(p.events) })) * 1000 / float64(p.events)
+			}
+			slices.Sort(us)
+			return us[1], us[2]
 		}
 		cost() // to warm up
-		without := cost()
+		without, _ := cost()
 		d.askAll(p.size)
-		with := cost()
-		return []float64{without, with, ratio(with, without)}
+		with, most := cost()
+		return []float64{without, with, ratio(with, without), most}
 	},
 }
 

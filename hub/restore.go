@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,9 @@ type savedSend struct {
 	ID     string `json:"id"`
 	Cursor uint64 `json:"cursor"`
 }
+
+// checkpointStart is how a checkpoint begins.
+const checkpointStart = `{"snapshot":`
 
 // A checkpoint is the whole state. Restore does not need the entries before it.
 type checkpoint struct {
@@ -132,7 +136,7 @@ func (tx *tx) checkpoint() {
 		return
 	}
 	cp := checkpoint{
-		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
+		Mode: tx.work.mode, Requests: tx.work.table.Pending(),
 		Lease: tx.clients.saveLease(), Origin: tx.life.origin, Audit: tx.log.audit, Digest: tx.log.digest,
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
@@ -153,6 +157,9 @@ func (tx *tx) checkpoint() {
 		}
 	}
 	body, err := json.Marshal(cp)
+	if rest, ok := bytes.CutPrefix(body, []byte(checkpointStart+"null")); ok { // json.Marshal would read and copy it again
+		body = slices.Concat([]byte(checkpointStart), snapshot, rest)
+	}
 	if err != nil || len(body) > journal.MaxBody {
 		tx.logger.Error("checkpoint skipped", "bytes", len(body), "err", err)
 		return
