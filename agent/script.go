@@ -52,6 +52,7 @@ func (s *Script) Start(_ context.Context, host contracts.Host) (contracts.AgentI
 		Provider: s.scenario.provider,
 		Executor: contracts.ExecutorReplay,
 		Requests: contracts.RequestTypes(),
+		Forgets:  true,
 	}, nil
 }
 

@@ -58,6 +58,15 @@ func (s source) Follow(epoch string, cursor uint64) hecate.Follower {
 	return s.Hub.Follow(epoch, cursor)
 }
 
+// keeping is an agent whose questions can be answered after a restart.
+type keeping struct{ contracts.Agent }
+
+func (k keeping) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	info, err := k.Agent.Start(ctx, host)
+	info.Forgets = false
+	return info, err
+}
+
 func newWorld(t testing.TB, change func(*hecate.Options)) *world {
 	w := &world{t: t, dir: t.TempDir()}
 	if change != nil {
@@ -87,7 +96,7 @@ func (w *world) start() {
 		if err != nil {
 			return nil, err
 		}
-		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: a, Store: history, Votes: w.votes})
+		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: keeping{a}, Store: history, Votes: w.votes})
 		if err == nil {
 			err = h.Start(ctx)
 		}
