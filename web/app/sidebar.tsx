@@ -121,8 +121,9 @@ function ListState() {
   return <span class={`dot ${tone}`} role="img" aria-label={words} title={words} />;
 }
 
+/** A session of which only the id is known has no title: the id comes from a link, which anybody can write. */
 export const titleOf = (s: SessionSummary | undefined, id: string | null) =>
-  s?.title || (s || !id ? "New session" : id);
+  s?.title || (s || !id ? "New session" : "Session");
 
 function Entries({ of, pick }: { of: readonly SessionSummary[]; pick: () => void }) {
   return (
