@@ -144,7 +144,7 @@ var rooms = map[string]room{
 	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
 	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
 
-	// What composes the rest.
+	// What composes the rest, for the program and for embedding.
 	"internal/wiring": {
 		ours: []string{
 			"agent", "agent/acpserver", "agent/mask", "contracts", "dialect", "dialect/hecate", "hub", "hub/overview", "internal/abridge", "internal/proc",
@@ -153,6 +153,8 @@ var rooms = map[string]room{
 		},
 		others: []string{uuid},
 	},
+	"server":         {ours: []string{"agent", "agent/turn", "contracts", "hub", "internal/wiring", "transport/auth"}},
+	"examples/embed": {ours: []string{"server"}},
 
 	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid", "github.com/BurntSushi/toml"}},
 }
