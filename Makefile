@@ -118,8 +118,17 @@ fmt: ## format all Go files
 fmt-check: ## fail if fmt would change anything
 	@out=$$(gofmt -s -l .); test -z "$$out" || { echo "not formatted:"; echo "$$out"; exit 1; }
 
+.PHONY: api api-check
+api: ## docs/api, the exported identifiers of the public packages, and what broke since the last release
+	go test -count=1 -run TestPublicAPIIsRecorded ./docs -update
+	.ci/api -w
+
+api-check: ## fail if api would change anything
+	go test -count=1 -run TestPublicAPIIsRecorded ./docs
+	.ci/api
+
 .PHONY: lint tidy-check vet staticcheck errcheck spelling bidi vuln layering
-lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi ## all linters
+lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi api-check ## all linters
 
 tidy-check: ## go.mod and go.sum hold what is needed and no more
 	go mod tidy -diff && go -C bench mod tidy -diff

@@ -8,4 +8,7 @@
 // unless the operator passed it by name (D10). Every process of a run has ended
 // when the run has ended; see package proc for the exceptions. The hub decides
 // who may prompt or answer.
+//
+// The package is a part of the server. Its API may change in any version; programs that
+// embed a server use package server.
 package agent

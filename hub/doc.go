@@ -11,4 +11,7 @@
 // is in this package because it needs two states that the hub does not export:
 // suspended and ended. Package overview lists the sessions; a hub keeps a [Record] for
 // it.
+//
+// The package is a part of the server. Its API may change in any version; programs that
+// embed a server use package server.
 package hub

@@ -16,9 +16,8 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
-// A program of your own, with a runtime of its own and a session that clients
-// share. The clients connect in memory here; give http.Serve a socket, and
-// ws.Options.Authorize a real check, and they come from anywhere.
+// A hub with the parts around it: an agent, a store, a transport and a client, which
+// connects in memory. Package server does this for other programs, with credentials.
 func Example() {
 	ctx := context.Background()
 

@@ -6,4 +6,7 @@
 // refused with how the request ended (D8). Only legal combinations of verdict and
 // resolver occur (R52; see [Legal]). The package sends nothing, has no timer, and
 // does not check who may answer.
+//
+// The package is a part of the server. Its API may change in any version; programs that
+// embed a server use package server.
 package serverreq

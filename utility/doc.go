@@ -20,4 +20,7 @@
 // for the exceptions. On Windows, which has neither process groups nor
 // terminals, only the command itself is killed. A descendant that holds its
 // output open delays its last event.
+//
+// The package is a part of the server. Its API may change in any version; programs that
+// embed a server use package server.
 package utility

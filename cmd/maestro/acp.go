@@ -22,6 +22,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/sleep"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 // maxLocalServers bounds the servers that one editor makes this program start.
@@ -188,11 +189,11 @@ func (l *localServers) find(_ context.Context, dir string) (acpserver.Server, er
 		}
 		l.open[real], l.latest = v, real
 	}
-	r := v.net.readiness(firstSession)
+	r := v.net.readiness(wiring.FirstSession)
 	return acpserver.Server{
-		URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: v.sessions.work.Root(),
+		URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: v.Sessions.Root(),
 		Ready: func(ctx context.Context, id string, create bool) error {
-			_, _, err := v.open.Get(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: create})
+			_, _, err := v.Directory.Get(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: create})
 			return err
 		},
 	}, nil
@@ -206,19 +207,21 @@ func (l *localServers) start(dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.open.Open = v.sessions.openSoon
+	v.Directory.Open = func(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+		return openSoon(ctx, v.Sessions, key, options)
+	}
 	v.net.accept()
-	l.log.Info("server for the editor", "url", v.net.readiness(firstSession).BaseURL, "workspace", v.sessions.work.Root())
+	l.log.Info("server for the editor", "url", v.net.readiness(wiring.FirstSession).BaseURL, "workspace", v.Sessions.Root())
 	return v, nil
 }
 
 // openSoon opens a session. If an editor restarts this program, the earlier process may
 // still have the session. openSoon waits for its end until leavePatience or ctx.
-func (m *sessions) openSoon(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+func openSoon(ctx context.Context, m *wiring.Sessions, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	taken := &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}
 	late := time.Now().Add(leavePatience)
 	for {
-		h, err := m.open(ctx, key, options)
+		h, err := m.Open(ctx, key, options)
 		if !errors.Is(err, taken) || time.Now().After(late) || sleep.For(ctx, leavePatience/200) != nil {
 			return h, err
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"os/exec"
@@ -25,6 +26,8 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/wiring"
+	"github.com/seed-028515a8/maestro/journal"
 )
 
 // An editing is an editor that has started maestro acp.
@@ -810,10 +813,26 @@ func TestEditorIsToldThatItsServersAreNotUsed(t *testing.T) {
 	e.leaves(0)
 }
 
+// sessionsFor returns the sessions of a workspace of its own.
+func sessionsFor(t *testing.T) *wiring.Sessions {
+	t.Helper()
+	m, err := newSessions(settings{agent: "shell", workspace: t.TempDir(), retainBytes: 1 << 20}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Dir = t.TempDir()
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
 // A predecessor that does not end is waited for, as long as somebody wants that.
 func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
-	m, key := newTestServer(t).sessions, hub.Key{ID: "held"}
-	store, err := m.store(key, true)
+	m, key := sessionsFor(t), hub.Key{ID: "held"}
+	store, err := journal.Open(m.SessionDir(key), journal.FileOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -822,7 +841,7 @@ func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
 		for patience, want := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Hour: leavePatience} {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			begun := time.Now()
-			_, err := m.openSoon(ctx, key, hub.OpenOptions{})
+			_, err := openSoon(ctx, m, key, hub.OpenOptions{})
 			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) || !strings.Contains(err.Error(), "in use by another process") {
 				t.Errorf("got %v, want that another has the session", err)
 			}
@@ -836,15 +855,15 @@ func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
 
 // The session is opened as soon as the predecessor has let go of it.
 func TestWaitForAPredecessorEndsWithIt(t *testing.T) {
-	m, key := newTestServer(t).sessions, hub.Key{ID: "held"}
-	store, err := m.store(key, true)
+	m, key := sessionsFor(t), hub.Key{ID: "held"}
+	store, err := journal.Open(m.SessionDir(key), journal.FileOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		opened := make(chan error, 1)
 		go func() { // ends with leavePatience at the latest
-			h, err := m.openSoon(t.Context(), key, hub.OpenOptions{})
+			h, err := openSoon(t.Context(), m, key, hub.OpenOptions{})
 			if err == nil {
 				err = h.Suspend(t.Context())
 			}

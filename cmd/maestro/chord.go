@@ -16,6 +16,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/dialect/chord"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -90,18 +91,18 @@ func (s *settings) applyChord(cmd *cobra.Command, getenv func(string) string) er
 }
 
 // openChord finds the session to continue and the rules, once the workspace is known.
-func (s *settings) openChord(m *sessions) error {
+func (s *settings) openChord(m *wiring.Sessions) error {
 	if s.protocol != chordName {
 		return nil
 	}
 	s.chord.replaces = !s.shares()
-	s.chord.rules = &chordRules{project: filepath.Join(m.dir, chordRulesFile), user: filepath.Join(s.stateDir, chordRulesFile), log: m.log}
+	s.chord.rules = &chordRules{project: filepath.Join(m.Dir, chordRulesFile), user: filepath.Join(s.stateDir, chordRulesFile), log: s.log()}
 	if !s.chord.continues {
 		return nil
 	}
-	last, err := m.kept.list("", 1, func(string) bool { return true })
-	if err == nil && len(last) > 0 {
-		s.chord.resume = last[0].SessionID
+	last, err := m.Latest()
+	if err == nil && last != "" {
+		s.chord.resume = last
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
@@ -83,7 +84,7 @@ func (s *settings) root() string { return cmp.Or(s.stateDir, defaultStateRoot())
 
 func checkState(s *settings) finding {
 	f := finding{what: "state directory", said: s.root()}
-	if err := tryWrite(s.root()); err != nil {
+	if err := wiring.TryWrite(s.root()); err != nil {
 		f.said, f.todo, f.bad = err.Error(), "choose another directory with --state-dir, or let this user write there", true
 		return f
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	wire "github.com/seed-028515a8/maestro/dialect/hecate"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/session"
 	"github.com/seed-028515a8/maestro/transport/auth"
 	"github.com/seed-028515a8/maestro/transport/connlimit"
@@ -166,7 +167,7 @@ func (s *settings) registerLimits(f *pflag.FlagSet) {
 // How many sessions there may be by default, open and on the disk in one scope.
 const (
 	defaultSessions = 1024
-	defaultKept     = 10_000
+	defaultKept     = wiring.DefaultKept
 )
 
 // registerSessions adds the flags of the commands that have more than one session.

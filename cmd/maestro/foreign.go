@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -23,9 +22,9 @@ import (
 	"github.com/seed-028515a8/maestro/dialect/heddle"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/sleep"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/stdio"
-	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
 // A protocol is one that clients of other programs speak, as lines of JSON.
@@ -93,18 +92,22 @@ func protocolNames() []string {
 	return names
 }
 
-// serveForeign returns the function that attaches a client to h. It is the client of
-// principal p.
-func serveForeign(h *hub.Hub, p contracts.Principal) foreign.Attach {
-	return func(ctx context.Context, port *foreign.Port) error {
-		return h.Serve(ctx, port, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater, Principal: p})
+// networkProtocols returns the protocols for clients on the network, who have no environment.
+func (s settings) networkProtocols() []wiring.Protocol {
+	var list []wiring.Protocol
+	for _, p := range protocols {
+		list = append(list, wiring.Protocol{Name: p.name, Translate: func() dialect.Translator {
+			return p.translate(&s, func(string) string { return "" })
+		}})
 	}
+	return list
 }
 
 // A localSession is the session of the one client on standard input, which may replace
 // it.
 type localSession struct {
-	sessions *sessions
+	options  wiring.Options
+	sessions *wiring.Sessions
 	mu       sync.Mutex
 	hub      *hub.Hub // nil before the first
 }
@@ -119,7 +122,7 @@ func (l *localSession) open(ctx context.Context, _ contracts.Principal, start di
 		}
 		l.hub = nil
 	}
-	spec, run := l.sessions.agent, l.sessions.runtime
+	spec, run := l.options.Agent, l.options.Runtime
 	run.Tools, run.Limited = start.Tools, start.Limited
 	if start.MaxIterations > 0 {
 		run.MaxIterations, run.NoRetries = start.MaxIterations, true // a retry would be one call more
@@ -134,15 +137,15 @@ func (l *localSession) open(ctx context.Context, _ contracts.Principal, start di
 	if start.SystemPrompt != nil {
 		options.Init = &contracts.Init{SystemPrompt: start.SystemPrompt}
 	}
-	h, err := l.sessions.openAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
-	if e, ok := errors.AsType[*model.Error](err); ok && e.Kind == model.KindAuth && l.sessions.agent == "" {
+	h, err := l.sessions.OpenAs(ctx, hub.Key{ID: cmp.Or(start.SessionID, "sess_"+uuid.NewString())}, options, spec, run)
+	if e, ok := errors.AsType[*model.Error](err); ok && e.Kind == model.KindAuth && l.options.Agent == "" {
 		err = fmt.Errorf("%w: %w", errNoProvider, err)
 	}
 	if err != nil {
 		return nil, lockedElsewhere(err)
 	}
 	l.hub = h
-	return serveForeign(h, contracts.Principal{}), nil
+	return wiring.ServeForeign(h, contracts.Principal{}), nil
 }
 
 var errNoProvider = &contracts.Error{
@@ -163,34 +166,6 @@ func (l *localSession) close(ctx context.Context) error {
 	return l.hub.Close(ctx)
 }
 
-// A foreignVisit is one client of another protocol on a WebSocket.
-type foreignVisit struct {
-	protocol protocol
-	settings *settings
-	open     func(context.Context, dialect.Start) (foreign.Attach, error)
-}
-
-func (v *foreignVisit) Serve(ctx context.Context, conn *ws.Conn) error {
-	_, err := foreign.Serve(ctx, conn, foreign.Options{
-		Translator: v.protocol.translate(v.settings, func(string) string { return "" }), Open: v.open, Pings: true, Handshake: v.settings.session.HandshakeTimeout,
-	})
-	return err
-}
-
-// An opener opens sessions for the clients of other protocols.
-type opener func(context.Context, contracts.Principal, dialect.Start) (foreign.Attach, error)
-
-// as returns the function that opens sessions for one principal, and logs its failures.
-func (o opener) as(p contracts.Principal, log *slog.Logger) func(context.Context, dialect.Start) (foreign.Attach, error) {
-	return func(ctx context.Context, start dialect.Start) (foreign.Attach, error) {
-		attach, err := o(ctx, p, start)
-		if err != nil {
-			log.Error("session not opened", "session", start.SessionID, "err", err)
-		}
-		return attach, err
-	}
-}
-
 // headlessForeign serves a client of another protocol on standard input and output.
 func headlessForeign(s settings, p *protocol) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // as in headless
@@ -199,38 +174,43 @@ func headlessForeign(s settings, p *protocol) error {
 	if err := s.enterWorktree(); err != nil {
 		return failure{err}
 	}
-	m, err := newSessions(s, log)
+	s.session.Shared = s.shares()
+	opts, err := s.sessions(log)
+	if err != nil {
+		return err
+	}
+	m, err := wiring.NewSessions(opts)
 	if err != nil {
 		return err
 	}
 	if s.stateDir != "" {
-		m.dir = m.workspaceDir(s.stateDir)
+		m.Dir = m.WorkspaceDir(s.stateDir)
 	}
 	if err := s.openChord(m); err != nil {
 		return failure{err}
 	}
-	own := &localSession{sessions: m}
-	open, steps := opener(own.open), []func(context.Context) error{own.close}
+	own := &localSession{options: opts, sessions: m}
+	open, steps := wiring.Opener(own.open), []func(context.Context) error{own.close}
 	if s.shares() {
 		h, end, err := shareHeadless(ctx, s, m, log)
 		if err != nil {
 			return err
 		}
-		open, steps = onlySession(h), end
+		open, steps = wiring.OnlySession(h), end
 	}
 	started()
 	serving, stop := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { watchOutput(serving, stop) }) // ends with serving
 	code, err := foreign.Serve(serving, stdio.NewText(os.Stdin, os.Stdout, p.maxLine), foreign.Options{
-		Translator: p.translate(&s, os.Getenv), Open: open.as(contracts.Principal{}, log), Log: log,
+		Translator: p.translate(&s, os.Getenv), Open: open.As(contracts.Principal{}, log), Log: log,
 	})
 	stop(nil)
 	watch.Wait()
 	if err != nil {
 		log.Debug("local client", "err", err)
 	}
-	leave(log, append(steps, m.observer.Shutdown)...)
+	leave(log, append(steps, m.Observer.Shutdown)...)
 	switch {
 	case ctx.Err() != nil && p.endsWell:
 		return nil
@@ -249,15 +229,5 @@ func watchOutput(ctx context.Context, stop context.CancelCauseFunc) {
 		if stdio.HungUp() {
 			stop(errors.New("standard output is closed"))
 		}
-	}
-}
-
-// onlySession opens the session of a process that has one.
-func onlySession(h *hub.Hub) opener {
-	return func(_ context.Context, p contracts.Principal, start dialect.Start) (foreign.Attach, error) {
-		if start.SessionID != "" && start.SessionID != h.SessionID() {
-			return nil, hub.ErrUnknownSession
-		}
-		return serveForeign(h, p), nil
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/stdio"
 )
@@ -83,6 +84,7 @@ func headless(s settings) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a broken pipe is an error of Write and must not end the process
 	log := s.log()
 	ctx, started := untilSignal()
+	s.session.Shared = s.shares()
 	m, err := newSessions(s, log)
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func headless(s settings) error {
 		}
 	}()
 	err = awaitEnd(ctx, false, nil, gone)
-	leave(log, append(steps, m.observer.Shutdown)...)
+	leave(log, append(steps, m.Observer.Shutdown)...)
 	return err
 }
 
@@ -110,16 +112,15 @@ func (s *settings) shares() bool { return s.listen != "" || len(s.sockets) > 0 }
 
 // shareHeadless opens the session and serves it to the clients beside the local one.
 // The steps end it.
-func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logger) (h *hub.Hub, steps []func(context.Context) error, err error) {
+func shareHeadless(ctx context.Context, s settings, m *wiring.Sessions, log *slog.Logger) (h *hub.Hub, steps []func(context.Context) error, err error) {
 	id := "sess_" + uuid.NewString()
 	if s.stateDir != "" {
-		m.dir = m.workspaceDir(s.stateDir)
+		m.Dir = m.WorkspaceDir(s.stateDir)
 		if s.protocol != chordName { // its clients name the session that they continue
-			id = firstSession
+			id = wiring.FirstSession
 		}
 	}
-	m.session.Shared = s.shares()
-	h, err = m.open(ctx, hub.Key{ID: cmp.Or(s.chord.resume, id)}, hub.OpenOptions{Create: s.chord.resume == ""})
+	h, err = m.Open(ctx, hub.Key{ID: cmp.Or(s.chord.resume, id)}, hub.OpenOptions{Create: s.chord.resume == ""})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -128,7 +129,7 @@ func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logge
 	}
 	steps = append(steps, h.Close)
 	s.chord = chordFlags{} // clients on sockets have the same session, and no rules that last
-	others, err := listenSockets(&s, onlySession(h), log)
+	others, err := listenSockets(&s, wiring.OnlySession(h), log)
 	if err == nil {
 		others.accept()
 		steps = append(steps, others.close)
@@ -146,16 +147,16 @@ func shareHeadless(ctx context.Context, s settings, m *sessions, log *slog.Logge
 }
 
 // share serves the session on the network.
-func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
-	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), backend{
-		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
+func share(s settings, m *wiring.Sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
+	n, err := listenFor(s, cmp.Or(s.stateDir, defaultStateRoot()), wiring.Backend{
+		Find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if want.ID != "" && want.ID != h.SessionID() {
 				return nil, false, hub.ErrUnknownSession
 			}
 			return h, false, nil
 		},
-		dir: m.dir, admit: m.admit, evict: h.Evict, observer: m.observer,
-		ready: func() (ready, draining bool) { return h.Ready() && m.writable(), false },
+		Dir: m.Dir, Admit: m.Admit, Evict: h.Evict, Observer: m.Observer,
+		Ready: func() (ready, draining bool) { return h.Ready() && m.Writable(), false },
 	}, log)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hosted"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/observe"
 	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
@@ -86,7 +87,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	n, err := listen(s, secrets, r.backend(secrets), log)
+	n, err := listenFor(s, secrets, r.backend(secrets), log)
 	if err == nil {
 		n.accept()
 		err = n.announce(s, r.hub.SessionID(), out)
@@ -109,7 +110,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if n != nil {
 		steps = append(steps, n.close)
 	}
-	leave(log, append(steps, r.sessions.observer.Shutdown)...)
+	leave(log, append(steps, r.sessions.Observer.Shutdown)...)
 	return err
 }
 
@@ -147,25 +148,28 @@ func hide(dir string) error {
 type hostedSession struct {
 	hub      *hub.Hub
 	runner   *hosted.Runner
-	sessions *sessions
+	sessions *wiring.Sessions
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
-	m, err := newSessions(s, s.log())
+	s.session.Restored = restored
+	opts, err := s.sessions(s.log())
 	if err != nil {
 		return nil, err
 	}
-	id := c.Session(restored)
-	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
-	m.session.Restored = restored
-	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
-	key := hub.Key{ID: id}
-	h, err := m.open(ctx, key, hub.OpenOptions{Create: true})
+	opts.Identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
+	m, err := wiring.NewSessions(opts)
+	if err != nil {
+		return nil, err
+	}
+	m.Dir = filepath.Join(s.stateDir, runnerFolder(c))
+	key := hub.Key{ID: c.Session(restored)}
+	h, err := m.Open(ctx, key, hub.OpenOptions{Create: true})
 	if err != nil {
 		return nil, err
 	}
 	runner, err := hosted.New(hosted.Options{
-		Config: c, Session: h, Restored: restored, SessionFile: m.sessionDir(key), Log: s.log(),
+		Config: c, Session: h, Restored: restored, SessionFile: m.SessionDir(key), Log: s.log(),
 	})
 	if err != nil {
 		return nil, errors.Join(err, h.Suspend(ctx)) // the session stays as it was
@@ -181,9 +185,9 @@ func runnerFolder(c hosted.Config) string {
 
 // backend gives every client the one session. The credential decides what a client may
 // do there. secrets is the directory of the tokens.
-func (r *hostedSession) backend(secrets string) backend {
-	return backend{
-		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
+func (r *hostedSession) backend(secrets string) wiring.Backend {
+	return wiring.Backend{
+		Find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if err := r.runner.CheckSession(want.ID); err != nil {
 				return nil, false, err
 			}
@@ -194,19 +198,19 @@ func (r *hostedSession) backend(secrets string) backend {
 				return r.hub, false, nil
 			}
 		},
-		list: func(p contracts.Principal) *contracts.SessionList {
+		List: func(p contracts.Principal) *contracts.SessionList {
 			list := &contracts.SessionList{Sessions: []contracts.SessionEntry{}}
 			if p.SessionID == "" || p.SessionID == r.hub.SessionID() {
-				list.Sessions = append(list.Sessions, describe(r.hub))
+				list.Sessions = append(list.Sessions, wiring.Describe(r.hub))
 			}
 			return list
 		},
-		workspace: r.sessions.work.Root(), session: r.hub.SessionID(), dir: secrets, admit: r.sessions.admit, evict: r.hub.Evict,
-		ready: func() (ready, draining bool) {
+		Workspace: r.sessions.Root(), Session: r.hub.SessionID(), Dir: secrets, Admit: r.sessions.Admit, Evict: r.hub.Evict,
+		Ready: func() (ready, draining bool) {
 			id := r.runner.Identity()
-			return id.Ready && r.sessions.writable(), id.Draining
+			return id.Ready && r.sessions.Writable(), id.Draining
 		},
-		runner:   r.runner,
-		observer: r.sessions.observer,
+		Runner:   r.runner,
+		Observer: r.sessions.Observer,
 	}
 }

@@ -3,15 +3,10 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
-	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -54,7 +49,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 		f.fire(shot{as: "stranger", what: fmt.Sprint("GET /", i)})
 	}
 	log := f.log.text(t)
-	if got := strings.Count(log, "msg=refused"); got < 7 || got > 2*refusalLines {
+	if got := strings.Count(log, "msg=refused"); got < 7 || got > 20 {
 		t.Errorf("got %d lines for more than 100 refusals, want few", got)
 	}
 	f.tellsNothing("the log", log)
@@ -78,28 +73,6 @@ func TestLimitsLeaveALine(t *testing.T) {
 		f.dial()
 	}
 	f.log.waits(t, 0, `code=overloaded reason="closed for a new connection: too many wait for a request" remote=127.0.`)
-}
-
-func TestRefusalsThatWereNotLoggedAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		l := &refusalLog{log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Host = strings.Repeat("x", 1000)
-		refuse := func(n int, code contracts.Code) {
-			for range n {
-				l.request(r, &contracts.Error{Code: code, Message: "no"})
-			}
-		}
-		refuse(5, contracts.CodeStaleSession) // nothing that an operator need look at
-		refuse(25, contracts.CodeUnauthenticated)
-		time.Sleep(refusalSpan)
-		refuse(1, contracts.CodeOverloaded)
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) != refusalLines+1 || !strings.HasSuffix(lines[refusalLines], "more=15") || strings.Contains(out.String(), strings.Repeat("x", maxLogged+1)) {
-			t.Errorf("got %d lines, the last %q, want %d, and 15 more counted", len(lines), lines[len(lines)-1], refusalLines+1)
-		}
-	})
 }
 
 // TestOwnerGetsInWithoutDescriptors has silent connections use up all the files

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -62,7 +63,7 @@ func sessionDirs(root string, ids []string) (dirs []string, err error) {
 		return nil, err
 	}
 	err = filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
-		name, isSession := strings.CutPrefix(filepath.Base(dir), sessionPrefix)
+		name, isSession := strings.CutPrefix(filepath.Base(dir), wiring.SessionPrefix)
 		if err != nil || !entry.IsDir() || !isSession || dir == root {
 			return err
 		}

@@ -18,14 +18,12 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
 // leavePatience bounds an orderly end of the program.
 const leavePatience = 8 * time.Second
-
-// firstSession is the id of the session that every workspace has.
-const firstSession = "main"
 
 func serveCommand() *cobra.Command {
 	var s settings
@@ -60,15 +58,15 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = v.open.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
+	_, _, err = v.Directory.Get(ctx, hub.Key{ID: wiring.FirstSession}, hub.OpenOptions{Create: true})
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, hub.ErrUnknownSession) { // damaged, or deleted: the other sessions are served
-		log.Error("session set aside", "session", firstSession, "err", err)
+		log.Error("session set aside", "session", wiring.FirstSession, "err", err)
 		err = nil
 	}
 	v.net.accept() // not before: a client may ask for the first session at once
 	v.sockets.accept()
 	if err == nil {
-		err = v.net.announce(s, firstSession, out)
+		err = v.net.announce(s, wiring.FirstSession, out)
 	}
 	if err == nil {
 		started()
@@ -101,7 +99,7 @@ func (n *network) announce(s settings, session string, out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "maestro listens on %s%s, session %s, agent %s\n\n", r.BaseURL, also, r.SessionID, s.agent)
 	if err == nil && console.IsTerminal(out) {
-		_, err = fmt.Fprintf(out, "In a browser, once and within 10 minutes:\n\n    %s\n\n", r.BaseURL+n.auth.LoginPath())
+		_, err = fmt.Fprintf(out, "In a browser, once and within 10 minutes:\n\n    %s\n\n", r.BaseURL+n.clients.Auth.LoginPath())
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(out, "In another terminal:\n\n    %s\n\n", r.attachLine())

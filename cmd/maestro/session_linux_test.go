@@ -35,14 +35,9 @@ func holdsNothing(t *testing.T, fail func() error) {
 // TestSessionsThatCannotBeOpenedHoldNothing opens a session whose journal is none
 // that a session could have written.
 func TestSessionsThatCannotBeOpenedHoldNothing(t *testing.T) {
-	m, err := newSessions(settings{agent: "shell", workspace: t.TempDir(), retainBytes: 1 << 20}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.close(t.Context()) }()
-	m.dir = t.TempDir()
+	m := sessionsFor(t)
 	key := hub.Key{ID: "broken"}
-	store, err := journal.Open(m.sessionDir(key), journal.FileOptions{})
+	store, err := journal.Open(m.SessionDir(key), journal.FileOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +48,7 @@ func TestSessionsThatCannotBeOpenedHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	holdsNothing(t, func() error {
-		_, err := m.open(t.Context(), key, hub.OpenOptions{})
+		_, err := m.Open(t.Context(), key, hub.OpenOptions{})
 		return err
 	})
 }

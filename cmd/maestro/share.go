@@ -17,6 +17,7 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/show"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 // shareFlags are those of all commands about shares.
@@ -51,7 +52,7 @@ func (f *shareFlags) register(cmd *cobra.Command, run func(ctx context.Context, 
 		if f.share != "" {
 			return usage{errShareOfShare}
 		}
-		f.session = cmp.Or(f.session, firstSession)
+		f.session = cmp.Or(f.session, wiring.FirstSession)
 		return run(cmd.Context(), cmd.OutOrStdout(), args[:own])
 	}
 	cmd.Flags().StringVar(&f.session, "session", "", "session `ID`; default: the server's first session")

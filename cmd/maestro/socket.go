@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/transport/foreign"
 	"github.com/seed-028515a8/maestro/transport/stdio"
 )
@@ -30,7 +31,7 @@ type socket struct {
 	path     string
 	protocol protocol
 	settings *settings
-	open     opener
+	open     wiring.Opener
 	log      *slog.Logger
 	work     sync.WaitGroup
 	end      context.CancelFunc
@@ -110,7 +111,7 @@ func (s *socket) accept() {
 func (s *socket) serve(ctx context.Context, conn net.Conn) {
 	_, err := foreign.Serve(ctx, stdio.NewText(conn, conn, s.protocol.maxLine), foreign.Options{
 		Translator: s.protocol.translate(s.settings, os.Getenv),
-		Open:       s.open.as(contracts.Principal{}, s.log), Log: s.log,
+		Open:       s.open.As(contracts.Principal{}, s.log), Log: s.log,
 	})
 	if err != nil {
 		s.log.Debug("client on the socket", "protocol", s.protocol.name, "err", err)
@@ -139,7 +140,7 @@ type sockets []*socket
 
 // listenSockets listens on the sockets of the settings. Clients that connect wait until
 // accept is called.
-func listenSockets(s *settings, open opener, log *slog.Logger) (sockets, error) {
+func listenSockets(s *settings, open wiring.Opener, log *slog.Logger) (sockets, error) {
 	var all sockets
 	for _, p := range protocols {
 		path := s.sockets[p.name]

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/show"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/transport/auth"
 )
@@ -62,7 +63,7 @@ type storedSession struct {
 
 // readStored describes the session in dir. It does not read the journal.
 func readStored(dir string) (storedSession, error) {
-	id, err := url.PathUnescape(strings.TrimPrefix(filepath.Base(dir), sessionPrefix))
+	id, err := url.PathUnescape(strings.TrimPrefix(filepath.Base(dir), wiring.SessionPrefix))
 	if err != nil {
 		return storedSession{}, err
 	}
@@ -341,7 +342,7 @@ func removeSession(s storedSession) error {
 	if err := revokeStored(s); err != nil {
 		return err
 	}
-	removed := filepath.Join(filepath.Dir(s.Dir), removedPrefix+filepath.Base(s.Dir))
+	removed := filepath.Join(filepath.Dir(s.Dir), wiring.RemovedPrefix+filepath.Base(s.Dir))
 	if err := errors.Join(os.RemoveAll(removed), os.Rename(s.Dir, removed)); err != nil {
 		return err
 	}
@@ -352,7 +353,7 @@ func removeSession(s storedSession) error {
 // of the same id.
 func revokeStored(s storedSession) error {
 	folder, scope := filepath.Dir(s.Dir), ""
-	if name, ok := unescaped(filepath.Base(folder), scopePrefix); ok {
+	if name, ok := wiring.Unescaped(filepath.Base(folder), wiring.ScopePrefix); ok {
 		folder, scope = filepath.Dir(folder), name
 	}
 	path := filepath.Join(folder, "shares.json")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 // sessionsOf runs maestro sessions with arguments and returns what it prints.
@@ -34,7 +35,7 @@ func TestSessionsOnDisk(t *testing.T) {
 	t.Parallel()
 	dir, workspace := t.TempDir(), t.TempDir()
 	folder, state := filepath.Join(dir, "[state] *"), filepath.Join(dir, "link")
-	hostile := filepath.Join(folder, sessionPrefix+"a%1b[2J%0a") // no server makes it
+	hostile := filepath.Join(folder, wiring.SessionPrefix+"a%1b[2J%0a") // no server makes it
 	if err := errors.Join(os.MkdirAll(hostile, 0o700), os.Symlink(folder, state)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestSessionsOnDisk(t *testing.T) {
 	r.ends(143)
 
 	old := time.Now().Add(-31 * 24 * time.Hour)
-	if err := os.Chtimes(filepath.Join(filepath.Dir(listed.Dir), sessionFolder("a:b"), "lock"), old, old); err != nil {
+	if err := os.Chtimes(filepath.Join(filepath.Dir(listed.Dir), wiring.SessionPrefix+"a:b", "lock"), old, old); err != nil {
 		t.Fatal(err)
 	}
 	for _, dry := range []string{"--dry-run", "--dry-run=false"} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/dialect/chord"
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 // newWorktree is the value of --worktree for a worktree with a name of its own.
@@ -32,7 +33,7 @@ func (s *settings) enterWorktree() error {
 	if err != nil {
 		return err
 	}
-	path, err := filepath.Abs(filepath.Join(s.stateDir, "worktrees", folderOf(root), name))
+	path, err := filepath.Abs(filepath.Join(s.stateDir, "worktrees", wiring.FolderOf(root), name))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestDescriptionsHaveEveryRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, file := range append(files, filepath.Join(root, "cmd/maestro/network.go")) {
+	for _, file := range append(files, filepath.Join(root, "internal/wiring/network.go")) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

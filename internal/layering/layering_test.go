@@ -144,6 +144,18 @@ var rooms = map[string]room{
 	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/connlimit", "transport/httpapi", "transport/ratelimit", "transport/sse", "transport/ws"}},
 	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
 
+	// What composes the rest, for the program and for embedding.
+	"internal/wiring": {
+		ours: []string{
+			"agent", "agent/acpserver", "agent/mask", "contracts", "dialect", "dialect/hecate", "hub", "hub/overview", "internal/abridge", "internal/proc",
+			"journal", "observe", "transport/auth", "transport/connlimit", "transport/foreign", "transport/hecate", "transport/httpapi", "transport/httperr",
+			"transport/notify", "transport/ratelimit", "transport/sse", "transport/ws", "utility", "web", "workspace",
+		},
+		others: []string{uuid},
+	},
+	"server":         {ours: []string{"agent", "agent/turn", "contracts", "hub", "internal/wiring", "transport/auth"}},
+	"examples/embed": {ours: []string{"server"}},
+
 	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, jsonschema, "github.com/google/uuid", "github.com/BurntSushi/toml"}},
 }
 

@@ -23,7 +23,8 @@ import (
 // Options configures [New].
 type Options struct {
 	// Token authenticates a client as the owner of the server. It has at least 16
-	// bytes of printable ASCII without spaces. It may be empty with Off or Keys.
+	// bytes of printable ASCII without spaces. It may be empty with Off, Keys or
+	// Authenticate.
 	Token string
 
 	// Off admits every request as the anonymous principal, without a credential.
@@ -33,6 +34,11 @@ type Options struct {
 
 	// Keys verify JWTs, which are accepted besides the token; nil accepts none.
 	Keys *Keys
+
+	// Authenticate returns the principal of a request that has none of the other
+	// credentials; nil accepts none. An error that is no [contracts.Error] is refused
+	// with unauthenticated. Host and Origin have been checked.
+	Authenticate func(*http.Request) (contracts.Principal, error)
 
 	// Issuer is the required iss of a JWT, and Audience must be in its aud. An
 	// empty one is not checked.
@@ -173,7 +179,7 @@ func New(opts Options) (*Authenticator, error) {
 func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.Off {
 		g.owner.ID, g.owner.Name = Anonymous, "anonymous"
-		if opts.Token != "" || opts.Keys != nil || opts.ControlToken != "" || opts.MetricsToken != "" {
+		if opts.Token != "" || opts.Keys != nil || opts.Authenticate != nil || opts.ControlToken != "" || opts.MetricsToken != "" {
 			return errors.New("a credential is of no use when authentication is off")
 		}
 		return nil
@@ -181,7 +187,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.Keys != nil {
 		g.jwts = newJWTReader(opts)
 	}
-	if opts.Token != "" || opts.Keys == nil {
+	if opts.Token != "" || opts.Keys == nil && opts.Authenticate == nil {
 		if err := checkToken(opts.Token); err != nil {
 			return err
 		}
@@ -237,10 +243,12 @@ func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 //   - the cookie of [Authenticator.Login], for requests of the server's own
 //     pages;
 //   - a ticket in the query of a GET, which is used up;
-//   - a bearer subprotocol.
+//   - a bearer subprotocol;
+//   - what [Options].Authenticate accepts. It is also asked about a header or a
+//     subprotocol with an unknown key.
 //
-// The last two are for browsers, so a WebSocket request with one must have an
-// Origin. A cookie that has expired, or that the request may not use, counts as
+// A ticket and a subprotocol are for browsers, so a WebSocket request with one must
+// have an Origin. A cookie that has expired, or that the request may not use, counts as
 // absent, because browsers also add it to requests that do not want it.
 func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
 	p, err := g.authorize(r)
@@ -291,7 +299,7 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	case err != nil || errKey != nil:
 		return contracts.Principal{}, cmp.Or(err, errKey)
 	case ticket == "" && key == "":
-		return contracts.Principal{}, g.countFailure(r, cookieErr)
+		return g.ask(r, cookieErr)
 	case origin == "" && r.Header.Get("Upgrade") != "":
 		return contracts.Principal{}, denied("an Origin is required with this credential")
 	case ticket != "":
@@ -303,6 +311,9 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 // admit checks the credential in key.
 func (g *Authenticator) admit(r *http.Request, key string) (contracts.Principal, error) {
 	p, err := g.holder(key)
+	if err == errWrong {
+		return g.ask(r, err)
+	}
 	return p, g.countFailure(r, err)
 }
 

@@ -17,8 +17,13 @@ import (
 // answer, and lets [Limiter.Close] end them.
 func (d *Limiter) Guard(s *http.Server) {
 	s.ConnContext, s.ConnState = d.accepted, d.changed
-	next := s.Handler
-	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Handler = d.Wrap(s.Handler)
+}
+
+// Wrap is Guard for a handler of a server that others made. It does not bound the
+// server's connections.
+func (d *Limiter) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
 		q := &request{limiter: d, control: http.NewResponseController(w), conn: conn}
 		hasBody := r.Body != http.NoBody

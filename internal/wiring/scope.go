@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"errors"
@@ -12,33 +12,27 @@ import (
 )
 
 const (
-	scopePrefix    = "scope-"     // begins the name of a scope's folder
+	ScopePrefix    = "scope-"     // begins the name of a scope's folder
 	setAsidePrefix = "set-aside-" // replaces it if the owner of the folder is unknown
 )
 
-func (m *sessions) scopeDir(scope string) string {
+func (m *Sessions) scopeDir(scope string) string {
 	if scope == "" {
-		return m.dir
+		return m.Dir
 	}
-	return filepath.Join(m.dir, scopePrefix+url.PathEscape(scope))
-}
-
-// keepBelow keeps the sessions on the disk, below root.
-func (m *sessions) keepBelow(root string) error {
-	m.dir = m.workspaceDir(root)
-	return m.migrateScopes()
+	return filepath.Join(m.Dir, ScopePrefix+url.PathEscape(scope))
 }
 
 // migrateScopes renames the folders of scopes to the names of this version. A folder
 // that several principals shared is set aside, because it belongs to none of their
 // current scopes. A folder that cannot be renamed is logged and stays.
-func (m *sessions) migrateScopes() error {
-	folders, err := os.ReadDir(m.dir)
+func (m *Sessions) migrateScopes() error {
+	folders, err := os.ReadDir(m.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, f := range folders {
-		name, ok := strings.CutPrefix(f.Name(), scopePrefix)
+		name, ok := strings.CutPrefix(f.Name(), ScopePrefix)
 		if ok && f.IsDir() {
 			m.migrateScope(name)
 		}
@@ -46,12 +40,12 @@ func (m *sessions) migrateScopes() error {
 	return nil
 }
 
-func (m *sessions) migrateScope(name string) {
-	from := filepath.Join(m.dir, scopePrefix+name)
+func (m *Sessions) migrateScope(name string) {
+	from := filepath.Join(m.Dir, ScopePrefix+name)
 	old, err := url.PathUnescape(name)
 	scope, known := auth.CurrentScope(old)
-	if err != nil || !known || m.ignoresCase(scopePrefix+name) {
-		to := filepath.Join(m.dir, setAsidePrefix+name)
+	if err != nil || !known || m.ignoresCase(ScopePrefix+name) {
+		to := filepath.Join(m.Dir, setAsidePrefix+name)
 		m.log.Warn("sessions of a scope are set aside: an earlier version let several principals reach them", "from", from, "to", to)
 		m.renameFolder(from, to)
 		return
@@ -63,7 +57,7 @@ func (m *sessions) migrateScope(name string) {
 }
 
 // renameFolder renames a folder unless the new name is taken.
-func (m *sessions) renameFolder(from, to string) {
+func (m *Sessions) renameFolder(from, to string) {
 	_, err := os.Lstat(to)
 	switch {
 	case err == nil:
@@ -78,9 +72,9 @@ func (m *sessions) renameFolder(from, to string) {
 
 // ignoresCase reports whether the folder is also found by its name in lower case. Then
 // principals whose names differ only in case shared it.
-func (m *sessions) ignoresCase(name string) bool {
+func (m *Sessions) ignoresCase(name string) bool {
 	lower := strings.ToLower(name)
-	one, err := os.Lstat(filepath.Join(m.dir, name))
-	other, otherErr := os.Lstat(filepath.Join(m.dir, lower))
+	one, err := os.Lstat(filepath.Join(m.Dir, name))
+	other, otherErr := os.Lstat(filepath.Join(m.Dir, lower))
 	return lower != name && err == nil && otherErr == nil && os.SameFile(one, other)
 }

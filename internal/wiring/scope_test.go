@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"os"
@@ -26,15 +26,15 @@ func TestScopesOfEarlierVersionsAreKeptOrSetAside(t *testing.T) {
 		"org_o__team_t__user_a_b":            "set-aside-org_o__team_t__user_a_b",
 		"principal_56c90972ea42d1dcf7a3b117": "set-aside-principal_56c90972ea42d1dcf7a3b117",
 	} {
-		if err := os.MkdirAll(filepath.Join(sh.sessions.dir, "scope-"+old, sessionPrefix+"one"), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(sh.Sessions.Dir, "scope-"+old, SessionPrefix+"one"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the second start changes nothing
-			if err := sh.sessions.migrateScopes(); err != nil {
+			if err := sh.Sessions.migrateScopes(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(sh.sessions.dir, now, sessionPrefix+"one")); err != nil {
+		if _, err := os.Stat(filepath.Join(sh.Sessions.Dir, now, SessionPrefix+"one")); err != nil {
 			t.Errorf("%s: got %v, want its session in %s", old, err, now)
 		}
 	}
@@ -44,7 +44,7 @@ func TestScopesOfEarlierVersionsAreKeptOrSetAside(t *testing.T) {
 			t.Errorf("%s: got its session listed %v, want %v", scope, got, want)
 		}
 	}
-	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "one", Principal: contracts.Principal{Scope: "user_a_x.com"}}); err == nil {
+	if _, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "one", Principal: contracts.Principal{Scope: "user_a_x.com"}}); err == nil {
 		t.Error("a scope that was set aside: got its session")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"errors"
@@ -128,7 +128,7 @@ func readFolder(dir string) ([]string, error) {
 	var ids []string
 	written := map[string]time.Time{}
 	for _, e := range entries {
-		name, ok := strings.CutPrefix(e.Name(), sessionPrefix)
+		name, ok := strings.CutPrefix(e.Name(), SessionPrefix)
 		id, err := url.PathUnescape(name)
 		if !ok || err != nil || !e.IsDir() {
 			continue
@@ -138,4 +138,13 @@ func readFolder(dir string) ([]string, error) {
 	}
 	slices.SortFunc(ids, func(a, b string) int { return written[b].Compare(written[a]) })
 	return ids, nil
+}
+
+// Latest returns the id of the owner's session that was used last, empty if there is none.
+func (m *Sessions) Latest() (id string, err error) {
+	last, err := m.kept.list("", 1, func(string) bool { return true })
+	if err != nil || len(last) == 0 {
+		return "", err
+	}
+	return last[0].SessionID, nil
 }

@@ -1,11 +1,9 @@
-package main
+package wiring
 
 import (
 	"errors"
 	"log/slog"
 	"testing"
-
-	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -13,22 +11,19 @@ import (
 )
 
 // newTestServer returns the sessions of a server in a workspace of its own.
-func newTestServer(t testing.TB) *server {
+func newTestServer(t testing.TB) *Server {
 	t.Helper()
-	var s settings
-	s.register(&cobra.Command{})
-	s.workspace = t.TempDir()
-	m, err := newSessions(s, slog.New(slog.DiscardHandler))
+	m, err := NewSessions(Options{Agent: "shell", Workspace: t.TempDir(), RetainBytes: 256 << 20, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.dir = t.TempDir()
-	sh := &server{sessions: m, open: &hub.Directory{Open: m.open}}
+	m.Dir = t.TempDir()
+	sh := &Server{Sessions: m, Directory: &hub.Directory{Open: m.Open}}
 	if sh.overview, err = sh.openOverview(nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := sh.open.Suspend(t.Context()); err != nil && t.Context().Err() == nil {
+		if err := sh.Directory.Suspend(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
 		}
 		sh.overview.Close()
@@ -73,17 +68,17 @@ func TestViewersFindSessionsAndMakeNone(t *testing.T) {
 		{httpapi.Wanted{Socket: true}, hub.ErrUnknownSession},
 	} {
 		tt.want.Principal = viewer
-		if _, _, err := sh.find(t.Context(), tt.want); !errors.Is(err, tt.err) {
+		if _, _, err := sh.Find(t.Context(), tt.want); !errors.Is(err, tt.err) {
 			t.Errorf("%+v: got %v, want %v", tt.want, err, tt.err)
 		}
 	}
 	if got := sh.list(viewer).Sessions; len(got) > 0 {
 		t.Errorf("got the sessions %+v, want none made", got)
 	}
-	if _, opened, err := sh.find(t.Context(), httpapi.Wanted{ID: "a", Create: true, Principal: contracts.Principal{ID: "o"}}); err != nil || !opened {
+	if _, opened, err := sh.Find(t.Context(), httpapi.Wanted{ID: "a", Create: true, Principal: contracts.Principal{ID: "o"}}); err != nil || !opened {
 		t.Fatalf("the owner: got %v, %v, want a new session", opened, err)
 	}
-	if _, opened, err := sh.find(t.Context(), httpapi.Wanted{ID: "a", Create: true, Principal: viewer}); err != nil || opened {
+	if _, opened, err := sh.Find(t.Context(), httpapi.Wanted{ID: "a", Create: true, Principal: viewer}); err != nil || opened {
 		t.Errorf("the viewer of a session that is there: got %v, %v, want it", opened, err)
 	}
 }
@@ -95,7 +90,7 @@ func TestRefusedRequestMakesNoSession(t *testing.T) {
 		{Role: contracts.RoleViewer, Capabilities: &contracts.AttachCapabilities{ServerRequests: []contracts.RequestType{contracts.RequestUserInput}}},
 		{WorkspaceRoot: "/nowhere"},
 	} {
-		_, _, err := sh.find(t.Context(), httpapi.Wanted{Create: true, Runtime: req})
+		_, _, err := sh.Find(t.Context(), httpapi.Wanted{Create: true, Runtime: req})
 		if !errors.Is(err, &contracts.Error{Code: contracts.CodeBadRequest}) {
 			t.Errorf("%+v: got %v, want a refusal", req, err)
 		}
@@ -108,14 +103,14 @@ func TestRefusedRequestMakesNoSession(t *testing.T) {
 func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
 	sh := newTestServer(t)
 	mine, theirs := contracts.Principal{ID: "a", Scope: "a"}, contracts.Principal{ID: "b", Scope: "b"}
-	h, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: mine})
+	h, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: mine})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Principal: theirs}); !errors.Is(err, hub.ErrUnknownSession) {
+	if _, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "s", Principal: theirs}); !errors.Is(err, hub.ErrUnknownSession) {
 		t.Errorf("got %v, want it unknown", err)
 	}
-	other, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: theirs})
+	other, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: theirs})
 	if err != nil || other == h {
 		t.Errorf("got %v, %v, want another session of the same name", other, err)
 	}
@@ -132,23 +127,23 @@ func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
 func TestSessionsAreListedAfterARestart(t *testing.T) {
 	sh := newTestServer(t)
 	for _, id := range []string{"one", "two"} {
-		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: id, Create: true}); err != nil {
+		if _, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: id, Create: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := sh.open.Suspend(t.Context()); err != nil {
+	if err := sh.Directory.Suspend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sh.open = &hub.Directory{Open: sh.sessions.open}
+	sh.Directory = &hub.Directory{Open: sh.Sessions.Open}
 	list := sh.list(contracts.Principal{}).Sessions
 	if len(list) != 2 || list[0].Open || list[0].Cursor != nil || list[0].UpdatedAt == "" {
 		t.Fatalf("got %+v, want both, not open", list)
 	}
-	h, opened, err := sh.find(t.Context(), httpapi.Wanted{ID: "one"})
+	h, opened, err := sh.Find(t.Context(), httpapi.Wanted{ID: "one"})
 	if err != nil || !opened || h.Cursor() < 4 {
 		t.Fatalf("got %v at %v, %v, want the session to go on", opened, h, err)
 	}
-	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "../two"}); err == nil {
+	if _, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "../two"}); err == nil {
 		t.Error("a path instead of an id: got a session, want an error")
 	}
 }
@@ -156,7 +151,7 @@ func TestSessionsAreListedAfterARestart(t *testing.T) {
 func TestWishesOfTheFirstRequestLast(t *testing.T) {
 	sh := newTestServer(t)
 	req := &contracts.AttachRequest{ApprovalMode: contracts.ApprovalFail, ThinkingLevel: contracts.ThinkingLow}
-	h, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req})
+	h, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,12 +159,12 @@ func TestWishesOfTheFirstRequestLast(t *testing.T) {
 	if got := string(h.Snapshot().LastInit); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if err := sh.open.Suspend(t.Context()); err != nil {
+	if err := sh.Directory.Suspend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sh.open = &hub.Directory{Open: sh.sessions.open}
+	sh.Directory = &hub.Directory{Open: sh.Sessions.Open}
 	req.ApprovalMode = contracts.ApprovalAuto
-	if h, _, err = sh.find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req}); err != nil {
+	if h, _, err = sh.Find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req}); err != nil {
 		t.Fatal(err)
 	}
 	if got := string(h.Snapshot().LastInit); got != want {

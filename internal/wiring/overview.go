@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"context"
@@ -20,17 +20,17 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
-// removedPrefix begins the name of a session's folder while the session is being removed.
-const removedPrefix = "removed-"
+// RemovedPrefix begins the name of a session's folder while the session is being removed.
+const RemovedPrefix = "removed-"
 
 // openOverview makes the overview of the stored sessions.
-func (v *server) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*overview.Overview, error) {
-	m := v.sessions
+func (v *Server) openOverview(tell func(scope string, ev contracts.InboxEvent)) (*overview.Overview, error) {
+	m := v.Sessions
 	return overview.New(overview.Options{
-		Store: summaries{m}, Frame: sse.AppendData, SocketForm: ws.Form{}, Undo: m.undo,
-		Heartbeat: m.session.HeartbeatInterval, Strict: m.session.Strict, Alive: m.counts, Notify: tell, Log: m.log,
+		Store: summaries{m}, Frame: sse.AppendData, SocketForm: ws.Form{}, Undo: v.opts.Undo,
+		Heartbeat: m.opts.Session.HeartbeatInterval, Strict: m.opts.Session.Strict, Alive: m.counts, Notify: tell, Log: m.log,
 		Find: func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
-			h, _, err := v.find(ctx, httpapi.Wanted{ID: id, Principal: p})
+			h, _, err := v.Find(ctx, httpapi.Wanted{ID: id, Principal: p})
 			return h, err
 		},
 	})
@@ -47,7 +47,7 @@ func (v *listVisit) Serve(ctx context.Context, conn *ws.Conn) error {
 }
 
 // summaries keeps the summaries of sessions in the folders of the sessions.
-type summaries struct{ *sessions }
+type summaries struct{ *Sessions }
 
 // Keys implements [overview.Store]. It also removes what an earlier process did not
 // completely remove.
@@ -56,12 +56,12 @@ func (s summaries) Keys() iter.Seq[hub.Key] {
 		for _, scope := range append([]string{""}, s.scopes()...) {
 			dir := s.scopeDir(scope)
 			for name := range folders(dir) {
-				if strings.HasPrefix(name, removedPrefix) {
+				if strings.HasPrefix(name, RemovedPrefix) {
 					if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 						s.log.Error("remove a deleted session", "err", err)
 					}
 				}
-				if id, ok := unescaped(name, sessionPrefix); ok && !yield(hub.Key{Scope: scope, ID: id}) {
+				if id, ok := Unescaped(name, SessionPrefix); ok && !yield(hub.Key{Scope: scope, ID: id}) {
 					return
 				}
 			}
@@ -71,16 +71,16 @@ func (s summaries) Keys() iter.Seq[hub.Key] {
 
 // scopes returns the scopes with a folder.
 func (s summaries) scopes() (list []string) {
-	for name := range folders(s.dir) {
-		if scope, ok := unescaped(name, scopePrefix); ok {
+	for name := range folders(s.Dir) {
+		if scope, ok := Unescaped(name, ScopePrefix); ok {
 			list = append(list, scope)
 		}
 	}
 	return list
 }
 
-// unescaped returns what sessionFolder or scopeDir made a folder's name of.
-func unescaped(name, prefix string) (id string, ok bool) {
+// Unescaped returns what sessionFolder or scopeDir made a folder's name of.
+func Unescaped(name, prefix string) (id string, ok bool) {
 	escaped, ok := strings.CutPrefix(name, prefix)
 	id, err := url.PathUnescape(escaped)
 	return id, ok && err == nil
@@ -110,12 +110,12 @@ func folders(dir string) iter.Seq[string] {
 
 // Load implements [overview.Store].
 func (s summaries) Load(key hub.Key) (text []byte, written time.Time, err error) {
-	return journal.ReadSummary(s.sessionDir(key))
+	return journal.ReadSummary(s.SessionDir(key))
 }
 
 // Save implements [overview.Store].
 func (s summaries) Save(key hub.Key, text []byte, durable bool) error {
-	return journal.WriteSummary(s.sessionDir(key), text, durable)
+	return journal.WriteSummary(s.SessionDir(key), text, durable)
 }
 
 // Remove implements [overview.Store]. It revokes the shares of the session first. The
@@ -126,8 +126,8 @@ func (s summaries) Remove(key hub.Key) error {
 			return err
 		}
 	}
-	dir := s.sessionDir(key)
-	removed := filepath.Join(filepath.Dir(dir), removedPrefix+filepath.Base(dir))
+	dir := s.SessionDir(key)
+	removed := filepath.Join(filepath.Dir(dir), RemovedPrefix+filepath.Base(dir))
 	err := os.RemoveAll(removed) // of an earlier session with this id
 	if err == nil {
 		err = os.Rename(dir, removed)

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"errors"
@@ -38,7 +38,7 @@ func (d *disk) check(dir string, log *slog.Logger) error {
 	}
 	d.busy, d.at = true, time.Now()
 	d.mu.Unlock()
-	err := tryWrite(dir)
+	err := TryWrite(dir)
 	d.mu.Lock()
 	switch {
 	case err != nil && d.err == nil:
@@ -50,8 +50,8 @@ func (d *disk) check(dir string, log *slog.Logger) error {
 	return err
 }
 
-// tryWrite writes a file to dir and removes it.
-func tryWrite(dir string) error {
+// TryWrite writes a file to dir and removes it.
+func TryWrite(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 // a client of this server: it attaches to sessions over connections in memory, as a
 // native client does over the network.
 type acpSockets struct {
-	// Static after open.
+	// Static after newACPSockets.
 	opts    acpserver.Options // without what depends on the client
 	sockets acpserver.SocketOptions
 	work    string // directory of the agent
@@ -39,18 +39,18 @@ type acpSockets struct {
 // newACPSockets returns the server of ACP clients. attach serves the connections in memory; their
 // principal is that of the context.
 func newACPSockets(
-	s *settings, h backend, log *slog.Logger, alive func(contracts.Principal) bool, attach http.Handler,
+	o *NetworkOptions, h Backend, alive func(contracts.Principal) bool, attach http.Handler,
 ) *acpSockets {
-	list := h.list
+	list := h.List
 	if list == nil {
 		list = func(contracts.Principal) *contracts.SessionList { return &contracts.SessionList{} }
 	}
 	return &acpSockets{
-		opts:    acpserver.Options{Version: version(), Log: log},
-		sockets: acpserver.SocketOptions{Heartbeat: s.session.HeartbeatInterval, Handshake: s.session.HandshakeTimeout},
-		work:    h.workspace, session: h.session, list: list, alive: alive,
+		opts:    acpserver.Options{Version: o.Auth.Version, Log: o.Log},
+		sockets: acpserver.SocketOptions{Heartbeat: o.HeartbeatInterval, Handshake: o.HandshakeTimeout},
+		work:    h.Workspace, session: h.Session, list: list, alive: alive,
 		inner: &http.Server{
-			Handler: attach, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+			Handler: attach, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 				return context.WithValue(ctx, principalKey{}, c.(*pipe).principal)
 			},

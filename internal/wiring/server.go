@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,64 +24,66 @@ import (
 	"github.com/seed-028515a8/maestro/web"
 )
 
-// A server serves the sessions of one workspace on the network. The open sessions
-// are in a directory, the others on the disk.
-type server struct {
-	sessions *sessions
-	open     *hub.Directory
+// FirstSession is the id of the session that every server has.
+const FirstSession = "main"
+
+// A Server serves the sessions of one workspace to clients on the network. The open
+// sessions are in a directory, the others on the disk.
+type Server struct {
+	*Network
+	Sessions  *Sessions
+	Directory *hub.Directory
+
+	opts     ServerOptions
 	overview *overview.Overview
-	notifier *notify.Notifier // nil without --notify
-	net      *network
-	sockets  sockets
+	notifier *notify.Notifier // nil without notifications
 	hecate   *hecate.Server
 }
 
-// newServer opens the workspace and listens. Clients that connect wait until the
-// network accepts.
-func newServer(s settings, log *slog.Logger) (*server, error) {
-	m, err := newSessions(s, log)
+// NewServer opens the workspace. It listens on no address: the caller serves clients with
+// [Network.Guard] or [Network.Handler].
+func NewServer(opts ServerOptions) (*Server, error) {
+	m, err := NewSessions(opts.Options)
 	if err != nil {
 		return nil, err
 	}
-	root := cmp.Or(s.stateDir, defaultStateRoot())
-	if err := m.keepBelow(root); err != nil {
-		return nil, errors.Join(err, m.close(context.Background()))
+	m.Dir = cmp.Or(opts.Dir, m.WorkspaceDir(opts.StateRoot))
+	if err := m.migrateScopes(); err != nil {
+		return nil, errors.Join(err, m.Close(context.Background()))
 	}
-	v := &server{sessions: m}
+	v := &Server{Sessions: m, opts: opts}
 	if err := v.openLists(); err != nil {
-		return nil, errors.Join(err, m.close(context.Background()))
+		return nil, errors.Join(err, m.Close(context.Background()))
 	}
 	m.changed = v.overview.Changed
-	v.open = &hub.Directory{Open: v.start, Max: s.maxSessions, Log: log}
-	v.net, err = listen(s, root, backend{
-		workspace: m.work.Root(), dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
-		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate, overview: v.overview,
-		notifier: v.notifier, page: web.Handler(),
-	}, log)
-	if err == nil {
-		v.sockets, err = listenSockets(&s, v.openFirst, log)
-		if err != nil {
-			err = errors.Join(err, v.net.Listener.Close())
-		}
+	v.Directory = &hub.Directory{Open: v.start, Max: opts.MaxSessions, Log: m.log}
+	back := Backend{
+		Find: v.Find, List: v.list, Evict: v.evict, Admit: m.Admit,
+		Ready:     func() (ready, draining bool) { return m.Writable(), false },
+		Workspace: m.Root(), Dir: m.Dir, Observer: m.Observer,
+		overview: v.overview, notifier: v.notifier, more: v.serveHecate,
 	}
-	if err != nil {
+	if opts.Page {
+		back.page = web.Handler()
+	}
+	if v.Network, err = NewNetwork(opts.Network, back); err != nil {
 		v.closeLists()
-		return nil, errors.Join(err, m.close(context.Background()))
+		return nil, errors.Join(err, m.Close(context.Background()))
 	}
 	return v, nil
 }
 
 // openLists makes the overview, and what tells receivers of the questions in it.
-func (v *server) openLists() (err error) {
+func (v *Server) openLists() (err error) {
 	var tell func(string, contracts.InboxEvent)
-	if v.sessions.notify != "" {
-		config, err := notify.LoadConfig(v.sessions.notify)
+	if v.opts.Notify != "" {
+		config, err := notify.LoadConfig(v.opts.Notify)
 		if err != nil {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.sessions.countsStill, Log: v.sessions.log,
-			PushFile: filepath.Join(v.sessions.dir, "push.json"), StateFile: filepath.Join(v.sessions.dir, "notify.json"),
+			Config: config, Alive: v.Sessions.countsStill, Log: v.Sessions.log,
+			PushFile: filepath.Join(v.Sessions.Dir, "push.json"), StateFile: filepath.Join(v.Sessions.Dir, "notify.json"),
 			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})
 		if err != nil {
@@ -101,7 +102,7 @@ func (v *server) openLists() (err error) {
 	return err
 }
 
-func (v *server) closeLists() {
+func (v *Server) closeLists() {
 	v.overview.Close()
 	if v.notifier != nil {
 		v.notifier.Close()
@@ -109,32 +110,36 @@ func (v *server) closeLists() {
 }
 
 // start opens a session, which the log of Hecate events follows from then on.
-func (v *server) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
-	h, err := v.overview.Open(key, func() (*hub.Hub, error) { return v.sessions.open(ctx, key, options) })
+func (v *Server) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+	h, err := v.overview.Open(key, func() (*hub.Hub, error) { return v.Sessions.Open(ctx, key, options) })
 	if err == nil {
 		v.hecate.Opened(key.Scope, source{h})
 	}
 	return h, err
 }
 
-// openFirst opens the session that a client on a Unix socket names, else the first one.
-func (v *server) openFirst(ctx context.Context, p contracts.Principal, start dialect.Start) (foreign.Attach, error) {
-	h, _, err := v.find(ctx, httpapi.Wanted{ID: start.SessionID, Socket: true, Principal: p})
+// OpenFirst opens the session that a client of another protocol names, else the first one.
+func (v *Server) OpenFirst(ctx context.Context, p contracts.Principal, start dialect.Start) (foreign.Attach, error) {
+	h, _, err := v.Find(ctx, httpapi.Wanted{ID: start.SessionID, Socket: true, Principal: p})
 	if err != nil {
 		return nil, err
 	}
-	return serveForeign(h, p), nil
+	return ServeForeign(h, p), nil
 }
 
-// close suspends the sessions and ends the server, which has been accepting.
-func (v *server) close(ctx context.Context) error {
-	err := errors.Join(v.open.Suspend(ctx), v.sockets.close(ctx), v.net.close(ctx), v.hecate.Close(ctx))
+// Suspend suspends the sessions. Close does that too.
+func (v *Server) Suspend(ctx context.Context) error { return v.Directory.Suspend(ctx) }
+
+// Close suspends the sessions, ends the connections of clients and closes what the server
+// uses. If ctx ends first, it cuts the connections.
+func (v *Server) Close(ctx context.Context) error {
+	err := errors.Join(v.Suspend(ctx), v.Network.Close(ctx), v.hecate.Close(ctx))
 	v.closeLists()
-	return errors.Join(err, v.sessions.close(ctx))
+	return errors.Join(err, v.Sessions.Close(ctx))
 }
 
-// find opens the session that a client wants.
-func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
+// Find opens the session that a client wants.
+func (v *Server) Find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
 	confined := want.Principal.Role != ""
 	options := hub.OpenOptions{Create: want.Create && !confined}
@@ -142,7 +147,7 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 		if req.ApprovalMode != "" || req.ThinkingLevel != "" {
 			options.Init = &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
 		}
-		if err := errors.Join(v.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
+		if err := errors.Join(v.Sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
 			return nil, false, err // before a session is created
 		}
 	}
@@ -153,13 +158,13 @@ func (v *server) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool,
 	case want.Create:
 		key.ID = newSessionID(want)
 	case want.Socket:
-		key.ID, options.Create = firstSession, !confined
+		key.ID, options.Create = FirstSession, !confined
 	default:
 		return nil, false, hub.ErrUnknownSession
 	}
-	h, opened, err := v.open.Get(ctx, key, options)
+	h, opened, err := v.Directory.Get(ctx, key, options)
 	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal has no cause for the log
-		v.sessions.log.Error("session not opened", "session", key.ID, "err", err)
+		v.Sessions.log.Error("session not opened", "session", key.ID, "err", err)
 	}
 	if want.Create && confined && errors.Is(err, hub.ErrUnknownSession) {
 		err = errMayNotCreate
@@ -180,20 +185,26 @@ func newSessionID(want httpapi.Wanted) string {
 }
 
 // isHere refuses other workspaces than the server's.
-func (m *sessions) isHere(path string) error {
+func (m *Sessions) isHere(path string) error {
 	if path == "" {
 		return nil
 	}
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil || real != m.work.Root() {
+	if err != nil || real != m.Root() {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "Unknown workspace root"}
 	}
 	return nil
 }
 
+// Disconnect ends the connections of a principal.
+func (v *Server) Disconnect(principalID string) {
+	v.acp.evict(principalID) // first, so that the client is told the reason
+	v.evict(principalID)
+}
+
 // evict ends the connections of a principal in all sessions.
-func (v *server) evict(principalID string) {
-	for _, h := range v.open.List() {
+func (v *Server) evict(principalID string) {
+	for _, h := range v.Directory.List() {
 		h.Evict(principalID)
 	}
 	v.overview.Evict(principalID)
@@ -203,22 +214,22 @@ func (v *server) evict(principalID string) {
 const maxListedSessions = 1000
 
 // list lists the sessions of a principal, the latest first.
-func (v *server) list(p contracts.Principal) *contracts.SessionList {
+func (v *Server) list(p contracts.Principal) *contracts.SessionList {
 	open := map[string]bool{}
 	all := []contracts.SessionEntry{}
-	for key, h := range v.open.List() {
+	for key, h := range v.Directory.List() {
 		if key.Scope == p.Scope && !v.overview.Deleted(key) && (p.SessionID == "" || p.SessionID == key.ID) {
 			open[key.ID] = true
-			all = append(all, describe(h))
+			all = append(all, Describe(h))
 		}
 	}
-	kept, err := v.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
+	kept, err := v.Sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
 		return !open[id] && (p.SessionID == "" || p.SessionID == id) &&
 			!v.overview.Deleted(hub.Key{Scope: p.Scope, ID: id}) &&
-			!v.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // it was shut down, and is not found until a client creates it again
+			!v.Directory.Retired(hub.Key{Scope: p.Scope, ID: id}) // it was shut down, and is not found until a client creates it again
 	})
 	if err != nil {
-		v.sessions.log.Error("list sessions", "err", err)
+		v.Sessions.log.Error("list sessions", "err", err)
 	}
 	all = append(all, kept...)
 	slices.SortFunc(all, func(a, b contracts.SessionEntry) int {
@@ -230,8 +241,8 @@ func (v *server) list(p contracts.Principal) *contracts.SessionList {
 // listedTime is the form of a time in a listing. Its order is that of the times.
 const listedTime = "2006-01-02T15:04:05.000Z"
 
-// describe returns the entry of an open session in a listing.
-func describe(h *hub.Hub) contracts.SessionEntry {
+// Describe returns the entry of an open session in a listing.
+func Describe(h *hub.Hub) contracts.SessionEntry {
 	sum := h.Summary()
 	return contracts.SessionEntry{
 		SessionID: h.SessionID(), UpdatedAt: sum.Updated.UTC().Format(listedTime), Open: true, Cursor: &sum.Cursor,

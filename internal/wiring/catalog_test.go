@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"errors"
@@ -109,20 +109,20 @@ func TestCatalogIsBounded(t *testing.T) {
 // Sessions that an operator removes make room for others.
 func TestTooManySessionsAreNotMade(t *testing.T) {
 	sh := newTestServer(t)
-	sh.sessions.maxKept = 3
+	sh.Sessions.opts.MaxKept = 3
 	for i := range 3 {
-		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: fmt.Sprint(i), Create: true}); err != nil {
+		if _, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: fmt.Sprint(i), Create: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "more", Create: true})
+	_, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "more", Create: true})
 	if !errors.Is(err, &contracts.Error{Code: contracts.CodeRateLimited}) {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	if err := os.RemoveAll(filepath.Join(sh.sessions.dir, sessionFolder("1"))); err != nil {
+	if err := os.RemoveAll(filepath.Join(sh.Sessions.Dir, sessionFolder("1"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "more", Create: true}); err != nil {
+	if _, _, err := sh.Find(t.Context(), httpapi.Wanted{ID: "more", Create: true}); err != nil {
 		t.Errorf("after one was removed: got %v, want a session", err)
 	}
 }
@@ -146,7 +146,7 @@ func BenchmarkCreating(b *testing.B) {
 			sh := serverWith(b, n)
 			sh.list(contracts.Principal{})
 			for b.Loop() {
-				if full, err := sh.sessions.kept.full("", defaultKept); full || err != nil {
+				if full, err := sh.Sessions.kept.full("", DefaultKept); full || err != nil {
 					b.Fatal(full, err)
 				}
 			}
@@ -155,11 +155,11 @@ func BenchmarkCreating(b *testing.B) {
 }
 
 // serverWith returns a server with that many sessions on the disk.
-func serverWith(b *testing.B, n int) *server {
+func serverWith(b *testing.B, n int) *Server {
 	b.Helper()
 	sh := newTestServer(b)
 	for i := range n {
-		dir := filepath.Join(sh.sessions.dir, sessionFolder(fmt.Sprint(i)))
+		dir := filepath.Join(sh.Sessions.Dir, sessionFolder(fmt.Sprint(i)))
 		store, err := journal.Open(dir, journal.FileOptions{})
 		if err != nil {
 			b.Fatal(err)
