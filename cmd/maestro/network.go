@@ -94,7 +94,7 @@ func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.Stre
 
 // listen opens the listener. Clients that connect wait until accept is called.
 func listen(s settings, root string, h backend, log *slog.Logger) (*network, error) {
-	ln, err := listenOn("listen", s.listen)
+	ln, err := s.listener()
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +177,13 @@ func (n *network) open(s settings, root string, h backend) error {
 	}
 	n.connLimit.Guard(n.server)
 	h.observer.Collect(n.measure)
+	h.observer.Collect(func(gauge, _ observe.Measure) {
+		value := 0.0
+		if ready, _ := h.ready(); ready {
+			value = 1
+		}
+		gauge("ready", "1 while /readyz answers 200, else 0.", value)
+	})
 	if s.tlsCert != "" {
 		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
 		if err != nil {
