@@ -42,56 +42,6 @@ func alerts(t *testing.T) (names []string) {
 	return names
 }
 
-// A dashboard is what is tested of Grafana's JSON.
-type dashboard struct {
-	UID    string
-	Panels []struct {
-		ID          int
-		Title       string
-		Description string
-		GridPos     struct{ X, Y, W, H int }
-		Targets     []struct{ Expr string }
-	}
-	Templating struct {
-		List []struct{ Name, Definition string }
-	}
-}
-
-func readDashboard(t *testing.T) (d dashboard) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, "grafana/maestro.json")), &d); err != nil {
-		t.Fatal(err)
-	}
-	if len(d.Panels) == 0 {
-		t.Fatal("got no panels")
-	}
-	return d
-}
-
-func TestDashboardIsWellFormed(t *testing.T) {
-	t.Parallel()
-	ids, cells := map[int]bool{}, map[[2]int]string{}
-	for _, p := range readDashboard(t).Panels {
-		if ids[p.ID] || p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
-			t.Errorf("panel %d %q: got a second one with its id, or no title, description or query", p.ID, p.Title)
-		}
-		ids[p.ID] = true
-		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("panel %q: got a place that %q has, or that is outside", p.Title, other)
-				}
-				cells[[2]int{x, y}] = p.Title
-			}
-		}
-	}
-}
-
-// query returns an expression of the dashboard as Grafana sends it.
-func query(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*").Replace(expr)
-}
-
 // TestPrometheusReadsTheMetrics runs Prometheus with the example configuration and rules on a
 // real server, and asks it all questions of the dashboard. Each must have an answer, so the
 // names and labels in it are those of the server.
