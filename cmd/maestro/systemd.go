@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -66,12 +67,9 @@ func (s supervisor) send(state string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := conn.SetWriteDeadline(time.Now().Add(notifyPatience)); err != nil {
-		return err
+	err = conn.SetWriteDeadline(time.Now().Add(notifyPatience))
+	if err == nil {
+		_, err = conn.Write([]byte(state))
 	}
-	if _, err := conn.Write([]byte(state)); err != nil {
-		return fmt.Errorf("write to NOTIFY_SOCKET: %w", err)
-	}
-	return nil
+	return errors.Join(err, conn.Close())
 }
