@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -183,5 +184,23 @@ func TestSocketsThatCannotServeAreRefused(t *testing.T) {
 	open := passed(t, "a", []*os.File{everywhere}, "serve", "--listen", "systemd", "--auth", "off")
 	if out, err := open.CombinedOutput(); exitCode(t, err) != exitUsage || !strings.Contains(string(out), "--auth off is accepted on a loopback address only") {
 		t.Errorf("--auth off beyond loopback: got %v and %s", err, out)
+	}
+}
+
+// TestServerServesIfSystemdDoesNotListen is about a NOTIFY_SOCKET that is gone.
+func TestServerServesIfSystemdDoesNotListen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ready.json")
+	cmd := program(t, "serve", "--listen", "127.0.0.1:0", "--ready-file", path)
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "none"))
+	startListening(t, cmd, path)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitCode(t, cmd.Wait()); got != 143 {
+		t.Errorf("got exit code %d, want 143", got)
+	}
+	if log := cmd.Stderr.(*bytes.Buffer).String(); !strings.Contains(log, "systemd was not told the state of the service") {
+		t.Errorf("got\n%s\nwant a warning", log)
 	}
 }

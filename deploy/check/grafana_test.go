@@ -48,7 +48,8 @@ func TestDashboardHasTheFormOfGrafana(t *testing.T) {
 	cog.NewRuntime().RegisterPanelcfgVariant(timeseries.VariantConfig())
 	cog.NewRuntime().RegisterDataqueryVariant(prometheus.VariantConfig())
 	decode := func(text string) string {
-		var d sdk.Dashboard                                         //lint:ignore SA1019 all versions of Grafana import this form; only the newest know the other
+		//lint:ignore SA1019 all versions of Grafana import this form; only the newest know the other
+		var d sdk.Dashboard
 		if err := d.UnmarshalJSONStrict([]byte(text)); err != nil { // an empty list of errors is not nil
 			return err.Error()
 		}
