@@ -25,7 +25,7 @@ run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 
 .PHONY: setup test test-fast fuzz golden cover
 setup: ## download what the other targets need
-	go mod download && go -C bench mod download
+	go mod download && go -C bench mod download && go -C deploy/check mod download
 
 .PHONY: others
 others: web/node_modules/.package-lock.json ## programs of others that tests run, from npm
@@ -131,13 +131,13 @@ api-check: ## fail if api would change anything
 lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi api-check ## all linters
 
 tidy-check: ## go.mod and go.sum hold what is needed and no more
-	go mod tidy -diff && go -C bench mod tidy -diff
+	go mod tidy -diff && go -C bench mod tidy -diff && go -C deploy/check mod tidy -diff
 
 vet: ## the compiler's own suspicions
-	go vet ./... && go -C bench vet ./...
+	go vet ./... && go -C bench vet ./... && go -C deploy/check vet ./...
 
 staticcheck: ## misuse and dead code
-	$(STATICCHECK) ./... && cd bench && $(STATICCHECK) ./...
+	$(STATICCHECK) ./... && (cd bench && $(STATICCHECK) ./...) && cd deploy/check && $(STATICCHECK) ./...
 
 errcheck: ## errors that nobody looks at; .ci/errcheck lists the exceptions
 	$(ERRCHECK) -ignoretests -exclude .ci/errcheck ./... && cd bench && $(ERRCHECK) -ignoretests -exclude ../.ci/errcheck ./...
@@ -155,6 +155,13 @@ vuln: ## known vulnerabilities; needs the vulnerability database, so not in chec
 
 layering: ## hold the imports against the table of rooms
 	go test -count=1 -v ./internal/layering
+
+.PHONY: deploy-check image
+deploy-check: ## try the examples in deploy; needs caddy, curl, nginx, prometheus and systemd of Debian
+	PATH="$$PATH:/usr/sbin" go -C deploy/check test -count=1 -shuffle=on ./...
+
+image: ## the container image of deploy/Dockerfile; needs docker
+	docker build -f deploy/Dockerfile -t maestro .
 
 .PHONY: cross check clean
 cross: ## compile for every platform

@@ -71,6 +71,30 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestDeployedLinksLeadSomewhere is about the links in units, alerts and the like, which lead
+// to the documents at their public address.
+func TestDeployedLinksLeadSomewhere(t *testing.T) {
+	address := regexp.MustCompile(`https://github\.com/seed-028515a8/maestro/blob/main/([\w/.-]+)(?:#([\w-]+))?`)
+	all, found := pages(t), 0
+	err := filepath.WalkDir("../deploy", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, l := range address.FindAllStringSubmatch(string(text), -1) {
+			found++
+			page, ok := all["../"+l[1]]
+			if !ok || l[2] != "" && !anchors(page)[l[2]] {
+				t.Errorf("%s: the link %s leads to no page or heading", path, l[0])
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("got %d links, %v, want those of the alerts", found, err)
+	}
+}
+
 func TestIndexListsEveryPage(t *testing.T) {
 	index := pages(t)["../docs/README.md"]
 	listed := map[string]int{}

@@ -77,8 +77,11 @@ func (o *Observer) sessionMetrics(gauge, counter Measure) {
 	open, total := o.open()
 	states := map[string]int{stateIdle: 0, stateRunning: 0, stateWaiting: 0}
 	var lag Lag
+	var age time.Duration
+	now := time.Now()
 	for _, s := range open {
 		states[s.state()]++
+		age = max(age, s.oldest(now))
 		itsLag, itsTotals := s.read()
 		lag = lag.worse(itsLag)
 		total.add(itsTotals)
@@ -87,6 +90,7 @@ func (o *Observer) sessionMetrics(gauge, counter Measure) {
 		gauge("sessions", "Open sessions: idle, running a prompt, or waiting for the answer to a question.",
 			float64(n), "state", state)
 	}
+	gauge("request_age_seconds", "Age of the oldest open question of any session, at most since its session was opened.", age.Seconds())
 	gauge("followers", "Sockets and streams that follow a session.", float64(lag.Followers))
 	gauge("followers_behind", "Followers that have not been written everything there is.", float64(lag.Behind))
 	const behind = " that the worst follower of any session has still to be written."

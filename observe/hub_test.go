@@ -127,6 +127,7 @@ func TestARealSessionIsSeen(t *testing.T) {
 		scrape(t, o).want(t, metrics{
 			`maestro_sessions{state="waiting"}`:                     1,
 			`maestro_requests_pending{type="approval"}`:             1,
+			`maestro_request_age_seconds`:                           90,
 			`maestro_connections{role="controller",transport="ws"}`: 1,
 			`maestro_connections{role="viewer",transport="ws"}`:     1,
 			`maestro_refusals_total{code="access_denied"}`:          1,
@@ -166,6 +167,7 @@ func TestARealSessionIsSeen(t *testing.T) {
 	got.want(t, metrics{
 		`maestro_sessions{state="idle"}`:                                         0,
 		`maestro_requests_pending{type="approval"}`:                              0,
+		`maestro_request_age_seconds`:                                            0,
 		`maestro_request_wait_seconds_sum{outcome="approved",type="approval"}`:   90,
 		`maestro_request_wait_seconds_count{outcome="approved",type="approval"}`: 1,
 		`maestro_runs_total{outcome="completed"}`:                                1,
@@ -245,8 +247,10 @@ func TestAQuestionIsPendingAgainAfterARestart(t *testing.T) {
 		scrape(t, o).want(t, metrics{`maestro_requests_pending{type="approval"}`: 0})
 
 		h, s = open(t, o, store)
+		time.Sleep(10 * time.Second)
 		scrape(t, o).want(t, metrics{
 			`maestro_requests_pending{type="approval"}`: 1,
+			`maestro_request_age_seconds`:               10, // since the session was opened
 			`maestro_sessions{state="waiting"}`:         1,
 		})
 		lost := `maestro_lease_changes_total{reason="taken_over"}`

@@ -76,6 +76,7 @@ type Session struct {
 type question struct {
 	kind string
 	at   time.Time  // zero if it was asked before this process had the session
+	seen time.Time  // at, or when this process opened the session
 	span trace.Span // nil without one
 }
 
@@ -92,9 +93,10 @@ func (s *Session) Watch(g Gauges, snap *contracts.Snapshot) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	for i := range snap.State.PendingRequests {
 		p := &snap.State.PendingRequests[i]
-		s.open(p.ID, question{kind: label(p.Kind, requestTypes)})
+		s.open(p.ID, question{kind: label(p.Kind, requestTypes), seen: now})
 	}
 }
 
@@ -134,6 +136,16 @@ func (s *Session) state() string {
 		return stateRunning
 	}
 	return stateIdle
+}
+
+// oldest returns the age of the oldest open question, or 0.
+func (s *Session) oldest(now time.Time) (age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.questions {
+		age = max(age, now.Sub(q.seen))
+	}
+	return age
 }
 
 // read returns the values that the session keeps itself.
@@ -355,7 +367,7 @@ func (s *Session) toolEnded(e *contracts.ToolEnd, at time.Time) {
 func (s *Session) question(e *contracts.ServerRequest, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := question{kind: label(e.RequestType, requestTypes), at: at}
+	q := question{kind: label(e.RequestType, requestTypes), at: at, seen: at}
 	if s.closed || !s.open(e.RequestID, q) || s.tracer == nil {
 		return
 	}

@@ -45,12 +45,18 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 		}
 		_ = c.Close(false)
 		r.until("/readyz", http.StatusServiceUnavailable)
+		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 0\n") {
+			t.Errorf("round %d: got no maestro_ready 0 in the metrics", round)
+		}
 		for range 3 {
 			r.namesNoPath(r.until(state, http.StatusServiceUnavailable))
 		}
 
 		r.limitFiles(unix.RLIM_INFINITY)
 		r.until("/readyz", http.StatusOK)
+		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 1\n") {
+			t.Errorf("round %d: got no maestro_ready 1 in the metrics", round)
+		}
 		snap, err := (&contracts.Decoder{}).Snapshot([]byte(r.until(state, http.StatusOK)))
 		if err != nil {
 			t.Fatal(err)

@@ -112,6 +112,9 @@ func checkTokenFile(s *settings) finding {
 }
 
 func checkPort(s *settings) finding {
+	if _, passed := systemdName(s.listen); passed {
+		return finding{what: "port", said: "systemd passes it to the server, as the .socket unit says"}
+	}
 	f := finding{what: "port", said: s.listen + " is free"}
 	ln, err := net.Listen("tcp", s.listen)
 	if err == nil {
@@ -243,7 +246,11 @@ func checkClock(*settings) finding {
 
 func checkProxy(s *settings) finding {
 	f := finding{what: "proxy", said: "none"}
-	target, err := url.Parse("http://" + s.listen)
+	addr := s.listen
+	if _, passed := systemdName(addr); passed {
+		addr = defaultListen
+	}
+	target, err := url.Parse("http://" + addr)
 	if err != nil {
 		return f
 	}

@@ -374,14 +374,18 @@ func (s *settings) checkAgent(given func(flag string) bool) error {
 
 // addresses completes and checks the listening addresses.
 func (s *settings) addresses() (err error) {
-	if s.listen, err = completeAddress("listen", s.listen); err != nil {
+	_, passed := systemdName(s.listen) // its address is checked when the process listens
+	if !passed {
+		s.listen, err = completeAddress("listen", s.listen)
+	}
+	if err != nil {
 		return err
 	}
 	if s.pprof, err = completeAddress("pprof", s.pprof); err != nil {
 		return err
 	}
 	switch {
-	case s.auth == "off" && s.listen != "" && !onLoopback(s.listen):
+	case s.auth == "off" && s.listen != "" && !passed && !onLoopback(s.listen):
 		return errNotLoopback("--auth off", s.listen)
 	case s.pprof != "" && !onLoopback(s.pprof):
 		return errNotLoopback("--pprof", s.pprof)

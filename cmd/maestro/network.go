@@ -42,7 +42,7 @@ type network struct {
 // listen opens the listener and reads the credentials. Clients that connect wait until
 // accept is called.
 func listen(s settings, root string, log *slog.Logger) (*network, wiring.NetworkOptions, error) {
-	ln, err := listenOn("listen", s.listen)
+	ln, err := s.listener()
 	if err != nil {
 		return nil, wiring.NetworkOptions{}, err
 	}

@@ -43,7 +43,7 @@ func serveCommand() *cobra.Command {
 // registerServe adds the flags of serve.
 func registerServe(cmd *cobra.Command, s *settings) {
 	s.register(cmd)
-	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
+	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, a port on 127.0.0.1, or systemd[:NAME] for a socket that systemd passes")
 	s.registerServer(cmd)
 	s.registerSessions(cmd)
 	s.registerSockets(cmd)
@@ -53,6 +53,7 @@ func registerServe(cmd *cobra.Command, s *settings) {
 
 func serve(s settings, in io.Reader, out io.Writer) error {
 	log := s.log()
+	systemd := supervised(log)
 	ctx, started := untilSignal()
 	v, err := newServer(s, log)
 	if err != nil {
@@ -70,8 +71,10 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	}
 	if err == nil {
 		started()
+		systemd.tell("READY=1\nSTATUS=listening on " + v.net.Addr().String())
 		err = awaitEnd(ctx, s.eofExit, in, nil)
 	}
+	systemd.tell("STOPPING=1")
 	leave(log, v.close)
 	return err
 }

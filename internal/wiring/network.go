@@ -114,6 +114,13 @@ func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
 	}
 	n.handler = h.Observer.Routes(g.Wrap(mux))
 	h.Observer.Collect(n.measure)
+	h.Observer.Collect(func(gauge, _ observe.Measure) {
+		value := 0.0
+		if ready, _ := h.Ready(); ready {
+			value = 1
+		}
+		gauge("ready", "1 while /readyz answers 200, else 0.", value)
+	})
 	n.acp.accept()
 	return n, nil
 }
