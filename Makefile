@@ -6,6 +6,7 @@ PORT     ?= 8787
 # Tools are pinned here and not in go.mod: who imports maestro needs none of them.
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = go run github.com/kisielk/errcheck@v1.30.0
+GOTESTSUM   = go run gotest.tools/gotestsum@v1.13.0 --format-hide-empty-pkg
 MISSPELL    = go run github.com/golangci/misspell/cmd/misspell@v0.8.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -27,30 +28,37 @@ run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 setup: ## download what the other targets need
 	go mod download && go -C bench mod download && go -C deploy/check mod download
 
-.PHONY: others
-others: web/node_modules/.package-lock.json ## programs of others that tests run, from npm
-	npm --prefix agent/mcp/testdata/everything ci --no-audit --no-fund --silent
-	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
-	npm --prefix agent/acpserver/testdata/sdk ci --no-audit --no-fund --silent --ignore-scripts
-	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
+# Programs of others that tests run. Installed anew only if a lock file is newer: several
+# targets use them at the same time.
+MODULES = $(addsuffix /node_modules/.package-lock.json,web contracts/ts agent/mcp/testdata/everything \
+	agent/acpserver/testdata/acpx agent/acpserver/testdata/sdk)
 
-# Installed anew only if the lock file is newer: bench-smoke and tests of CI use it at the same time.
-web/node_modules/.package-lock.json: web/package-lock.json
-	npm --prefix web ci --no-audit --no-fund --silent --ignore-scripts
+.PHONY: others
+others: $(MODULES) ## programs of others that tests run, from npm
+
+%/node_modules/.package-lock.json: %/package-lock.json
+	npm --prefix $* ci --no-audit --no-fund --silent --ignore-scripts
 	@touch $@
 
 # The packages that take longest begin first, and the browsers of the page run alone. Without
 # GORACE each program with the race detector, tests included, sleeps for a second when it
-# exits. The detector needs cgo.
+# exits. The detector needs cgo. `go test` says nothing of a package before those in front of
+# it are done; gotestsum has a line for each as it ends.
+RACE = -race -shuffle=on -timeout 30m
 test: export GORACE += atexit_sleep_ms=0
 test: export CGO_ENABLED = 1
-test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 30m ./cmd/maestro ./conformance ./hub ./utility $$(go list ./... | grep -v '/web$$') && \
-		go -C bench test -race -shuffle=on -timeout 10m ./... && go test -race -shuffle=on -timeout 30m ./web
+test: setup others ## all tests with the race detector, in random order; about 10 minutes on two processors
+	@echo "all tests take about 10 minutes on two processors, and the page 4 of them"
+	@began=$$(date +%s); \
+	$(GOTESTSUM) --format pkgname -- $(RACE) ./cmd/maestro ./conformance ./hub ./utility $$(go list ./... | grep -v '/web$$') && \
+	(cd bench && $(GOTESTSUM) --format pkgname -- $(RACE) ./...) && \
+	$(GOTESTSUM) --format testname -- $(RACE) ./web && \
+	echo "all tests passed in $$(( $$(date +%s) - began )) s"
 
 # Tests wait more than they compute: four packages at a time.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector
-	go test -p 4 -vet=off $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
+	@echo "at most 90 s; without cmd/maestro, conformance, web and bench, and without the race detector"
+	@$(GOTESTSUM) --format pkgname -- -p 4 -vet=off $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \

@@ -2,18 +2,18 @@ package web
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/internal/testkit/built"
 )
 
-// TestPage runs the tests of app in Node, and those of e2e in Chromium against the built server.
+// TestPage runs the tests of app in Node, and each file of e2e in Chromium against the built server.
 func TestPage(t *testing.T) {
 	t.Run("texts", func(t *testing.T) {
 		t.Parallel()
@@ -25,16 +25,30 @@ func TestPage(t *testing.T) {
 		if err := built.Maestro(binary); err != nil {
 			t.Fatal(err)
 		}
-		flags := []string{"--test", "--test-reporter=spec", concurrency}
-		cmd := exec.Command("node", append(flags, largestFirst(t, "e2e/*.test.mjs")...)...)
-		cmd.Env = append(os.Environ(), "MAESTRO="+binary)
-		run(t, cmd)
+		files := make(chan string)
+		var wg sync.WaitGroup
+		for range browsers {
+			wg.Go(func() { // ends with the files
+				for file := range files {
+					t.Run(filepath.Base(file), func(t *testing.T) {
+						cmd := exec.Command("node", "--test", "--test-reporter=spec", file)
+						cmd.Env = append(os.Environ(), "MAESTRO="+binary)
+						run(t, cmd)
+					})
+				}
+			})
+		}
+		for _, file := range largestFirst(t, "e2e/*.test.mjs") {
+			files <- file
+		}
+		close(files)
+		wg.Wait()
 	})
 }
 
-// Each file of e2e has a browser and servers of its own. Two at a time, or as many as every
-// second processor, use the time that the other one waits.
-var concurrency = fmt.Sprintf("--test-concurrency=%d", max(2, runtime.NumCPU()/2))
+// Each file of e2e has a browser and servers of its own. Two browsers at a time, or as many as
+// every second processor, use the time that the other one waits.
+var browsers = max(2, runtime.NumCPU()/2)
 
 // largestFirst returns the files of a pattern by size: long tests that begin last would run
 // alone at the end.

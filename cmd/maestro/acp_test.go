@@ -276,6 +276,7 @@ func atServer(t *testing.T, r *running, args ...string) *exec.Cmd {
 }
 
 func TestEditorNeedsNoServer(t *testing.T) {
+	t.Parallel()
 	work, state := realDir(t), t.TempDir()
 	e := edits(t, program(t, "acp", "--state-dir", state), allow)
 	id := e.opens(work)
@@ -324,6 +325,7 @@ func TestEditorNeedsNoServer(t *testing.T) {
 // TestEditorGoesOnAfterACrash kills the program in the middle of a run, as
 // editors do that start their agent anew.
 func TestEditorGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
 	work, state := realDir(t), t.TempDir()
 	e := edits(t, program(t, "acp", "--state-dir", state), allow)
 	id := e.opens(work)
@@ -349,6 +351,7 @@ func TestEditorGoesOnAfterACrash(t *testing.T) {
 // TestEditorWaitsForThePredecessor wants a session while another program, which is
 // about to end, has it.
 func TestEditorWaitsForThePredecessor(t *testing.T) {
+	t.Parallel()
 	work, state := realDir(t), t.TempDir()
 	first := edits(t, program(t, "acp", "--state-dir", state), allow)
 	id := first.opens(work)
@@ -365,6 +368,7 @@ func TestEditorWaitsForThePredecessor(t *testing.T) {
 
 // TestFlagsOfAnotherServerAreWrongUsage gives flags that would have no effect.
 func TestFlagsOfAnotherServerAreWrongUsage(t *testing.T) {
+	t.Parallel()
 	const url = "http://127.0.0.1:1"
 	for flag, args := range map[string][]string{
 		"agent": {url, "--agent", "shell"}, "workspace": {url, "--workspace", "."}, "state-dir": {url, "--state-dir", "."},
@@ -386,6 +390,7 @@ func TestFlagsOfAnotherServerAreWrongUsage(t *testing.T) {
 }
 
 func TestEditorsDirectoryIsTheServers(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	e := edits(t, atServer(t, r), allow)
 	other := realDir(t)
@@ -406,6 +411,7 @@ func TestEditorsDirectoryIsTheServers(t *testing.T) {
 }
 
 func TestEditorSaysNo(t *testing.T) {
+	t.Parallel()
 	work := realDir(t)
 	e := edits(t, program(t, "acp", "--workspace", work), reject)
 	id := e.opens(work)
@@ -420,6 +426,7 @@ func TestEditorSaysNo(t *testing.T) {
 }
 
 func TestEditorCancels(t *testing.T) {
+	t.Parallel()
 	work := realDir(t)
 	e := edits(t, program(t, "acp", "--workspace", work), allow)
 	id := e.opens(work)
@@ -448,6 +455,7 @@ func TestEditorCancels(t *testing.T) {
 // TestControlMovesWhileTheEditorAsks lets another client take over while the
 // editor is being asked for permission.
 func TestControlMovesWhileTheEditorAsks(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	e := edits(t, atServer(t, r), nil)
 	id := e.opens(r.cmd.Dir)
@@ -505,6 +513,7 @@ func TestControlMovesWhileTheEditorAsks(t *testing.T) {
 
 // TestTwoEditorsShareASession has one of them watch what the other does.
 func TestTwoEditorsShareASession(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	first := edits(t, atServer(t, r, "--session", "main"), allow)
 	if id := first.opens(r.cmd.Dir); id != "main" {
@@ -554,6 +563,7 @@ func TestTwoEditorsShareASession(t *testing.T) {
 // TestEditorAnswersQuestions goes through a form of an agent and one of an MCP
 // server, and through both for an editor that has no forms.
 func TestEditorAnswersQuestions(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.json")
 	err := os.WriteFile(script, []byte(`{"prompts":[
 		{"match":"colour","steps":[{"ask":{"type":"user_input","tool":"ask_user","args":{"questions":[{"header":"Colour","question":"Which colour?","options":[{"label":"red"},{"label":"blue"}]}]},
@@ -595,6 +605,7 @@ func TestEditorAnswersQuestions(t *testing.T) {
 // TestAgentsOptionsAreKept offers what an agent offers, and tells which one was
 // chosen.
 func TestAgentsOptionsAreKept(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.json")
 	err := os.WriteFile(script, []byte(`{"default":[{"tool":{"name":"edit","gated":true,"args":{"path":"a.go","_acp":{"title":"Edit a.go","kind":"edit","diff":"-a\n+b\n",
 		"options":[{"id":"y","name":"Yes","kind":"allow_once"},{"id":"a","name":"Always","kind":"allow_always"},{"id":"n","name":"No","kind":"reject_once"}]}}}}]}`), 0o600)
@@ -625,6 +636,7 @@ func TestAgentsOptionsAreKept(t *testing.T) {
 // TestNothingIsLostWithTheServer kills the server in the middle of an answer and
 // starts it again. What the editor was shown is what the journal has.
 func TestNothingIsLostWithTheServer(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.json")
 	err := os.WriteFile(script, []byte(`{"prompts":[{"match":"long","steps":[{"repeat":{"times":100000,"rate":500,"steps":[{"say":"word {{n}} "}]}}]}],
 		"default":[{"say":"still here"}]}`), 0o600)
@@ -685,6 +697,7 @@ func revive(t *testing.T, r *running, args []string) {
 
 // TestAcpxDrivesMaestro lets a command-line client of the protocol start maestro.
 func TestAcpxDrivesMaestro(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -744,6 +757,7 @@ func acpxDrives(t *testing.T, work, agent string) {
 
 // TestEditorIsToldWhyAnAgentDoesNotStart starts agents that cannot be.
 func TestEditorIsToldWhyAnAgentDoesNotStart(t *testing.T) {
+	t.Parallel()
 	work := realDir(t)
 	for spec, want := range map[string]string{
 		"llm:anthropic/x": "anthropic needs a key",
@@ -764,6 +778,7 @@ func TestEditorIsToldWhyAnAgentDoesNotStart(t *testing.T) {
 // TestEditorLeavesWhileAnAgentStarts closes the input of one whose agent never
 // says a word.
 func TestEditorLeavesWhileAnAgentStarts(t *testing.T) {
+	t.Parallel()
 	work := realDir(t)
 	begun := filepath.Join(work, "begun")
 	if err := syscall.Mkfifo(begun, 0o600); err != nil {
@@ -787,6 +802,7 @@ func TestEditorLeavesWhileAnAgentStarts(t *testing.T) {
 }
 
 func TestSessionOfAnothersServerIsNotMadeByASlip(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	e := edits(t, atServer(t, r, "--session", "typo"), allow)
 	if _, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: r.cmd.Dir, McpServers: []acp.McpServer{}}); err == nil || !strings.Contains(err.Error(), "not found") {
@@ -801,6 +817,7 @@ func TestSessionOfAnothersServerIsNotMadeByASlip(t *testing.T) {
 }
 
 func TestEditorIsToldThatItsServersAreNotUsed(t *testing.T) {
+	t.Parallel()
 	work := realDir(t)
 	e := edits(t, program(t, "acp", "--state-dir", t.TempDir()), allow)
 	_, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: work, McpServers: []acp.McpServer{

@@ -4,25 +4,35 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// exampleAgent builds the agent that the protocol's library has as its example,
-// and returns how it is started so that its pid is in a file of the workspace.
+// buildExample builds the agent that the protocol's library has as its example.
+var buildExample = sync.OnceValues(func() (path string, err error) {
+	path = filepath.Join(scratch, "agent")
+	build := exec.Command("go", "build", "-p", "1", "-o", path, "github.com/coder/acp-go-sdk/example/agent")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the example: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// exampleAgent returns how the example is started so that its pid is in a file.
 func exampleAgent(t *testing.T) (spec, pidFile string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "github.com/coder/acp-go-sdk/example/agent")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the example: %v\n%s", err, out)
+	path, err := buildExample()
+	if err != nil {
+		t.Fatal(err)
 	}
 	pidFile = filepath.Join(t.TempDir(), "agent.pid")
 	return "acp:/bin/sh -c 'echo $$ >" + pidFile + "; exec " + path + "'", pidFile

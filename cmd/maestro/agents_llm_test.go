@@ -148,7 +148,7 @@ func TestKeysOfProvidersStayWhereTheyBelong(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := r.attend("only", contracts.RoleController, approvals)
-	f.prompts("call bash {\"command\":\"env; echo done-with-it\"}")
+	f.prompts("call bash {\"command\":\"echo done-with-it; env\"}") // the model repeats the beginning
 	f.says("done-with-it")
 	repeats.Store(true) // as some services do
 	f.prompts("hello")

@@ -62,6 +62,7 @@ func TestIndexIsListed(t *testing.T) {
 }
 
 func TestHeadlessBeginsWithTheLastTurns(t *testing.T) {
+	t.Parallel()
 	state, dir := t.TempDir(), t.TempDir()
 	run := func(input string, flags ...string) []string {
 		args := []string{"headless", "--agent", "conformance", "--state-dir", state, "--workspace", dir}

@@ -86,6 +86,7 @@ func TestFormIsFilledInThroughAPipe(t *testing.T) {
 }
 
 func TestAttachSaysThatAServerSpeaksHTTP(t *testing.T) {
+	t.Parallel()
 	address := strings.TrimPrefix(webServer(t, http.NotFoundHandler()), "http://")
 	for _, scheme := range []string{"https", "wss"} {
 		out, err := program(t, "attach", scheme+"://"+address).CombinedOutput()
@@ -96,6 +97,7 @@ func TestAttachSaysThatAServerSpeaksHTTP(t *testing.T) {
 }
 
 func TestAttachSaysWhatAnswersInPlaceOfAServer(t *testing.T) {
+	t.Parallel()
 	address := strings.TrimPrefix(webServer(t, http.NotFoundHandler()), "http://")
 	out, err := program(t, "attach", address).CombinedOutput()
 	if want := address + " is no maestro server: it answers 404 Not Found"; exitCode(t, err) != exitFailure || !strings.Contains(string(out), want) {

@@ -77,6 +77,7 @@ func (s *attachServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestAttachSurvivesALostConnection(t *testing.T) {
+	t.Parallel()
 	s := &attachServer{seen: make(chan http.Header, 4), url: make(chan string, 4)}
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -171,6 +172,7 @@ func TestAttachSaysThatItWaitsForTheServer(t *testing.T) {
 // A server that is away is waited for; one that has come back and refuses the
 // token, whose file is gone, is left.
 func TestAttachEndsWhereItsTokenIsRefused(t *testing.T) {
+	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)

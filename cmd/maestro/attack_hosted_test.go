@@ -188,9 +188,12 @@ func swapWhileDraining(t *testing.T, _ *fort) {
 
 // restoreAttacks are manifests that somebody has changed.
 func restoreAttacks() []attack {
+	var mu sync.Mutex
 	var manifest []byte
 	whole := func(t *testing.T) map[string]any { // of a runner that was drained once
 		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
 		if manifest == nil {
 			f := hostedFort(t)
 			r := f.want(shot{as: "control", what: drainRoute, body: `{"export_paths":["inside"]}`})

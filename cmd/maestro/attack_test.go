@@ -29,7 +29,7 @@ import (
 // An attack is something that must not work. Nothing may have changed after it.
 type attack struct {
 	name string
-	on   string // the fort; empty for an attack on a server of its own
+	on   string // the fort; empty for an attack on a server of its own, beside others
 	arm  func(t *testing.T, f *fort)
 	// shots are requests, each with the refusal that it must meet.
 	shots  []shot
@@ -37,8 +37,6 @@ type attack struct {
 	// attaches says that the attacker gets as far as any client may: the state
 	// shows it, and what counts is that nothing else changed.
 	attaches bool
-	// slow attacks run beside each other, on servers of their own.
-	slow bool
 }
 
 // A shot is one request.
@@ -63,6 +61,7 @@ func attacks() []attack {
 const leastAttacks = 50
 
 func TestAttacksFail(t *testing.T) {
+	t.Parallel()
 	forts := map[string]*fort{"token": tokenFort(t), "off": openFort(t), "jwt": jwtFort(t), "roles": roleFort(t), "hosted": hostedFort(t)}
 	all := attacks()
 	if len(all) < leastAttacks {
@@ -76,7 +75,7 @@ func TestAttacksFail(t *testing.T) {
 		}
 		names[name] = true
 		t.Run(name, func(t *testing.T) {
-			if a.slow {
+			if a.on == "" {
 				t.Parallel()
 			}
 			a.run(t, forts[a.on])

@@ -19,6 +19,7 @@ import (
 // The audit of an open session names who answered which digest, and a record that was
 // changed on the disk does not fit.
 func TestAuditOfAnOpenSession(t *testing.T) {
+	t.Parallel()
 	state := t.TempDir()
 	r := serving(t, "--agent", "conformance", "--state-dir", state, "--require-digest", "--approvals", "1", "--approvals", "1:ba*")
 	c := r.attach(client.WithRole(contracts.RoleController), client.WithPeople("Ann"))

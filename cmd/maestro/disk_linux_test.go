@@ -23,6 +23,7 @@ func (r *running) limitFiles(bytes uint64) {
 // A server whose disk is full says so, refuses, and goes on by itself each time
 // there is room: with the same epoch, and with everything it has shown.
 func TestServerOutlivesAFullDisk(t *testing.T) {
+	t.Parallel()
 	r := serving(t, "--agent", "conformance")
 	const state = "/api/headless/sessions/main/state"
 	epoch, cursor := "", uint64(0)
@@ -73,6 +74,7 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 // A hosted runner has one session, and ends with it: whoever started it starts
 // the next one, which goes on.
 func TestHostedRunnerEndsWithAFullDisk(t *testing.T) {
+	t.Parallel()
 	workspace, state := t.TempDir(), t.TempDir()
 	args := []string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", workspace, "--state-dir", state, "--maestro-session-id", "s", "--auth", "off", "--agent", "conformance"}
 	r := listening(t, args...)

@@ -24,6 +24,7 @@ import (
 // here the bound is what a busy machine needs, and less than any of the server's
 // own timeouts.
 func TestSignalWaitsForNobodyWhoIsSilent(t *testing.T) {
+	t.Parallel()
 	const bound = 3 * time.Second
 	for name, tt := range map[string]struct {
 		args []string

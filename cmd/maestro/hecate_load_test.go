@@ -83,6 +83,7 @@ func newHecateLoad(t *testing.T, kills int) *hecateLoad {
 // TestHecateLoad kills the server while runs go on and followers read. No follower may
 // miss an event, get one twice, or get other bytes than the list has.
 func TestHecateLoad(t *testing.T) { // E4, E5, E6, E12, E14, E17, E18, E20, E44
+	t.Parallel()
 	runs, followers, kills := loadSize(t)
 	l := newHecateLoad(t, kills)
 	l.start()

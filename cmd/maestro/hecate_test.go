@@ -70,6 +70,7 @@ func TestHecateHidesTheServersSecrets(t *testing.T) { // E28
 }
 
 func TestHecateNeedsACredential(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	for _, path := range []string{"/hecate/v1/tasks", "/hecate/v1/events", "/hecate/v1/events/stream"} {
 		res, err := http.Get(r.ready.BaseURL + path)
@@ -125,6 +126,7 @@ func TestHecateRefusesInItsOwnWords(t *testing.T) {
 
 // TestHecateListsSessionsThatAreNotOpen lists a session of an earlier process.
 func TestHecateListsSessionsThatAreNotOpen(t *testing.T) {
+	t.Parallel()
 	args := []string{"--state-dir", t.TempDir(), "--workspace", t.TempDir()}
 	r := serving(t, args...)
 	r.attach(client.WithSession("other", true), client.WithRole(contracts.RoleController))
@@ -144,6 +146,7 @@ func TestHecateListsSessionsThatAreNotOpen(t *testing.T) {
 // TestKilledRunGetsItsEnd kills the server in a run. The next one ends the run although no
 // client attaches.
 func TestKilledRunGetsItsEnd(t *testing.T) { // E20
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.json")
 	if err := os.WriteFile(script, []byte(`{"default":[{"say":"Begun."},{"delay_ms":600000}]}`), 0o600); err != nil {
 		t.Fatal(err)

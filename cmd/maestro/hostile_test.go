@@ -221,7 +221,8 @@ func gather(t *testing.T, v victim, size int) []*peer {
 
 // TestUnfinishedHandshakesAreClosed leaves handshakes unfinished in every way.
 func TestUnfinishedHandshakesAreClosed(t *testing.T) {
-	v := serveScript(t, "", "--handshake-timeout", "1s")
+	t.Parallel()
+	v := serveScript(t, "", "--handshake-timeout", "2s", "--header-timeout", "2s")
 	p := newPair(t, v)
 	hello := string(frame(opText, helloText))
 	const timedOut = "4408 timeout"
@@ -309,6 +310,7 @@ func (p *peer) trickle(text string, ended <-chan struct{}) {
 
 // TestGarbageIsRefusedWithACode sends what no client sends, to a server that others use.
 func TestGarbageIsRefusedWithACode(t *testing.T) {
+	t.Parallel()
 	v := serveScript(t, "")
 	p := newPair(t, v)
 	before := v.resident(t)
@@ -366,6 +368,7 @@ func TestGarbageIsRefusedWithACode(t *testing.T) {
 
 // TestBadRequestsAreRefusedBeforeTheUpgrade sends HTTP that is no attachment.
 func TestBadRequestsAreRefusedBeforeTheUpgrade(t *testing.T) {
+	t.Parallel()
 	v := serveScript(t, "")
 	p := newPair(t, v)
 	for _, tt := range []struct {
@@ -404,6 +407,7 @@ func TestBadRequestsAreRefusedBeforeTheUpgrade(t *testing.T) {
 
 // TestControllersBeyondTheCapAreRefused attaches as many as there may be, and more.
 func TestControllersBeyondTheCapAreRefused(t *testing.T) {
+	t.Parallel()
 	const most = 8
 	v := serveScript(t, "", "--max-controllers", strconv.Itoa(most))
 	p := newPair(t, v) // one of them
@@ -461,6 +465,7 @@ func TestHastyAttachmentsAreToldWhenToComeBack(t *testing.T) {
 
 // TestBadLinesAreRefusedOneByOne sends lines to a local session that nobody sends.
 func TestBadLinesAreRefusedOneByOne(t *testing.T) {
+	t.Parallel()
 	cmd := program(t, "headless", "--agent", "conformance")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

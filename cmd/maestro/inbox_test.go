@@ -62,6 +62,7 @@ func notifying(t *testing.T, url string) []string {
 }
 
 func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
+	t.Parallel()
 	told := make(chan string, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
@@ -103,6 +104,7 @@ func TestQuestionIsNotifiedAndAnsweredInTheInbox(t *testing.T) {
 }
 
 func TestNotificationOutlivesAKilledServer(t *testing.T) {
+	t.Parallel()
 	var down atomic.Bool
 	down.Store(true)
 	ids := make(chan string, 16)
@@ -152,6 +154,7 @@ func TestNotificationOutlivesAKilledServer(t *testing.T) {
 
 // One connection is enough for the list of sessions, the inbox and answers to questions.
 func TestListsOnOneSocket(t *testing.T) {
+	t.Parallel()
 	r := serving(t, "--agent", "conformance", "--state-dir", t.TempDir(), "--workspace", t.TempDir(), "--connection-tokens", "optional")
 	conn, _, err := websocket.Dial(t.Context(), r.ready.BaseURL+"/api/headless/lists/ws", &websocket.DialOptions{
 		Subprotocols: []string{contracts.Subprotocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + readToken(t, r)}},

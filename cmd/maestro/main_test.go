@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -28,6 +31,13 @@ func TestMain(m *testing.M) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
 		if signal.Ignored(sig) { // as under nohup: programs that tests start would inherit that
 			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+	flag.Parse()
+	// Tests wait more than they compute.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		if err := flag.Set(parallel.Name, strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
 		}
 	}
 	var err error

@@ -111,6 +111,7 @@ func hecateUntil(t *testing.T, r *running, kind string) (all []json.RawMessage, 
 // A Heddle client drives, a native viewer watches, a Hecate consumer follows, the server
 // is killed while a question is open, and a Chord client takes control and answers it.
 func TestClientsOfAllProtocolsShareASession(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	heddlePath, chordPath := filepath.Join(dir, "heddle"), filepath.Join(dir, "chord")
 	args := []string{"--workspace", t.TempDir(), "--state-dir", filepath.Join(dir, "state"),

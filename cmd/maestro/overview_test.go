@@ -66,6 +66,7 @@ func (r *running) listed(id string, as func(contracts.SessionSummary) bool) cont
 }
 
 func TestOverviewOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.json")
 	text := `{"prompts":[{"match":"fix","steps":[{"say":"ok"},{"usage":{"output_tokens":5}}]},{"match":"wait","steps":[{"delay_ms":60000}]}]}`
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
@@ -155,6 +156,7 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 }
 
 func TestOverviewStreamsOverTheNetwork(t *testing.T) {
+	t.Parallel()
 	r := serving(t, "--agent", "shell", "--state-dir", t.TempDir(), "--workspace", t.TempDir())
 	next, ended := follows[contracts.OverviewEvent](r, "/api/headless/overview/events")
 	if ev := next(); ev.Type != "sessions" || ev.Overview.Sessions[0].SessionID != "main" {

@@ -164,6 +164,7 @@ func connected(t *testing.T, c *client.Client) contracts.Attached {
 }
 
 func TestSignalsEndTheServerWithTheirCode(t *testing.T) {
+	t.Parallel()
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129} {
 		r := serving(t)
 		c := r.attach()
@@ -190,6 +191,7 @@ func TestSignalsEndTheServerWithTheirCode(t *testing.T) {
 // A start that waits for a file which never ends is ended by the first signal all
 // the same.
 func TestSignalEndsAStartThatHangs(t *testing.T) {
+	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
 	if err := syscall.Mkfifo(key, 0o600); err != nil {
 		t.Fatal(err)
@@ -213,6 +215,7 @@ func TestSignalEndsAStartThatHangs(t *testing.T) {
 }
 
 func TestReadyFileNamesTheServer(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ready.json")
 	r := serving(t, "--ready-file", path, "--exit-on-stdin-eof")
 	text, err := os.ReadFile(path)
@@ -240,6 +243,7 @@ func TestReadyFileNamesTheServer(t *testing.T) {
 }
 
 func TestOneServerPerJournal(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	second := program(t, "serve", "--listen", "127.0.0.1:0", "--workspace", r.cmd.Dir, "--state-dir", filepath.Dir(r.ready.TokenFile))
 	out, err := second.CombinedOutput()
@@ -262,6 +266,7 @@ func TestOneServerPerJournal(t *testing.T) {
 // TestWhatIsToldHoldsEverywhere gives paths that count from where the server was
 // started, and an address that is a port.
 func TestWhatIsToldHoldsEverywhere(t *testing.T) {
+	t.Parallel()
 	for _, mode := range [][]string{{"serve"}, {"hosted-runner", "--runner-session-id", "r", "--workspace-root", "."}} {
 		cmd := program(t, append(mode, "--listen", "0", "--host", "127.0.0.1", "--state-dir", "st", "--ready-file", "ready.json", "--exit-on-stdin-eof")...)
 		if mode[0] == "serve" {
@@ -289,6 +294,7 @@ func TestWhatIsToldHoldsEverywhere(t *testing.T) {
 }
 
 func TestWhatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -410,6 +416,7 @@ func TestHeadlessIsACommandAndAFlag(t *testing.T) {
 }
 
 func TestVersionAndHelpAreToldWhenAsked(t *testing.T) {
+	t.Parallel()
 	for want, ways := range map[string][][]string{
 		"maestro " + version() + "\n": {{"version"}, {"--version"}, {"-v"}},
 		"\ncommit: ":                  {{"version"}},
@@ -442,6 +449,7 @@ func TestRunnerThatWouldBeOpenLeavesNothing(t *testing.T) {
 // TestBrowsersGetThePage opens the address that the server prints, by its
 // own name and by a stranger's that resolves to it.
 func TestBrowsersGetThePage(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	for host, status := range map[string]int{"": http.StatusOK, "evil.example": http.StatusForbidden} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL, nil)
@@ -465,6 +473,7 @@ func TestBrowsersGetThePage(t *testing.T) {
 // TestScriptedAttachAnswersWhatItIsAsked pipes lines into attach: each waits for
 // what the one before it started, and answers what that asks.
 func TestScriptedAttachAnswersWhatItIsAsked(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	for _, test := range []struct {
 		lines string
@@ -497,6 +506,7 @@ func TestScriptedAttachAnswersWhatItIsAsked(t *testing.T) {
 }
 
 func TestAttachTakesTheSessionFromTheURL(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	attach := func(url string, args ...string) (string, int) {
 		cmd := program(t, append([]string{"attach", "--token-file", r.ready.TokenFile, url}, args...)...)

@@ -18,6 +18,7 @@ import (
 // The others are served, and the first is again once it was repaired, with what
 // precedes the damage.
 func TestDamagedSessionIsSetAsideAndRepaired(t *testing.T) {
+	t.Parallel()
 	const mainState, otherState = "/api/headless/sessions/main/state", "/api/headless/sessions/other/state"
 	state, workspace := t.TempDir(), t.TempDir()
 	args := []string{"--agent", "conformance", "--state-dir", state, "--workspace", workspace}
@@ -92,6 +93,7 @@ func TestDamagedSessionIsSetAsideAndRepaired(t *testing.T) {
 
 // A session that is in use is left alone.
 func TestRepairLeavesOpenSessionsAlone(t *testing.T) {
+	t.Parallel()
 	r := serving(t)
 	out, err := program(t, "sessions", "repair", "--state-dir", filepath.Dir(r.ready.TokenFile)).CombinedOutput()
 	if got := exitCode(t, err); got != exitFailure || !strings.Contains(string(out), "in use by another process") {

@@ -18,6 +18,7 @@ import (
 // 200 KiB each. While they are written faster than the disk syncs them, it takes
 // up to twice as much.
 func TestJournalKeepsToItsBound(t *testing.T) {
+	t.Parallel()
 	const bound = 1 << 20
 	script := filepath.Join(t.TempDir(), "script.json")
 	text := `{"default":[{"say":{"text":"` + strings.Repeat("words ", 200<<10/6) + `","chunk":2000}}]}`

@@ -58,6 +58,7 @@ func (s screenful) until(want string) string {
 // TestPipeAndSocketShareOneSession drives one session from standard input and
 // from a WebSocket in turn; each takes over from the other.
 func TestPipeAndSocketShareOneSession(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ready.json")
 	local := program(t, "headless", "--listen", "127.0.0.1:0", "--ready-file", path)
 	in, err := local.StdinPipe()

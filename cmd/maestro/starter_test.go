@@ -18,6 +18,7 @@ import (
 // while it runs a starter of examples/agents, with this program in the place of
 // the agent's.
 func TestMakeThatIsEndedLeavesNothing(t *testing.T) {
+	t.Parallel()
 	dir, tmp := t.TempDir(), t.TempDir()
 	agent := "examples/agents/node_modules/.bin/opencode"
 	files := map[string][]byte{agent: []byte("#!/bin/sh\nexec \"$MAESTRO\" acp --agent shell --state-dir \"$HOME/inner\"\n")}

@@ -108,6 +108,7 @@ func TestCatalogIsBounded(t *testing.T) {
 
 // Sessions that an operator removes make room for others.
 func TestTooManySessionsAreNotMade(t *testing.T) {
+	t.Parallel()
 	sh := newTestServer(t)
 	sh.Sessions.opts.MaxKept = 3
 	for i := range 3 {
