@@ -99,8 +99,9 @@ example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 
 .PHONY: gen gen-check web screenshots fmt fmt-check
-gen: ## schema, TypeScript types, protocol tables and docs/rules.md
+gen: ## schema, TypeScript types, protocol tables, docs/rules.md and THIRD_PARTY_LICENSES
 	go run ./contracts/gen
+	go run ./internal/thirdparty
 
 web: web/node_modules/.package-lock.json ## web/dist, the page that bin/maestro serves; needs npm
 	node web/build.mjs
@@ -109,7 +110,7 @@ screenshots: web build ## docs/screenshots anew; needs chromium
 	node web/e2e/screenshots.mjs docs/screenshots
 
 gen-check: web/node_modules/.package-lock.json ## fail if gen or web would change anything
-	go test -count=1 -run TestGeneratedFilesAreCurrent ./contracts/gen
+	go test -count=1 -run AreCurrent ./contracts/gen ./internal/thirdparty
 	node web/build.mjs --check
 
 fmt: ## format all Go files
