@@ -8,6 +8,7 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = go run github.com/kisielk/errcheck@v1.30.0
 MISSPELL    = go run github.com/golangci/misspell/cmd/misspell@v0.8.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+ACTIONLINT  = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
@@ -119,8 +120,8 @@ fmt: ## format all Go files
 fmt-check: ## fail if fmt would change anything
 	@out=$$(gofmt -s -l .); test -z "$$out" || { echo "not formatted:"; echo "$$out"; exit 1; }
 
-.PHONY: lint tidy-check vet staticcheck errcheck spelling bidi vuln layering
-lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi ## all linters
+.PHONY: lint tidy-check vet staticcheck errcheck spelling bidi actionlint vuln layering
+lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi actionlint ## all linters
 
 tidy-check: ## go.mod and go.sum hold what is needed and no more
 	go mod tidy -diff && go -C bench mod tidy -diff
@@ -142,11 +143,21 @@ bidi: ## characters that make source read differently from what it does
 	@out=$$(find . -name node_modules -prune -o -type f \( -name '*.go' -o -name '*.[jt]s' -o -name '*.mjs' -o -name '*.tsx' -o -name '*.css' -o -name '*.md' \) -print0 | \
 		LC_ALL=C xargs -0 grep -nE "$$(printf '\342\200[\252-\256]|\342\201[\246-\251]')"); test -z "$$out" || { echo "$$out"; exit 1; }
 
+actionlint: ## mistakes in the workflows of GitHub
+	$(ACTIONLINT)
+
 vuln: ## known vulnerabilities; needs the vulnerability database, so not in check
 	$(GOVULNCHECK) ./...
 
 layering: ## hold the imports against the table of rooms
 	go test -count=1 -v ./internal/layering
+
+.PHONY: snapshot snapshot-check
+snapshot: ## all files of a release, for every platform, into bin/dist
+	PLATFORMS="$(PLATFORMS)" .ci/release
+
+snapshot-check: ## install and run what snapshot built, and build it again to compare
+	.ci/release-check
 
 .PHONY: cross check clean
 cross: ## compile for every platform
