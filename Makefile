@@ -9,6 +9,7 @@ ERRCHECK    = go run github.com/kisielk/errcheck@v1.30.0
 GOTESTSUM   = go run gotest.tools/gotestsum@v1.13.0 --format-hide-empty-pkg
 MISSPELL    = go run github.com/golangci/misspell/cmd/misspell@v0.8.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+ACTIONLINT  = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
@@ -107,8 +108,9 @@ example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 
 .PHONY: gen gen-check web screenshots fmt fmt-check
-gen: ## schema, TypeScript types, protocol tables and docs/rules.md
+gen: ## schema, TypeScript types, protocol tables, docs/rules.md and THIRD_PARTY_LICENSES
 	go run ./contracts/gen
+	go run ./internal/thirdparty
 
 web: web/node_modules/.package-lock.json ## web/dist, the page that bin/maestro serves; needs npm
 	node web/build.mjs
@@ -117,7 +119,7 @@ screenshots: web build ## docs/screenshots anew; needs chromium
 	node web/e2e/screenshots.mjs docs/screenshots
 
 gen-check: web/node_modules/.package-lock.json ## fail if gen or web would change anything
-	go test -count=1 -run TestGeneratedFilesAreCurrent ./contracts/gen
+	go test -count=1 -run AreCurrent ./contracts/gen ./internal/thirdparty
 	node web/build.mjs --check
 
 fmt: ## format all Go files
@@ -135,8 +137,8 @@ api-check: ## fail if api would change anything
 	go test -count=1 -run TestPublicAPIIsRecorded ./docs
 	.ci/api
 
-.PHONY: lint tidy-check vet staticcheck errcheck spelling bidi vuln layering
-lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi api-check ## all linters
+.PHONY: lint tidy-check vet staticcheck errcheck spelling bidi actionlint vuln layering
+lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi actionlint api-check ## all linters
 
 tidy-check: ## go.mod and go.sum hold what is needed and no more
 	go mod tidy -diff && go -C bench mod tidy -diff && go -C deploy/check mod tidy -diff
@@ -158,6 +160,9 @@ bidi: ## characters that make source read differently from what it does
 	@out=$$(find . -name node_modules -prune -o -type f \( -name '*.go' -o -name '*.[jt]s' -o -name '*.mjs' -o -name '*.tsx' -o -name '*.css' -o -name '*.md' \) -print0 | \
 		LC_ALL=C xargs -0 grep -nE "$$(printf '\342\200[\252-\256]|\342\201[\246-\251]')"); test -z "$$out" || { echo "$$out"; exit 1; }
 
+actionlint: ## mistakes in the workflows of GitHub
+	$(ACTIONLINT)
+
 vuln: ## known vulnerabilities; needs the vulnerability database, so not in check
 	$(GOVULNCHECK) ./...
 
@@ -170,6 +175,13 @@ deploy-check: ## try the examples in deploy; needs caddy, curl, nginx, prometheu
 
 image: ## the container image of deploy/Dockerfile; needs docker
 	docker build -f deploy/Dockerfile -t maestro .
+
+.PHONY: snapshot snapshot-check
+snapshot: ## all files of a release, for every platform, into bin/dist
+	PLATFORMS="$(PLATFORMS)" .ci/release
+
+snapshot-check: ## install and run what snapshot built, and build it again to compare
+	.ci/release-check
 
 .PHONY: cross check clean
 cross: ## compile for every platform
