@@ -76,9 +76,9 @@ for file in "$name.tar.gz" checksums.txt; do
 	if [ -n "$from" ]; then
 		cp "$from/$file" "$work/" || fail "$from has no $file"
 	elif command -v curl >/dev/null; then
-		curl --fail --silent --show-error --location --proto '=https' --output "$work/$file" "$releases/v$version/$file" || fail "no download of $releases/v$version/$file"
+		curl --fail --silent --show-error --location --proto '=https' --output "$work/$file" "$releases/v$version/$file" || fail "cannot download $releases/v$version/$file"
 	elif command -v wget >/dev/null; then
-		wget --quiet --output-document="$work/$file" "$releases/v$version/$file" || fail "no download of $releases/v$version/$file"
+		wget --quiet --output-document="$work/$file" "$releases/v$version/$file" || fail "cannot download $releases/v$version/$file"
 	else
 		fail "neither curl nor wget is installed: download $releases/v$version/$file yourself and use --from"
 	fi
