@@ -317,7 +317,7 @@ type faultyTask struct {
 	always  bool // until the run has ended; else once
 }
 
-const faultyTurns = 6
+const faultyTurns = 5 // one of each kind
 
 // script goes on with the turn that failed, whatever the model is told after it,
 // and in other words: what was said before the fault is said once.

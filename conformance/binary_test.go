@@ -9,13 +9,15 @@ import (
 
 // aboutMessages are the scenarios on stdio and sockets for which it matters how
 // strict a server is. aboutBodies, aboutRuns and aboutWho are those over HTTP for
-// which that matters, which profile it has, and whom it lets in.
+// which that matters, which profile it has, and whom it lets in. aboutRunners are those
+// for which it matters that a server is a hosted runner.
 var (
 	aboutMessages = regexp.MustCompile("^(framing|handshake|run|request|interrupt|shutdown|state|lease|handover|viewer|stream|resume|answer|socket|utility|offer)/")
 
-	aboutBodies = regexp.MustCompile("^(route|header|refusal|connection|session|subscription|unsubscribe|heartbeat/[acu]|disconnect|post|tool)")
-	aboutRuns   = regexp.MustCompile("^(refusal|session|subscription|return|post|parity)/")
-	aboutWho    = regexp.MustCompile("^(route|header|session|connection|subscription|unsubscribe|disconnect|claim/[^e]|watcher|return|post|token|parity)/?")
+	aboutBodies  = regexp.MustCompile("^(route|header|refusal|connection|session|subscription|unsubscribe|heartbeat/[acu]|disconnect|post|tool)")
+	aboutRunners = regexp.MustCompile("^(hosted|drain|restore|audience|owner|startup|signal|session|connection|subscription|return|parity)/")
+	aboutRuns    = regexp.MustCompile("^(refusal|session|subscription|return|post|parity)/")
+	aboutWho     = regexp.MustCompile("^(route|header|session|connection|subscription|unsubscribe|disconnect|claim/[^e]|watcher|return|post|token|parity)/?")
 )
 
 // TestBuiltBinary holds the real server against the whole suite, as its users

@@ -364,7 +364,7 @@ func eventsIn(t *testing.T, store journal.Store) (events []contracts.Event) {
 	return events
 }
 
-var schedules = flag.Int("schedules", 300, "random schedules of questions, votes and failures")
+var schedules = flag.Int("schedules", 150, "random schedules of questions, votes and failures")
 
 // Whatever happens in which order, each question ends once, and an approval that needs
 // votes is approved by so many principals.

@@ -30,12 +30,12 @@ type assault struct {
 
 const (
 	assaultShares  = 8
-	assaultViewers = 1000 // with an unfinished frame
-	assaultMore    = 1500 // that watch, and take up a place
-	assaultSilent  = 1500 // TCP connections that ask nothing
-	assaultHalf    = 500  // of these half-asked
-	assaultBodies  = 500  // requests with an unfinished body
-	assaultPlaces  = 1024 // of the server
+	assaultViewers = 500 // with an unfinished frame
+	assaultMore    = 800 // that watch, and take up a place
+	assaultSilent  = 800 // TCP connections that ask nothing
+	assaultHalf    = 300  // of these half-asked
+	assaultBodies  = 200  // requests with an unfinished body
+	assaultPlaces  = 512 // of the server
 
 	// What docs/operating.md says that clients can take up.
 	unfinishedBound = 32 << 20 // the default of --max-unfinished-bytes
