@@ -30,6 +30,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/web"
 )
 
 // A network is the listening side of the program.
@@ -70,6 +71,7 @@ type backend struct {
 	overview *overview.Overview // nil has none
 	notifier *notify.Notifier   // nil notifies nobody
 	page     http.Handler       // for browsers; nil has none
+	pages    http.Handler       // pages of the operator; nil has none
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -346,6 +348,9 @@ func (n *network) routes(s settings, g *auth.Authenticator, h backend, limiter *
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
+	if h.pages != nil {
+		mux.Handle(web.PagesPath, h.pages)
+	}
 	mux.Handle("/login", g.Login())
 	mux.Handle("/logout", g.Logout())
 	mux.Handle("/metrics", metricsFor(g, h.observer.Handler()))

@@ -53,11 +53,16 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	m.changed = v.overview.Changed
+	pages, err := s.openPages(root, m.work.Root(), log)
+	if err != nil {
+		v.closeLists()
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
 	v.open = &hub.Directory{Open: v.start, Max: s.maxSessions, Log: log}
 	v.net, err = listen(s, root, backend{
 		workspace: m.work.Root(), dir: m.dir, admit: m.admit, find: v.find, list: v.list, evict: v.evict,
 		ready: func() (ready, draining bool) { return m.writable(), false }, observer: m.observer, more: v.serveHecate, overview: v.overview,
-		notifier: v.notifier, page: web.Handler(),
+		notifier: v.notifier, page: web.Handler(), pages: pages,
 	}, log)
 	if err == nil {
 		v.sockets, err = listenSockets(&s, v.openFirst, log)
