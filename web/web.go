@@ -102,12 +102,8 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := w.Header()
+	protect(h, policy)
 	h.Set("Content-Type", a.contentType)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Content-Security-Policy", policy)
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("ETag", a.tag)
 	h.Set("Cache-Control", "no-cache")
@@ -127,6 +123,15 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(text) // an error says that the browser has gone
 	}
+}
+
+// protect sets the header fields that keep a page apart from the pages of other servers.
+func protect(h http.Header, policy string) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", policy)
 }
 
 // hashed reports whether the name of a file changes with its content.

@@ -60,6 +60,7 @@ type settings struct {
 	header, read, idle     time.Duration
 	undo                   time.Duration // from the deletion of a session to its removal
 	notify                 string        // path of the configuration of notifications; empty for none
+	pages                  string        // directory of pages for browsers; empty for none
 
 	// Flags set these options directly. The other options are set where the values
 	// are used.
@@ -395,7 +396,7 @@ func (s *settings) addresses() (err error) {
 
 // absolute makes the paths independent of the current directory.
 func (s *settings) absolute() error {
-	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.metricsTokenFile, &s.mcpConfig} {
+	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.metricsTokenFile, &s.mcpConfig, &s.pages} {
 		if *path == "" {
 			continue
 		}

@@ -20,7 +20,7 @@ var flagGroups = []struct {
 	{"Editor", []string{"session", "create", "view", "take", "name", "token-file"}},
 	{"Agent", []string{"agent", "workspace", "env-pass", "request-timeout", "approvals", "require-digest", "notify"}},
 	{"acp: and llm: agents", []string{"mcp-config", "allow", "ask", "deny", "model-url", "max-iterations", "no-retries", "context-tokens", "max-tokens", "price"}},
-	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "tls-cert", "tls-key", "behind-tls"}},
+	{"Network", []string{"listen", "host", "port", "allow-host", "allow-origin", "pages", "tls-cert", "tls-key", "behind-tls"}},
 	{"Authentication", []string{"auth", "connection-tokens", "metrics-token-file", "attach-audience", "jwt-key", "jwt-issuer", "jwt-audience", "jwt-scope-claim"}},
 	{"Storage", []string{"state-dir", "fsync", "retain-bytes", "retain-age", "undo-period", "history-memory", "idle-ttl"}},
 	{"Protocol", []string{"strict", "protocol-profile", "turns", "lease-ttl", "subscription-ttl", "heartbeat-interval"}},

@@ -33,8 +33,8 @@ const (
 	assaultViewers = 500 // with an unfinished frame
 	assaultMore    = 800 // that watch, and take up a place
 	assaultSilent  = 800 // TCP connections that ask nothing
-	assaultHalf    = 300  // of these half-asked
-	assaultBodies  = 200  // requests with an unfinished body
+	assaultHalf    = 300 // of these half-asked
+	assaultBodies  = 200 // requests with an unfinished body
 	assaultPlaces  = 512 // of the server
 
 	// What docs/operating.md says that clients can take up.

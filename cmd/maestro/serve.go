@@ -20,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/console"
 	"github.com/seed-028515a8/maestro/internal/wiring"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/web"
 )
 
 // leavePatience bounds an orderly end of the program.
@@ -44,6 +45,8 @@ func serveCommand() *cobra.Command {
 func registerServe(cmd *cobra.Command, s *settings) {
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, a port on 127.0.0.1, or systemd[:NAME] for a socket that systemd passes")
+	cmd.Flags().StringVar(&s.pages, "pages", "", "directory whose files browsers get below /pages/; its pages act with the login of the user who opens them")
+	complete(cmd, "pages", cobra.ShellCompDirectiveFilterDirs)
 	s.registerServer(cmd)
 	s.registerSessions(cmd)
 	s.registerSockets(cmd)
@@ -103,6 +106,9 @@ func (n *network) announce(s settings, session string, out io.Writer) error {
 	_, err := fmt.Fprintf(out, "maestro listens on %s%s, session %s, agent %s\n\n", r.BaseURL, also, r.SessionID, s.agent)
 	if err == nil && console.IsTerminal(out) {
 		_, err = fmt.Fprintf(out, "In a browser, once and within 10 minutes:\n\n    %s\n\n", r.BaseURL+n.clients.Auth.LoginPath())
+	}
+	if err == nil && s.pages != "" {
+		_, err = fmt.Fprintf(out, "A browser that is logged in gets the pages of %s at %s\n\n", s.pages, r.BaseURL+web.PagesPath)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(out, "In another terminal:\n\n    %s\n\n", r.attachLine())

@@ -26,6 +26,10 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
+	pages, err := s.openPages(root, log)
+	if err != nil {
+		return nil, err
+	}
 	n, network, err := listen(s, root, log)
 	if err != nil {
 		return nil, err
@@ -34,7 +38,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	v := &server{net: n}
 	v.Server, err = wiring.NewServer(wiring.ServerOptions{
 		Options: opts, Network: network, StateRoot: root, MaxSessions: s.maxSessions, Undo: s.undo, Notify: s.notify,
-		Hecate: s.hecate, Page: true,
+		Hecate: s.hecate, Page: true, Pages: pages,
 	})
 	if err != nil {
 		return nil, errors.Join(err, n.Listener.Close())

@@ -126,6 +126,7 @@ var rooms = map[string]room{
 	"workspace":                         {ours: []string{"internal/abridge", "internal/lazyregexp"}, others: []string{gitignore}},
 
 	// The other side of the wire.
+	"examples/go":        {ours: []string{"client", "contracts"}},
 	"client":             {ours: []string{"contracts", "session", "internal/sleep"}, others: []string{websocket}},
 	"conformance":        {ours: []string{"conformance/shape", "contracts", "internal/proc", "session"}, others: []string{uuid, websocket}},
 	"conformance/chaos":  {others: []string{websocket}}, // a proxy in front of any server

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/web"
 )
 
 // NetworkOptions configures [NewNetwork].
@@ -74,6 +75,7 @@ type Backend struct {
 	overview *overview.Overview // nil has none
 	notifier *notify.Notifier   // nil notifies nobody
 	page     http.Handler       // for browsers; nil has none
+	pages    http.Handler       // of the operator's own; nil has none
 
 	// more adds routes; nil adds none.
 	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
@@ -266,6 +268,9 @@ func (n *Network) routes(o *NetworkOptions, g *auth.Authenticator, h Backend, li
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
+	if h.pages != nil {
+		mux.Handle(web.PagesPath, h.pages)
+	}
 	mux.Handle("/login", g.Login())
 	mux.Handle("/logout", g.Logout())
 	mux.Handle("/metrics", metricsFor(g, h.Observer.Handler()))

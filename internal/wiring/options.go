@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent"
@@ -60,4 +61,5 @@ type ServerOptions struct {
 	Notify      string        // path of the configuration of notifications; empty for none
 	Hecate      wire.Options  // of the logs of Hecate events
 	Page        bool          // serve the page for browsers
+	Pages       http.Handler  // pages of the operator's own; nil for none
 }

@@ -61,7 +61,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		Find: v.Find, List: v.list, Evict: v.evict, Admit: m.Admit,
 		Ready:     func() (ready, draining bool) { return m.Writable(), false },
 		Workspace: m.Root(), Dir: m.Dir, Observer: m.Observer,
-		overview: v.overview, notifier: v.notifier, more: v.serveHecate,
+		overview: v.overview, notifier: v.notifier, pages: opts.Pages, more: v.serveHecate,
 	}
 	if opts.Page {
 		back.page = web.Handler()
