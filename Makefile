@@ -31,8 +31,8 @@ setup: ## download what the other targets need
 
 # Programs of others that tests run. Installed anew only if a lock file is newer: several
 # targets use them at the same time.
-MODULES = $(addsuffix /node_modules/.package-lock.json,web contracts/ts agent/mcp/testdata/everything \
-	agent/acpserver/testdata/acpx agent/acpserver/testdata/sdk)
+MODULES = $(addsuffix /node_modules/.package-lock.json,web contracts/ts internal/agent/mcp/testdata/everything \
+	internal/agent/acpserver/testdata/acpx internal/agent/acpserver/testdata/sdk)
 
 .PHONY: others
 others: $(MODULES) ## programs of others that tests run, from npm

@@ -12,14 +12,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/agent/launcher"
-	"github.com/seed-028515a8/maestro/agent/llm"
-	"github.com/seed-028515a8/maestro/agent/llm/model"
-	"github.com/seed-028515a8/maestro/agent/llm/provider"
-	"github.com/seed-028515a8/maestro/agent/llm/tool"
-	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/agent/launcher"
+	"github.com/seed-028515a8/maestro/internal/agent/llm"
+	"github.com/seed-028515a8/maestro/internal/agent/llm/model"
+	"github.com/seed-028515a8/maestro/internal/agent/llm/provider"
+	"github.com/seed-028515a8/maestro/internal/agent/llm/tool"
+	"github.com/seed-028515a8/maestro/internal/agent/mcp"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 // A native is the built-in loop with its parts: a provider's model, the

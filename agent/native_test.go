@@ -20,9 +20,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/seed-028515a8/maestro/agent/llm"
-	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/llm"
+	"github.com/seed-028515a8/maestro/internal/agent/mcp"
 	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )

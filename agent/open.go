@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/agent/acp"
-	"github.com/seed-028515a8/maestro/agent/chord"
-	"github.com/seed-028515a8/maestro/agent/heddle"
-	"github.com/seed-028515a8/maestro/agent/llm"
-	"github.com/seed-028515a8/maestro/agent/mcp"
-	"github.com/seed-028515a8/maestro/agent/program"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/acp"
+	"github.com/seed-028515a8/maestro/internal/agent/chord"
+	"github.com/seed-028515a8/maestro/internal/agent/heddle"
+	"github.com/seed-028515a8/maestro/internal/agent/llm"
+	"github.com/seed-028515a8/maestro/internal/agent/mcp"
+	"github.com/seed-028515a8/maestro/internal/agent/program"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/turn"
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 

@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/mcp"
 	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )

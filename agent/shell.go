@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-028515a8/maestro/agent/command"
-	"github.com/seed-028515a8/maestro/agent/mask"
-	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/agent/command"
+	"github.com/seed-028515a8/maestro/internal/agent/mask"
+	"github.com/seed-028515a8/maestro/internal/agent/turn"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/command"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/command"
 	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // appends is what appending to the journal took.

@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/session"
+	"github.com/seed-028515a8/maestro/internal/session"
 )
 
 // closeTimeout is how long Close waits for the server to read the goodbye.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/conformance/shape"
 )
 
 // drains judges how a hosted runner stops: A89 to A103, and 5.5.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/conformance/shape"
 )
 
 // A Peer is one client played by a scenario. Everything it received stays in

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/conformance/shape"
 )
 
 // An Outcome is how a scenario ended.

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/chaos"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/conformance/chaos"
 	program "github.com/seed-028515a8/maestro/internal/testkit/built"
 )
 

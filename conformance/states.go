@@ -5,9 +5,9 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/session"
+	"github.com/seed-028515a8/maestro/internal/conformance/shape"
+	"github.com/seed-028515a8/maestro/internal/session"
 )
 
 // states judges the runtime state in snapshots: R72 to R80.

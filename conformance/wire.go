@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-028515a8/maestro/conformance/shape"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/conformance/shape"
 )
 
 // A wire is the way to a server over HTTP. It is safe for concurrent use.

@@ -8,7 +8,7 @@ import (
 // Types that the hub and an agent exchange. They are here because neither imports the
 // other.
 
-// An Agent serves prompts. The packages under agent/ implement it.
+// An Agent serves prompts. Package agent and those below internal/agent implement it.
 //
 // The hub calls Start once, then Run once at a time, Configure at any time, and
 // Close last.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // The audit is a chain of records about questions, votes, answers, changes of the

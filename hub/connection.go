@@ -18,7 +18,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
 	"github.com/seed-028515a8/maestro/internal/abridge"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // A connection is a client's identity in the session. It outlives its sockets, so

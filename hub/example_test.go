@@ -11,9 +11,9 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/transport/connlimit"
-	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/transport/connlimit"
+	"github.com/seed-028515a8/maestro/internal/transport/ws"
 )
 
 // A hub with the parts around it: an agent, a store, a transport and a client, which

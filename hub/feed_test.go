@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // withPuppet runs a test with a session of its own.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
 // A scene is one step of a history, drawn before it is played: what it means

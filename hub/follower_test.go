@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/session"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/session"
 )
 
 // A follower is a client that folds what it receives into a state and holds

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/session"
 	"github.com/seed-028515a8/maestro/lease"
 	"github.com/seed-028515a8/maestro/serverreq"
-	"github.com/seed-028515a8/maestro/session"
 )
 
 // Options configures a hub. A comment on a field names the default that a zero

@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
 // What a session is made with counts once: what its clients say later is not

@@ -8,8 +8,8 @@ import (
 	"errors"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/session"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/session"
 )
 
 // StateAt returns the encoded state as of a cursor: the state of a client that has seen all

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
 const helloPeople = `{"type":"hello","client_info":{"name":"lantern"},"display_name":"Ann\u202e","capabilities":{"people":true,"raw_agent_events":true}}`

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/session"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/session"
 )
 
 // Up to presenceAtOnce connections, a change of presence is published at once, with

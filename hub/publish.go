@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // host is the hub's implementation of contracts.Host.

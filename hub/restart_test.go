@@ -14,8 +14,8 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
 // lasting is a store in memory that outlives the hub that closes it, as files

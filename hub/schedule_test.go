@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/hub/overview"
+	"github.com/seed-028515a8/maestro/internal/overview"
 	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // A tx is a transaction on the state of a session. Hub.update makes one, locks Hub.mu

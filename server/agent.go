@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/turn"
 )
 
 // AgentFunc returns a value for Options.NewAgent: agents that call run for each prompt. Runs

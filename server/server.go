@@ -18,8 +18,8 @@ import (
 	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
 // Options configures [New]. An agent and a credential are required: NewAgent or Agent,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 const (

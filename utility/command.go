@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
-	"github.com/seed-028515a8/maestro/pty"
+	"github.com/seed-028515a8/maestro/internal/pty"
 )
 
 const (

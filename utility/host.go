@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 // Options configures a host. A zero field means the default named beside it.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 const (

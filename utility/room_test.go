@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 // Whoever starts a goroutine waits for it: none outlives the tests. Commands would

@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
-	"github.com/seed-028515a8/maestro/pty"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/pty"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 // Limits of a command, in characters.

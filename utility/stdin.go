@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/pty"
+	"github.com/seed-028515a8/maestro/internal/pty"
 )
 
 // maxUnread bounds the bytes that wait for a command to read them. One message

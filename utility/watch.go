@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 const noSuchRoot = "Utility file watch root directory does not exist: "

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 // A stamp is what is known of a name: whether it is a directory, and for a file

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/session"
 	"github.com/seed-028515a8/maestro/internal/testkit/built"
-	"github.com/seed-028515a8/maestro/session"
 )
 
 // TestClient runs the tests of web/client in Node against the built server.

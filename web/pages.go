@@ -17,7 +17,7 @@ import (
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/internal/transport/httperr"
 )
 
 // PagesPath is the path below which [Pages] serves.

@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/internal/transport/httperr"
 )
 
 //go:embed dist

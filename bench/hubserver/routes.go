@@ -7,11 +7,11 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/transport/connlimit"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
-	"github.com/seed-028515a8/maestro/transport/ratelimit"
-	"github.com/seed-028515a8/maestro/transport/sse"
-	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/internal/transport/connlimit"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/ratelimit"
+	"github.com/seed-028515a8/maestro/internal/transport/sse"
+	"github.com/seed-028515a8/maestro/internal/transport/ws"
 )
 
 // routes serves the session h over WebSocket and over HTTP, without asking who

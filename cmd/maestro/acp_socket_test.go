@@ -25,7 +25,7 @@ import (
 // WebSocket while a native client watches.
 func TestSDKClientOnAWebSocket(t *testing.T) {
 	t.Parallel()
-	script, err := filepath.Abs("../../agent/acpserver/testdata/sdk/client.mjs")
+	script, err := filepath.Abs("../../internal/agent/acpserver/testdata/sdk/client.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
 // An editing is an editor that has started maestro acp.
@@ -709,7 +709,7 @@ func TestAcpxDrivesMaestro(t *testing.T) {
 func TestAcpxDrivesAServer(t *testing.T) {
 	t.Parallel()
 	r := serving(t)
-	bridge, err := filepath.Abs("../../agent/acpserver/testdata/sdk/bridge.mjs")
+	bridge, err := filepath.Abs("../../internal/agent/acpserver/testdata/sdk/bridge.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -724,7 +724,7 @@ func acpxDrives(t *testing.T, work, agent string) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(acpx); err != nil {
-		t.Fatalf("acpx is not installed: run `make others`, or `npm --prefix agent/acpserver/testdata/acpx ci` (%v)", err)
+		t.Fatalf("acpx is not installed: run `make others`, or `npm --prefix internal/agent/acpserver/testdata/acpx ci` (%v)", err)
 	}
 	base := program(t)
 	cmd := exec.CommandContext(t.Context(), "node", acpx, "--approve-all", "--format", "json", "--cwd", work,

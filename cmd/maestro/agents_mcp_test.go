@@ -20,7 +20,7 @@ const elicits = "mcp__everything__trigger-elicitation-request"
 // protocol's authors, which is installed by make.
 func referenceServer(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "agent", "mcp", "testdata", "everything"))
+	dir, err := filepath.Abs(filepath.Join("..", "..", "internal", "agent", "mcp", "testdata", "everything"))
 	if err != nil {
 		t.Fatal(err)
 	}

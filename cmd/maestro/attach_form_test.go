@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/elicit"
 )
 
 const someForm = `{"serverName":"crm","mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	llm "github.com/seed-028515a8/maestro/agent/llm/provider"
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	llm "github.com/seed-028515a8/maestro/internal/agent/llm/provider"
 	"github.com/seed-028515a8/maestro/internal/console"
 	"github.com/seed-028515a8/maestro/internal/show"
 )

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/elicit"
 	"github.com/seed-028515a8/maestro/internal/show"
 )
 

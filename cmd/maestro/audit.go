@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 func auditCommand() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // The audit of an open session names who answered which digest, and a record that was

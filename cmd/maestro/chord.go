@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/dialect"
-	"github.com/seed-028515a8/maestro/dialect/chord"
+	"github.com/seed-028515a8/maestro/internal/dialect"
+	"github.com/seed-028515a8/maestro/internal/dialect/chord"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
 const chordName = "chord"

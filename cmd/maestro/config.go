@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/seed-028515a8/maestro/agent/mask"
-	"github.com/seed-028515a8/maestro/hosted"
+	"github.com/seed-028515a8/maestro/internal/agent/mask"
+	"github.com/seed-028515a8/maestro/internal/hosted"
 )
 
 // Every flag of a command that runs a session is also an environment variable and a key

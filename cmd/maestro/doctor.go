@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
 // A finding is what doctor says about one thing.

@@ -20,7 +20,7 @@ import (
 
 // TestSignalWaitsForNobodyWhoIsSilent ends each command that listens while
 // connections are open that ask nothing, half a question, or no more. A browser
-// keeps such connections. transport/connlimit proves that nothing of it takes time;
+// keeps such connections. internal/transport/connlimit proves that nothing of it takes time;
 // here the bound is what a busy machine needs, and less than any of the server's
 // own timeouts.
 func TestSignalWaitsForNobodyWhoIsSilent(t *testing.T) {

@@ -15,16 +15,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-028515a8/maestro/agent"
-	"github.com/seed-028515a8/maestro/agent/llm"
-	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
-	wire "github.com/seed-028515a8/maestro/dialect/hecate"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/agent/llm"
+	"github.com/seed-028515a8/maestro/internal/agent/mcp"
+	wire "github.com/seed-028515a8/maestro/internal/dialect/hecate"
+	"github.com/seed-028515a8/maestro/internal/session"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
+	"github.com/seed-028515a8/maestro/internal/transport/connlimit"
+	"github.com/seed-028515a8/maestro/internal/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/session"
-	"github.com/seed-028515a8/maestro/transport/auth"
-	"github.com/seed-028515a8/maestro/transport/connlimit"
-	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/utility"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-028515a8/maestro/agent/llm"
+	"github.com/seed-028515a8/maestro/internal/agent/llm"
 )
 
 func TestPriceIsReadOrRefused(t *testing.T) {

@@ -16,15 +16,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/dialect"
-	"github.com/seed-028515a8/maestro/dialect/heddle"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/agent/llm/model"
+	"github.com/seed-028515a8/maestro/internal/dialect"
+	"github.com/seed-028515a8/maestro/internal/dialect/heddle"
 	"github.com/seed-028515a8/maestro/internal/sleep"
+	"github.com/seed-028515a8/maestro/internal/transport/foreign"
+	"github.com/seed-028515a8/maestro/internal/transport/stdio"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/transport/foreign"
-	"github.com/seed-028515a8/maestro/transport/stdio"
 )
 
 // A protocol is one that clients of other programs speak, as lines of JSON.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/stdio"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
-	"github.com/seed-028515a8/maestro/transport/stdio"
 )
 
 func headlessCommand() *cobra.Command {

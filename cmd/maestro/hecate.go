@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	wire "github.com/seed-028515a8/maestro/dialect/hecate"
+	wire "github.com/seed-028515a8/maestro/internal/dialect/hecate"
 )
 
 // registerHecate adds the flags of the logs of Hecate events.

@@ -282,7 +282,7 @@ func (l *hecateLoad) checkRuns(want *loadReader) {
 // node starts a consumer in another language, which follows until that many runs have
 // ended. The function that it returns waits for its verdict.
 func (l *hecateLoad) node(ctx context.Context, runs int) (verdict func()) {
-	file, err := filepath.Abs("../../transport/hecate/testdata/consumer.mjs")
+	file, err := filepath.Abs("../../internal/transport/hecate/testdata/consumer.mjs")
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/hosted"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/hosted"
+	"github.com/seed-028515a8/maestro/internal/observe"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/observe"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
 // exitInterrupted is the exit code of a runner whose last drain was interrupted.

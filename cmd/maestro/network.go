@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-028515a8/maestro/internal/observe"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/observe"
-	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
 // A network is the listening side of the program.

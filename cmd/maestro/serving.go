@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"os"
 
-	wire "github.com/seed-028515a8/maestro/dialect/hecate"
+	wire "github.com/seed-028515a8/maestro/internal/dialect/hecate"
 	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/internal/journal"
 )
 
 // holdsNothing checks that what fails again and again leaves no files open.

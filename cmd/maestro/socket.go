@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/transport/foreign"
+	"github.com/seed-028515a8/maestro/internal/transport/stdio"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/transport/foreign"
-	"github.com/seed-028515a8/maestro/transport/stdio"
 )
 
 // maxSocketClients bounds the clients of one Unix socket.

@@ -19,10 +19,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/show"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
 	"github.com/seed-028515a8/maestro/internal/wiring"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
 // The commands below maestro sessions work on the state directory, without a server.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-028515a8/maestro/dialect/chord"
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/dialect/chord"
 	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 

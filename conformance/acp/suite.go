@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/lines"
+	"github.com/seed-028515a8/maestro/internal/conformance/lines"
 )
 
 //go:embed rules.txt

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/lines"
+	"github.com/seed-028515a8/maestro/internal/conformance/lines"
 )
 
 // events are about the events of a send and its result.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/lines"
+	"github.com/seed-028515a8/maestro/internal/conformance/lines"
 )
 
 // golden holds the recorded transcripts: NAME.in.jsonl is written all at once,

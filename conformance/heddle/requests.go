@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/lines"
+	"github.com/seed-028515a8/maestro/internal/conformance/lines"
 )
 
 // requests are about init, and about what is no valid request.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/lines"
+	"github.com/seed-028515a8/maestro/internal/conformance/lines"
 )
 
 //go:embed rules.txt

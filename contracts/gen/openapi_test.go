@@ -26,7 +26,7 @@ func TestDescriptionsHaveEveryRoute(t *testing.T) {
 	for _, s := range sockets {
 		known = append(known, strings.TrimPrefix(s.path, prefix))
 	}
-	files, err := filepath.Glob(filepath.Join(root, "transport/httpapi/*.go"))
+	files, err := filepath.Glob(filepath.Join(root, "internal/transport/httpapi/*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

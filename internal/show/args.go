@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/agent/diff"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/agent/diff"
 )
 
 // MaxArgs bounds the arguments of a tool in one line, in characters.

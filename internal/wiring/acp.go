@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-028515a8/maestro/agent/acpserver"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/internal/agent/acpserver"
+	"github.com/seed-028515a8/maestro/internal/transport/ws"
 )
 
 // acpSockets serves clients of the Agent Client Protocol on WebSockets. Each of them is

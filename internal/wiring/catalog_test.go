@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
 )
 
 // newCatalog returns the catalog of a folder with n sessions, of which s-0 was

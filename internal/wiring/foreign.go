@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/transport/foreign"
-	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/internal/dialect"
+	"github.com/seed-028515a8/maestro/internal/transport/foreign"
+	"github.com/seed-028515a8/maestro/internal/transport/ws"
 )
 
 // A Protocol is one that clients of other programs speak, as lines of JSON. Its clients

@@ -7,16 +7,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/agent/mask"
 	"github.com/seed-028515a8/maestro/internal/proc"
-	"github.com/seed-028515a8/maestro/transport/auth"
-	"github.com/seed-028515a8/maestro/transport/hecate"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
-	"github.com/seed-028515a8/maestro/transport/httperr"
-	"github.com/seed-028515a8/maestro/transport/ratelimit"
-	"github.com/seed-028515a8/maestro/transport/sse"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
+	"github.com/seed-028515a8/maestro/internal/transport/hecate"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/httperr"
+	"github.com/seed-028515a8/maestro/internal/transport/ratelimit"
+	"github.com/seed-028515a8/maestro/internal/transport/sse"
 )
 
 // A source is a hub as a log of Hecate events follows it.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/contracts"
-	wire "github.com/seed-028515a8/maestro/dialect/hecate"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/observe"
+	wire "github.com/seed-028515a8/maestro/internal/dialect/hecate"
+	"github.com/seed-028515a8/maestro/internal/observe"
 	"github.com/seed-028515a8/maestro/utility"
 )
 

@@ -13,11 +13,11 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/hub/overview"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
-	"github.com/seed-028515a8/maestro/transport/sse"
-	"github.com/seed-028515a8/maestro/transport/ws"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/overview"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/sse"
+	"github.com/seed-028515a8/maestro/internal/transport/ws"
 )
 
 // RemovedPrefix begins the name of a session's folder while the session is being removed.

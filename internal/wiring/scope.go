@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/transport/auth"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
 )
 
 // TestScopesOfEarlierVersionsAreKeptOrSetAside starts on the folders that an

@@ -14,13 +14,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/dialect"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/hub/overview"
-	"github.com/seed-028515a8/maestro/transport/foreign"
-	"github.com/seed-028515a8/maestro/transport/hecate"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
-	"github.com/seed-028515a8/maestro/transport/notify"
+	"github.com/seed-028515a8/maestro/internal/dialect"
+	"github.com/seed-028515a8/maestro/internal/overview"
+	"github.com/seed-028515a8/maestro/internal/transport/foreign"
+	"github.com/seed-028515a8/maestro/internal/transport/hecate"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/notify"
 	"github.com/seed-028515a8/maestro/web"
 )
 

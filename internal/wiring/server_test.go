@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/transport/httpapi"
+	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
 )
 
 // newTestServer returns the sessions of a server in a workspace of its own.

@@ -17,11 +17,11 @@ import (
 	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/observe"
-	"github.com/seed-028515a8/maestro/transport/auth"
+	"github.com/seed-028515a8/maestro/internal/journal"
+	"github.com/seed-028515a8/maestro/internal/observe"
+	"github.com/seed-028515a8/maestro/internal/transport/auth"
+	"github.com/seed-028515a8/maestro/internal/workspace"
 	"github.com/seed-028515a8/maestro/utility"
-	"github.com/seed-028515a8/maestro/workspace"
 )
 
 // Sessions opens the sessions of a workspace: each has a hub with an agent, a journal

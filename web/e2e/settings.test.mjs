@@ -182,7 +182,7 @@ async function pushService() {
       Body: Buffer.concat(parts).toString("base64"),
       Keys: { ...keys, private: ecdh.getPrivateKey().toString("base64url") },
     };
-    const out = spawnSync("node", [join(here, "../../transport/notify/testdata/push.js")], {
+    const out = spawnSync("node", [join(here, "../../internal/transport/notify/testdata/push.js")], {
       input: JSON.stringify(input),
       encoding: "utf8",
     });
