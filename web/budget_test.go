@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"testing"
@@ -27,7 +28,7 @@ func TestFirstVisitFitsItsBudget(t *testing.T) {
 		if !ok {
 			t.Fatalf("got no %s, which a first visit loads", name)
 		}
-		total += len(a.gzipped)
+		total += cmp.Or(len(a.gzipped), len(a.text))
 		refers := named
 		if path.Ext(name) == ".js" {
 			scripts++

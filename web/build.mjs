@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gunzipSync, gzipSync } from "node:zlib";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
@@ -108,7 +109,14 @@ if (process.argv.includes("--check")) {
 } else {
   rmSync(dist, { recursive: true, force: true });
   mkdirSync(join(dist, "assets"), { recursive: true });
-  for (const [name, content] of files) writeFileSync(join(dist, name), content);
+  for (const [name, content] of files) {
+    writeFileSync(join(dist, stored(name)), name === stored(name) ? content : gzipSync(content, { level: 9 }));
+  }
+}
+
+// stored returns the name of a file in dist/. The program holds scripts and styles compressed, as browsers get them.
+function stored(name) {
+  return /\.(js|css)$/.test(name) ? `${name}.gz` : name;
 }
 
 // outputs finds the names of what a build wrote.
@@ -149,16 +157,20 @@ function licenses(results) {
     .join("\n" + "-".repeat(80) + "\n\n");
 }
 
-// compare returns the names of files that a build would add, change or remove.
+// compare returns the names of files that a build would add, change or remove. Compressed bytes may differ with the version
+// of zlib, and what they hold may not.
 function compare(files) {
   const present = existsSync(dist)
     ? readdirSync(dist, { recursive: true, withFileTypes: true })
         .filter((e) => e.isFile())
         .map((e) => relative(dist, join(e.parentPath ?? e.path, e.name)).replaceAll("\\", "/"))
     : [];
-  const stale = present.filter((name) => !files.has(name));
+  const wanted = [...files.keys()].map(stored);
+  const stale = present.filter((name) => !wanted.includes(name));
   for (const [name, content] of files) {
-    if (!present.includes(name) || !readFileSync(join(dist, name)).equals(content)) stale.push(name);
+    const file = join(dist, stored(name));
+    const held = existsSync(file) && readFileSync(file);
+    if (!held || !(name === stored(name) ? held : gunzipSync(held)).equals(content)) stale.push(name);
   }
   return stale;
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
@@ -40,27 +41,33 @@ var types = map[string]string{
 
 // An asset is one file of the page.
 type asset struct {
-	text, gzipped []byte
-	contentType   string
-	tag           string // of the content, in quotes
+	text        []byte
+	gzipped     []byte // nil if the file is small, or compressed by its format
+	contentType string
+	tag         string // of the content, in quotes
 }
 
-// assets returns all files by their path on the server. The first call compresses them.
+// assets returns all files by their path on the server. Scripts and styles are compressed in the program.
 var assets = sync.OnceValue(func() map[string]*asset {
 	all := make(map[string]*asset)
 	err := fs.WalkDir(dist, "dist", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		text, err := dist.ReadFile(name)
-		if err != nil {
+		a := &asset{}
+		if a.text, err = dist.ReadFile(name); err != nil {
 			return err
 		}
-		sum := sha256.Sum256(text)
-		all[strings.TrimPrefix(name, "dist")] = &asset{
-			text: text, gzipped: compress(text), contentType: types[path.Ext(name)],
-			tag: strconv.Quote(hex.EncodeToString(sum[:16])),
+		name, compressed := strings.CutSuffix(strings.TrimPrefix(name, "dist"), ".gz")
+		if compressed {
+			a.gzipped = a.text
+			if a.text, err = expand(a.gzipped); err != nil {
+				return err
+			}
 		}
+		sum := sha256.Sum256(a.text)
+		a.contentType, a.tag = types[path.Ext(name)], strconv.Quote(hex.EncodeToString(sum[:16]))
+		all[name] = a
 		return nil
 	})
 	if err != nil {
@@ -71,19 +78,12 @@ var assets = sync.OnceValue(func() map[string]*asset {
 	return all
 })
 
-func compress(text []byte) []byte {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	if err == nil {
-		err = w.Close()
-	}
+func expand(gzipped []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(gzipped))
 	if err != nil {
-		panic(err) // cannot fail: the level is valid and the buffer takes everything
+		return nil, err
 	}
-	return b.Bytes()
+	return io.ReadAll(r)
 }
 
 // Handler serves the page at / and its files below /assets/. It redirects /inbox, the link of a
@@ -115,7 +115,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text := a.text
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if a.gzipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		text = a.gzipped
 	}

@@ -88,8 +88,8 @@ func TestPageHasNoInlineCode(t *testing.T) {
 }
 
 func TestFilesAreCompressedAndRevalidated(t *testing.T) {
-	plain := get(t, "GET", "/")
-	packed := get(t, "GET", "/", "Accept-Encoding", "gzip, br")
+	plain := get(t, "GET", "/sw.js")
+	packed := get(t, "GET", "/sw.js", "Accept-Encoding", "gzip, br")
 	if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" {
 		t.Fatalf("got %v, want gzip", packed.Header)
 	}
@@ -100,11 +100,11 @@ func TestFilesAreCompressedAndRevalidated(t *testing.T) {
 	if got, want := text(t, unpacked), text(t, plain.Body); got != want {
 		t.Errorf("got %q from gzip, want %q", got, want)
 	}
-	again := get(t, "GET", "/", "If-None-Match", plain.Header.Get("ETag"))
+	again := get(t, "GET", "/sw.js", "If-None-Match", plain.Header.Get("ETag"))
 	if again.StatusCode != 304 || text(t, again.Body) != "" {
-		t.Errorf("got %d for a page that the browser has, want 304", again.StatusCode)
+		t.Errorf("got %d for a file that the browser has, want 304", again.StatusCode)
 	}
-	head := get(t, "HEAD", "/")
+	head := get(t, "HEAD", "/sw.js")
 	if text(t, head.Body) != "" || head.ContentLength != plain.ContentLength {
 		t.Errorf("got a HEAD with a body or length %d, want %d", head.ContentLength, plain.ContentLength)
 	}
