@@ -719,7 +719,7 @@ func TestAcpxDrivesAServer(t *testing.T) {
 // acpxDrives lets acpx start an agent that works in a directory.
 func acpxDrives(t *testing.T, work, agent string) {
 	t.Helper()
-	acpx, err := filepath.Abs("../../agent/acpserver/testdata/acpx/node_modules/acpx/dist/cli.js")
+	acpx, err := filepath.Abs("../../internal/agent/acpserver/testdata/acpx/node_modules/acpx/dist/cli.js")
 	if err != nil {
 		t.Fatal(err)
 	}

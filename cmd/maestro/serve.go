@@ -108,7 +108,7 @@ func (n *network) announce(s settings, session string, out io.Writer) error {
 		_, err = fmt.Fprintf(out, "In a browser, once and within 10 minutes:\n\n    %s\n\n", r.BaseURL+n.clients.Auth.LoginPath())
 	}
 	if err == nil && s.pages != "" {
-		_, err = fmt.Fprintf(out, "A browser that is logged in gets the pages of %s at %s\n\n", s.pages, r.BaseURL+web.PagesPath)
+		_, err = fmt.Fprintf(out, "Pages of %s, for a browser that is logged in. A link that ends with &next=%[3]s leads there:\n\n    %[2]s\n\n", s.pages, r.BaseURL+web.PagesPath, web.PagesPath)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(out, "In another terminal:\n\n    %s\n\n", r.attachLine())

@@ -38,7 +38,7 @@ test("the example chats, asks and keeps control when it is loaded again", { time
     "owner: run a test",
     "I run the tests.",
     'bash {"command":"go test ./..."}\nok\n',
-    'bash {"command":"go test ./..."}\nAllow Deny approved',
+    'bash {"command":"go test ./..."}\napproved',
     "They pass.",
     "owner: ask me",
   ];
