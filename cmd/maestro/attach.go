@@ -68,7 +68,7 @@ then answers. At the first refused line attach exits and sends no more lines. Li
 not answer a question that was open before the first line: they are refused until a
 person has answered it or /interrupt has ended it. With --json, which shows questions,
 lines do answer it. After the last line attach exits when the session has been quiet
-for three seconds. If there was no line to send, it keeps following. The exit status is
+for three seconds. If there was no line, it keeps following. The exit status is
 1 if a line was refused or a question was left without an answer, and 3 if all lines
 were accepted and one of their runs ended with an error.
 

@@ -63,7 +63,7 @@ type attachment struct {
 
 	skipped   uint64 // entries that the client did not ask for
 	sending   int    // orders without an outcome; at most maxSending
-	accepted  bool   // the server accepted an order
+	read      bool   // there was a line
 	failed    bool   // a line or an order was refused
 	acted     bool   // a line did more than watch
 	ended     bool   // there are no more lines
@@ -169,6 +169,7 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			case a.local.Live():
 				err = a.press(ctx, &wg, line.text, signals)
 			default:
+				a.read = true
 				err = a.line(ctx, &wg, line.text)
 			}
 		case o := <-a.outcomes:
@@ -383,7 +384,7 @@ func (a *attachment) catchUp(u client.Update) {
 // its runs have ended, or if a question waits for it.
 func (a *attachment) quiet() error {
 	switch {
-	case a.sending > 0 || !a.accepted:
+	case a.sending > 0 || !a.read:
 	case a.activity.first() != nil && a.view.driving():
 		a.local.Line(console.Red, "! a question waits for an answer, and there are no more lines")
 		a.failed = true
@@ -423,7 +424,6 @@ func (a *attachment) signal(s os.Signal) error {
 func (a *attachment) outcome(o order) {
 	a.sending--
 	if o.err == nil {
-		a.accepted = true
 		if o.done != nil {
 			o.done(o.result)
 		}
