@@ -27,8 +27,12 @@ import (
 type Options struct {
 	// NewAgent makes the agent of a session when the session is opened: when a client
 	// creates it, and when a client attaches to it after a pause or a restart. The server
-	// closes the agent when the session leaves memory. [AgentFunc] makes agents of a
-	// function.
+	// closes the agent when the session leaves memory, and without starting it if the
+	// server was closed meanwhile. [AgentFunc] makes agents of a function.
+	//
+	// A panic in NewAgent or in a method of the agent is logged with its stack. NewAgent
+	// and Start then do not open the session, and a run fails. The server cannot recover
+	// panics in goroutines that the agent starts: they end the program.
 	NewAgent func(Session) (contracts.Agent, error)
 
 	// Agent names an agent of maestro serve instead of NewAgent, in the form of its flag
@@ -239,9 +243,13 @@ func (s *Server) Disconnect(principalID string) { s.inner.Disconnect(principalID
 // Close suspends the sessions and ends all connections; clients are told that the server
 // goes away. Runs are stopped, questions stay open, and a later server on the same StateDir
 // continues. Requests that come later are refused, so close the [http.Server] afterwards.
-// If ctx ends first, Close cuts the connections and returns an error. Later calls wait for
-// the first one and return its error.
+// If ctx ends first, Close cuts the connections and returns an error. The error names each
+// session whose agent did not end in time or is still being made. A nil ctx means
+// [context.Background]. Later calls wait for the first one and return its error.
 func (s *Server) Close(ctx context.Context) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	s.close.Do(func() { s.closeErr = errors.Join(s.inner.Close(ctx), s.removeTemporary()) })
 	return s.closeErr
 }
