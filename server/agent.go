@@ -46,6 +46,10 @@ func (r *Run) Think(ctx context.Context, text string) error { return r.turn.Thin
 // asks the clients to approve it. reason says what the call can do. If they approve it, Call
 // calls do and shows the text that do returns as the output of the tool. Call returns what
 // do returns, or ErrNotApproved. It waits as long as the question may stay open.
+//
+// The question is subject to the approval mode of the session, which a controller can set:
+// with "auto" Call calls do without a question, with "fail" it returns ErrNotApproved
+// without one. Check in do what no controller may do.
 func (r *Run) Call(ctx context.Context, tool string, args any, reason string, do func(context.Context) (string, error)) (string, error) {
 	if do == nil {
 		return "", fmt.Errorf("Run.Call of %s: the function is nil", tool)

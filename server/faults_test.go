@@ -170,3 +170,34 @@ func TestCallWithoutAFunctionAsksNobody(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestSecondServerOfADirectoryRefusesWhatTheFirstHasOpen(t *testing.T) {
+	dir, log := t.TempDir(), &record{}
+	_, first := open(t, server.Options{Token: token, StateDir: dir})
+	_, second := open(t, server.Options{Token: token, StateDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
+	if got := create(t, first.URL, `{"sessionId":"s"}`); got != http.StatusOK {
+		t.Fatalf("got status %d, want 200", got)
+	}
+	if got := create(t, second.URL, `{"sessionId":"s"}`); got != http.StatusConflict {
+		t.Errorf("got status %d, want 409", got)
+	}
+	if got := log.String(); !strings.Contains(got, "in use by another server") {
+		t.Errorf("got the log %s, want that another server has the session", got)
+	}
+}
+
+// TestControllersChooseTheApprovalMode holds what Run.Call documents.
+func TestControllersChooseTheApprovalMode(t *testing.T) {
+	_, web := open(t, server.Options{Token: token, NewAgent: server.AgentFunc("birthdays", birthday)})
+	c := dial(t, web.URL)
+	for mode, want := range map[contracts.ApprovalMode]string{
+		contracts.ApprovalAuto: "Ann was born on May 4.", contracts.ApprovalFail: "error: " + server.ErrNotApproved.Error(),
+	} {
+		if _, err := c.Send(t.Context(), &contracts.Init{ApprovalMode: mode}); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(t, c, "Ann", mode == contracts.ApprovalAuto); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", mode, got, want)
+		}
+	}
+}

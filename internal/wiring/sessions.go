@@ -120,7 +120,7 @@ func (m *Sessions) refusal(err error) *contracts.Error {
 		}
 		return &contracts.Error{
 			Code:    contracts.CodeRuntimeOwnedElsewhere,
-			Message: "the session is in use by another process: attach to that one, or give this one its own " + own,
+			Message: "the session is in use by another server: attach to that one, or give this one its own " + own,
 		}
 	case errors.Is(err, journal.ErrCorrupt):
 		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal is damaged: its operator can repair it with maestro sessions repair"}
