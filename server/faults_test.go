@@ -201,3 +201,27 @@ func TestControllersChooseTheApprovalMode(t *testing.T) {
 		}
 	}
 }
+
+func TestMiddlewareThatHidesTheConnectionIsNamed(t *testing.T) {
+	log := &record{}
+	srv, _ := open(t, server.Options{Token: token, Log: slog.New(slog.NewTextHandler(log, nil))})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		srv.ServeHTTP(struct{ http.ResponseWriter }{w}, r)
+	}))
+	defer web.Close()
+	upgrade := func(r *http.Request) {
+		bearer(token)(r)
+		for name, value := range map[string]string{
+			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+			"Sec-WebSocket-Protocol": contracts.Subprotocol,
+		} {
+			r.Header.Set(name, value)
+		}
+	}
+	if got := status(t, web.URL+"/api/headless/ws", upgrade); got != http.StatusInternalServerError {
+		t.Errorf("got status %d, want 500", got)
+	}
+	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "middleware hides the connection") {
+		t.Errorf("got the log %s, want an error about the middleware", got)
+	}
+}
