@@ -53,7 +53,8 @@ type Options struct {
 	// Authenticate returns who sent a request, by whatever your program uses: a cookie, a
 	// header, a client certificate. It is called for requests without a valid Token and
 	// without a share that a client made; their Host and Origin have been checked. An error
-	// refuses the request with 401. A [contracts.Error] refuses it with its own code.
+	// refuses the request with 401, and the log gets its text. A [contracts.Error] refuses it
+	// with its own code and message; without a code it is an internal error.
 	//
 	// Principals with the same Scope share sessions, and cannot see those of other scopes.
 	// A scope has at most 64 of a-z 0-9 . _ - and a principal without one belongs to the

@@ -274,6 +274,9 @@ func TestCustomAuthentication(t *testing.T) {
 			if name == "banned" {
 				return contracts.Principal{}, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "ask the operator"}
 			}
+			if name == "codeless" {
+				return contracts.Principal{}, &contracts.Error{Message: "nobody said why"}
+			}
 			if p, ok := users[name]; ok {
 				return p, nil
 			}
@@ -288,7 +291,7 @@ func TestCustomAuthentication(t *testing.T) {
 		want int
 	}{
 		{"nobody", nil, 401}, {"a stranger", user("eve"), 401}, {"ann", user("ann"), 200}, {"the owner", bearer(token), 200},
-		{"a wrong token", bearer("wrong-token-0123456789"), 401}, {"somebody banned", user("banned"), 403}, {"an expired user", user("expired"), 401},
+		{"a wrong token", bearer("wrong-token-0123456789"), 401}, {"somebody banned", user("banned"), 403}, {"an expired user", user("expired"), 401}, {"a refusal without a code", user("codeless"), 500},
 		{"a reserved id", user("share"), 500}, {"no id", user("nameless"), 500}, {"a scope that is a path", user("escape"), 500}, {"an unknown role", user("role"), 500},
 		{"another host", func(r *http.Request) { user("ann")(r); r.Host = "evil.example" }, 403},
 		{"a foreign page", func(r *http.Request) { user("ann")(r); r.Header.Set("Origin", "https://evil.example") }, 403},
@@ -297,8 +300,8 @@ func TestCustomAuthentication(t *testing.T) {
 			t.Errorf("%s: got status %d, want %d", tt.name, got, tt.want)
 		}
 	}
-	if got := log.String(); !strings.Contains(got, "are reserved") || strings.Contains(got, "secret of the program") {
-		t.Errorf("got the log %s, want why a principal cannot be used", got)
+	if got := log.String(); !strings.Contains(got, "are reserved") || !strings.Contains(got, `cause="a secret of the program"`) || !strings.Contains(got, "nobody said why") {
+		t.Errorf("got the log %s, want why requests were refused", got)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", web.URL+list, strings.NewReader(`{"sessionId":"s"}`))
 	if err != nil {
