@@ -134,6 +134,14 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the cause, such as [ErrUnknownType].
 func (e *Error) Unwrap() error { return e.cause }
 
+// WithCause returns a copy of e that wraps cause. Clients do not see the cause; the log of a
+// server may have it.
+func (e *Error) WithCause(cause error) *Error {
+	c := *e
+	c.cause = cause
+	return &c
+}
+
 // Event returns the error as a non-fatal error message.
 func (e *Error) Event() *ErrorEvent {
 	return &ErrorEvent{RequestID: e.RequestID, Message: e.Message, ErrorType: cmp.Or(e.Type, ErrorProtocol)}

@@ -138,7 +138,7 @@ func (tx *tx) configure(cmd *contracts.Init, n note) {
 		tx.work.mode = cmd.ApprovalMode
 		tx.resolve(tx.work.table.PolicyAll(tx.work.mode, tx.now)...)
 	}
-	tx.then(func(h *Hub) { h.opts.Agent.Configure(cmd) })
+	tx.then(func(h *Hub) { h.configureAgent(cmd) })
 }
 
 func initialized(cmd *contracts.Init) string {

@@ -3,9 +3,9 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -39,7 +39,6 @@ type Directory struct {
 	closed bool
 	life   context.Context // ends with Suspend; limits the calls of Open
 	end    context.CancelFunc
-	wg     sync.WaitGroup
 }
 
 // maxEnded bounds how many ended sessions are remembered. At the bound all are
@@ -63,7 +62,7 @@ func (d *Directory) Get(ctx context.Context, key Key, options OpenOptions) (h *H
 			return nil, false, err
 		}
 		if opener {
-			go d.open(context.WithoutCancel(ctx), key, options, p) // ends with the session; Suspend waits for it
+			go d.open(context.WithoutCancel(ctx), key, options, p) // ends with the session; Suspend waits for it as long as its ctx allows
 		}
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
@@ -135,7 +134,6 @@ func (d *Directory) entry(id Key, create bool) (p *directoryEntry, opener bool, 
 	delete(d.ended, id)
 	p = &directoryEntry{ready: make(chan struct{}), removed: make(chan struct{})}
 	d.hubs[id] = p
-	d.wg.Add(1)
 	return p, true, nil
 }
 
@@ -154,6 +152,11 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 		return
 	}
 	close(p.ready)
+	if d.life.Err() != nil { // Suspend may have returned while Open ignored its context
+		if err := p.hub.Suspend(context.Background()); err != nil && d.Log != nil {
+			d.Log.Error("suspend session", "session", key.ID, "err", err)
+		}
+	}
 	<-p.hub.Done()
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", key.ID, "err", err)
@@ -173,7 +176,6 @@ func (d *Directory) forget(key Key, ended bool) {
 		}
 		d.ended[key] = true
 	}
-	d.wg.Done()
 }
 
 // Retired reports whether a client ended the session. Get then needs
@@ -185,25 +187,48 @@ func (d *Directory) Retired(key Key) bool {
 }
 
 // Suspend suspends all sessions, cancels those that are being opened, and refuses
-// new ones. It returns when all have ended.
+// new ones. It returns when all have ended. If ctx ends first, it returns an error that
+// names the sessions that are still being opened or have not ended in time. A session
+// that opens later is suspended then.
 func (d *Directory) Suspend(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	if d.end != nil {
 		d.end()
 	}
-	open := slices.Collect(maps.Values(d.hubs))
+	open := maps.Clone(d.hubs)
 	d.mu.Unlock()
-	errs := make([]error, len(open))
+	var errs []error
+	var mu sync.Mutex // guards errs
 	var wg sync.WaitGroup
-	for i, p := range open {
+	for key, p := range open {
 		wg.Go(func() {
-			if <-p.ready; p.err == nil {
-				errs[i] = p.hub.Suspend(ctx)
+			if err := p.suspend(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("session %s: %w", key.ID, err))
 			}
 		})
 	}
 	wg.Wait()
-	d.wg.Wait()
 	return errors.Join(errs...)
+}
+
+// suspend waits until the session is open, suspends it, and waits until it is removed.
+// It waits no longer than ctx allows.
+func (p *directoryEntry) suspend(ctx context.Context) error {
+	if err := await(ctx, p.ready); err != nil {
+		return fmt.Errorf("it is still being opened: %w", err)
+	}
+	var err error
+	if p.err == nil {
+		err = p.hub.Suspend(ctx)
+		select {
+		case <-p.hub.Closed():
+		default:
+			return err // another call is still ending the session
+		}
+	}
+	<-p.removed
+	return err
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -316,5 +318,30 @@ func TestDirectoryLogsASessionThatCannotBeClosed(t *testing.T) {
 		if err := d.Suspend(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Open may ignore its context. Suspend then returns when its own ends, and the session is
+// suspended as soon as it is open.
+func TestSuspendDoesNotWaitForAnOpeningThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, late := make(chan struct{}), &shelf{}
+		opened := make(chan *hub.Hub, 1)
+		d := &hub.Directory{Open: func(_ context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+			<-gate
+			h, err := late.open(context.Background(), key, options)
+			opened <- h
+			return h, err
+		}}
+		go func() { _, _ = get(d, context.Background(), "a", true) }() // ends when the session is open
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := d.Suspend(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "session a: it is still being opened") {
+			t.Errorf("got %v, want that session a is still being opened", err)
+		}
+		close(gate)
+		<-(<-opened).Closed()
 	})
 }

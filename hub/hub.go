@@ -346,7 +346,11 @@ func (h *Hub) Start(ctx context.Context) error {
 	h.opts.Utilities.Start(h.publishUtility, func(ctx context.Context, owner string) error {
 		return h.awaitReader(ctx, owner, &h.metrics.CommandWaits)
 	})
-	info, err := h.opts.Agent.Start(ctx, (*host)(h))
+	var info contracts.AgentInfo
+	err := h.callAgent(func(h *Hub) (err error) {
+		info, err = h.opts.Agent.Start(ctx, (*host)(h))
+		return err
+	})
 	if err != nil {
 		return errors.Join(err, h.Close(ctx))
 	}

@@ -114,3 +114,22 @@ func TestRunThatEndsAfterTheSessionWritesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestRunThatIgnoresItsStopIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, stuck := &logged{}, make(chan struct{})
+		r := openRoom(t, hub.Options{Agent: &deadlocked{stuck: stuck}, Log: log.logger()})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"prompt","content":"go"}`)
+		r.send(alice, `{"type":"interrupt"}`)
+		time.Sleep(4 * time.Second)
+		if text := log.text(); strings.Contains(text, "level=WARN") {
+			t.Errorf("got %s, want no warning yet", text)
+		}
+		time.Sleep(2 * time.Second)
+		log.wants(t, `level=WARN msg="the agent does not end a run that was stopped" session=s`)
+		close(stuck)
+		synctest.Wait()
+		r.close()
+	})
+}

@@ -166,7 +166,9 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		h.roster.closeSockets(errGoingAway)
 		tx.end()
 	})
-	err := within(ctx, "the agent", h.opts.Agent.Close)
+	err := within(ctx, "the agent", func(ctx context.Context) error {
+		return h.callAgent(func(h *Hub) error { return h.opts.Agent.Close(ctx) })
+	})
 	err = errors.Join(err, within(ctx, "the utilities", h.opts.Utilities.Close))
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
 	h.update(func(tx *tx) { tx.life.frozen = true }) // discard entries of goroutines that did not end in time

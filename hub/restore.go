@@ -417,7 +417,7 @@ func (tx *tx) closeLeftovers() {
 	}
 	if tx.work.lastInit != nil {
 		init := tx.work.lastInit
-		tx.then(func(h *Hub) { h.opts.Agent.Configure(init) })
+		tx.then(func(h *Hub) { h.configureAgent(init) })
 	}
 	if tx.work.unfinished == nil {
 		return

@@ -221,6 +221,14 @@ func (h *Hub) callAgent(serve func(*Hub) error) (err error) {
 	return serve(h)
 }
 
+// configureAgent applies an init. If the agent panics, callAgent has logged it.
+func (h *Hub) configureAgent(init *contracts.Init) {
+	_ = h.callAgent(func(h *Hub) error {
+		h.opts.Agent.Configure(init)
+		return nil
+	})
+}
+
 // loadAttachments reads the files of a prompt and publishes which could not be read
 // (R43, R44).
 func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
@@ -349,5 +357,14 @@ func (tx *tx) stopRun(why *stopReason) {
 		return
 	}
 	r.stop = why
-	tx.then(func(*Hub) { r.cancel(errStopped) })
+	tx.then(func(h *Hub) {
+		r.cancel(errStopped)
+		time.AfterFunc(runTimeout, func() {
+			select {
+			case <-r.done:
+			default:
+				h.logger.Warn("the agent does not end a run that was stopped", "stopped", runTimeout)
+			}
+		})
+	})
 }

@@ -16,7 +16,12 @@ import (
 // ctx ends when a client interrupts the run; run must then return soon. If run returns an
 // error, clients see its text and the run counts as failed.
 func AgentFunc(name string, run func(ctx context.Context, r *Run) error) func(Session) (contracts.Agent, error) {
-	return func(Session) (contracts.Agent, error) { return &funcAgent{name: name, run: run}, nil }
+	return func(Session) (contracts.Agent, error) {
+		if run == nil {
+			return nil, fmt.Errorf("server.AgentFunc(%q, nil): the function is nil", name)
+		}
+		return &funcAgent{name: name, run: run}, nil
+	}
 }
 
 // ErrNotApproved is the error of [Run.Call] if the clients did not approve the call.
@@ -41,7 +46,14 @@ func (r *Run) Think(ctx context.Context, text string) error { return r.turn.Thin
 // asks the clients to approve it. reason says what the call can do. If they approve it, Call
 // calls do and shows the text that do returns as the output of the tool. Call returns what
 // do returns, or ErrNotApproved. It waits as long as the question may stay open.
+//
+// The question is subject to the approval mode of the session, which a controller can set:
+// with "auto" Call calls do without a question, with "fail" it returns ErrNotApproved
+// without one. Check in do what no controller may do.
 func (r *Run) Call(ctx context.Context, tool string, args any, reason string, do func(context.Context) (string, error)) (string, error) {
+	if do == nil {
+		return "", fmt.Errorf("Run.Call of %s: the function is nil", tool)
+	}
 	text, err := json.Marshal(args)
 	if err != nil {
 		return "", fmt.Errorf("args of %s: %w", tool, err)

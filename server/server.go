@@ -27,8 +27,12 @@ import (
 type Options struct {
 	// NewAgent makes the agent of a session when the session is opened: when a client
 	// creates it, and when a client attaches to it after a pause or a restart. The server
-	// closes the agent when the session leaves memory. [AgentFunc] makes agents of a
-	// function.
+	// closes the agent when the session leaves memory, and without starting it if the
+	// server was closed meanwhile. [AgentFunc] makes agents of a function.
+	//
+	// A panic in NewAgent or in a method of the agent is logged with its stack. NewAgent
+	// and Start then do not open the session, and a run fails. The server cannot recover
+	// panics in goroutines that the agent starts: they end the program.
 	NewAgent func(Session) (contracts.Agent, error)
 
 	// Agent names an agent of maestro serve instead of NewAgent, in the form of its flag
@@ -49,7 +53,8 @@ type Options struct {
 	// Authenticate returns who sent a request, by whatever your program uses: a cookie, a
 	// header, a client certificate. It is called for requests without a valid Token and
 	// without a share that a client made; their Host and Origin have been checked. An error
-	// refuses the request with 401. A [contracts.Error] refuses it with its own code.
+	// refuses the request with 401, and the log gets its text. A [contracts.Error] refuses it
+	// with its own code and message; without a code it is an internal error.
 	//
 	// Principals with the same Scope share sessions, and cannot see those of other scopes.
 	// A scope has at most 64 of a-z 0-9 . _ - and a principal without one belongs to the
@@ -58,8 +63,10 @@ type Options struct {
 	Authenticate func(*http.Request) (contracts.Principal, error)
 
 	// StateDir is the directory for the sessions and shares, created if missing. A later
-	// server continues the sessions in it. Only one server may use it at a time. Empty means
-	// a temporary directory that Close removes.
+	// server continues the sessions in it. Only one server may use it at a time, also within
+	// one process: New does not fail for a second one, but it refuses each session that the
+	// first has open with runtime_owned_elsewhere. Empty means a temporary directory that
+	// Close removes.
 	StateDir string
 
 	// Workspace is the directory of Agent, and of the files that prompts may name. Empty
@@ -74,7 +81,8 @@ type Options struct {
 	Page bool
 
 	// Hosts are the host names by which clients reach the server, besides loopback names
-	// and addresses. A request with another Host is refused.
+	// and addresses, such as app.example.com. A name with a port is valid with that port
+	// only. A request with another Host is refused.
 	Hosts []string
 
 	// Origins are web origins, such as https://app.example.com, whose pages may use the
@@ -151,11 +159,32 @@ func (o *Options) check() error {
 		return errors.New("Options.Utilities needs Options.Workspace")
 	case o.MaxSessions < 0 || o.RetainBytes < 0 || o.IdleTTL < 0:
 		return errors.New("Options.MaxSessions, RetainBytes and IdleTTL must not be negative")
-	case o.Agent == "":
-		return nil
+	}
+	if err := o.checkAccess(); err != nil || o.Agent == "" {
+		return err
 	}
 	if err := agent.Check(o.Agent, o.runtime()); err != nil {
 		return fmt.Errorf("Options.Agent %q: %w", o.Agent, err)
+	}
+	return nil
+}
+
+// checkAccess checks the options of package auth, whose errors do not name them.
+func (o *Options) checkAccess() error {
+	if o.Token != "" {
+		if err := auth.CheckToken(o.Token); err != nil {
+			return fmt.Errorf("Options.Token: %w", err)
+		}
+	}
+	for _, host := range o.Hosts {
+		if err := auth.CheckHost(host); err != nil {
+			return fmt.Errorf("Options.Hosts: %w", err)
+		}
+	}
+	for _, origin := range o.Origins {
+		if err := auth.CheckOrigin(origin); err != nil {
+			return fmt.Errorf("Options.Origins: %w", err)
+		}
 	}
 	return nil
 }
@@ -200,7 +229,10 @@ func (s *Server) stateDir(dir string) (string, error) {
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
-	return dir, err
+	if err != nil {
+		return "", fmt.Errorf("Options.StateDir: %w", err)
+	}
+	return dir, nil
 }
 
 func (s *Server) removeTemporary() error {
@@ -237,11 +269,16 @@ func (s *Server) LoginPath() string { return s.inner.Auth.LoginPath() }
 func (s *Server) Disconnect(principalID string) { s.inner.Disconnect(principalID) }
 
 // Close suspends the sessions and ends all connections; clients are told that the server
-// goes away. Runs are stopped, questions stay open, and a later server on the same StateDir
-// continues. Requests that come later are refused, so close the [http.Server] afterwards.
-// If ctx ends first, Close cuts the connections and returns an error. Later calls wait for
-// the first one and return its error.
+// goes away. Runs are stopped, and a later server on the same StateDir continues the
+// sessions. It keeps the open questions of agents that can use a later answer, and withdraws
+// those of an [AgentFunc]. Requests that come later are refused, so close the [http.Server] afterwards.
+// If ctx ends first, Close cuts the connections and returns an error. The error names each
+// session whose agent did not end in time or is still being made. A nil ctx means
+// [context.Background]. Later calls wait for the first one and return its error.
 func (s *Server) Close(ctx context.Context) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	s.close.Do(func() { s.closeErr = errors.Join(s.inner.Close(ctx), s.removeTemporary()) })
 	return s.closeErr
 }

@@ -135,16 +135,19 @@ func TestUnusableOptionsAreExplained(t *testing.T) {
 		{server.Options{Token: token}, "no agent: set Options.NewAgent or Options.Agent"},
 		{server.Options{Token: token, NewAgent: agent, Agent: "shell"}, "not both"},
 		{server.Options{NewAgent: agent}, "no credential: set Options.Token or Options.Authenticate"},
-		{server.Options{NewAgent: agent, Token: "short"}, "a token has 16 to"},
-		{server.Options{NewAgent: agent, Token: strings.Repeat("a b", 20)}, "printable ASCII without spaces"},
+		{server.Options{NewAgent: agent, Token: "short"}, "Options.Token: a token has 16 to"},
+		{server.Options{NewAgent: agent, Token: strings.Repeat("a b", 20)}, "Options.Token: a token is printable ASCII without spaces"},
 		{server.Options{Agent: "shell", Token: token}, "needs Options.Workspace"},
 		{server.Options{Agent: "nonsense", Token: token, Workspace: "."}, `Options.Agent "nonsense": unknown, want shell`},
 		{server.Options{Agent: "shell", Token: token, Workspace: filepath.Join(file, "none")}, "open workspace"},
 		{server.Options{Agent: "shell", Token: token, Workspace: ".", Deny: []string{"bash"}}, "for an llm: agent"},
 		{server.Options{NewAgent: agent, Token: token, ModelURL: "http://127.0.0.1"}, "for an llm: agent"},
 		{server.Options{NewAgent: agent, Token: token, Utilities: true}, "Options.Utilities needs Options.Workspace"},
-		{server.Options{NewAgent: agent, Token: token, StateDir: file}, "not a directory"},
-		{server.Options{NewAgent: agent, Token: token, Origins: []string{"example.com"}}, `"example.com" is not an origin`},
+		{server.Options{NewAgent: agent, Token: token, StateDir: file}, "Options.StateDir: "},
+		{server.Options{NewAgent: agent, Token: token, Origins: []string{"example.com"}}, `Options.Origins: "example.com" is not an origin`},
+		{server.Options{NewAgent: agent, Token: token, Hosts: []string{"https://a.example"}}, `Options.Hosts: "https://a.example" is not a host name`},
+		{server.Options{NewAgent: agent, Token: token, Hosts: []string{"*"}}, `Options.Hosts: "*" is not a host name`},
+		{server.Options{NewAgent: agent, Token: token, Hosts: []string{"a.example", ""}}, `Options.Hosts: "" is not a host name`},
 		{server.Options{NewAgent: agent, Token: token, MaxSessions: -1}, "must not be negative"},
 	} {
 		_, err := server.New(tt.opts)
@@ -271,6 +274,9 @@ func TestCustomAuthentication(t *testing.T) {
 			if name == "banned" {
 				return contracts.Principal{}, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "ask the operator"}
 			}
+			if name == "codeless" {
+				return contracts.Principal{}, &contracts.Error{Message: "nobody said why"}
+			}
 			if p, ok := users[name]; ok {
 				return p, nil
 			}
@@ -285,7 +291,7 @@ func TestCustomAuthentication(t *testing.T) {
 		want int
 	}{
 		{"nobody", nil, 401}, {"a stranger", user("eve"), 401}, {"ann", user("ann"), 200}, {"the owner", bearer(token), 200},
-		{"a wrong token", bearer("wrong-token-0123456789"), 401}, {"somebody banned", user("banned"), 403}, {"an expired user", user("expired"), 401},
+		{"a wrong token", bearer("wrong-token-0123456789"), 401}, {"somebody banned", user("banned"), 403}, {"an expired user", user("expired"), 401}, {"a refusal without a code", user("codeless"), 500},
 		{"a reserved id", user("share"), 500}, {"no id", user("nameless"), 500}, {"a scope that is a path", user("escape"), 500}, {"an unknown role", user("role"), 500},
 		{"another host", func(r *http.Request) { user("ann")(r); r.Host = "evil.example" }, 403},
 		{"a foreign page", func(r *http.Request) { user("ann")(r); r.Header.Set("Origin", "https://evil.example") }, 403},
@@ -294,8 +300,8 @@ func TestCustomAuthentication(t *testing.T) {
 			t.Errorf("%s: got status %d, want %d", tt.name, got, tt.want)
 		}
 	}
-	if got := log.String(); !strings.Contains(got, "are reserved") || strings.Contains(got, "secret of the program") {
-		t.Errorf("got the log %s, want why a principal cannot be used", got)
+	if got := log.String(); !strings.Contains(got, "are reserved") || !strings.Contains(got, `cause="a secret of the program"`) || !strings.Contains(got, "nobody said why") {
+		t.Errorf("got the log %s, want why requests were refused", got)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", web.URL+list, strings.NewReader(`{"sessionId":"s"}`))
 	if err != nil {

@@ -859,7 +859,7 @@ func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			begun := time.Now()
 			_, err := openSoon(ctx, m, key, hub.OpenOptions{})
-			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) || !strings.Contains(err.Error(), "in use by another process") {
+			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) || !strings.Contains(err.Error(), "in use by another server") {
 				t.Errorf("got %v, want that another has the session", err)
 			}
 			if got := time.Since(begun); got < want || got > want+leavePatience/200 {

@@ -26,7 +26,7 @@ type refusalLog struct {
 const (
 	refusalLines = 10
 	refusalSpan  = 10 * time.Second
-	maxLogged    = 128 // bytes of a text that a client chose
+	maxLogged    = 128 // bytes of a text that a client or the error of an embedding program has
 )
 
 func (l *refusalLog) request(r *http.Request, refusal *contracts.Error) {
@@ -60,6 +60,9 @@ func (l *refusalLog) add(refusal *contracts.Error, who ...any) {
 		return
 	}
 	facts := append([]any{"code", refusal.Code, "reason", refusal.Message}, who...)
+	if cause := refusal.Unwrap(); cause != nil {
+		facts = append(facts, "cause", abridge.Head(cause.Error(), maxLogged))
+	}
 	if l.hidden > 0 {
 		facts = append(facts, "more", l.hidden)
 		l.hidden = 0

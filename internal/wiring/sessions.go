@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/agent"
@@ -119,7 +120,7 @@ func (m *Sessions) refusal(err error) *contracts.Error {
 		}
 		return &contracts.Error{
 			Code:    contracts.CodeRuntimeOwnedElsewhere,
-			Message: "the session is in use by another process: attach to that one, or give this one its own " + own,
+			Message: "the session is in use by another server: attach to that one, or give this one its own " + own,
 		}
 	case errors.Is(err, journal.ErrCorrupt):
 		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal is damaged: its operator can repair it with maestro sessions repair"}
@@ -141,7 +142,7 @@ func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	if m.Dir != "" {
 		run.StateDir = filepath.Join(m.SessionDir(key), "agent")
 	}
-	a, err := m.newAgent(key, spec, run)
+	a, err := m.newAgent(ctx, key, spec, run)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -190,11 +191,28 @@ func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	return h, h.Start(ctx)
 }
 
-func (m *Sessions) newAgent(key hub.Key, spec string, run agent.Options) (contracts.Agent, error) {
-	if m.opts.NewAgent != nil {
-		return m.opts.NewAgent(key, run)
+// newAgent makes the agent of a session. It converts a panic of Options.NewAgent into an
+// error. If ctx has ended meanwhile, it closes the agent and returns an error.
+func (m *Sessions) newAgent(ctx context.Context, key hub.Key, spec string, run agent.Options) (a contracts.Agent, err error) {
+	if m.opts.NewAgent == nil {
+		return agent.Open(spec, run)
 	}
-	return agent.Open(spec, run)
+	defer func() {
+		if p := recover(); p != nil {
+			m.log.Error("Options.NewAgent panicked", "session", key.ID, "panic", p, "stack", string(debug.Stack()))
+			a, err = nil, fmt.Errorf("Options.NewAgent failed: %v", p)
+		}
+	}()
+	a, err = m.opts.NewAgent(key, run)
+	switch {
+	case err != nil:
+		return nil, err
+	case a == nil:
+		return nil, errors.New("Options.NewAgent returned no agent and no error")
+	case ctx.Err() != nil:
+		return nil, errors.Join(context.Cause(ctx), a.Close(ctx))
+	}
+	return a, nil
 }
 
 // Admit sets what admits clients on the network.

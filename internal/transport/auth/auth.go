@@ -188,7 +188,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 		g.jwts = newJWTReader(opts)
 	}
 	if opts.Token != "" || opts.Keys == nil && opts.Authenticate == nil {
-		if err := checkToken(opts.Token); err != nil {
+		if err := CheckToken(opts.Token); err != nil {
 			return err
 		}
 		g.token = new(sha256.Sum256([]byte(opts.Token)))
@@ -202,7 +202,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 		if t.text == "" {
 			continue
 		}
-		if err := checkToken(t.text); err != nil {
+		if err := CheckToken(t.text); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 		if slices.Contains(others, t.text) {
@@ -217,13 +217,16 @@ func (g *Authenticator) setCredentials(opts Options) error {
 // setHostsAndOrigins sets the accepted hosts and origins.
 func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 	for _, host := range opts.Hosts {
+		if err := CheckHost(host); err != nil {
+			return err
+		}
 		g.hosts[strings.ToLower(host)] = true
 	}
 	for _, origin := range opts.Origins {
-		canonical, ok := canonicalOrigin(origin)
-		if !ok {
-			return fmt.Errorf("%q is not an origin", origin)
+		if err := CheckOrigin(origin); err != nil {
+			return err
 		}
+		canonical, _ := canonicalOrigin(origin)
 		g.origins[canonical] = true
 		if err := g.cross.AddTrustedOrigin(canonical); err != nil {
 			return err

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -199,6 +200,22 @@ func canonicalOrigin(s string) (string, bool) {
 		return "", false
 	}
 	return u.Scheme + "://" + trimPort(u.Scheme, strings.ToLower(u.Host)), true
+}
+
+// CheckOrigin returns an error for a text that [Options].Origins cannot have.
+func CheckOrigin(origin string) error {
+	if _, ok := canonicalOrigin(origin); !ok {
+		return fmt.Errorf("%q is not an origin, such as https://app.example.com", origin)
+	}
+	return nil
+}
+
+// CheckHost returns an error for a text that [Options].Hosts cannot have.
+func CheckHost(host string) error {
+	if name, _, ok := splitHost(host); !ok || strings.ContainsAny(name, "/*@?#[] \t\r\n") {
+		return fmt.Errorf("%q is not a host name, such as app.example.com or app.example.com:8443", host)
+	}
+	return nil
 }
 
 // sameOrigin reports whether a canonical origin belongs to host. It does not

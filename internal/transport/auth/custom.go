@@ -30,9 +30,12 @@ func (g *Authenticator) ask(r *http.Request, missing error) (contracts.Principal
 		}
 	}
 	if err != nil {
-		if _, refused := errors.AsType[*contracts.Error](err); !refused {
-			g.opts.Log.Debug("credential refused", "remote", r.RemoteAddr, "err", err)
-			err = errWrong
+		switch refusal, refused := errors.AsType[*contracts.Error](err); {
+		case !refused:
+			err = (&contracts.Error{Code: contracts.CodeUnauthenticated, Message: errWrong.Error()}).WithCause(err)
+		case refusal.Code == "":
+			g.opts.Log.Error("a refusal of Authenticate has no code", "err", err)
+			return contracts.Principal{}, errors.New("unusable refusal")
 		}
 		return contracts.Principal{}, g.countFailure(r, err)
 	}

@@ -57,7 +57,7 @@ func loadToken(path string) (string, error) {
 		return "", err
 	}
 	token := strings.TrimSpace(string(b))
-	if err := cmp.Or(shared, checkToken(token)); err != nil {
+	if err := cmp.Or(shared, CheckToken(token)); err != nil {
 		return "", fmt.Errorf("token file %s: %w", path, err)
 	}
 	return token, nil
@@ -94,9 +94,9 @@ func checkPrivate(f *os.File) error {
 	return nil
 }
 
-// checkToken refuses a token that could be guessed or cannot be sent in a
+// CheckToken refuses a token that could be guessed or cannot be sent in a
 // header.
-func checkToken(token string) error {
+func CheckToken(token string) error {
 	if len(token) < minToken || len(token) > maxToken {
 		return fmt.Errorf("a token has %d to %d bytes", minToken, maxToken)
 	}

@@ -120,7 +120,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // explain refuses a page by closing its socket. It reports false if it has not answered
 // the request.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request, why *contracts.Error) bool {
-	if h.opts.Explain == nil || checkUpgrade(http.Header{}, r, h.opts.Foreign) != nil || !h.opts.Explain(r) {
+	if h.opts.Explain == nil || !canHijack(w) || checkUpgrade(http.Header{}, r, h.opts.Foreign) != nil || !h.opts.Explain(r) {
 		return false
 	}
 	select {
@@ -176,6 +176,9 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !canHijack(w) {
+		return errors.New("middleware hides the connection: its http.ResponseWriter needs the method Unwrap or Hijack")
+	}
 	conn, err := h.accept(w, r, h.opts.MaxFrameBytes)
 	if err != nil {
 		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
@@ -228,6 +231,21 @@ func confine(att *contracts.Attach) error {
 	}
 	att.SessionID = p.SessionID
 	return nil
+}
+
+// canHijack reports whether [http.ResponseController] finds a Hijack method. accept cannot
+// tell: the library sends status 101 before it hijacks the connection.
+func canHijack(w http.ResponseWriter) bool {
+	for {
+		switch v := w.(type) {
+		case http.Hijacker:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return false
+		}
+	}
 }
 
 // accept upgrades the request. A message has at most maxFrame bytes. Nothing may use w or
