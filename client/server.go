@@ -33,13 +33,13 @@ import (
 type Server struct {
 	base *url.URL // of the routes, with /api/headless
 
-	mu     sync.Mutex // guards the token in config
+	mu     sync.Mutex // guards the token in config, and calls of its header
 	config config
 }
 
 // NewServer returns the server at base: its URL, or the URL of a WebSocket endpoint below
-// it. Of the options it uses WithToken, WithTokenFile, WithDialer, WithReconnect and
-// WithLogger. It makes no connection.
+// it. Of the options it uses WithToken, WithTokenFile, WithHeader, WithDialer,
+// WithReconnect and WithLogger. It makes no connection.
 func NewServer(base string, opts ...Option) (*Server, error) {
 	u, ticket, err := endpoint(base)
 	if err == nil && ticket != "" {
