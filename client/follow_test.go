@@ -562,6 +562,26 @@ func TestRefusedUpgradeIsAnError(t *testing.T) {
 	})
 }
 
+func TestFailedDialSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+		_, err := Dial(t.Context(), "ws://me:secret@fake/x?ticket=secret", WithDialer(s.dial))
+		if got, want := fmt.Sprint(err), "attach to fake: not a Maestro server: status 200: from http://fake/x/api/headless/ws"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		server := s.server(nil)
+		s.setDown(true)
+		_, err = Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		_, listed := server.Inbox(t.Context())
+		for _, err := range []error{err, listed} {
+			if got := fmt.Sprint(err); !strings.Contains(got, "cannot connect: ") || strings.Contains(got, "1006") {
+				t.Errorf("got %s, want that it cannot connect", got)
+			}
+		}
+	})
+}
+
 func TestRefusedHelloIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)

@@ -137,7 +137,7 @@ const maxFrame = 64 << 20
 func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, onPing func()) (*websocket.Conn, error) {
 	header := http.Header{}
 	if err := c.authorize(header); err != nil {
-		return nil, &CloseError{Code: codeLost, Err: err}
+		return nil, &CloseError{Code: codeLost, Err: err, undialed: true}
 	}
 	target := *address
 	target.RawQuery = query.Encode()

@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -223,7 +224,8 @@ func (s *Server) request(
 		err = u.Err
 	}
 	if err != nil {
-		return nil, &CloseError{Code: codeLost, Err: cmp.Or(context.Cause(ctx), err)}
+		op, ok := errors.AsType[*net.OpError](err)
+		return nil, &CloseError{Code: codeLost, Err: cmp.Or(context.Cause(ctx), err), undialed: ok && op.Op == "dial"}
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
