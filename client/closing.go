@@ -41,6 +41,12 @@ const (
 
 // A CloseError says how a connection ended, or why none was made. If the server
 // refused, errors.Is also matches a *contracts.Error of the same code.
+//
+// The client reconnects by itself after 1001, 1005, 1006, 1011, 1012, 1013, 4408, 4429 and
+// 4503, and if the server no longer knows the connection (stale_connection or
+// stale_subscription). After 4404 it attaches once more, without its old position. All other
+// codes are final, such as 4401 and 4403 when the server ended the rights of the user: Next
+// returns the error, and the caller needs another Dial. A failed Dial is not repeated.
 type CloseError struct {
 	Code       int            // the close code (9.5); 1006 if the network failed
 	Reason     contracts.Code // the server's code; empty if it sent none
