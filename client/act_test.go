@@ -194,6 +194,29 @@ func TestUnsentCommandWaitsForTheNextConnection(t *testing.T) {
 	})
 }
 
+func TestLeaseFrameMayFollowDialAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		served := make(chan *peer)
+		go func() {
+			p := <-s.peers
+			followed()(p)
+			f := expect[*contracts.TakeControl](p)
+			p.send(&contracts.Result{ID: &f.ID, Seq: 2})
+			served <- p
+		}()
+		c, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.TakeControl(t.Context()); err != nil {
+			t.Fatalf("got %v, want the answer of the server", err)
+		}
+		_ = (<-served).conn.CloseNow()
+		_ = c.Close(false)
+	})
+}
+
 func TestTakeoverIsNeverSentTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c, p := driving(t)

@@ -56,7 +56,7 @@ type Client struct {
 
 // Dial attaches to the server at base: the URL of the server (http:// or ws://),
 // the URL of a WebSocket endpoint below it, or the URL with a single-use ticket
-// that a server prints. ctx bounds the first connection, which is tried once. If
+// that a server prints. A redirect is followed only to the same host. ctx bounds the first connection, which is tried once. If
 // the server or the network fails, the error is a [*CloseError]. The caller must
 // call Close.
 func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
@@ -86,7 +86,7 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to %s: %w", address.Host, err)
 	}
-	c.attached = *l.attached
+	c.calls.link(c.noteAttached(l.attached))
 	life, stop := context.WithCancelCause(context.Background())
 	c.stop = stop
 	go c.run(life, l) // ends with life, or when the server ends the connection for good
@@ -217,10 +217,12 @@ func (c *Client) follow(ctx context.Context, l *link) error {
 		if l, err = c.nextLink(ctx, why, &tries); err != nil {
 			return err
 		}
+		c.calls.link(c.noteAttached(l.attached))
 	}
 }
 
-// serve reads one connection to its end. Its writer has ended when serve returns.
+// serve reads one connection, which the calls are linked to, to its end. Its writer has
+// ended when serve returns.
 func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	ctx, stop := context.WithCancelCause(ctx)
 	var writer sync.WaitGroup
@@ -230,7 +232,6 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	defer l.close()
 	defer context.AfterFunc(ctx, l.close)()
 
-	c.calls.link(c.noteAttached(l.attached))
 	writer.Go(func() { stop(c.write(ctx, l)) }) // ends with ctx or the connection
 	l.silence = time.AfterFunc(l.silenceLimit, func() { stop(errSilent) })
 	l.silence.Stop() // until the first read

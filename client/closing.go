@@ -41,6 +41,12 @@ const (
 
 // A CloseError says how a connection ended, or why none was made. If the server
 // refused, errors.Is also matches a *contracts.Error of the same code.
+//
+// The client reconnects by itself after 1001, 1005, 1006, 1011, 1012, 1013, 4408, 4429 and
+// 4503, and if the server no longer knows the connection (stale_connection or
+// stale_subscription). After 4404 it attaches once more, without its old position. All other
+// codes are final, such as 4401 and 4403 when the server ended the rights of the user: Next
+// returns the error, and the caller needs another Dial. A failed Dial is not repeated.
 type CloseError struct {
 	Code       int            // the close code (9.5); 1006 if the network failed
 	Reason     contracts.Code // the server's code; empty if it sent none
@@ -48,12 +54,19 @@ type CloseError struct {
 	Status     int            // the HTTP status that refused the upgrade; 0 if none did
 	RetryAfter time.Duration  // do not retry earlier; zero if the server did not say
 	Err        error          // the cause, if the server did not end the connection
+
+	undialed bool // no connection was made
 }
 
 // Error implements error.
 func (e *CloseError) Error() string {
 	text := fmt.Sprintf("connection closed: %d", e.Code)
-	if e.Status != 0 {
+	switch {
+	case e.undialed:
+		text = "cannot connect"
+	case e.Status >= 200 && e.Status < 300:
+		text = fmt.Sprintf("not a Maestro server: status %d", e.Status)
+	case e.Status != 0:
 		text = fmt.Sprintf("refused with status %d", e.Status)
 	}
 	for _, part := range []string{string(e.Reason), e.Message} {
@@ -129,12 +142,17 @@ func upgradeError(err error, res *http.Response) *CloseError {
 		return e
 	}
 	if res == nil {
-		return &CloseError{Code: codeLost, Err: err}
+		return &CloseError{Code: codeLost, Err: err, undialed: true}
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return cmp.Or(wrongProtocol(res.Header.Get("Sec-WebSocket-Protocol")), &CloseError{Code: codeLost, Err: err})
 	}
 	e, _ := refusedRequest(res)
+	if e.Status < 300 && res.Request != nil {
+		u := *res.Request.URL
+		u.RawQuery, u.User = "", nil // they may contain a ticket or a password
+		e.Message = "from " + u.String()
+	}
 	return e
 }
 

@@ -47,7 +47,7 @@ func TestRefusedUpgradesAreDescribed(t *testing.T) {
 		want   CloseError
 		step   step
 	}{
-		{"no answer", 0, nil, "", CloseError{Code: 1006, Err: cause}, stepResume},
+		{"no answer", 0, nil, "", CloseError{Code: 1006, Err: cause, undialed: true}, stepResume},
 		{"another subprotocol", 101, http.Header{"Sec-Websocket-Protocol": {"other"}}, "",
 			CloseError{Code: 4426, Message: `the server chose subprotocol "other", want "` + contracts.Subprotocol + `"`}, stepStop},
 		{"a broken upgrade", 101, http.Header{"Sec-Websocket-Protocol": {contracts.Subprotocol}}, "", CloseError{Code: 1006, Err: cause}, stepResume},

@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -560,6 +562,26 @@ func TestRefusedUpgradeIsAnError(t *testing.T) {
 	})
 }
 
+func TestFailedDialSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+		_, err := Dial(t.Context(), "ws://me:secret@fake/x?ticket=secret", WithDialer(s.dial))
+		if got, want := fmt.Sprint(err), "attach to fake: not a Maestro server: status 200: from http://fake/x/api/headless/ws"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		server := s.server(nil)
+		s.setDown(true)
+		_, err = Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		_, listed := server.Inbox(t.Context())
+		for _, err := range []error{err, listed} {
+			if got := fmt.Sprint(err); !strings.Contains(got, "cannot connect: ") || strings.Contains(got, "1006") {
+				t.Errorf("got %s, want that it cannot connect", got)
+			}
+		}
+	})
+}
+
 func TestRefusedHelloIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
@@ -678,6 +700,59 @@ func TestTokenFileIsReadForEachConnection(t *testing.T) {
 		_ = p.conn.CloseNow()
 		if got := s.next().header.Get("Authorization"); got != "Bearer second" {
 			t.Errorf("got %q, want Bearer second", got)
+		}
+	})
+}
+
+func TestHeadersAreSetForEachRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		mine := WithHeader(func(h http.Header) {
+			calls++
+			h.Set("Cookie", h.Get("Authorization")+fmt.Sprint(" user=", calls))
+		})
+		s := newFakeServer(t)
+		_, p := s.connect(followed(), WithToken("t"), mine)
+		want := func(header http.Header, call int) {
+			t.Helper()
+			if got, want := header.Get("Cookie"), fmt.Sprint("Bearer t user=", call); got != want {
+				t.Errorf("got cookie %q, want %q", got, want)
+			}
+		}
+		want(p.header, 1)
+		_ = p.conn.CloseNow()
+		want(s.next().header, 2)
+		server := s.server(func(w http.ResponseWriter, r *http.Request) {
+			want(r.Header, 3)
+			_, _ = w.Write([]byte(`{}`))
+		}, WithToken("t"), mine)
+		if _, err := server.Inbox(t.Context()); err != nil || calls != 3 {
+			t.Errorf("got %v after %d calls, want three requests with headers", err, calls)
+		}
+	})
+}
+
+func TestHeadersDoNotFollowARedirectToAnotherHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		var paths []string
+		s.refuse(func(w http.ResponseWriter, r *http.Request) {
+			paths = append(paths, r.Host+r.URL.Path)
+			switch len(paths) {
+			case 1:
+				http.Redirect(w, r, "/again/ws", http.StatusFound)
+			case 2:
+				http.Redirect(w, r, "http://elsewhere/ws", http.StatusFound)
+			default:
+				http.NotFound(w, r)
+			}
+		})
+		_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		if e, ok := errors.AsType[*CloseError](err); !ok || e.Status != http.StatusFound {
+			t.Errorf("got %v, want the redirect", err)
+		}
+		if want := []string{"fake/api/headless/ws", "fake/again/ws"}; !slices.Equal(paths, want) {
+			t.Errorf("got requests for %q, want %q", paths, want)
 		}
 	})
 }

@@ -137,12 +137,12 @@ const maxFrame = 64 << 20
 func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, onPing func()) (*websocket.Conn, error) {
 	header := http.Header{}
 	if err := c.authorize(header); err != nil {
-		return nil, &CloseError{Code: codeLost, Err: err}
+		return nil, &CloseError{Code: codeLost, Err: err, undialed: true}
 	}
 	target := *address
 	target.RawQuery = query.Encode()
 	conn, res, err := websocket.Dial(ctx, target.String(), &websocket.DialOptions{
-		HTTPClient:   &http.Client{Transport: c.transport()},
+		HTTPClient:   &http.Client{Transport: c.transport(), CheckRedirect: sameHost},
 		HTTPHeader:   header,
 		Subprotocols: []string{contracts.Subprotocol},
 		OnPingReceived: func(context.Context, []byte) bool {
@@ -164,6 +164,15 @@ func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, o
 	return conn, nil
 }
 
+// sameHost follows a redirect only to the same host: another one must not get the headers
+// of WithHeader.
+func sameHost(req *http.Request, via []*http.Request) error {
+	if req.URL.Host != via[0].URL.Host || len(via) >= 10 {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
 // transport returns the transport for one request.
 func (c *config) transport() *http.Transport {
 	t := &http.Transport{
@@ -178,11 +187,14 @@ func (c *config) transport() *http.Transport {
 	return t
 }
 
-// authorize adds the credential, if there is one.
+// authorize adds the credential, if there is one, and the headers of the caller.
 func (c *config) authorize(h http.Header) error {
 	token, err := c.credential()
 	if token != "" {
 		h.Set("Authorization", "Bearer "+token)
+	}
+	if c.header != nil && err == nil {
+		c.header(h)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -17,13 +18,14 @@ import (
 // defaultBuffer is how many bytes of received frames may be unread by [Client.Next].
 const defaultBuffer = 4 << 20
 
-// An Option changes how [Dial] attaches.
+// An Option changes how [Dial] attaches. A nil Option has no effect.
 type Option func(*config)
 
 // config holds the options.
 type config struct {
 	token     string // with tokenFile: the last token that was read
 	tokenFile string
+	header    func(http.Header) // nil: no headers of the caller
 
 	hello    contracts.Hello
 	takeover contracts.Takeover
@@ -60,6 +62,14 @@ func WithToken(token string) Option {
 // restart with a new token. If it cannot be read, the client sends the last token.
 func WithTokenFile(path string) Option {
 	return func(c *config) { c.token, c.tokenFile = "", path }
+}
+
+// WithHeader calls set before each request, and set adds headers to it, such as the cookie
+// of a user of the server. The first connection, each reconnect and each request of a
+// [Server] are requests. The header already has the token of WithToken. A client calls set
+// from one goroutine at a time.
+func WithHeader(set func(http.Header)) Option {
+	return func(c *config) { c.header = set }
 }
 
 // WithRole sets the role of the connection. The default is viewer.
@@ -159,7 +169,9 @@ func WithLogger(log *slog.Logger) Option {
 func newConfig(opts []Option) config {
 	c := config{log: slog.New(slog.DiscardHandler), buffer: defaultBuffer}
 	for _, opt := range opts {
-		opt(&c)
+		if opt != nil {
+			opt(&c)
+		}
 	}
 	c.hello.Role = cmp.Or(c.hello.Role, contracts.RoleViewer)
 	c.hello.ProtocolVersion = cmp.Or(c.hello.ProtocolVersion, contracts.ProtocolVersion)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestOptionsHaveDefaults(t *testing.T) {
-	c := newConfig(nil)
+	c := newConfig([]Option{nil})
 	if c.hello.Role != contracts.RoleViewer || c.hello.ProtocolVersion != contracts.ProtocolVersion || c.hello.ClientInfo.Name != "maestro-go-client" {
 		t.Errorf("got hello %+v, want a viewer of the current version, named as the library", c.hello)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,13 +34,13 @@ import (
 type Server struct {
 	base *url.URL // of the routes, with /api/headless
 
-	mu     sync.Mutex // guards the token in config
+	mu     sync.Mutex // guards the token in config, and calls of its header
 	config config
 }
 
 // NewServer returns the server at base: its URL, or the URL of a WebSocket endpoint below
-// it. Of the options it uses WithToken, WithTokenFile, WithDialer, WithReconnect and
-// WithLogger. It makes no connection.
+// it. Of the options it uses WithToken, WithTokenFile, WithHeader, WithDialer,
+// WithReconnect and WithLogger. It makes no connection.
 func NewServer(base string, opts ...Option) (*Server, error) {
 	u, ticket, err := endpoint(base)
 	if err == nil && ticket != "" {
@@ -223,7 +224,8 @@ func (s *Server) request(
 		err = u.Err
 	}
 	if err != nil {
-		return nil, &CloseError{Code: codeLost, Err: cmp.Or(context.Cause(ctx), err)}
+		op, ok := errors.AsType[*net.OpError](err)
+		return nil, &CloseError{Code: codeLost, Err: cmp.Or(context.Cause(ctx), err), undialed: ok && op.Op == "dial"}
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil

@@ -28,7 +28,7 @@ const (
 // to; the client does not change them.
 type Update struct {
 	Kind   Kind
-	Cursor uint64 // position in the journal, this update included
+	Cursor uint64 // position in the journal, this update included; it rises with gaps
 	Epoch  string // epoch of Cursor
 
 	// Replayed marks an entry from before this connection was made.

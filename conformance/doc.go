@@ -3,6 +3,9 @@
 // author what is wrong. It also judges hosted runners, which it starts, drains
 // and restores.
 //
+// To judge a server, call Maestro().Run(ctx, Config{...}); see [Maestro], [Suite.Run] and
+// the example.
+//
 // It is a list of [Scenario] values and a runner. A scenario plays one or more
 // clients against the server and names the rules it judges; beside what it
 // looks for, every text received is held against the closed shapes of the wire
