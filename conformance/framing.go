@@ -191,6 +191,9 @@ func refuses(rule string, list ...badMessage) func(*Session) {
 		from := len(d.p.log)
 		d.quietly(rule, func() {
 			for _, m := range list {
+				if strings.HasPrefix(m.text, `{"type":"utility_`) && !s.listsUtilities() {
+					continue
+				}
 				if d.c != nil {
 					d.c.malformed(rule, m.text, m.names)
 					continue
