@@ -29,13 +29,12 @@ func handshake() []Scenario {
 			p.fence()
 			p.count("R22", p.log, message("hello_ok"), 1)
 		}),
-		Needs{Seed: true}.controller("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities, ready its kind", func(s *Session, p *Peer) {
+		Needs{Seed: true}.controller("handshake/seed-fields", "4.3", "hello_ok names the server's capabilities", func(s *Session, p *Peer) {
 			f := p.last(message("hello_ok"))
 			for _, key := range []string{"server_requests", "utility_operations", "connection_roles"} {
 				_, ok := f.at("server_capabilities." + key).([]any)
 				s.failIf(!ok, "4.3", "expected hello_ok.server_capabilities.%s, got %s", key, show(f.at("server_capabilities")))
 			}
-			s.failIf(!s.socket() && p.log[0].str("executor_type") == "", "4.3", "expected ready.executor_type, got nothing")
 		}),
 		onStdio.process("handshake/hello-is-optional", "3.1 R81", "Without a hello the peer is a controller without capabilities", func(s *Session, p *Peer) {
 			p.prompt("no hello")

@@ -334,3 +334,17 @@ func TestScenariosThatJudgeNothingDoNotPass(t *testing.T) {
 const noUtilities = `server hello_ok set server_capabilities.utility_operations=[]
 client utility_command_start set type=nobody_knows_it
 client utility_file_read set type=nobody_knows_it`
+
+// TestDuplicateCapabilitiesBreakTheirOwnRule is about a server that repeats them in a
+// hello_ok, which then has no valid shape.
+func TestDuplicateCapabilitiesBreakTheirOwnRule(t *testing.T) {
+	t.Parallel()
+	for _, on := range []conformance.Transport{onStdio, onSocket} {
+		c := subject{on: on, faults: `client hello delete capabilities
+server hello_ok #2 set capabilities={"server_requests":["approval","approval"]}`}.config(t)
+		c.Filter = regexp.MustCompile("^framing/duplicate-capability$")
+		if f := judge(t, c).Results[0].Failure; f == nil || f.Rule != "R12" {
+			t.Errorf("on %s: got %+v, want a failure of R12", on, f)
+		}
+	}
+}

@@ -245,8 +245,8 @@ func refusals() []Scenario {
 			}
 		}),
 		overHTTP.attached("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(_ *Session, alice *Caller, _ *Peer) {
-			alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
-			alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
+			alice.everywhere("D13:duplicate-keys", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
+			alice.everywhere("D13:duplicate-keys", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
 		}),
 		overHTTP.scenario("refusal/deep-nesting", "D13", "A body nested without end is refused", func(s *Session) {
 			deep := `{"type":"init","extra":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`
