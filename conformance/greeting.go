@@ -101,6 +101,7 @@ func handshake() []Scenario {
 			}
 			for _, kind := range kinds {
 				p := s.spawn("v-" + string(kind))
+				p.refusing = "R27"
 				from := len(p.log)
 				p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer,
 					Capabilities: &contracts.Capabilities{ServerRequests: []contracts.RequestType{kind}}}))

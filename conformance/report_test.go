@@ -76,7 +76,7 @@ func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"fail    state/fresh", "A47: ", "/last_error", `alice > {"type":"hello"`, `alice < {"type":"ws.attached"`,
-		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped", "failed:\n        state/fresh\n"} {
+		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped", "failed:\n        A47     state/fresh\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got text without %q:\n%s", want, text.String())
 		}
