@@ -201,7 +201,7 @@ func (d *pilot) stopped(text string) *Frame {
 		}
 		responses++
 		d.s.failIf(countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) != 1,
-			"R37", "%s: expected %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
+			"3.5:told", "%s: expected response %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
 	}
 	d.s.failIf(responses == 0, "R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
 	d.closed(d.spoke, at)

@@ -173,20 +173,20 @@ func (a attempt) refusedWith(s *Session, rule string, codes ...contracts.Code) {
 		"expected a refusal with %v, got %s (%s)", codes, a.how, a.code)
 }
 
-// spawn starts a process and reads its first two lines.
+// spawn starts a process and reads its first two lines. A process that starts slowly has
+// the scenario's whole time for the first one.
 func (s *Session) spawn(name string) *Peer {
 	link, err := startProcess(strings.TrimPrefix(s.config.Target, "stdio:"), s.environ)
 	s.failIf(err != nil, "R20", "expected a server, got: %v", err)
 	p := s.newPeer(name, link)
-	for i, kind := range []string{"ready", "session_info"} {
-		f := p.await("R20", i, anything)
-		s.failIf(f.Type != kind, "R20", "expected %s as line %d, got %s", kind, i+1, f.said())
-	}
+	line := func(text string) want { return want{text, func(*Frame) bool { return true }} }
+	f := p.awaitFor("R20", 0, line("ready, the first line"), s.config.Timeout)
+	s.failIf(f.Type != "ready", "R20", "expected ready as the first line, got %s", f.said())
+	f = p.await("R20", 1, line("session_info, the second line"))
+	s.failIf(f.Type != "session_info", "R20", "expected session_info as the second line, got %s", f.said())
 	p.pos = 2
 	return p
 }
-
-var anything = want{"anything", func(*Frame) bool { return true }}
 
 // controller returns a client that drives the session, on any transport.
 func (s *Session) controller() *Peer { return s.join("alice", s.hello(contracts.RoleController)) }

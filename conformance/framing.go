@@ -88,15 +88,15 @@ func framing() []Scenario {
 			from := len(p.log)
 			if !s.socket() {
 				p.send([]byte(text))
-				p.refused("", parseRefusal("D13", ""))
-				p.still("D13", from, noEffect)
+				p.refused("", parseRefusal("D13:malformed", ""))
+				p.still("D13:malformed", from, noEffect)
 				return
 			}
 			p.send([]byte(text)) // a server may take it for a broken frame (9.5)
 			refused := p.seek(from, control("ws.error").with("code", contracts.CodeBadRequest), s.config.Patience)
-			s.failIf(refused == nil && p.closeCode() != contracts.CodeBadRequest.CloseCode(), "D13",
+			s.failIf(refused == nil && p.closeCode() != contracts.CodeBadRequest.CloseCode(), "D13:malformed",
 				"expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
-			p.none("D13", from, noEffect)
+			p.none("D13:malformed", from, noEffect)
 		}),
 		Needs{}.scenario("framing/duplicate-capability", "R12", "Duplicate capabilities are refused", refuses("R12",
 			badMessage{`{"type":"hello","capabilities":{"server_requests":["approval","approval"]}}`, "capabilities"},
@@ -189,8 +189,12 @@ func refuses(rule string, list ...badMessage) func(*Session) {
 	return func(s *Session) {
 		d := s.pilot()
 		from := len(d.p.log)
+		d.p.refusing = rule
 		d.quietly(rule, func() {
 			for _, m := range list {
+				if strings.HasPrefix(m.text, `{"type":"utility_`) && !s.listsUtilities() {
+					continue
+				}
 				if d.c != nil {
 					d.c.malformed(rule, m.text, m.names)
 					continue

@@ -40,6 +40,8 @@ type Peer struct {
 	sent  int // texts sent: the ordinal of the last one on this link
 	watch watch
 
+	refusing string // rule that a hello_ok breaks, whatever its shape; empty for none
+
 	// From ws.attached; empty on stdio. A stream over HTTP has the epoch. That of a
 	// Caller also has its connection, and that of a pilot the answer to its subscription.
 	connection, token, epoch string
@@ -187,6 +189,13 @@ func (p *Peer) parse(a arrival) *Frame {
 		return p.parseStream(a)
 	}
 	f := &Frame{Body: p.object(a.text), Raw: a.text, At: a.at}
+	if p.refusing != "" {
+		said, enveloped := f.Body["message"].(map[string]any)
+		if !enveloped {
+			said = f.Body
+		}
+		p.s.failIf(said["type"] == "hello_ok", p.refusing, "%s: expected a refusal, got %s", p.name, f.said())
+	}
 	if p.s.socket() || f.Body["type"] == "history" { // a page has its envelope on stdio too
 		p.unwrap(f)
 		return f
@@ -281,6 +290,11 @@ func (p *Peer) fence() {
 	}
 	p.send([]byte(`{"type":"conformance_fence"}`))
 	p.await("R6", from, message("error").with("message", textUnknownType))
+}
+
+// answersFence reports whether the frame is what a fence waits for.
+func (f *Frame) answersFence() bool {
+	return f.Kind == "ws.pong" || f.Type == "error" && f.str("message") == textUnknownType
 }
 
 // encode renders a value that is made here and therefore can be rendered.

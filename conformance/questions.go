@@ -217,6 +217,13 @@ var aboutApprovals = anyOf(message("server_request"), message("server_request_re
 
 func withoutAsking(mode contracts.ApprovalMode) func(*Session, *Peer) {
 	return func(s *Session, p *Peer) {
+		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: contracts.ApprovalPrompt}))
+		p.prompt(s.question(contracts.RequestApproval, "asked", "bash"))
+		if p.seek(p.pos, requested("asked"), s.config.Patience) == nil {
+			s.skip("the server asks for no approval in mode prompt")
+		}
+		p.accepted("R51", p.command(approve("asked", true)))
+		p.expect("R51", resolved("asked"))
 		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: mode}))
 		from := len(p.log)
 		p.prompt(s.question(contracts.RequestApproval, "unasked", "bash"))

@@ -115,17 +115,22 @@ func (p *Printer) Result(res *Result) {
 	p.write(b.String())
 }
 
-// Sum writes the names of the scenarios that failed, how many sessions are left, and one
+// Sum writes the scenarios that failed, ordered by the rule that was broken, how many sessions are left, and one
 // line that counts all. It returns the first error of writing.
 func (p *Printer) Sum(r *Report) error {
 	var b strings.Builder
-	if r.Count(Failed) > 0 {
-		b.WriteString("failed:\n")
-	}
+	var failed []*Result
 	for i := range r.Results {
 		if r.Results[i].Outcome == Failed {
-			fmt.Fprintf(&b, "        %s\n", r.Results[i].Name)
+			failed = append(failed, &r.Results[i])
 		}
+	}
+	if len(failed) > 0 {
+		b.WriteString("failed:\n")
+	}
+	slices.SortStableFunc(failed, func(a, b *Result) int { return strings.Compare(a.Failure.Rule, b.Failure.Rule) })
+	for _, res := range failed {
+		fmt.Fprintf(&b, "        %-6s  %s\n", res.Failure.Rule, res.Name)
 	}
 	if r.Left > 0 {
 		fmt.Fprintf(&b, "sessions that could not be ended and may be left at the server: %d\n", r.Left)

@@ -76,7 +76,7 @@ func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"fail    state/fresh", "A47: ", "/last_error", `alice > {"type":"hello"`, `alice < {"type":"ws.attached"`,
-		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped", "failed:\n        state/fresh\n"} {
+		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped", "failed:\n        A47     state/fresh\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got text without %q:\n%s", want, text.String())
 		}
@@ -292,6 +292,59 @@ func TestReportsShowAdviceOnce(t *testing.T) {
 			if n := strings.Count(text.String(), want); n != 1 {
 				t.Errorf("%s: got %d times %q, want once:\n%s", c.name, n, want, text.String())
 			}
+		}
+	}
+}
+
+// TestServerThatStartsSlowlyPasses is about a server that writes ready after a longer time
+// than scenarios wait for other messages.
+func TestServerThatStartsSlowlyPasses(t *testing.T) {
+	t.Parallel()
+	c := subject{on: onStdio}.config(t)
+	command, _ := strings.CutPrefix(c.Target, "stdio:")
+	c.Target = "stdio:sh -c 'sleep 3; exec \"$@\"' sh " + command
+	c.Patience, c.Filter = 2*time.Second, regexp.MustCompile("^handshake/ready-first$")
+	passes(t, judge(t, c))
+}
+
+// TestScenariosThatJudgeNothingDoNotPass is about servers without what a scenario is about.
+func TestScenariosThatJudgeNothingDoNotPass(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		faults, scenario, why string
+		want                  conformance.Outcome
+	}{
+		{"client hello role=viewer set role=nobody", "handshake/viewer-capabilities", "the server refuses a viewer that offers nothing", conformance.Skipped},
+		{`server hello_ok set server_capabilities.server_requests=["approval"]`, "handshake/viewer-capabilities", "the server asks for approvals only", conformance.Skipped},
+		{"client prompt sub __maestro_conformance_hang__=>hello", "interrupt/ends-silent-run", "", conformance.Failed},
+		{"client prompt sub __maestro_conformance_[a-z_]*__=>hello", "request/auto-mode", "the server asks for no approval in mode prompt", conformance.Skipped},
+		{"client prompt sub __maestro_conformance_[a-z_]*__=>hello", "request/fail-mode", "the server asks for no approval in mode prompt", conformance.Skipped},
+		{noUtilities, "framing/missing-field", "", conformance.Passed},
+		{noUtilities, "handshake/hello-is-optional", "", conformance.Passed},
+	} {
+		j := subject{on: onStdio, faults: c.faults}.config(t)
+		j.Patience, j.Filter = 2*time.Second, regexp.MustCompile("^"+c.scenario+"$")
+		if r := judge(t, j).Results[0]; r.Outcome != c.want || r.Reason != c.why {
+			t.Errorf("%s with %s: got %s %s %+v, want %s %s", c.scenario, c.faults, r.Outcome, r.Reason, r.Failure, c.want, c.why)
+		}
+	}
+}
+
+// noUtilities makes a server one that knows no utility.
+const noUtilities = `server hello_ok set server_capabilities.utility_operations=[]
+client utility_command_start set type=nobody_knows_it
+client utility_file_read set type=nobody_knows_it`
+
+// TestDuplicateCapabilitiesBreakTheirOwnRule is about a server that repeats them in a
+// hello_ok, which then has no valid shape.
+func TestDuplicateCapabilitiesBreakTheirOwnRule(t *testing.T) {
+	t.Parallel()
+	for _, on := range []conformance.Transport{onStdio, onSocket} {
+		c := subject{on: on, faults: `client hello delete capabilities
+server hello_ok #2 set capabilities={"server_requests":["approval","approval"]}`}.config(t)
+		c.Filter = regexp.MustCompile("^framing/duplicate-capability$")
+		if f := judge(t, c).Results[0].Failure; f == nil || f.Rule != "R12" {
+			t.Errorf("on %s: got %+v, want a failure of R12", on, f)
 		}
 	}
 }

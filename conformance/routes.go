@@ -245,17 +245,17 @@ func refusals() []Scenario {
 			}
 		}),
 		overHTTP.attached("refusal/duplicate-key", "D13", "A duplicate key is refused, in messages and elsewhere", func(_ *Session, alice *Caller, _ *Peer) {
-			alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
-			alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
+			alice.everywhere("D13:malformed", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
+			alice.everywhere("D13:malformed", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
 		}),
 		overHTTP.scenario("refusal/deep-nesting", "D13", "A body nested without end is refused", func(s *Session) {
 			deep := `{"type":"init","extra":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`
 			alice, _ := s.attached()
-			alice.everywhere("D13", []byte(deep), "messages", connectionsPath, "subscribe")
+			alice.everywhere("D13:malformed", []byte(deep), "messages", connectionsPath, "subscribe")
 		}),
 		overHTTP.attached("refusal/invalid-utf8", "D13", "Invalid UTF-8 is refused, not replaced", func(_ *Session, alice *Caller, _ *Peer) {
-			alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
-			alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
+			alice.everywhere("D13:malformed", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
+			alice.everywhere("D13:malformed", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
 		}),
 		overHTTP.attached("refusal/others-unharmed", "A75 1.12", "What is refused to one client costs another nothing", func(s *Session, alice *Caller, p *Peer) {
 			ctx, cancel := s.within(s.config.Patience)

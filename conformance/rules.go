@@ -19,6 +19,14 @@ type Rule struct {
 	Checked string // by what, if no scenario cites the rule
 }
 
+// star marks a rule that the published protocol does not have.
+func (r Rule) star() string {
+	if r.Why != "" {
+		return " *"
+	}
+	return ""
+}
+
 // citing returns the scenarios that cite the rule, or the rule that it is a part of.
 func (u *Suite) citing(r Rule) []Scenario {
 	return slices.DeleteFunc(slices.Clone(u.Scenarios), func(s Scenario) bool { return !slices.Contains(s.Rules, numberOfRule(r.Code)) })
@@ -41,7 +49,7 @@ func Explain(w io.Writer, codes []string, suites ...*Suite) error {
 		before := len(parts)
 		for _, u := range suites {
 			if at, ok := findRule(u.Rules, code); ok {
-				parts = append(parts, u.explain(u.Rules[at]))
+				parts = append(parts, u.explain(at))
 			}
 		}
 		if len(parts) == before {
@@ -52,14 +60,24 @@ func Explain(w io.Writer, codes []string, suites ...*Suite) error {
 	return err
 }
 
-// explain returns what a rule demands and the scenarios that check it.
-func (u *Suite) explain(r Rule) string {
+// explain returns what the rule at a position and its parts demand, and the scenarios
+// that check it.
+func (u *Suite) explain(at int) string {
 	var b strings.Builder
-	b.WriteString(r.Code)
-	if u.Protocol != maestro {
-		fmt.Fprintf(&b, " (%s)", u.Protocol)
+	r := u.Rules[at]
+	for _, part := range u.Rules[at:] {
+		if part.Code != r.Code && !strings.HasPrefix(part.Code, r.Code+":") {
+			break
+		}
+		b.WriteString(part.Code + part.star())
+		if u.Protocol != maestro {
+			fmt.Fprintf(&b, " (%s)", u.Protocol)
+		}
+		fmt.Fprintf(&b, ": %s\n", part.Text)
+		if part.Why != "" {
+			fmt.Fprintf(&b, "    * not in the published protocol. %s\n", part.Why)
+		}
 	}
-	fmt.Fprintf(&b, ": %s\n", r.Text)
 	list := u.citing(r)
 	if len(list) == 0 {
 		fmt.Fprintf(&b, "checked by %s\n", u.checkedBy(r))
@@ -139,11 +157,7 @@ func (u *Suite) WriteRules(w io.Writer) error {
 		var rows strings.Builder
 		for _, r := range u.Rules {
 			if group, _ := splitCode(r.Code); group == i {
-				star := ""
-				if r.Why != "" {
-					star = " *"
-				}
-				fmt.Fprintf(&rows, "| %s%s | %s | %s |\n", r.Code, star, strings.ReplaceAll(r.Text, "|", `\|`), u.checks(r))
+				fmt.Fprintf(&rows, "| %s%s | %s | %s |\n", r.Code, r.star(), strings.ReplaceAll(r.Text, "|", `\|`), u.checks(r))
 			}
 		}
 		if rows.Len() > 0 {

@@ -110,14 +110,16 @@ func TestEveryCitedRuleIsListed(t *testing.T) {
 
 func TestExplainPrintsTheRuleAndItsScenarios(t *testing.T) {
 	var out strings.Builder
-	if err := Explain(&out, []string{"R3", "R46:gated", "A47"}, Maestro()); err != nil {
+	if err := Explain(&out, []string{"R3", "R46:gated", "R12", "A47"}, Maestro()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"R3: Accept input lines that end with LF or CR LF, and a last line without an end.\nframing/crlf  ",
 		"  A line may end with CR LF\n",
-		"\n\nR46:gated: Announce a call that needs approval with one tool_call, and start it after the approval.\nagent/tools  ",
-		"\n\nA47: Send only envelopes of the known closed shapes.\nchecked by every scenario\n",
+		"\n\nR46:gated *: Announce a call that needs approval with one tool_call, and start it after the approval.\n    * not in the published protocol. Clients would show work that may never be done.\nagent/tools  ",
+		"\n\nR12: Refuse duplicate entries in the capabilities of a hello.\nR12:opt-outs *: Accept a hello that",
+		"hello_ok.\n    * not in the published protocol. The published schema allows the repetition in a hello and forbids it in the answer.\nframing/duplicate-capability  ",
+		"\n\nA47: Send only envelopes of the known closed shapes.\nA47:additive *: Send only the keys of the published schemas.\n    * not in the published protocol. Clients that check messages against closed schemas drop the whole message.\nchecked by every scenario\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got no %q in:\n%s", want, out.String())

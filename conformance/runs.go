@@ -110,6 +110,7 @@ func runs() []Scenario {
 		Needs{}.controller("interrupt/cancel-ends-run", "R37 3.5", "cancel ends a response and the run says so", endsRun(cancel, "Run cancelled by user")),
 		Needs{}.controller("interrupt/ends-silent-run", "R37", "interrupt ends a run that has said nothing yet", func(_ *Session, p *Peer) {
 			p.prompt(hang())
+			p.still("R37", p.pos, want{"end of the run before the interrupt", message("response_end").ok})
 			p.accepted("R37", p.command(&contracts.Interrupt{}))
 			p.expect("R37", message("response_end"))
 		}),

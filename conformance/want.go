@@ -195,10 +195,11 @@ func (p *Peer) pullBefore(deadline time.Time) bool {
 func (p *Peer) missing(rule string, w want, patience time.Duration) {
 	p.s.failIf(p.ended != nil, rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
 	waited := fmt.Sprintf("%s: expected %s, and waited up to %s for it, until %.3fs", p.name, w.text, patience, p.s.now().Seconds())
-	if len(p.log) == 0 {
+	said := slices.DeleteFunc(slices.Clone(p.log), (*Frame).answersFence)
+	if len(said) == 0 {
 		p.s.fail(rule, "%s; nothing was received before", waited)
 	}
-	last := p.log[len(p.log)-1]
+	last := said[len(said)-1]
 	p.s.fail(rule, "%s; the last text received before was, at %.3fs: %s", waited, last.At.Seconds(), last.said())
 }
 

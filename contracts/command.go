@@ -18,7 +18,7 @@ type ClientInfo struct {
 // Capabilities says what a client can answer and what it wants to use. Both
 // lists are sets.
 type Capabilities struct {
-	ServerRequests    []RequestType      `json:"server_requests,omitempty" wire:"unique"`
+	ServerRequests    []RequestType      `json:"server_requests,omitempty" wire:"unique"` // what the client can answer; a controller gets approvals also without it
 	UtilityOperations []UtilityOperation `json:"utility_operations,omitempty" wire:"unique"`
 	RawAgentEvents    bool               `json:"raw_agent_events,omitempty"` // asks for raw_agent_event messages
 	People            bool               `json:"people,omitempty"`           // asks who did what; others do not see it
@@ -44,9 +44,9 @@ type ContentBlock struct {
 // A ClientTool is a tool that a client runs for the agent when it gets a
 // client_tool request. InputSchema is a JSON Schema of the request's args.
 type ClientTool struct {
-	Name        string          `json:"name"`
+	Name        string          `json:"name"` // 1 to 64 letters, digits, _ or -; differs from the names of the client's other tools
 	Description string          `json:"description,omitempty"`
-	InputSchema json.RawMessage `json:"input_schema"`
+	InputSchema json.RawMessage `json:"input_schema"` // an object
 }
 
 // Hello identifies a client, chooses its role and negotiates. Every later hello

@@ -1397,6 +1397,7 @@ export interface Author {
  * lists are sets.
  */
 export interface Capabilities {
+  /** what the client can answer; a controller gets approvals also without it */
   server_requests?: RequestType[];
   utility_operations?: UtilityOperation[];
   /** asks for raw_agent_event messages */
@@ -1418,8 +1419,10 @@ export interface ClientInfo {
  * client_tool request. InputSchema is a JSON Schema of the request's args.
  */
 export interface ClientTool {
+  /** 1 to 64 letters, digits, _ or -; differs from the names of the client's other tools */
   name: string;
   description?: string;
+  /** an object */
   input_schema: unknown;
 }
 
