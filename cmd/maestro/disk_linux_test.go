@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -43,6 +44,9 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 			t.Errorf("round %d: got a command accepted that could not be kept", round)
 		} else {
 			r.namesNoPath(err.Error())
+			if e, ok := errors.AsType[*client.CloseError](err); !ok || e.Reason != contracts.CodeRuntimeNotReady {
+				t.Errorf("round %d: got %v, want runtime_not_ready, so that clients reconnect", round, err)
+			}
 		}
 		_ = c.Close(false)
 		r.until("/readyz", http.StatusServiceUnavailable)
