@@ -39,11 +39,26 @@ stop the server before them.`,
 	return cmd
 }
 
-// onDisk adds --state-dir to a command, which then runs with the directory and the ids.
+// onDisk adds the flags that name the state directory to a command, which then runs with
+// the directory and the ids.
 func onDisk(cmd *cobra.Command, run func(cmd *cobra.Command, root string, ids []string) error) *cobra.Command {
-	var root string
+	var root, config string
 	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); for a hosted runner .maestro in its workspace")
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error { return run(cmd, cmp.Or(root, defaultStateRoot()), ids) }
+	cmd.Flags().StringVar(&config, "config", "", "TOML file with settings of the server; its state-dir counts if there is no --state-dir")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if root == "" && config != "" {
+			values, err := readConfig(config)
+			dir, ok := values["state-dir"].(string)
+			if err == nil && !ok && values["state-dir"] != nil {
+				err = errors.New("state-dir: want a text")
+			}
+			if err != nil {
+				return usage{fmt.Errorf("--config %s: %w", config, err)}
+			}
+			root = dir
+		}
+		return run(cmd, cmp.Or(root, defaultStateRoot()), ids)
+	}
 	return cmd
 }
 

@@ -65,6 +65,15 @@ func TestSessionsOnDisk(t *testing.T) {
 	if status, _, _ := l.request("GET", "/api/headless/sessions/main/state", share, "", true); status != http.StatusOK {
 		t.Fatalf("got %d with a share, want 200", status)
 	}
+	config := filepath.Join(dir, "maestro.toml")
+	for text, want := range map[string]int{"agent = \"shell\"\nstate-dir = '" + state + "'": 0, "state-dir = 1": exitUsage, "=": exitUsage} {
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := sessionsOf(t, want, "list", "main", "--config", config); (want == 0) != strings.Contains(got, "main  ") || want != 0 && !strings.Contains(got, config) {
+			t.Errorf("%s: got %s", text, got)
+		}
+	}
 	if got := sessionsOf(t, exitFailure, "delete", "main", "--state-dir", state); !strings.Contains(got, "in use") {
 		t.Errorf("got %s, want that the session is in use", got)
 	}
