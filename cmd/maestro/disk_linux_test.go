@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -73,6 +75,18 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 	}
 	r.signal(unix.SIGTERM)
 	r.ends(143)
+}
+
+func TestDoctorSaysHowToFreeADisk(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	if err := os.Symlink("/dev/full", filepath.Join(state, ".try")); err != nil { // what wiring.TryWrite writes
+		t.Fatal(err)
+	}
+	out, err := program(t, "doctor", "--listen", "127.0.0.1:0", "--state-dir", state).CombinedOutput()
+	if got := exitCode(t, err); got != exitFailure || !strings.Contains(string(out), "no space left") || !strings.Contains(string(out), "(df, df -i): maestro sessions prune") {
+		t.Errorf("got %d, want %d and how to free space in\n%s", got, exitFailure, out)
+	}
 }
 
 // A hosted runner has one session, and ends with it: whoever started it starts
