@@ -51,7 +51,9 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 			}
 		}
 		_ = c.Close(false)
-		r.until("/readyz", http.StatusServiceUnavailable)
+		if text := r.until("/readyz", http.StatusServiceUnavailable); !strings.Contains(text, "disk is full") {
+			t.Errorf("round %d: got %s, want the reason", round, text)
+		}
 		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 0\n") {
 			t.Errorf("round %d: got no maestro_ready 0 in the metrics", round)
 		}
