@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +19,13 @@ import (
 
 // explain returns an error of the server at host in words that say what to do.
 func (f *attachFlags) explain(err error, host, tokenFile string) error {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		text := fmt.Sprintf("%s has a certificate that this machine does not accept: %s", host, bad.Err)
+		if _, unknown := errors.AsType[x509.UnknownAuthorityError](bad.Err); unknown {
+			text += "; trust its authority with SSL_CERT_FILE=FILE, where FILE has the authority's certificate (PEM)"
+		}
+		return errors.New(text)
+	}
 	e, ok := errors.AsType[*client.CloseError](err)
 	if !ok {
 		return err
