@@ -46,7 +46,7 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
-		return fmt.Errorf("%s needs a token: name its file with --token-file", host)
+		return fmt.Errorf("%s needs a token: name its file with --token-file, or run the command as the user of the server", host)
 	case e.Code == 4404 && e.Reason == contracts.CodeNotFound && e.Message == "route not found":
 		return fmt.Errorf("%s answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions", host)
 	case e.Code == 4404 && f.session != "" && !f.create:

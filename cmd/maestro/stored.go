@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -73,6 +74,8 @@ type storedSession struct {
 	Tokens    int64     `json:"total_tokens,omitempty"`
 	CostUSD   float64   `json:"total_cost_usd,omitempty"`
 	Failed    bool      `json:"failed,omitempty"`
+	Pending   int       `json:"pending_request_count,omitempty"` // open questions
+	AskedAt   string    `json:"oldest_question_at,omitempty"`    // ISO-8601 UTC; only of questions for people
 	Dir       string    `json:"directory"`
 }
 
@@ -88,14 +91,20 @@ func readStored(dir string) (storedSession, error) {
 	}
 	if text, _, err := journal.ReadSummary(dir); err == nil { // else it has no title
 		var summary struct {
-			Digest hub.Digest `json:"digest"`
-			Marks  struct {
+			hub.Record
+			Marks struct {
 				Title string `json:"title"`
 			} `json:"marks"`
 		}
 		if err := json.Unmarshal(text, &summary); err == nil {
 			d := summary.Digest
 			s.Title, s.Tokens, s.CostUSD, s.Failed = cmp.Or(summary.Marks.Title, d.Title), d.Tokens, d.CostUSD, d.Failed
+			s.Pending = summary.Pending
+			for _, q := range summary.Questions {
+				if s.AskedAt == "" || q.AskedAt < s.AskedAt {
+					s.AskedAt = q.AskedAt
+				}
+			}
 			if d.Author != nil {
 				s.Author = d.Author.Name
 			}
@@ -115,6 +124,15 @@ func readStored(dir string) (storedSession, error) {
 		err = errors.Join(err, lock.Close())
 	}
 	return s, err
+}
+
+// questions says how many questions are open, and the time of the oldest.
+func (s *storedSession) questions() string {
+	text := strconv.Itoa(s.Pending)
+	if at, err := time.Parse(time.RFC3339, s.AskedAt); err == nil {
+		text += ", the oldest since " + at.Local().Format(time.DateTime)
+	}
+	return text
 }
 
 // storedSessions returns the named sessions below root, or all, the one used last first.
@@ -170,9 +188,9 @@ func listCommand() *cobra.Command {
 				}
 				return err
 			}
-			rows := [][]string{{"SESSION", "LAST USED", "SIZE", "IN USE", "TITLE"}}
+			rows := [][]string{{"SESSION", "LAST USED", "SIZE", "IN USE", "QUESTIONS", "TITLE"}}
 			for _, s := range list {
-				rows = append(rows, []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), show.Clean(s.Title)})
+				rows = append(rows, []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), strconv.Itoa(s.Pending), show.Clean(s.Title)})
 			}
 			return writeTable(cmd.OutOrStdout(), rows)
 		})
@@ -225,7 +243,7 @@ func showCommand() *cobra.Command {
 			})
 			return errors.Join(err, writeTable(cmd.OutOrStdout(), [][]string{
 				{"session", s.ID}, {"title", show.Clean(s.Title)}, {"last prompt by", show.Clean(s.Author)},
-				{"last used", s.UpdatedAt.Local().Format(time.DateTime)}, {"in use", yes(s.InUse)},
+				{"last used", s.UpdatedAt.Local().Format(time.DateTime)}, {"in use", yes(s.InUse)}, {"open questions", s.questions()},
 				{"entries", fmt.Sprintf("%d to %d, %d of them events", first.Cursor, last.Cursor, events)},
 				{"since", time.UnixMilli(first.Time).Format(time.DateTime)},
 				{"tokens, cost", fmt.Sprintf("%d, $%.4f", s.Tokens, s.CostUSD)}, {"size", readable(s.Bytes)}, {"directory", s.Dir},
@@ -332,6 +350,10 @@ func pruneCommand() *cobra.Command {
 // removeStored removes sessions, unless dry, and the shares of those that it removes.
 func removeStored(out io.Writer, list []storedSession, dry bool) error {
 	var failed error
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no session to remove")
+		return err
+	}
 	for _, s := range list {
 		said := "would be removed"
 		if !dry {

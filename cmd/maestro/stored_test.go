@@ -147,6 +147,9 @@ func TestSessionsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if got := sessionsOf(t, 0, "prune", "--unused", "9d", "--dry-run", "--state-dir", state); got != "no session to remove\n" {
+		t.Errorf("got %q from prune without an old session", got)
+	}
 	sessionsOf(t, 0, "delete", "main", "--state-dir", state)
 	r = serving(t, args...)
 	l.r = r
@@ -170,4 +173,30 @@ func TestSessionsOnDisk(t *testing.T) {
 	}
 	sessionsOf(t, exitUsage, "prune", "--state-dir", state)
 	sessionsOf(t, exitFailure, "show", "nope", "--state-dir", state)
+}
+
+// TestQuestionsOnDisk shows a question that nobody has answered before the server ended.
+func TestQuestionsOnDisk(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	r := serving(t, "--state-dir", state, "--workspace", t.TempDir())
+	c := r.attach(client.WithRole(contracts.RoleController))
+	if _, err := c.Prompt(t.Context(), "echo hello"); err != nil {
+		t.Fatal(err)
+	}
+	for asked := false; !asked; {
+		u, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, asked = u.Event.(*contracts.ServerRequest)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+	if got := sessionsOf(t, 0, "show", "main", "--state-dir", state); !strings.Contains(got, "open questions  1, the oldest since 2") {
+		t.Errorf("got %s, want an open question", got)
+	}
+	if got := sessionsOf(t, 0, "list", "--state-dir", state); !strings.Contains(got, "  no      1          echo hello") {
+		t.Errorf("got %s, want a question in the list", got)
+	}
 }
