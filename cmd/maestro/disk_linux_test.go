@@ -63,8 +63,8 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 
 		r.limitFiles(unix.RLIM_INFINITY)
 		r.until("/readyz", http.StatusOK)
-		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 1\n") {
-			t.Errorf("round %d: got no maestro_ready 1 in the metrics", round)
+		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 1\n") || !strings.Contains(metrics, "\nmaestro_stored_request_age_seconds 0\n") {
+			t.Errorf("round %d: got no maestro_ready 1, or no age of stored questions, in the metrics", round)
 		}
 		snap, err := (&contracts.Decoder{}).Snapshot([]byte(r.until(state, http.StatusOK)))
 		if err != nil {

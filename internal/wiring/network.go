@@ -123,6 +123,21 @@ func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
 		}
 		gauge("ready", "1 while /readyz answers 200, else 0.", value)
 	})
+	if h.overview != nil {
+		h.Observer.Collect(func(gauge, _ observe.Measure) {
+			waiting, oldest := h.overview.AtRest()
+			for _, kind := range contracts.RequestTypes() {
+				if kind != contracts.RequestClientTool { // a program answers it, and no summary has it
+					gauge("stored_requests_pending", "Questions of sessions that are not open.", float64(waiting[kind]), "type", string(kind))
+				}
+			}
+			age := 0.0
+			if !oldest.IsZero() {
+				age = time.Since(oldest).Seconds()
+			}
+			gauge("stored_request_age_seconds", "Age of the oldest question of a session that is not open.", age)
+		})
+	}
 	n.acp.accept()
 	return n, nil
 }
