@@ -153,8 +153,8 @@ func TestBrokenStoreEndsTheSessionAndShowsNothingUnstored(t *testing.T) { // D4
 				if seen := s.rest(alice); strings.Contains(seen, "lost") || s.Cursor() != cursor {
 					t.Errorf("got %s and cursor %d, want nothing beyond %d", seen, s.Cursor(), cursor)
 				}
-				if why, closed := alice.Closed(); !closed || why == nil || why.Code != contracts.CodeRuntimeFailed {
-					t.Errorf("got %v, %t, want closed with runtime_failed", why, closed)
+				if why, closed := alice.Closed(); !closed || why == nil || why.Code != contracts.CodeRuntimeNotReady || !strings.Contains(why.Message, "disk") {
+					t.Errorf("got %v, %t, want closed with runtime_not_ready and a text about the disk", why, closed)
 				}
 				log.wants(t, "disk on fire")
 				wantCode(t, s.Admit(contracts.Attach{}), contracts.CodeRuntimeNotReady)

@@ -296,15 +296,20 @@ func (tx *tx) commit() error {
 // Errors that clients see when a session fails. The session can be opened again from
 // the store.
 var (
-	errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
+	errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written: the server's disk is full or cannot be written to"}
 	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
 )
 
-// fail ends the session because of err. Clients get the message of clientErr.
+// fail ends the session because of err. Clients get the message of clientErr. If the
+// journal cannot be written, the code lets them reconnect; a defect might repeat itself.
 func (tx *tx) fail(clientErr *contracts.Error, err error) {
 	tx.life.failed = fmt.Errorf("%w: %w", clientErr, err)
 	tx.logger.Error("session failed", "err", tx.life.failed)
-	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: clientErr.Message})
+	goodbye := clientErr
+	if clientErr != errUnwritten {
+		goodbye = &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: clientErr.Message}
+	}
+	tx.roster.closeSockets(goodbye)
 	tx.end()
 }
 

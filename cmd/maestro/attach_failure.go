@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +19,13 @@ import (
 
 // explain returns an error of the server at host in words that say what to do.
 func (f *attachFlags) explain(err error, host, tokenFile string) error {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		text := fmt.Sprintf("%s has a certificate that this machine does not accept: %s", host, bad.Err)
+		if _, unknown := errors.AsType[x509.UnknownAuthorityError](bad.Err); unknown {
+			text += "; trust its authority with SSL_CERT_FILE=FILE, where FILE has the authority's certificate (PEM)"
+		}
+		return errors.New(text)
+	}
 	e, ok := errors.AsType[*client.CloseError](err)
 	if !ok {
 		return err
@@ -37,7 +46,7 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
-		return fmt.Errorf("%s needs a token: name its file with --token-file", host)
+		return fmt.Errorf("%s needs a token: name its file with --token-file, or run the command as the user of the server", host)
 	case e.Code == 4404 && e.Reason == contracts.CodeNotFound && e.Message == "route not found":
 		return fmt.Errorf("%s answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions", host)
 	case e.Code == 4404 && f.session != "" && !f.create:

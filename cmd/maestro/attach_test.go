@@ -302,7 +302,7 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 	}{
 		{&client.CloseError{Code: 1006, Err: unknown}, attachFlags{}, "", "nothing answers at h:1 (no such host): is `maestro serve` running?"},
 		{refused(4401, contracts.CodeUnauthenticated, "invalid credential"), attachFlags{}, "/t", "h:1 does not accept the token in /t: invalid credential"},
-		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 needs a token: name its file with --token-file"},
+		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 needs a token: name its file with --token-file, or run the command as the user of the server"},
 		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{share: "mshare_x"}, "", "h:1 does not accept the link: it has expired or was revoked"},
 		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create creates it`},
 		{missing, attachFlags{session: "s", create: true}, "", missing.Error()},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 
 func auditCommand() *cobra.Command {
 	var a audit
-	var root string
 	cmd := &cobra.Command{
 		Use: "audit SESSION", Short: "Show who answered what in a session on disk", Args: cobra.MaximumNArgs(1),
 		Long: "audit reads the journal of a session and prints one record for each question, vote and answer,\n" +
@@ -27,29 +25,27 @@ func auditCommand() *cobra.Command {
 			"that was changed, removed or inserted. Retention removes old records with the old entries of\n" +
 			"the journal. To notice that somebody replaced all records, compare the newest hash with a\n" +
 			"copy that is stored elsewhere.",
-		RunE: func(cmd *cobra.Command, ids []string) error {
-			if len(ids) == 0 {
-				return usage{errors.New("name a session")}
-			}
-			root := cmp.Or(root, defaultStateRoot())
-			dirs, err := sessionDirs(root, ids)
-			if err == nil && len(dirs) == 0 {
-				err = fmt.Errorf("no session %s in %s", ids[0], root)
-			}
-			a.out, a.notes = cmd.OutOrStdout(), cmd.OutOrStdout()
-			if a.json {
-				a.notes = cmd.ErrOrStderr()
-			}
-			for _, dir := range dirs {
-				if len(dirs) > 1 {
-					_, err = fmt.Fprintf(a.notes, "%s:\n", strings.TrimPrefix(dir, root+string(filepath.Separator)))
-				}
-				err = errors.Join(err, a.print(dir))
-			}
-			return err
-		},
 	}
-	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); for a hosted runner .maestro in its workspace")
+	onDisk(cmd, func(cmd *cobra.Command, root string, ids []string) error {
+		if len(ids) == 0 {
+			return usage{errors.New("name a session")}
+		}
+		dirs, err := sessionDirs(root, ids)
+		if err == nil && len(dirs) == 0 {
+			err = fmt.Errorf("no session %s in %s", ids[0], root)
+		}
+		a.out, a.notes = cmd.OutOrStdout(), cmd.OutOrStdout()
+		if a.json {
+			a.notes = cmd.ErrOrStderr()
+		}
+		for _, dir := range dirs {
+			if len(dirs) > 1 {
+				_, err = fmt.Fprintf(a.notes, "%s:\n", strings.TrimPrefix(dir, root+string(filepath.Separator)))
+			}
+			err = errors.Join(err, a.print(dir))
+		}
+		return err
+	})
 	cmd.Flags().BoolVar(&a.verify, "verify", false, "check the hash of each record, and name the first that does not fit")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print each record as a line of JSON, and everything else on standard error")
 	return cmd

@@ -134,22 +134,28 @@ func applySources(cmd *cobra.Command, lookup func(string) (string, bool), unset 
 
 const maxConfigFile = 256 << 10 // bytes
 
-// applyFile sets the flags that have no source yet from a file.
-func applyFile(flags *pflag.FlagSet, path string, from map[string]string) error {
+// readConfig returns the settings in the file of --config.
+func readConfig(path string) (map[string]any, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(text) > maxConfigFile {
-		return fmt.Errorf("the file is longer than %d bytes", maxConfigFile)
+		return nil, fmt.Errorf("the file is longer than %d bytes", maxConfigFile)
 	}
 	values := map[string]any{}
-	if err := toml.Unmarshal(text, &values); err != nil {
+	return values, toml.Unmarshal(text, &values)
+}
+
+// applyFile sets the flags that have no source yet from a file.
+func applyFile(flags *pflag.FlagSet, path string, from map[string]string) error {
+	values, err := readConfig(path)
+	if err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,9 +46,14 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 			t.Errorf("round %d: got a command accepted that could not be kept", round)
 		} else {
 			r.namesNoPath(err.Error())
+			if e, ok := errors.AsType[*client.CloseError](err); !ok || e.Reason != contracts.CodeRuntimeNotReady {
+				t.Errorf("round %d: got %v, want runtime_not_ready, so that clients reconnect", round, err)
+			}
 		}
 		_ = c.Close(false)
-		r.until("/readyz", http.StatusServiceUnavailable)
+		if text := r.until("/readyz", http.StatusServiceUnavailable); !strings.Contains(text, "disk is full") {
+			t.Errorf("round %d: got %s, want the reason", round, text)
+		}
 		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 0\n") {
 			t.Errorf("round %d: got no maestro_ready 0 in the metrics", round)
 		}
@@ -55,8 +63,8 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 
 		r.limitFiles(unix.RLIM_INFINITY)
 		r.until("/readyz", http.StatusOK)
-		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 1\n") {
-			t.Errorf("round %d: got no maestro_ready 1 in the metrics", round)
+		if metrics := r.until("/metrics", http.StatusOK); !strings.Contains(metrics, "\nmaestro_ready 1\n") || !strings.Contains(metrics, "\nmaestro_stored_request_age_seconds 0\n") {
+			t.Errorf("round %d: got no maestro_ready 1, or no age of stored questions, in the metrics", round)
 		}
 		snap, err := (&contracts.Decoder{}).Snapshot([]byte(r.until(state, http.StatusOK)))
 		if err != nil {
@@ -69,6 +77,18 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 	}
 	r.signal(unix.SIGTERM)
 	r.ends(143)
+}
+
+func TestDoctorSaysHowToFreeADisk(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	if err := os.Symlink("/dev/full", filepath.Join(state, ".try")); err != nil { // what wiring.TryWrite writes
+		t.Fatal(err)
+	}
+	out, err := program(t, "doctor", "--listen", "127.0.0.1:0", "--state-dir", state).CombinedOutput()
+	if got := exitCode(t, err); got != exitFailure || !strings.Contains(string(out), "no space left") || !strings.Contains(string(out), "(df, df -i): maestro sessions prune") {
+		t.Errorf("got %d, want %d and how to free space in\n%s", got, exitFailure, out)
+	}
 }
 
 // A hosted runner has one session, and ends with it: whoever started it starts

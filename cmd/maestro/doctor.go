@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,6 +87,9 @@ func checkState(s *settings) finding {
 	f := finding{what: "state directory", said: s.root()}
 	if err := wiring.TryWrite(s.root()); err != nil {
 		f.said, f.todo, f.bad = err.Error(), "choose another directory with --state-dir, or let this user write there", true
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			f.todo = "free space or inodes (df, df -i): maestro sessions prune --unused 30d --dry-run --state-dir " + s.root() + " lists sessions that can go"
+		}
 		return f
 	}
 	if info, err := os.Stat(s.root()); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {

@@ -156,7 +156,12 @@ func share(s settings, m *wiring.Sessions, h *hub.Hub, log *slog.Logger) (*netwo
 			return h, false, nil
 		},
 		Dir: m.Dir, Admit: m.Admit, Evict: h.Evict, Observer: m.Observer,
-		Ready: func() (ready, draining bool) { return h.Ready() && m.Writable(), false },
+		Ready: func() (refusal *contracts.Error, draining bool) {
+			if refusal = m.CheckWritable(); refusal == nil && !h.Ready() {
+				refusal = httpapi.ErrNotAttaching
+			}
+			return refusal, false
+		},
 	}, log)
 	if err != nil {
 		return nil, err

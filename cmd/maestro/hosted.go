@@ -206,9 +206,12 @@ func (r *hostedSession) backend(secrets string) wiring.Backend {
 			return list
 		},
 		Workspace: r.sessions.Root(), Session: r.hub.SessionID(), Dir: secrets, Admit: r.sessions.Admit, Evict: r.hub.Evict,
-		Ready: func() (ready, draining bool) {
+		Ready: func() (refusal *contracts.Error, draining bool) {
 			id := r.runner.Identity()
-			return id.Ready && r.sessions.Writable(), id.Draining
+			if refusal = httpapi.ErrNotAttaching; id.Ready {
+				refusal = r.sessions.CheckWritable()
+			}
+			return refusal, id.Draining
 		},
 		Runner:   r.runner,
 		Observer: r.sessions.Observer,

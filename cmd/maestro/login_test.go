@@ -3,8 +3,14 @@
 package main
 
 import (
+	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -42,5 +48,33 @@ func TestLoginCommand(t *testing.T) {
 	r = serving(t, append(folders, "--listen", strings.TrimPrefix(r.ready.BaseURL, "http://"))...)
 	if got := get(browser, r.ready.BaseURL+"/api/headless/sessions"); got != http.StatusOK {
 		t.Errorf("after a restart: got %d, want that the browser is still logged in", got)
+	}
+}
+
+// A certificate of an unknown authority is named, and SSL_CERT_FILE makes it known.
+func TestUntrustedCertificate(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewUnstartedServer(http.NotFoundHandler())
+	proxy.Config.ErrorLog = log.New(io.Discard, "", 0) // it says that a client did not like the certificate
+	proxy.StartTLS()
+	t.Cleanup(proxy.Close)
+	authority := filepath.Join(t.TempDir(), "authority.pem")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := strings.Replace(proxy.URL, "127.0.0.1", "localhost", 1) // no name in the certificate
+	for _, command := range []string{"login", "attach"} {
+		for _, c := range []struct{ url, env, want string }{
+			{proxy.URL, "SSL_CERT_FILE=", "unknown authority; trust its authority with SSL_CERT_FILE=FILE"},
+			{proxy.URL, "SSL_CERT_FILE=" + authority, "is no maestro server"},
+			{elsewhere, "SSL_CERT_FILE=" + authority, "does not accept: x509: certificate is valid for"},
+		} {
+			cmd := program(t, command, c.url)
+			cmd.Env = append(cmd.Env, c.env)
+			out, err := cmd.CombinedOutput()
+			if got := exitCode(t, err); got != exitFailure || !strings.Contains(string(out), c.want) || strings.Contains(string(out), "1006") {
+				t.Errorf("%s %s with %s: got %d, want %q in\n%s", command, c.url, c.env, got, c.want, out)
+			}
+		}
 	}
 }

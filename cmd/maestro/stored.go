@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -39,11 +40,26 @@ stop the server before them.`,
 	return cmd
 }
 
-// onDisk adds --state-dir to a command, which then runs with the directory and the ids.
+// onDisk adds the flags that name the state directory to a command, which then runs with
+// the directory and the ids.
 func onDisk(cmd *cobra.Command, run func(cmd *cobra.Command, root string, ids []string) error) *cobra.Command {
-	var root string
+	var root, config string
 	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); for a hosted runner .maestro in its workspace")
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error { return run(cmd, cmp.Or(root, defaultStateRoot()), ids) }
+	cmd.Flags().StringVar(&config, "config", "", "TOML file with settings of the server; its state-dir counts if there is no --state-dir")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if root == "" && config != "" {
+			values, err := readConfig(config)
+			dir, ok := values["state-dir"].(string)
+			if err == nil && !ok && values["state-dir"] != nil {
+				err = errors.New("state-dir: want a text")
+			}
+			if err != nil {
+				return usage{fmt.Errorf("--config %s: %w", config, err)}
+			}
+			root = dir
+		}
+		return run(cmd, cmp.Or(root, defaultStateRoot()), ids)
+	}
 	return cmd
 }
 
@@ -58,6 +74,8 @@ type storedSession struct {
 	Tokens    int64     `json:"total_tokens,omitempty"`
 	CostUSD   float64   `json:"total_cost_usd,omitempty"`
 	Failed    bool      `json:"failed,omitempty"`
+	Pending   int       `json:"pending_request_count,omitempty"` // open questions
+	AskedAt   string    `json:"oldest_question_at,omitempty"`    // ISO-8601 UTC; only of questions for people
 	Dir       string    `json:"directory"`
 }
 
@@ -73,14 +91,20 @@ func readStored(dir string) (storedSession, error) {
 	}
 	if text, _, err := journal.ReadSummary(dir); err == nil { // else it has no title
 		var summary struct {
-			Digest hub.Digest `json:"digest"`
-			Marks  struct {
+			hub.Record
+			Marks struct {
 				Title string `json:"title"`
 			} `json:"marks"`
 		}
 		if err := json.Unmarshal(text, &summary); err == nil {
 			d := summary.Digest
 			s.Title, s.Tokens, s.CostUSD, s.Failed = cmp.Or(summary.Marks.Title, d.Title), d.Tokens, d.CostUSD, d.Failed
+			s.Pending = summary.Pending
+			for _, q := range summary.Questions {
+				if s.AskedAt == "" || q.AskedAt < s.AskedAt {
+					s.AskedAt = q.AskedAt
+				}
+			}
 			if d.Author != nil {
 				s.Author = d.Author.Name
 			}
@@ -100,6 +124,15 @@ func readStored(dir string) (storedSession, error) {
 		err = errors.Join(err, lock.Close())
 	}
 	return s, err
+}
+
+// questions says how many questions are open, and the time of the oldest.
+func (s *storedSession) questions() string {
+	text := strconv.Itoa(s.Pending)
+	if at, err := time.Parse(time.RFC3339, s.AskedAt); err == nil {
+		text += ", the oldest since " + at.Local().Format(time.DateTime)
+	}
+	return text
 }
 
 // storedSessions returns the named sessions below root, or all, the one used last first.
@@ -155,9 +188,9 @@ func listCommand() *cobra.Command {
 				}
 				return err
 			}
-			rows := [][]string{{"SESSION", "LAST USED", "SIZE", "IN USE", "TITLE"}}
+			rows := [][]string{{"SESSION", "LAST USED", "SIZE", "IN USE", "QUESTIONS", "TITLE"}}
 			for _, s := range list {
-				rows = append(rows, []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), show.Clean(s.Title)})
+				rows = append(rows, []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), strconv.Itoa(s.Pending), show.Clean(s.Title)})
 			}
 			return writeTable(cmd.OutOrStdout(), rows)
 		})
@@ -210,7 +243,7 @@ func showCommand() *cobra.Command {
 			})
 			return errors.Join(err, writeTable(cmd.OutOrStdout(), [][]string{
 				{"session", s.ID}, {"title", show.Clean(s.Title)}, {"last prompt by", show.Clean(s.Author)},
-				{"last used", s.UpdatedAt.Local().Format(time.DateTime)}, {"in use", yes(s.InUse)},
+				{"last used", s.UpdatedAt.Local().Format(time.DateTime)}, {"in use", yes(s.InUse)}, {"open questions", s.questions()},
 				{"entries", fmt.Sprintf("%d to %d, %d of them events", first.Cursor, last.Cursor, events)},
 				{"since", time.UnixMilli(first.Time).Format(time.DateTime)},
 				{"tokens, cost", fmt.Sprintf("%d, $%.4f", s.Tokens, s.CostUSD)}, {"size", readable(s.Bytes)}, {"directory", s.Dir},
@@ -317,6 +350,10 @@ func pruneCommand() *cobra.Command {
 // removeStored removes sessions, unless dry, and the shares of those that it removes.
 func removeStored(out io.Writer, list []storedSession, dry bool) error {
 	var failed error
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no session to remove")
+		return err
+	}
 	for _, s := range list {
 		said := "would be removed"
 		if !dry {

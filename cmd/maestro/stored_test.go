@@ -65,6 +65,15 @@ func TestSessionsOnDisk(t *testing.T) {
 	if status, _, _ := l.request("GET", "/api/headless/sessions/main/state", share, "", true); status != http.StatusOK {
 		t.Fatalf("got %d with a share, want 200", status)
 	}
+	config := filepath.Join(dir, "maestro.toml")
+	for text, want := range map[string]int{"agent = \"shell\"\nstate-dir = '" + state + "'": 0, "state-dir = 1": exitUsage, "=": exitUsage} {
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := sessionsOf(t, want, "list", "main", "--config", config); (want == 0) != strings.Contains(got, "main  ") || want != 0 && !strings.Contains(got, config) {
+			t.Errorf("%s: got %s", text, got)
+		}
+	}
 	if got := sessionsOf(t, exitFailure, "delete", "main", "--state-dir", state); !strings.Contains(got, "in use") {
 		t.Errorf("got %s, want that the session is in use", got)
 	}
@@ -138,6 +147,9 @@ func TestSessionsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if got := sessionsOf(t, 0, "prune", "--unused", "9d", "--dry-run", "--state-dir", state); got != "no session to remove\n" {
+		t.Errorf("got %q from prune without an old session", got)
+	}
 	sessionsOf(t, 0, "delete", "main", "--state-dir", state)
 	r = serving(t, args...)
 	l.r = r
@@ -161,4 +173,30 @@ func TestSessionsOnDisk(t *testing.T) {
 	}
 	sessionsOf(t, exitUsage, "prune", "--state-dir", state)
 	sessionsOf(t, exitFailure, "show", "nope", "--state-dir", state)
+}
+
+// TestQuestionsOnDisk shows a question that nobody has answered before the server ended.
+func TestQuestionsOnDisk(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	r := serving(t, "--state-dir", state, "--workspace", t.TempDir())
+	c := r.attach(client.WithRole(contracts.RoleController))
+	if _, err := c.Prompt(t.Context(), "echo hello"); err != nil {
+		t.Fatal(err)
+	}
+	for asked := false; !asked; {
+		u, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, asked = u.Event.(*contracts.ServerRequest)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+	if got := sessionsOf(t, 0, "show", "main", "--state-dir", state); !strings.Contains(got, "open questions  1, the oldest since 2") {
+		t.Errorf("got %s, want an open question", got)
+	}
+	if got := sessionsOf(t, 0, "list", "--state-dir", state); !strings.Contains(got, "  no      1          echo hello") {
+		t.Errorf("got %s, want a question in the list", got)
+	}
 }

@@ -40,7 +40,7 @@ func TestCommandOfTheServiceServesAPassedSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	config := written(t, dir, "maestro.toml", adapted(t, "systemd/maestro.toml",
-		"/srv/maestro", t.TempDir(), "/var/lib/maestro/metrics-token", filepath.Join(dir, "metrics-token")))
+		"/srv/maestro", t.TempDir(), "/var/lib/maestro/metrics-token", filepath.Join(dir, "metrics-token"), "/var/lib/maestro", dir))
 	var line string
 	for _, l := range strings.Split(read(t, "systemd/maestro.service"), "\n") {
 		if value, ok := strings.CutPrefix(l, "ExecStart="); ok {
@@ -63,5 +63,8 @@ func TestCommandOfTheServiceServesAPassedSocket(t *testing.T) {
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Errorf("got %d, want 200", res.StatusCode)
+	}
+	if out := output(t, maestro, "sessions", "show", "main", "--config", config); !strings.Contains(out, filepath.Join(dir, ".local/state/maestro")) {
+		t.Errorf("got\n%s\nwant the session of the service", out)
 	}
 }

@@ -3,6 +3,7 @@ package overview
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
@@ -112,6 +113,31 @@ func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
 		list.Questions, list.Truncated = list.Questions[:maxListed], true
 	}
 	return list
+}
+
+// AtRest returns how many questions of sessions that are not open wait, by type, and when
+// the oldest was asked.
+func (o *Overview) AtRest() (waiting map[contracts.RequestType]int, oldest time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	waiting = map[contracts.RequestType]int{}
+	for _, sc := range o.scopes {
+		for _, r := range sc.order {
+			if r.status() != contracts.SessionWaiting { // waiting sessions come first
+				break
+			}
+			if r.hub != nil {
+				continue
+			}
+			for _, q := range r.questions() {
+				waiting[q.RequestType]++
+				if at, err := time.Parse(time.RFC3339, q.AskedAt); err == nil && (oldest.IsZero() || at.Before(oldest)) {
+					oldest = at
+				}
+			}
+		}
+	}
+	return waiting, oldest
 }
 
 // Looking reports whether a principal, or the "owner" of the server, follows the inbox.

@@ -245,8 +245,14 @@ func TestQuestionsOfSessionsAtRestAreInTheInbox(t *testing.T) {
 		g := l.enterAble("a")
 		l.poses(g, contracts.RequestApproval, "q1")
 		before := l.wantInbox(bob, "a/q1").Questions[0]
+		if waiting, oldest := l.AtRest(); len(waiting) != 0 || !oldest.IsZero() {
+			t.Errorf("got %v since %s at rest, want none of an open session", waiting, oldest)
+		}
 		l.restart()
 		after := l.wantInbox(bob, "a/q1").Questions[0]
+		if waiting, oldest := l.AtRest(); len(waiting) != 1 || waiting[contracts.RequestApproval] != 1 || oldest.UTC().Format("2006-01-02T15:04:05.000Z") != before.AskedAt {
+			t.Errorf("got %v since %s at rest, want one approval since %s", waiting, oldest, before.AskedAt)
+		}
 		wantEqual(t, "at rest", after, before)
 		if l.opened != 0 {
 			t.Errorf("got %d sessions opened, want none", l.opened)
@@ -256,6 +262,9 @@ func TestQuestionsOfSessionsAtRestAreInTheInbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.wantInbox(bob, "")
+		if waiting, _ := l.AtRest(); len(waiting) != 0 {
+			t.Errorf("got %v at rest, want the answer to count", waiting)
+		}
 		if got, want := stream.saw(), "list a/q1, a/q1 approved by Bob"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

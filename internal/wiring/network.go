@@ -62,7 +62,7 @@ type Backend struct {
 	List      func(contracts.Principal) *contracts.SessionList // nil lists nothing
 	Admit     func(*auth.Authenticator)                        // receives what admits clients
 	Evict     func(principalID string)                         // ends the connections of a principal to sessions
-	Ready     func() (ready, draining bool)
+	Ready     func() (refusal *contracts.Error, draining bool)
 	Workspace string      // directory of the agent, without symbolic links
 	Session   string      // the only session; empty if there can be several
 	Dir       string      // for the shares; empty keeps them in memory
@@ -118,11 +118,26 @@ func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
 	h.Observer.Collect(n.measure)
 	h.Observer.Collect(func(gauge, _ observe.Measure) {
 		value := 0.0
-		if ready, _ := h.Ready(); ready {
+		if refusal, _ := h.Ready(); refusal == nil {
 			value = 1
 		}
 		gauge("ready", "1 while /readyz answers 200, else 0.", value)
 	})
+	if h.overview != nil {
+		h.Observer.Collect(func(gauge, _ observe.Measure) {
+			waiting, oldest := h.overview.AtRest()
+			for _, kind := range contracts.RequestTypes() {
+				if kind != contracts.RequestClientTool { // a program answers it, and no summary has it
+					gauge("stored_requests_pending", "Questions of sessions that are not open.", float64(waiting[kind]), "type", string(kind))
+				}
+			}
+			age := 0.0
+			if !oldest.IsZero() {
+				age = time.Since(oldest).Seconds()
+			}
+			gauge("stored_request_age_seconds", "Age of the oldest question of a session that is not open.", age)
+		})
+	}
 	n.acp.accept()
 	return n, nil
 }

@@ -59,7 +59,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	v.Directory = &hub.Directory{Open: v.start, Max: opts.MaxSessions, Log: m.log}
 	back := Backend{
 		Find: v.Find, List: v.list, Evict: v.evict, Admit: m.Admit,
-		Ready:     func() (ready, draining bool) { return m.Writable(), false },
+		Ready:     func() (refusal *contracts.Error, draining bool) { return m.CheckWritable(), false },
 		Workspace: m.Root(), Dir: m.Dir, Observer: m.Observer,
 		overview: v.overview, notifier: v.notifier, pages: opts.Pages, more: v.serveHecate,
 	}

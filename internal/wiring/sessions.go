@@ -243,8 +243,8 @@ func (m *Sessions) store(key hub.Key, create bool) (journal.Store, error) {
 			return nil, cmp.Or[error](err, errTooMany)
 		}
 	}
-	if !m.Writable() {
-		return nil, errFull // before an agent is started
+	if full := m.CheckWritable(); full != nil {
+		return nil, full // before an agent is started
 	}
 	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.opts.RetainBytes, RetainAge: m.opts.RetainAge, Durable: m.opts.Fsync})
 	if err != nil {
@@ -262,8 +262,13 @@ var (
 	errTooMany = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions are kept; remove some from the state directory"}
 )
 
-// Writable reports whether sessions can be kept.
-func (m *Sessions) Writable() bool { return m.Dir == "" || m.disk.check(m.Dir, m.log) == nil }
+// CheckWritable returns the refusal of clients if sessions cannot be kept, otherwise nil.
+func (m *Sessions) CheckWritable() *contracts.Error {
+	if m.Dir == "" || m.disk.check(m.Dir, m.log) == nil {
+		return nil
+	}
+	return errFull
+}
 
 // SessionDir returns the folder of a session's journal. The sessions of the owner are
 // in one folder, those of each scope in another.

@@ -226,18 +226,21 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 
-// readyz says whether clients may attach. It says nothing else, because probes
+// ErrNotAttaching is the refusal of [Options.Ready] of a session that drains or has ended.
+var ErrNotAttaching = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "not accepting new attachments"}
+
+// readyz says whether clients may attach, or why not. It says nothing else, because probes
 // carry no credential.
 func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
-	ready, draining := true, false
+	var refusal *contracts.Error
+	draining := false
 	if h.opts.Ready != nil {
-		ready, draining = h.opts.Ready()
+		refusal, draining = h.opts.Ready()
 	}
-	if ready {
+	if refusal == nil {
 		httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true,"ready":true,"draining":false}`))
 		return
 	}
-	refusal := &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "not accepting new attachments"}
 	httperr.WriteWith(w, refusal, fmt.Sprintf(`"draining":%t,"ok":false,"ready":false,`, draining))
 }
 
@@ -320,9 +323,9 @@ type Options struct {
 	// Fence refuses requests that a hosted runner may not serve. It may be nil.
 	Fence Fence
 
-	// Ready reports whether clients may attach, and whether the process is
-	// draining. Nil means ready.
-	Ready func() (ready, draining bool)
+	// Ready returns why clients may not attach, or nil, and whether the process is
+	// draining. A nil function means ready.
+	Ready func() (refusal *contracts.Error, draining bool)
 
 	// Page serves a browser at /, /inbox and the files below /assets/. Nil shows a text at /.
 	Page http.Handler

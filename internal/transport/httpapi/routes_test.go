@@ -326,14 +326,14 @@ func TestListIsOfThePrincipal(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ready  func() (ready, draining bool)
+		ready  func() (refusal *contracts.Error, draining bool)
 		status int
 		want   string
 	}{
 		"always":   {nil, 200, `{"ok":true,"ready":true,"draining":false}`},
-		"ready":    {func() (bool, bool) { return true, false }, 200, `{"ok":true,"ready":true,"draining":false}`},
-		"draining": {func() (bool, bool) { return false, true }, 503, `"draining":true,"ok":false,"ready":false`},
-		"failed":   {func() (bool, bool) { return false, false }, 503, `"draining":false,"ok":false,"ready":false`},
+		"ready":    {func() (*contracts.Error, bool) { return nil, false }, 200, `{"ok":true,"ready":true,"draining":false}`},
+		"draining": {func() (*contracts.Error, bool) { return ErrNotAttaching, true }, 503, `"draining":true,"ok":false,"ready":false`},
+		"failed":   {func() (*contracts.Error, bool) { return ErrNotAttaching, false }, 503, `"draining":false,"ok":false,"ready":false`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, func(o *Options) {
