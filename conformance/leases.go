@@ -128,7 +128,7 @@ func leases() []Scenario {
 			bob := s.takeFrom("bob")
 			alice.heartbeat(nil).ok("A26").has("A26", fields{"controller_lease_granted": false, "controller_connection_id": bob.connection})
 		}),
-		overHTTP.pilot("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", claimedByMessage),
+		overHTTP.triggers().pilot("claim/by-message", "A30 3.4", "A free lease goes to the first controller that sends a message", claimedByMessage),
 		overHTTP.scenario("claim/concurrent", "A33", "Of controllers that subscribe at once exactly one gets the lease", func(s *Session) {
 			s.caller("vera", contracts.RoleViewer).connected(nil) // a session with a free lease
 			var requests []request
