@@ -76,7 +76,7 @@ func TestWhatNeedsAnotherAgentIsSkipped(t *testing.T) {
 		name, run, reason string
 		config            conformance.Config
 	}{
-		{"triggers", "^(run/busy|claim/by-message|stream/same-for-all|resume/missed-items)$", "needs the conformance agent", conformance.Config{Runtime: conformance.RuntimeAny, Prompts: shellPrompts}},
+		{"triggers", "^(run/busy|stream/same-for-all|resume/missed-items)$", "needs the conformance agent", conformance.Config{Runtime: conformance.RuntimeAny, Prompts: shellPrompts}},
 		{"status", "^(framing/line-separators|answer/idempotent)$", "needs the conformance agent", conformance.Config{Runtime: conformance.RuntimeAny, Prompts: shellPrompts}},
 		{"say", "^agent/(answers|fold)$", "needs a prompt that is answered", conformance.Config{Runtime: conformance.RuntimeAny}},
 		{"long", "^agent/interrupt$", "needs a prompt that takes a while to answer", conformance.Config{Runtime: conformance.RuntimeAny, Prompts: conformance.Prompts{Say: "echo hello"}}},

@@ -1,6 +1,13 @@
 // Package contracts defines the Maestro headless protocol: every message, envelope,
 // control frame, code and limit, and the functions that decode and encode them.
 //
+// Programs that embed a server need [Agent], [AgentInfo], [Host] and [Work] for an agent,
+// and [Principal] and [Error] for their users. Clients need [Hello], the other types
+// of [Command], and those of [Event]. The rest serves the packages of the server.
+//
+// Codes such as R42, D8 and A30 in comments are rules of the protocol, which docs/rules.md
+// lists.
+//
 // What it encodes is closed and exact; what it decodes is checked field by field.
 // The JSON Schema and TypeScript types beside it are generated from its Go types.
 // It has no behaviour: other packages decide who may send what, and when. It
@@ -14,8 +21,8 @@
 // tag without omitempty is a required key. A tag with omitempty (or omitzero) is an
 // optional key, absent at its zero value; a pointer is used where the zero value
 // has a meaning of its own. A pointer without omitempty is required and nullable.
-// [NullString] is optional and nullable. plan.go explains the wire tags that
-// restrict a field further. Decoder, encoder, JSON Schema, TypeScript types and the
+// [NullString] is optional and nullable. Wire tags, which plan.go explains, restrict a
+// field further. Decoder, encoder, JSON Schema, TypeScript types and the
 // tables of the protocol reference all follow these tags, so a change to a struct
 // changes all of them.
 //

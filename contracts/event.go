@@ -2,8 +2,8 @@ package contracts
 
 import "encoding/json"
 
-// An Event is one message from the server to a client.
-// The types in allEvents are the only ones.
+// An Event is one message from the server to a client. Only the types of this package can
+// be encoded.
 type Event interface {
 	// EventType returns the value of the message's type key.
 	EventType() string

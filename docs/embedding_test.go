@@ -20,8 +20,8 @@ func TestEmbeddingShowsTheExamples(t *testing.T) {
 	}
 	sources := read("../examples/embed/main.go") + read("../server/example_test.go")
 	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(read("embedding.md"), -1)
-	if len(blocks) != 2 {
-		t.Errorf("got %d blocks of Go, want 2", len(blocks))
+	if len(blocks) != 3 {
+		t.Errorf("got %d blocks of Go, want 3", len(blocks))
 	}
 	for _, b := range blocks {
 		if !strings.Contains(sources, b[1]) {

@@ -120,3 +120,33 @@ func ExampleOptions_authenticate() {
 	// bob 200
 	// eve 401
 }
+
+// A program that has routes of its own beside those of the server.
+func Example_mount() {
+	srv, err := server.New(server.Options{Token: "a-token-that-only-this-example-has", NewAgent: server.AgentFunc("birthdays", birthday)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the program") })
+	mux.Handle("/api/headless/", srv)
+	mux.Handle("/login", srv)
+	mux.Handle("/logout", srv)
+	web := httptest.NewServer(mux)
+	defer web.Close()
+
+	for _, path := range []string{"/", "/api/headless/whoami"} {
+		res, err := http.Get(web.URL + path)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(path, res.StatusCode)
+		_ = res.Body.Close() // nothing was read
+	}
+	if err := srv.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// / 200
+	// /api/headless/whoami 401
+}
