@@ -52,7 +52,7 @@ func (s *Script) Start(_ context.Context, host contracts.Host) (contracts.AgentI
 		Provider: s.scenario.provider,
 		Executor: contracts.ExecutorReplay,
 		Requests: contracts.RequestTypes(),
-		Forgets:  true,
+		Forgets:  !s.scenario.keeps,
 	}, nil
 }
 
@@ -71,6 +71,7 @@ func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 type scenario struct {
 	model    string
 	provider string
+	keeps    bool // questions stay open after a restart
 	prompts  []cue
 }
 

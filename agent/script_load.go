@@ -69,7 +69,8 @@ func (l *loader) fail(at place, format string, args ...any) {
 func (l *loader) scenario(at place) *scenario {
 	sc := &scenario{model: "script", provider: "maestro"}
 	l.object(at,
-		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name), may("prompts", &sc.prompts, l.cues),
+		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name), may("keeps_questions", &sc.keeps, l.boolean),
+		may("prompts", &sc.prompts, l.cues),
 		member{key: "default", read: func(p place) { sc.prompts = append(sc.prompts, cue{"", l.program(p)}) }})
 	return sc
 }

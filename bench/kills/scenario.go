@@ -19,7 +19,7 @@ type object map[string]any
 // scenario is the script of the agent: a steady stream of words, all different,
 // and a question that waits for ever.
 func scenario(events int) object {
-	return object{"prompts": []object{
+	return object{"keeps_questions": true, "prompts": []object{
 		{"match": promptStream, "steps": []object{
 			{"repeat": object{"times": events, "rate": streamRate, "steps": []object{{"say": "word-{{n}} "}}}},
 			{"delay_ms": lingerMS},

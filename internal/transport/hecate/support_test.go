@@ -29,7 +29,7 @@ import (
 const patience = 30 * time.Second
 
 // script is what the sessions of a test do for a prompt.
-const script = `{"prompts": [
+const script = `{"keeps_questions": true, "prompts": [
 	{"match": "hello", "steps": [{"say": "Hello, world."}, {"usage": {"input_tokens": 10, "output_tokens": 5}}]},
 	{"match": "gated", "steps": [{"say": "I need it."}, {"tool": {"name": "bash", "args": {"command": "true"}, "output": "done\n", "gated": true}}, {"say": "Over."}]},
 	{"match": "slow", "steps": [{"say": "Begun."}, {"tool": {"name": "bash", "args": {"command": "true"}, "output": "x\n"}}, {"delay_ms": 60000}]},
@@ -56,15 +56,6 @@ type source struct{ *hub.Hub }
 
 func (s source) Follow(epoch string, cursor uint64) hecate.Follower {
 	return s.Hub.Follow(epoch, cursor)
-}
-
-// keeping is an agent whose questions can be answered after a restart.
-type keeping struct{ contracts.Agent }
-
-func (k keeping) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
-	info, err := k.Agent.Start(ctx, host)
-	info.Forgets = false
-	return info, err
 }
 
 func newWorld(t testing.TB, change func(*hecate.Options)) *world {
@@ -96,7 +87,7 @@ func (w *world) start() {
 		if err != nil {
 			return nil, err
 		}
-		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: keeping{a}, Store: history, Votes: w.votes})
+		h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: a, Store: history, Votes: w.votes})
 		if err == nil {
 			err = h.Start(ctx)
 		}
