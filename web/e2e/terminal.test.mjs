@@ -103,8 +103,7 @@ test("the controller types, and everybody sees it at once and later", { timeout:
   // The size is that of the window of who started it.
   await ann.page.getByRole("separator").focus();
   const before = await ann.page.locator(".about").innerText();
-  await ann.page.keyboard.press("ArrowUp");
-  await ann.page.keyboard.press("ArrowUp");
+  await ann.page.keyboard.press("ArrowUp"); // at least one row, and one new size
   await ann.page.waitForFunction((text) => document.querySelector(".about").innerText !== text, before);
   await into(ann);
   await typeLine(ann, "stty size");
@@ -246,7 +245,7 @@ test("keys go into the terminal, and out of it", { timeout: 6 * patience }, asyn
   await ann.context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await ann.page.getByRole("tab", { name: "Terminal 1" }).click();
   await typeLine(ann, "clear; printf 'word\\n'");
-  await ann.page.waitForFunction(() => document.querySelector(".xterm-rows").innerText.trim().startsWith("word"));
+  await shows(ann, /^word\s*ready>/);
   await ann.page.locator(".xterm-rows > div").first().dblclick({ position: { x: 12, y: 8 }, force: true });
   for (const copy of [() => button(ann, "Copy").click(), () => ann.page.keyboard.press("Control+Shift+C")]) {
     await ann.page.evaluate(() => navigator.clipboard.writeText("nothing"));
