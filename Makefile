@@ -56,10 +56,10 @@ test: setup others ## all tests with the race detector, in random order; about 1
 	$(GOTESTSUM) --format testname -- $(RACE) ./web && \
 	echo "all tests passed in $$(( $$(date +%s) - began )) s"
 
-# Tests wait more than they compute: four packages at a time.
+# Tests wait more than they compute: four packages at a time, those that take longest first.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector
 	@echo "at most 90 s; without cmd/maestro, conformance, web and bench, and without the race detector"
-	@$(GOTESTSUM) --format pkgname -- -p 4 -vet=off $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
+	@$(GOTESTSUM) --format pkgname -- -p 4 -vet=off ./utility ./agent ./internal/agent/acp ./hub $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \

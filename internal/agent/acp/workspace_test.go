@@ -281,7 +281,7 @@ func awaitFile() step {
 func TestTerminalsEndWithTheirRun(t *testing.T) {
 	path, _, ended := hosttest.Witness(t)
 	s := open(t, setup{})
-	s.run(t, create("exec 3>"+path+"; echo >&3; trap '' TERM; TOKEN=abc; sleep 1000 & sleep 1000", nil, nil), create("true", nil, nil),
+	s.run(t, create("exec 3>"+path+"; echo >&3; trap '' TERM; TOKEN=abc; sleep 1000 & touch started; sleep 1000", nil, nil), awaitFile(),
 		terminals("wait_for_exit", "term_2"), done)
 	hosttest.Happens(t, "the end of the command", ended)
 	s.says(t, "Ended with the run, because the agent left them running: exec 3>"+path+"; echo >&3; trap '' TERM; TOKEN=***; sleep")
