@@ -41,20 +41,23 @@ others: $(MODULES) ## programs of others that tests run, from npm
 	npm --prefix $* ci --no-audit --no-fund --silent --ignore-scripts
 	@touch $@
 
-# The packages that take longest begin first, and the browsers of the page run alone. Without
-# GORACE each program with the race detector, tests included, sleeps for a second when it
-# exits. The detector needs cgo. `go test` says nothing of a package before those in front of
-# it are done; gotestsum has a line for each as it ends.
-RACE = -race -shuffle=on -timeout 30m
+# The packages that take longest run first. The others wait more than they compute: four at a
+# time. The browsers of the page run alone. A failure ends nothing, so that one run tells all.
+# Without GORACE each program with the race detector, tests included, sleeps for a second when
+# it exits. The detector needs cgo. `go test` says nothing of a package before those in front
+# of it are done; gotestsum has a line for each as it ends.
+RACE    = -race -shuffle=on -timeout 30m
+LONGEST = ./cmd/maestro ./conformance ./hub ./utility
 test: export GORACE += atexit_sleep_ms=0
 test: export CGO_ENABLED = 1
-test: setup others ## all tests with the race detector, in random order; about 10 minutes on two processors
-	@echo "all tests take about 10 minutes on two processors, and the page 4 of them"
-	@began=$$(date +%s); \
-	$(GOTESTSUM) --format pkgname -- $(RACE) ./cmd/maestro ./conformance ./hub ./utility $$(go list ./... | grep -v '/web$$') && \
-	(cd bench && $(GOTESTSUM) --format pkgname -- $(RACE) ./...) && \
-	$(GOTESTSUM) --format testname -- $(RACE) ./web && \
-	echo "all tests passed in $$(( $$(date +%s) - began )) s"
+test: setup others ## all tests with the race detector, in random order; about 15 minutes on two processors
+	@echo "all tests take about 15 minutes on two processors, and the page 5 of them"
+	@began=$$(date +%s); failed=; \
+	$(GOTESTSUM) --format pkgname -- $(RACE) $(LONGEST) || failed=1; \
+	$(GOTESTSUM) --format pkgname -- $(RACE) -p 4 $$(go list ./... | grep -vE '/(cmd/maestro|conformance|hub|utility|web)$$') || failed=1; \
+	(cd bench && $(GOTESTSUM) --format pkgname -- $(RACE) ./...) || failed=1; \
+	$(GOTESTSUM) --format testname -- $(RACE) ./web || failed=1; \
+	test -z "$$failed" && echo "all tests passed in $$(( $$(date +%s) - began )) s"
 
 # Tests wait more than they compute: four packages at a time, those that take longest first.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector

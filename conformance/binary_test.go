@@ -1,10 +1,17 @@
 package conformance_test
 
 import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // aboutMessages are the scenarios on stdio and sockets for which it matters how
@@ -48,7 +55,7 @@ func TestBuiltBinary(t *testing.T) {
 	}) {
 		c := row.subject.config(t)
 		c.Filter = row.filter
-		report := judge(t, c)
+		report := judgeAsUsersDo(t, c)
 		passes(t, report)
 		if report.Left != 0 {
 			t.Errorf("%s: got %d sessions that could not be ended, want none", row.name, report.Left)
@@ -59,6 +66,40 @@ func TestBuiltBinary(t *testing.T) {
 			}
 		}
 	})
+}
+
+// judgeAsUsersDo judges with the built program. The race detector, which is in this one,
+// would make that several times as slow; the other tests judge with it.
+func judgeAsUsersDo(t *testing.T, c conformance.Config) (report conformance.Report) {
+	t.Helper()
+	args := []string{"conformance", "--format", "json", "--patience", "1m", "--timeout", "4m",
+		"--target", c.Target, "--spawn", c.Spawn, "--protocol-profile", string(cmp.Or(c.Profile, contracts.ProfileSeed))}
+	if c.Strict {
+		args = append(args, "--strict")
+	}
+	if c.Filter != nil {
+		args = append(args, "--run", c.Filter.String())
+	}
+	if c.Token != "" {
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte(c.Token), 0o600); err != nil {
+			t.Error(err)
+		}
+		args = append(args, "--token-file", file)
+	}
+	var said strings.Builder
+	cmd := exec.CommandContext(t.Context(), built(t), args...)
+	cmd.Stderr = &said
+	text, err := cmd.Output()
+	got := struct {
+		*conformance.Report
+		Left int `json:"sessions_left"`
+	}{Report: &report}
+	if wrong := json.Unmarshal(text, &got); wrong != nil {
+		t.Errorf("run against %s: got %v, %v and %s", c.Target, err, wrong, said.String())
+	}
+	report.Left = got.Left
+	return report
 }
 
 // anyAgent is a server with an agent that is not the conformance agent.

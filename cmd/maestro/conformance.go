@@ -122,8 +122,8 @@ func conformanceCommand() *cobra.Command {
 				return usage{errors.New("--target is required, or --spawn for hosted runners")}
 			case c.Target != "" && !isTarget(c.Target):
 				return usage{fmt.Errorf("--target %q: want stdio:COMMAND, ws://HOST:PORT, http://HOST:PORT or file:LOG.json", c.Target)}
-			case c.Timeout <= 0:
-				return usage{errors.New("--timeout must be positive")}
+			case c.Timeout <= 0 || c.Patience <= 0:
+				return usage{errors.New("--timeout and --patience must be positive")}
 			}
 			if err := cmp.Or(oneOf("format", format, []string{"text", "json", "junit"}), oneOf("connection-tokens", string(c.ConnectionTokens), tokenPolicies),
 				oneOf("runtime", string(c.Runtime), []string{string(conformance.RuntimeConformance), string(conformance.RuntimeAny)}),
@@ -186,6 +186,7 @@ func conformanceCommand() *cobra.Command {
 	f.BoolVar(&list, "list", false, "print the scenarios, or those of --run")
 	f.StringSliceVar(&explain, "explain", nil, "print what rules such as R36 demand, and the scenarios that check them; without --protocol, of any protocol")
 	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")
-	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "time for one scenario")
+	f.DurationVar(&c.Timeout, "timeout", conformance.DefaultTimeout, "time for one scenario")
+	f.DurationVar(&c.Patience, "patience", conformance.DefaultPatience, "time for one expected message")
 	return cmd
 }
