@@ -28,7 +28,7 @@ const (
 	// one gets 4408.
 	messageTimeout = 30 * time.Second
 
-	readBuffer  = 512 // bytes; larger reads bypass it
+	readBuffer  = 256 // bytes; larger reads bypass it
 	writeBuffer = 128 // bytes; holds a control frame, the largest that the library writes
 )
 
