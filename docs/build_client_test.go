@@ -45,7 +45,7 @@ func blocks(t *testing.T, language string) (all []string) {
 	return all
 }
 
-// dedent removes what all lines have in common at their start.
+// dedent removes the indentation that all lines share.
 func dedent(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	least := -1
@@ -185,8 +185,9 @@ type socket struct {
 
 var actor = regexp.MustCompile(`^(?:(\w+) )?(->|<-|\.\.\.|--) ?(.*)$`)
 
-// line plays one line: a frame or a request that a client sends, what must come, "..." for frames
-// that the page leaves out, or "--" and what happens.
+// line plays one line. After "->" is a frame or a request of a client, and after "<-" the frame or
+// the answer that must come. "..." stands for frames that the page leaves out, and "--" comes before
+// an event of the network.
 func (p *play) line(line string) {
 	p.t.Helper()
 	m := actor.FindStringSubmatch(line)
@@ -198,9 +199,6 @@ func (p *play) line(line string) {
 	switch method, target, _ := strings.Cut(p.fill(rest), " "); {
 	case what == "...":
 		s.skips = true
-	case rest == "the server is killed and starts again":
-		p.service.kill()
-		p.service.start()
 	case rest == "the network fails":
 		_ = s.conn.CloseNow() // without a word
 	case what == "--":
@@ -314,20 +312,20 @@ func (p *play) expect(s *socket, want string) {
 	}
 }
 
-var left = strings.NewReplacer(`, ...}`, `,"...":0}`, `{...}`, `{"...":0}`, `[...]`, `["..."]`)
+var elided = strings.NewReplacer(`, ...}`, `,"...":0}`, `{...}`, `{"...":0}`, `[...]`, `["..."]`)
 
-// differs says how a text of the page differs from what came. In the page, "..." stands for
-// members of an object that are left out, and ids and times are others.
+// differs says how a text that came differs from that of the page. "..." in the page stands for
+// members of an object that the page leaves out. Ids and times may be others.
 func (p *play) differs(want, got string) string {
 	var w, g any
-	if err := errors.Join(json.Unmarshal([]byte(left.Replace(want)), &w), json.Unmarshal([]byte(got), &g)); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(elided.Replace(want)), &w), json.Unmarshal([]byte(got), &g)); err != nil {
 		return err.Error()
 	}
 	found := map[string]string{}
 	if difference := p.compare("", w, g, found); difference != "" {
 		return difference
 	}
-	for shown, real := range found { // the whole text is what the page says
+	for shown, real := range found { // remembered only if the whole text agrees
 		p.real[shown], p.shown[real] = real, shown
 	}
 	return ""
@@ -450,17 +448,17 @@ func TestGoExampleChats(t *testing.T) {
 	eve.ends(1)
 }
 
-// A chatting is a run of the example.
-type chatting struct {
+// A chat is a process of the example in Go.
+type chat struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-func startChat(t *testing.T, program string, s *service) *chatting {
+func startChat(t *testing.T, program string, s *service) *chat {
 	t.Helper()
-	c := &chatting{t: t, cmd: exec.CommandContext(t.Context(), program, s.url, s.token)}
+	c := &chat{t: t, cmd: exec.CommandContext(t.Context(), program, s.url, s.token)}
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -478,7 +476,7 @@ func startChat(t *testing.T, program string, s *service) *chatting {
 	return c
 }
 
-func (c *chatting) says(line string) {
+func (c *chat) says(line string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
 		c.t.Fatal(err)
@@ -486,7 +484,7 @@ func (c *chatting) says(line string) {
 }
 
 // waits reads until the program has written a text.
-func (c *chatting) waits(text string) {
+func (c *chat) waits(text string) {
 	c.t.Helper()
 	late := time.AfterFunc(patience, func() { _ = c.cmd.Process.Kill() })
 	defer late.Stop()
@@ -501,7 +499,7 @@ func (c *chatting) waits(text string) {
 }
 
 // word reads the rest of the line.
-func (c *chatting) word() string {
+func (c *chat) word() string {
 	c.t.Helper()
 	line, err := c.out.ReadString('\n')
 	if err != nil {
@@ -511,7 +509,7 @@ func (c *chatting) word() string {
 }
 
 // ends ends the input and waits for the program.
-func (c *chatting) ends(code int) {
+func (c *chat) ends(code int) {
 	c.t.Helper()
 	if err := c.in.Close(); err != nil {
 		c.t.Fatal(err)

@@ -59,7 +59,7 @@ func chat(ctx context.Context, server, tokenFile string) error {
 		if err != nil {
 			return err
 		}
-		show(c, u)
+		show(u)
 	}
 	return nil
 }
@@ -100,8 +100,8 @@ func answer(ctx context.Context, c *client.Client, q contracts.PendingRequest, l
 	return err
 }
 
-// show prints an update. State is that after the update.
-func show(c *client.Client, u client.Update) {
+// show prints an update.
+func show(u client.Update) {
 	switch u.Kind {
 	case client.KindConnected:
 		fmt.Println("-- connected, in control:", u.Attached.ControllerLeaseGranted)

@@ -1,5 +1,7 @@
 // examples/browser through serve --pages, and the browser's own EventSource, in a browser against the program that was built.
 import assert from "node:assert/strict";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -10,7 +12,8 @@ eachTest();
 const examples = fileURLToPath(new URL("../../examples", import.meta.url));
 const down = [/ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|WebSocket connection/];
 
-const start = () => startServer(["--pages", join(examples, "browser"), "--agent", `script:${join(examples, "scripts/ask.json")}`]);
+const script = join(examples, "scripts/ask.json");
+const start = (path = script) => startServer(["--pages", join(examples, "browser"), "--agent", `script:${path}`]);
 const visit = async (more) => browser.open(`${await server.link()}&next=/pages/`, more);
 const status = (p, text) => p.page.getByRole("status").filter({ hasText: text }).waitFor();
 const shows = (p, text) => p.page.locator("#log", { hasText: text }).waitFor();
@@ -58,13 +61,32 @@ test("control goes from one example to another by asking and by taking", { timeo
   await start();
   const ann = await visit();
   await status(ann, "You have control");
+
+  // Another program takes control and leaves. The history then has a moment without a controller.
+  await ann.page.evaluate(
+    () =>
+      new Promise((left) => {
+        const url = `${location.origin.replace(/^http/, "ws")}/api/headless/ws?role=controller&takeControl=1`;
+        const other = new WebSocket(url, "maestro-headless.2026-04-02");
+        other.onopen = () => other.send('{"type":"hello"}');
+        other.onmessage = (e) => JSON.parse(e.data).type === "ws.attached" && other.send('{"type":"ws.bye"}');
+        other.onclose = left;
+      }),
+  );
+  await status(ann, "Nobody has control");
+  await prompt(ann, "hello");
+  await status(ann, "You have control");
+
   const ben = await visit();
   await status(ben, "Somebody else has control");
   assert.ok(await button(ben, "Send").isDisabled());
-  await button(ben, "Ask for control").click();
-  await button(ann, "Hand over").click();
+  for (const _ of [1, 2]) await button(ben, "Ask for control").click();
+  await button(ann, "Hand over").nth(1).waitFor();
+  await button(ann, "Hand over").first().click();
   await status(ben, "You have control");
   await status(ann, "Somebody else has control");
+  await button(ann, "Hand over").click(); // too late
+  await shows(ann, "Controller lease is currently held by another connection");
   await prompt(ben, "run a test");
   await button(ben, "Deny").click();
   for (const p of [ann, ben]) await shows(p, "denied");
@@ -80,8 +102,20 @@ test("the example loses nothing when the server is killed, and says when the log
   await status(ann, "You have control");
   await prompt(ann, "count");
   await shows(ann, " 20 ");
+  await ann.page.evaluate(() => {
+    const [now, wait] = [Date.now, setTimeout];
+    Date.now = () => now() + 60_000; // the connection has lasted
+    globalThis.delays = [];
+    globalThis.setTimeout = (run, ms, ...more) => {
+      if (run.name === "connect") globalThis.delays.push(ms);
+      return wait(run, ms, ...more);
+    };
+  });
   await server.stop("SIGKILL");
   await status(ann, "Reconnecting");
+  await ann.page.waitForFunction(() => globalThis.delays.length === 4);
+  const [first, ...later] = await ann.page.evaluate(() => globalThis.delays);
+  assert.ok(first <= 250 && later.at(-1) >= 1000, `waited for ${first}, ${later} ms`);
   await server.start();
   await status(ann, "You have control");
   await prompt(ann, "count on");
@@ -102,6 +136,30 @@ test("the example loses nothing when the server is killed, and says when the log
   await ann.page.evaluate(() => globalThis.dispatchEvent(new Event("focus"))); // the browser of a test has no windows
   await status(ann, "You have control");
   assert.deepEqual(await ann.complaints([...down, /401/]), []);
+});
+
+test("a reset shows the questions that are open", { timeout: 4 * patience }, async () => {
+  const dir = mkdtempSync(join(tmpdir(), "maestro-example-"));
+  try {
+    const keeping = join(dir, "script.json");
+    writeFileSync(keeping, JSON.stringify({ ...JSON.parse(readFileSync(script, "utf8")), keeps_questions: true }));
+    await start(keeping);
+    const ann = await visit();
+    await prompt(ann, "run a test");
+    await button(ann, "Allow").waitFor();
+    await server.stop();
+    const state = join(server.root, "state");
+    cpSync(state, join(dir, "state"), { recursive: true });
+    rmSync(state, { recursive: true });
+    cpSync(join(dir, "state"), state, { recursive: true }); // a copy begins a new epoch
+    await server.start();
+    await status(ann, "You have control");
+    await button(ann, "Allow").click();
+    await shows(ann, "approved");
+    assert.deepEqual(await ann.complaints(down), []);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
 });
 
 test("EventSource resumes where it was when the server is killed", { timeout: 5 * patience }, async () => {
