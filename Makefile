@@ -3,7 +3,7 @@
 FUZZTIME ?= 30s
 PORT     ?= 8787
 
-# Tools are pinned here and not in go.mod: who imports maestro needs none of them.
+# Tools are pinned here and not in go.mod: programs that import maestro need none of them.
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = go run github.com/kisielk/errcheck@v1.30.0
 GOTESTSUM   = go run gotest.tools/gotestsum@v1.13.0 --format-hide-empty-pkg
@@ -90,8 +90,7 @@ drains: build ## move a session in use from one hosted runner to another, 20 tim
 conformance: build ## judge bin/maestro over stdio, WebSocket and HTTP, and as a hosted runner
 	.ci/conformance bin/maestro
 
-# exec, here and above: what ends make is to end the program and not a shell
-# that waits for it.
+# exec, here and above, replaces the shell, so that a signal reaches the program.
 .PHONY: agents agent-opencode agent-claude transcripts
 agents: ## real agents from npm, about 650 MB
 	npm --prefix examples/agents install --no-save --no-audit --no-fund
@@ -146,20 +145,20 @@ lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi actionlint api
 tidy-check: ## go.mod and go.sum hold what is needed and no more
 	go mod tidy -diff && go -C bench mod tidy -diff && go -C deploy/check mod tidy -diff
 
-vet: ## the compiler's own suspicions
+vet: ## likely mistakes, by go vet
 	go vet ./... && go -C bench vet ./... && go -C deploy/check vet ./...
 
 staticcheck: ## misuse and dead code
 	$(STATICCHECK) ./... && (cd bench && $(STATICCHECK) ./...) && cd deploy/check && $(STATICCHECK) ./...
 
-errcheck: ## errors that nobody looks at; .ci/errcheck lists the exceptions
+errcheck: ## unchecked errors; .ci/errcheck lists the exceptions
 	$(ERRCHECK) -ignoretests -exclude .ci/errcheck ./... && cd bench && $(ERRCHECK) -ignoretests -exclude ../.ci/errcheck ./...
 
 spelling: ## common misspellings, but for one that a test wants
 	$(MISSPELL) -error -i modle $$(find . -name '*.go' -o -name '*.md' | grep -v node_modules)
 
 # U+202A to U+202E and U+2066 to U+2069, as bytes of UTF-8.
-bidi: ## characters that make source read differently from what it does
+bidi: ## characters that show source in another order than the compiler reads it
 	@out=$$(find . -name node_modules -prune -o -type f \( -name '*.go' -o -name '*.[jt]s' -o -name '*.mjs' -o -name '*.tsx' -o -name '*.css' -o -name '*.md' \) -print0 | \
 		LC_ALL=C xargs -0 grep -nE "$$(printf '\342\200[\252-\256]|\342\201[\246-\251]')"); test -z "$$out" || { echo "$$out"; exit 1; }
 

@@ -38,8 +38,9 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check whether this machine can run maestro serve, and say what to do", Args: cobra.NoArgs,
 		Long: `Doctor takes the flags, the environment and the file of serve and checks what serve would
-need: the state directory, the token, the port, the agent, git, limits of the system, the
-clock and proxies. It starts no agent. It ends with 1 if serve would not work.`,
+need: the state directory, the token, the port, the workspace, the pages, the agent, git,
+limits of the system, the clock and proxies. It starts no agent. It ends with 1 if serve would
+not work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(cmd); err != nil {
 				return err
@@ -55,7 +56,7 @@ clock and proxies. It starts no agent. It ends with 1 if serve would not work.`,
 func (s *settings) diagnose(out io.Writer) error {
 	bad := 0
 	for _, check := range []func(*settings) finding{
-		checkState, checkTokenFile, checkPort, checkWorkspace, checkAgent, checkGit, checkFiles, checkWatches, checkClock, checkProxy,
+		checkState, checkTokenFile, checkPort, checkWorkspace, checkPages, checkAgent, checkGit, checkFiles, checkWatches, checkClock, checkProxy,
 	} {
 		f := check(s)
 		sign := "ok  "
@@ -155,6 +156,18 @@ func checkWorkspace(s *settings) finding {
 	}
 	if f.said = dir; err != nil {
 		f.said, f.todo, f.bad = err.Error(), "choose the directory that the agent works in with --workspace", true
+	}
+	return f
+}
+
+func checkPages(s *settings) finding {
+	f := finding{what: "pages", said: cmp.Or(s.pages, "none but its own")}
+	_, agentWrites, err := s.openPages(s.root())
+	switch {
+	case err != nil:
+		f.said, f.todo, f.bad = err.Error(), "choose a directory that holds only pages with --pages", true
+	case agentWrites:
+		f.todo = agentWritesPages + ": choose a directory outside of the workspace"
 	}
 	return f
 }

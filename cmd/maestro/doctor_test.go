@@ -19,6 +19,7 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(readable, "token"), []byte("0123456789abcdef\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	pages := pagesDir(t)
 	free := []string{"--listen", "127.0.0.1:0"}
 	for name, c := range map[string]struct {
 		args []string
@@ -36,6 +37,8 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 		"token for all":    {append(free, "--state-dir", readable), "", exitFailure, "FAIL  token "},
 		"state for all":    {append(free, "--state-dir", readable), "", exitFailure, "note  state directory  " + readable + " has the mode 0755"},
 		"no workspace":     {append(free, "--workspace", "/no/such/directory"), "", exitFailure, "FAIL  workspace "},
+		"no pages":         {append(free, "--pages", "/no/such/directory"), "", exitFailure, "FAIL  pages            --pages: "},
+		"pages of agents":  {append(free, "--pages", pages, "--workspace", pages), "", 0, "note  pages            " + pages},
 		"no state":         {append(free, "--state-dir", "/dev/null/x"), "", exitFailure, "FAIL  state directory "},
 		"no token":         {append(free, "--auth", "off"), "", 0, "note  token            --auth off"},
 		"few files":        {append(free, "--max-connections", "99999999"), "", 0, "note  open files "},

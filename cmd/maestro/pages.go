@@ -2,23 +2,24 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 
 	"github.com/seed-028515a8/maestro/web"
 )
 
-// openPages returns what serves the directory of --pages, or nil without it. It refuses a directory
-// with files that hold secrets, because everybody who reaches the server may read the pages. root is
-// the state directory.
-func (s *settings) openPages(root string, log *slog.Logger) (http.Handler, error) {
+const agentWritesPages = "the agent can change the pages, which act with the login of the user who opens them"
+
+// openPages returns what serves the directory of --pages, or nil without it, and whether the agent
+// can change the pages. It refuses a directory with files that hold secrets, because everybody who
+// reaches the server may read the pages. root is the state directory.
+func (s *settings) openPages(root string) (handler http.Handler, agentWrites bool, err error) {
 	if s.pages == "" {
-		return nil, nil
+		return nil, false, nil
 	}
 	dir, err := filepath.EvalSymlinks(s.pages)
 	if err != nil {
-		return nil, fmt.Errorf("--pages: %w", err)
+		return nil, false, fmt.Errorf("--pages: %w", err)
 	}
 	for _, secret := range []struct{ flag, path string }{
 		{"state-dir", root}, {"tls-key", s.tlsKey}, {"jwt-key", s.jwtKey}, {"metrics-token-file", s.metricsTokenFile},
@@ -26,22 +27,19 @@ func (s *settings) openPages(root string, log *slog.Logger) (http.Handler, error
 	} {
 		for _, path := range places(secret.path) {
 			if within(path, dir) || secret.flag == "state-dir" && within(dir, path) {
-				return nil, fmt.Errorf("--pages %s: everybody could read what --%s keeps there: choose another directory", s.pages, secret.flag)
+				return nil, false, fmt.Errorf("--pages %s: everybody could read what --%s keeps there: choose another directory", s.pages, secret.flag)
 			}
 		}
 	}
 	workspace, err := filepath.Abs(s.workspace)
 	if err != nil {
-		return nil, fmt.Errorf("--workspace: %w", err)
+		return nil, false, fmt.Errorf("--workspace: %w", err)
 	}
-	if workspace = resolve(workspace); within(dir, workspace) || within(workspace, dir) {
-		log.Warn("the agent can change the pages, which act with the login of the user who opens them", "pages", dir, "workspace", workspace)
+	workspace = resolve(workspace)
+	if handler, err = web.Pages(dir); err != nil {
+		return nil, false, fmt.Errorf("--pages: %w", err)
 	}
-	handler, err := web.Pages(dir)
-	if err != nil {
-		return nil, fmt.Errorf("--pages: %w", err)
-	}
-	return handler, nil
+	return handler, within(dir, workspace) || within(workspace, dir), nil
 }
 
 // places returns where a file is or will be, and where it leads if it is a symbolic link. An empty

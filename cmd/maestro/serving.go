@@ -26,9 +26,12 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
-	pages, err := s.openPages(root, log)
+	pages, agentWrites, err := s.openPages(root)
 	if err != nil {
 		return nil, err
+	}
+	if agentWrites {
+		log.Warn(agentWritesPages, "pages", s.pages, "workspace", s.workspace)
 	}
 	n, network, err := listen(s, root, log)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestDashboardHasTheFormOfGrafana(t *testing.T) {
 	}
 }
 
-func TestPanelsHaveAPlaceAndAMeaning(t *testing.T) {
+func TestPanelsAreDescribedAndDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	ids, cells := map[int]bool{}, map[[2]int]string{}
 	for _, p := range readDashboard(t).Panels {
@@ -77,7 +77,7 @@ func TestPanelsHaveAPlaceAndAMeaning(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("panel %q: got a place that %q has, or that is outside", p.Title, other)
+					t.Fatalf("panel %q: got cells that %q has, or that are outside", p.Title, other)
 				}
 				cells[[2]int{x, y}] = p.Title
 			}

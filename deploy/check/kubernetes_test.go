@@ -131,12 +131,8 @@ func TestPodRuns(t *testing.T) {
 	start(t, "maestro listens on ", cmd)
 	probe := func(path string) int {
 		t.Helper()
-		res, err := http.Get("http://" + addr + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		return res.StatusCode
+		status, _ := fetch(t, "http://"+addr+path, "")
+		return status
 	}
 	for what, p := range map[string]string{"startup": runner.StartupProbe.HTTPGet.Path, "liveness": runner.LivenessProbe.HTTPGet.Path, "readiness": runner.ReadinessProbe.HTTPGet.Path} {
 		if got := probe(p); got != http.StatusOK {

@@ -198,7 +198,7 @@ func (s *site) stream(t *testing.T) (next func(text string)) {
 	}
 }
 
-// works is what a proxy must let through.
+// works uses the server as clients do, and fails if the proxy changes or stops something.
 func (s *site) works(t *testing.T) {
 	owner := []string{"Authorization", "Bearer " + s.token}
 	if res := s.request(t, "GET", "/api/headless/sessions", ""); res.StatusCode != http.StatusUnauthorized {
@@ -312,10 +312,10 @@ func TestNginx(t *testing.T) {
 	}
 }
 
-// TestProxiesAreMorePatientThanTheServer compares the times in the examples with those of
-// the server, which sends something on each connection once in a heartbeat, and closes
+// TestTimeoutsOfProxiesFitTheServer compares the times in the examples with those of the
+// server, which sends something on each connection once in a heartbeat, and closes
 // connections between two requests after two minutes.
-func TestProxiesAreMorePatientThanTheServer(t *testing.T) {
+func TestTimeoutsOfProxiesFitTheServer(t *testing.T) {
 	t.Parallel()
 	const idle = 2 * time.Minute // --idle-timeout
 	times := func(path, setting string) (all []time.Duration) {

@@ -1,6 +1,6 @@
-// Package check_test runs what is in the folder above with the programs that it is for, on a
-// real server. It is a module of its own, so that nothing of it is a dependency of Maestro.
-// `make deploy-check` runs it.
+// Package check_test tries the examples in the folder above with the programs that they are
+// for, on a real server. It is a module of its own, so that Maestro does not get its
+// dependencies. `make deploy-check` runs it.
 package check_test
 
 import (
@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +88,28 @@ func output(t *testing.T, name string, args ...string) string {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
 	return string(out)
+}
+
+// fetch sends a GET request, with the token as its credential unless it is empty.
+func fetch(t *testing.T, url, token string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
 }
 
 // free returns an address on loopback that was free a moment ago, and its port.

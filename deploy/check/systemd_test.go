@@ -25,17 +25,17 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	}
 }
 
-// TestServiceIsConfined fails if the exposure that systemd computes, from 0 to 10, is above
-// the threshold, which is ten times it. What is left is what agents need: networks, a
-// writable workspace, and the home directory of the user.
+// TestServiceIsConfined fails if the exposure that systemd computes, from 0 to 10, is above 2.0.
+// The rest is what agents need: networks, a writable workspace, and the home directory of the
+// user.
 func TestServiceIsConfined(t *testing.T) {
 	t.Parallel()
 	service, _ := units(t)
 	output(t, "systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager", service)
 }
 
-// TestCommandOfTheServiceServesAPassedSocket starts the command of the unit as systemd does
-// at the first connection.
+// TestCommandOfTheServiceServesAPassedSocket passes a socket to the command of the unit. The
+// first connection starts the command.
 func TestCommandOfTheServiceServesAPassedSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -56,13 +56,8 @@ func TestCommandOfTheServiceServesAPassedSocket(t *testing.T) {
 	cmd := exec.Command("systemd-socket-activate",
 		append([]string{"--listen=" + addr, "--setenv=HOME=" + dir, "--setenv=PATH=" + os.Getenv("PATH")}, words...)...)
 	start(t, "Listening on "+addr, cmd)
-	res, err := http.Get("http://" + addr + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		t.Errorf("got %d, want 200", res.StatusCode)
+	if status, body := fetch(t, "http://"+addr+"/readyz", ""); status != http.StatusOK {
+		t.Errorf("got %d %s, want 200", status, body)
 	}
 	if out := output(t, maestro, "sessions", "show", "main", "--config", config); !strings.Contains(out, filepath.Join(dir, ".local/state/maestro")) {
 		t.Errorf("got\n%s\nwant the session of the service", out)

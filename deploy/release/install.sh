@@ -95,7 +95,7 @@ fi
 
 tar -xzf "$work/$name.tar.gz" -C "$work"
 cd "$work/$name"
-# put MODE FILE DESTINATION replaces the file at once, so that a running program goes on.
+# put MODE FILE DESTINATION replaces the file in one step, so that a running program is not changed.
 put() {
 	mkdir -p "${3%/*}"
 	cp "$2" "$3.new"

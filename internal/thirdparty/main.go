@@ -5,7 +5,7 @@
 //	go run ./internal/thirdparty
 //	go run ./internal/thirdparty -sbom FILE -version V     # a bill of materials instead, as CycloneDX
 //
-// The test says whether the file is current.
+// A test fails if the file is not current.
 package main
 
 import (
@@ -266,7 +266,7 @@ func notices(parts []component) []byte {
 	for _, p := range parts {
 		name := p.name + " " + p.version
 		if p.name == "std" {
-			name = "the Go standard library" // its version is that of whoever builds
+			name = "the Go standard library" // its version is that of the installed Go
 		}
 		for _, text := range p.texts {
 			if heads[text] == nil {
