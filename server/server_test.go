@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/server"
@@ -120,6 +122,44 @@ func status(t *testing.T, url string, change func(*http.Request)) int {
 
 func bearer(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+key) }
+}
+
+// A socket is a client that writes its messages by hand.
+type socket struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+func dialSocket(t *testing.T, url string) socket {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{contracts.Subprotocol},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() }) // the server may have ended it
+	return socket{t, conn}
+}
+
+func (s socket) says(text string) {
+	s.t.Helper()
+	if err := s.conn.Write(s.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// until returns the next message that contains want, or the close code if there is none.
+func (s socket) until(want string) (text string, code websocket.StatusCode) {
+	for {
+		_, text, err := s.conn.Read(s.t.Context())
+		if err != nil {
+			return "", websocket.CloseStatus(err)
+		}
+		if strings.Contains(string(text), want) {
+			return string(text), 0
+		}
+	}
 }
 
 func TestUnusableOptionsAreExplained(t *testing.T) {
@@ -337,6 +377,26 @@ func TestDisconnectEndsTheConnections(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("got no error, want the connection ended")
+	}
+}
+
+// TestEditorsAttach holds a conversation over the Agent Client Protocol.
+func TestEditorsAttach(t *testing.T) {
+	_, web := open(t, server.Options{Token: token})
+	s, session := dialSocket(t, web.URL+"/acp"), ""
+	for _, step := range []struct{ says, want string }{
+		{`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`, `"protocolVersion":1`},
+		{`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}`, `"sessionId":"`},
+		{`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"ID","prompt":[{"type":"text","text":"hello"}]}}`, `"end_turn"`},
+	} {
+		s.says(strings.Replace(step.says, "ID", session, 1))
+		text, code := s.until(step.want)
+		if text == "" {
+			t.Fatalf("%s: got close code %d, want %s", step.says, code, step.want)
+		}
+		if _, rest, ok := strings.Cut(text, `"sessionId":"`); ok {
+			session, _, _ = strings.Cut(rest, `"`)
+		}
 	}
 }
 

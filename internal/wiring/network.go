@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,8 +35,8 @@ type NetworkOptions struct {
 
 	MaxFrameBytes     int
 	Strict            bool
-	HeartbeatInterval time.Duration
-	HandshakeTimeout  time.Duration
+	HeartbeatInterval time.Duration // zero means contracts.DefaultHeartbeatInterval
+	HandshakeTimeout  time.Duration // zero means contracts.DefaultHandshakeTimeout
 
 	Protocols []Protocol // of other programs
 
@@ -100,6 +101,8 @@ func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.Stre
 
 // NewNetwork returns the network of a backend. Close ends it.
 func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
+	o.HeartbeatInterval = cmp.Or(o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
 	refusals := &refusalLog{log: o.Log, now: time.Now}
 	o.Clients.Refused, o.Clients.Evicted = refusals.request, refusals.evicted
 	n := &Network{Limit: connlimit.New(o.Clients), token: o.Auth.Token, log: o.Log}
