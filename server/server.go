@@ -51,15 +51,17 @@ type Options struct {
 	Token string
 
 	// Authenticate returns who sent a request, by whatever your program uses: a cookie, a
-	// header, a client certificate. It is called for requests without a valid Token and
-	// without a share that a client made; their Host and Origin have been checked. An error
+	// header, a client certificate. It is called for requests without a valid Token, share,
+	// ticket or cookie of this server. Their Host and Origin have been checked. An error
 	// refuses the request with 401, and the log gets its text. A [contracts.Error] refuses it
 	// with its own code and message; without a code it is an internal error.
+	//
+	// Connections, tickets, cookies and shares of a principal end at Expires. They do not
+	// end when Authenticate begins to refuse the principal: call [Server.Disconnect] then.
 	//
 	// Principals with the same Scope share sessions, and cannot see those of other scopes.
 	// A scope has at most 64 of a-z 0-9 . _ - and a principal without one belongs to the
 	// owner's. A principal without Scope, Role and SessionID has the rights of the owner.
-	// Connections end at Expires; see also [Server.Disconnect].
 	Authenticate func(*http.Request) (contracts.Principal, error)
 
 	// StateDir is the directory for the sessions and shares, created if missing. A later
@@ -264,9 +266,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // and within 10 minutes. Without Options.Token it is "/".
 func (s *Server) LoginPath() string { return s.inner.Auth.LoginPath() }
 
-// Disconnect ends the connections of a principal. Its clients do not reconnect by
-// themselves. A new connection is accepted if Options.Authenticate still accepts the
-// principal.
+// Disconnect ends the connections of a principal, and the tickets and cookies that were made
+// for it. Its clients do not reconnect by themselves. A new connection is accepted if
+// Options.Authenticate still accepts the principal. Shares that it made stay valid until
+// they expire or somebody with control of the session revokes them.
 func (s *Server) Disconnect(principalID string) { s.inner.Disconnect(principalID) }
 
 // Close suspends the sessions and ends all connections; clients are told that the server

@@ -380,6 +380,25 @@ func TestDisconnectEndsTheConnections(t *testing.T) {
 	}
 }
 
+// TestDisconnectEndsWhatIsNotAttachedYet is about a socket that says hello late.
+func TestDisconnectEndsWhatIsNotAttachedYet(t *testing.T) {
+	srv, web := open(t, server.Options{Authenticate: func(*http.Request) (contracts.Principal, error) {
+		return contracts.Principal{ID: "ann"}, nil
+	}})
+	const hello = `{"type":"hello","protocol_version":"` + contracts.ProtocolVersion + `","role":"viewer"}`
+	late := dialSocket(t, web.URL+"/api/headless/ws")
+	srv.Disconnect("ann")
+	late.says(hello)
+	if text, code := late.until("ws.attached"); int(code) != contracts.CodeUnauthenticated.CloseCode() {
+		t.Errorf("got %q and close code %d, want the late hello refused", text, code)
+	}
+	again := dialSocket(t, web.URL+"/api/headless/ws")
+	again.says(hello)
+	if text, code := again.until("ws.attached"); text == "" {
+		t.Errorf("got close code %d, want a new connection accepted", code)
+	}
+}
+
 // TestEditorsAttach holds a conversation over the Agent Client Protocol.
 func TestEditorsAttach(t *testing.T) {
 	_, web := open(t, server.Options{Token: token})

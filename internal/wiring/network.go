@@ -51,7 +51,8 @@ type Network struct {
 
 	handler http.Handler
 	acp     *acpSockets
-	token   string // of the owner; empty if there is none
+	end     func(principalID string) // ends the connections of a principal
+	token   string                   // of the owner; empty if there is none
 	log     *slog.Logger
 }
 
@@ -106,6 +107,10 @@ func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
 	refusals := &refusalLog{log: o.Log, now: time.Now}
 	o.Clients.Refused, o.Clients.Evicted = refusals.request, refusals.evicted
 	n := &Network{Limit: connlimit.New(o.Clients), token: o.Auth.Token, log: o.Log}
+	n.end = func(principalID string) {
+		n.acp.evict(principalID) // first, so that the client is told the reason
+		h.Evict(principalID)
+	}
 	limiter := ratelimit.New(o.Rates)
 	g, err := n.authenticator(o.Auth, h, limiter)
 	if err != nil {
@@ -161,6 +166,12 @@ func (n *Network) Close(ctx context.Context) error {
 	return errors.Join(n.Limit.Close(ctx), n.acp.close(), n.Auth.Close())
 }
 
+// Disconnect ends the connections of a principal, and what [auth.Authenticator.SignOut] ends.
+func (n *Network) Disconnect(principalID string) {
+	n.Auth.SignOut(principalID)
+	n.end(principalID)
+}
+
 // measure reports the metrics of the network.
 func (n *Network) measure(gauge, counter observe.Measure) {
 	c := n.Limit.Counts()
@@ -178,11 +189,7 @@ func (n *Network) measure(gauge, counter observe.Measure) {
 
 func (n *Network) authenticator(opts auth.Options, h Backend, limiter *ratelimit.Limiter) (*auth.Authenticator, error) {
 	opts.Identified, opts.RateLimit, opts.Log = n.Limit.Identify, limiter, n.log
-	opts.Refuse = refuse
-	opts.Revoked = func(principalID string) {
-		n.acp.evict(principalID) // first, so that the client is told the reason
-		h.Evict(principalID)
-	}
+	opts.Refuse, opts.Revoked = refuse, n.end
 	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
 		_, _, err := h.Find(ctx, httpapi.Wanted{ID: id, Principal: p})
 		return err

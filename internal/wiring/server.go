@@ -196,12 +196,6 @@ func (m *Sessions) isHere(path string) error {
 	return nil
 }
 
-// Disconnect ends the connections of a principal.
-func (v *Server) Disconnect(principalID string) {
-	v.acp.evict(principalID) // first, so that the client is told the reason
-	v.evict(principalID)
-}
-
 // evict ends the connections of a principal in all sessions.
 func (v *Server) evict(principalID string) {
 	for _, h := range v.Directory.List() {
