@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -197,12 +195,10 @@ func (o *Options) runtime() agent.Options {
 
 // wiring returns the options of the server behind this one.
 func (o *Options) wiring(dir string) wiring.ServerOptions {
-	version := moduleVersion()
 	sessions := wiring.Options{
-		Workspace: o.Workspace, NoUtilities: !o.Utilities, Version: version,
-		Agent: o.Agent, Runtime: o.runtime(),
+		Workspace: o.Workspace, NoUtilities: !o.Utilities, Agent: o.Agent, Runtime: o.runtime(),
 		Session:     hub.Options{RequireTokens: true, IdleTTL: cmp.Or(o.IdleTTL, 30*time.Minute)},
-		RetainBytes: cmp.Or(o.RetainBytes, 256<<20), HistoryMemory: 256 << 20, Log: o.Log,
+		RetainBytes: o.RetainBytes, Log: o.Log,
 	}
 	if o.NewAgent != nil {
 		sessions.NewAgent = func(key hub.Key, a agent.Options) (contracts.Agent, error) {
@@ -212,10 +208,8 @@ func (o *Options) wiring(dir string) wiring.ServerOptions {
 	return wiring.ServerOptions{
 		Options: sessions, Dir: dir, MaxSessions: o.MaxSessions, Page: o.Page,
 		Network: wiring.NetworkOptions{
-			Auth: auth.Options{
-				Token: o.Token, Authenticate: o.Authenticate, Hosts: o.Hosts, Origins: o.Origins, BehindTLS: o.BehindTLS, Version: version,
-			},
-			Log: o.Log,
+			Auth: auth.Options{Token: o.Token, Authenticate: o.Authenticate, Hosts: o.Hosts, Origins: o.Origins, BehindTLS: o.BehindTLS},
+			Log:  o.Log,
 		},
 	}
 }
@@ -242,21 +236,6 @@ func (s *Server) removeTemporary() error {
 		return nil
 	}
 	return os.RemoveAll(s.temporary)
-}
-
-// moduleVersion returns the version of this module in the program, "devel" if it has none.
-func moduleVersion() string {
-	const module = "github.com/seed-028515a8/maestro"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	for _, m := range slices.Concat(info.Deps, []*debug.Module{&info.Main}) {
-		if m.Path == module && m.Version != "" && m.Version != "(devel)" {
-			return m.Version
-		}
-	}
-	return "devel"
 }
 
 // ServeHTTP implements [http.Handler].

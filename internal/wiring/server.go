@@ -82,7 +82,7 @@ func (v *Server) openLists() (err error) {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.Sessions.countsStill, Log: v.Sessions.log,
+			Config: config, Alive: v.Sessions.stillAlive, Log: v.Sessions.log,
 			PushFile: filepath.Join(v.Sessions.Dir, "push.json"), StateFile: filepath.Join(v.Sessions.Dir, "notify.json"),
 			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})

@@ -39,7 +39,7 @@ type Sessions struct {
 	kept    catalog              // of the sessions in Dir
 	changed func(hub.Key)        // called when the summary of a session changes; may be nil
 
-	credentials atomic.Pointer[auth.Authenticator] // of clients on the network; nil: there are no such clients yet
+	authenticator atomic.Pointer[auth.Authenticator] // of clients on the network; nil before Admit
 
 	log *slog.Logger
 }
@@ -53,7 +53,7 @@ func NewSessions(opts Options) (*Sessions, error) {
 			return nil, err
 		}
 	}
-	observer, err := observe.New(observe.Options{Version: opts.Version, Revision: opts.Revision, Log: opts.Log})
+	observer, err := observe.New(observe.Options{Version: Version(), Revision: opts.Revision, Log: opts.Log})
 	if err != nil {
 		return nil, errors.Join(err, closeWorkspace(work))
 	}
@@ -148,7 +148,7 @@ func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		return nil, err
 	}
 	parts = append(parts, func(context.Context) error { return store.Close() })
-	run.Dir, run.SessionID, run.Version, run.Log = m.Root(), key.ID, m.opts.Version, m.log
+	run.Dir, run.SessionID, run.Version, run.Log = m.Root(), key.ID, Version(), m.log
 	if m.Dir != "" {
 		run.StateDir = filepath.Join(m.SessionDir(key), "agent")
 	}
@@ -161,7 +161,7 @@ func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 	parts = append(parts, func(context.Context) error { watcher.Close(); return nil })
 	opts := m.opts.Session
 	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Observer = key.ID, options.Init, a, store, watcher
-	opts.Cwd, opts.Alive, opts.Log = m.Root(), m.counts, m.log
+	opts.Cwd, opts.Alive, opts.Log = m.Root(), m.alive, m.log
 	if m.work != nil {
 		opts.GitBranch, opts.LoadAttachments = m.work.GitBranch(), m.attachments
 	}
@@ -238,18 +238,18 @@ func (m *Sessions) contain(key hub.Key, err *error) {
 	}
 }
 
-// Admit sets what admits clients on the network.
-func (m *Sessions) Admit(g *auth.Authenticator) { m.credentials.Store(g) }
+// Admit sets the authenticator of clients on the network.
+func (m *Sessions) Admit(g *auth.Authenticator) { m.authenticator.Store(g) }
 
-// counts reports whether an accepted credential is still valid.
-func (m *Sessions) counts(p contracts.Principal) bool {
-	g := m.credentials.Load()
+// alive is [auth.Authenticator.Alive].
+func (m *Sessions) alive(p contracts.Principal) bool {
+	g := m.authenticator.Load()
 	return g == nil || g.Alive(p)
 }
 
-// countsStill is counts for a principal that an earlier process may have stored.
-func (m *Sessions) countsStill(p contracts.Principal) bool {
-	g := m.credentials.Load()
+// stillAlive is [auth.Authenticator.StillAlive].
+func (m *Sessions) stillAlive(p contracts.Principal) bool {
+	g := m.authenticator.Load()
 	return g == nil || g.StillAlive(p)
 }
 
