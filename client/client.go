@@ -56,9 +56,9 @@ type Client struct {
 
 // Dial attaches to the server at base: the URL of the server (http:// or ws://),
 // the URL of a WebSocket endpoint below it, or the URL with a single-use ticket
-// that a server prints. A redirect is followed only to the same host. ctx bounds the first connection, which is tried once. If
-// the server or the network fails, the error is a [*CloseError]. The caller must
-// call Close.
+// that a server prints. Dial follows redirects only to the same host, and not from
+// https to http. ctx bounds the first connection, which is tried once. If the server
+// or the network fails, the error is a [*CloseError]. The caller must call Close.
 func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	address, ticket, err := endpoint(base)
 	if err != nil {

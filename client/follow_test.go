@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -755,6 +756,18 @@ func TestHeadersDoNotFollowARedirectToAnotherHost(t *testing.T) {
 			t.Errorf("got requests for %q, want %q", paths, want)
 		}
 	})
+}
+
+func TestRedirectsMayAddTLSAndNotRemoveIt(t *testing.T) {
+	for _, tt := range []struct {
+		from, to string
+		followed bool
+	}{{"http://h/", "https://h/", true}, {"https://h/", "https://h/x", true}, {"https://h/", "http://h/", false}} {
+		from, to := httptest.NewRequest("GET", tt.from, nil), httptest.NewRequest("GET", tt.to, nil)
+		if err := sameHost(to, []*http.Request{from}); (err == nil) != tt.followed {
+			t.Errorf("%s to %s: got %v, want followed %v", tt.from, tt.to, err, tt.followed)
+		}
+	}
 }
 
 func TestTokenOutlivesItsFile(t *testing.T) {

@@ -164,10 +164,11 @@ func (c *config) dial(ctx context.Context, address *url.URL, query url.Values, o
 	return conn, nil
 }
 
-// sameHost follows a redirect only to the same host: another one must not get the headers
-// of WithHeader.
+// sameHost follows a redirect only to the same host and not from https to http: nobody else
+// must get the credential and the headers of WithHeader.
 func sameHost(req *http.Request, via []*http.Request) error {
-	if req.URL.Host != via[0].URL.Host || len(via) >= 10 {
+	from := via[0].URL
+	if req.URL.Host != from.Host || from.Scheme == "https" && req.URL.Scheme != "https" || len(via) >= 10 {
 		return http.ErrUseLastResponse
 	}
 	return nil

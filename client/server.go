@@ -214,7 +214,7 @@ func (s *Server) request(
 		s.mu.Unlock()
 	}
 	if err != nil {
-		return nil, &CloseError{Code: codeLost, Err: err}
+		return nil, &CloseError{Code: codeLost, Err: err, undialed: true}
 	}
 	client := http.Client{Transport: s.config.transport(), CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse

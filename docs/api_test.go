@@ -119,7 +119,7 @@ func receiver(f *ast.FuncDecl) (name string) {
 	return name
 }
 
-// reportInternal reports the types in n that programs of others cannot name.
+// reportInternal reports the types in n that other programs cannot name.
 func reportInternal(t *testing.T, path string, file *ast.File, n ast.Node) {
 	t.Helper()
 	imported := map[string]string{}

@@ -42,10 +42,10 @@ func (r *Run) Say(ctx context.Context, text string) error { return r.turn.Say(ct
 // Think appends text to the reasoning, which clients show apart from the answer.
 func (r *Run) Think(ctx context.Context, text string) error { return r.turn.Think(ctx, text) }
 
-// Call shows a call of a tool with args, a struct or map that encoding/json can encode, and
-// asks the clients to approve it. reason says what the call can do. If they approve it, Call
-// calls do and shows the text that do returns as the output of the tool. Call returns what
-// do returns, or ErrNotApproved. It waits as long as the question may stay open.
+// Call shows a call of a tool with args, which encoding/json encodes, and asks the clients
+// to approve it. reason says what the call can do. If they approve it, Call calls do and
+// shows the text that do returns as the output of the tool. Call returns what do returns,
+// or ErrNotApproved. It waits as long as the question may stay open.
 //
 // The question is subject to the approval mode of the session, which a controller can set:
 // with "auto" Call calls do without a question, with "fail" it returns ErrNotApproved

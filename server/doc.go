@@ -6,8 +6,8 @@
 // The handler has the routes of maestro serve: /api/headless/, /healthz, /readyz,
 // /metrics, /login, /logout, /acp for editors, /hecate/v1/ for consumers of Hecate events,
 // and with [Options].Page the page for browsers at /. Mount it at the root of a host, or
-// send the paths that you need to it. It works on any [http.Server]. Middleware in front of it must let
-// [http.ResponseController] reach the connection.
+// send the paths that you need to it. It works on any [http.Server]. Middleware in front of
+// it must let [http.ResponseController] reach the connection.
 //
 // Package client is a client of such a server, and package conformance judges it.
 package server

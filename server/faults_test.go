@@ -58,14 +58,14 @@ func (a panicking) Close(context.Context) error {
 	return nil
 }
 
-// create asks for session s and returns the status.
-func create(t *testing.T, url, body string) int {
+// create asks for a session and returns the status. by adds a credential.
+func create(t *testing.T, url, body string, by func(*http.Request)) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/api/headless/sessions", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	bearer(token)(req)
+	by(req)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestFaultyAgentDoesNotEndTheProgram(t *testing.T) {
 			web := httptest.NewServer(srv)
 			defer web.Close()
 			for range 2 { // a session that was refused is not left locked
-				if got := create(t, web.URL, `{"sessionId":"s"`+tt.body+`}`); got != tt.status {
+				if got := create(t, web.URL, `{"sessionId":"s"`+tt.body+`}`, bearer(token)); got != tt.status {
 					t.Errorf("got status %d, want %d", got, tt.status)
 				}
 			}
@@ -138,7 +138,7 @@ func TestCloseDoesNotWaitForAnAgentThatIsBeingMade(t *testing.T) {
 	asked := make(chan struct{})
 	go func() { // ends when the session is refused
 		defer close(asked)
-		create(t, web.URL, `{"sessionId":"s"}`)
+		create(t, web.URL, `{"sessionId":"s"}`, bearer(token))
 	}()
 	<-called
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -175,10 +175,10 @@ func TestSecondServerOfADirectoryRefusesWhatTheFirstHasOpen(t *testing.T) {
 	dir, log := t.TempDir(), &record{}
 	_, first := open(t, server.Options{Token: token, StateDir: dir})
 	_, second := open(t, server.Options{Token: token, StateDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
-	if got := create(t, first.URL, `{"sessionId":"s"}`); got != http.StatusOK {
+	if got := create(t, first.URL, `{"sessionId":"s"}`, bearer(token)); got != http.StatusOK {
 		t.Fatalf("got status %d, want 200", got)
 	}
-	if got := create(t, second.URL, `{"sessionId":"s"}`); got != http.StatusConflict {
+	if got := create(t, second.URL, `{"sessionId":"s"}`, bearer(token)); got != http.StatusConflict {
 		t.Errorf("got status %d, want 409", got)
 	}
 	if got := log.String(); !strings.Contains(got, "in use by another server") {

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,15 +49,17 @@ type Options struct {
 	Token string
 
 	// Authenticate returns who sent a request, by whatever your program uses: a cookie, a
-	// header, a client certificate. It is called for requests without a valid Token and
-	// without a share that a client made; their Host and Origin have been checked. An error
+	// header, a client certificate. It is called for requests without a valid Token, share,
+	// ticket or cookie of this server. Their Host and Origin have been checked. An error
 	// refuses the request with 401, and the log gets its text. A [contracts.Error] refuses it
 	// with its own code and message; without a code it is an internal error.
+	//
+	// Connections, tickets, cookies and shares of a principal end at Expires. They do not
+	// end when Authenticate begins to refuse the principal: call [Server.Disconnect] then.
 	//
 	// Principals with the same Scope share sessions, and cannot see those of other scopes.
 	// A scope has at most 64 of a-z 0-9 . _ - and a principal without one belongs to the
 	// owner's. A principal without Scope, Role and SessionID has the rights of the owner.
-	// Connections end at Expires; see also [Server.Disconnect].
 	Authenticate func(*http.Request) (contracts.Principal, error)
 
 	// StateDir is the directory for the sessions and shares, created if missing. A later
@@ -195,12 +195,10 @@ func (o *Options) runtime() agent.Options {
 
 // wiring returns the options of the server behind this one.
 func (o *Options) wiring(dir string) wiring.ServerOptions {
-	version := moduleVersion()
 	sessions := wiring.Options{
-		Workspace: o.Workspace, NoUtilities: !o.Utilities, Version: version,
-		Agent: o.Agent, Runtime: o.runtime(),
+		Workspace: o.Workspace, NoUtilities: !o.Utilities, Agent: o.Agent, Runtime: o.runtime(),
 		Session:     hub.Options{RequireTokens: true, IdleTTL: cmp.Or(o.IdleTTL, 30*time.Minute)},
-		RetainBytes: cmp.Or(o.RetainBytes, 256<<20), HistoryMemory: 256 << 20, Log: o.Log,
+		RetainBytes: o.RetainBytes, Log: o.Log,
 	}
 	if o.NewAgent != nil {
 		sessions.NewAgent = func(key hub.Key, a agent.Options) (contracts.Agent, error) {
@@ -210,10 +208,8 @@ func (o *Options) wiring(dir string) wiring.ServerOptions {
 	return wiring.ServerOptions{
 		Options: sessions, Dir: dir, MaxSessions: o.MaxSessions, Page: o.Page,
 		Network: wiring.NetworkOptions{
-			Auth: auth.Options{
-				Token: o.Token, Authenticate: o.Authenticate, Hosts: o.Hosts, Origins: o.Origins, BehindTLS: o.BehindTLS, Version: version,
-			},
-			Log: o.Log,
+			Auth: auth.Options{Token: o.Token, Authenticate: o.Authenticate, Hosts: o.Hosts, Origins: o.Origins, BehindTLS: o.BehindTLS},
+			Log:  o.Log,
 		},
 	}
 }
@@ -242,21 +238,6 @@ func (s *Server) removeTemporary() error {
 	return os.RemoveAll(s.temporary)
 }
 
-// moduleVersion returns the version of this module in the program, "devel" if it has none.
-func moduleVersion() string {
-	const module = "github.com/seed-028515a8/maestro"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	for _, m := range slices.Concat(info.Deps, []*debug.Module{&info.Main}) {
-		if m.Path == module && m.Version != "" && m.Version != "(devel)" {
-			return m.Version
-		}
-	}
-	return "devel"
-}
-
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
@@ -264,9 +245,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // and within 10 minutes. Without Options.Token it is "/".
 func (s *Server) LoginPath() string { return s.inner.Auth.LoginPath() }
 
-// Disconnect ends the connections of a principal. Its clients do not reconnect by
-// themselves. A new connection is accepted if Options.Authenticate still accepts the
-// principal.
+// Disconnect ends the connections of a principal, and the tickets and cookies that were made
+// for it. Its clients do not reconnect by themselves. A new connection is accepted if
+// Options.Authenticate still accepts the principal. Shares that it made stay valid until
+// they expire or somebody with control of the session revokes them.
 func (s *Server) Disconnect(principalID string) { s.inner.Disconnect(principalID) }
 
 // Close suspends the sessions and ends all connections; clients are told that the server

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,7 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -120,6 +120,44 @@ func status(t *testing.T, url string, change func(*http.Request)) int {
 
 func bearer(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+key) }
+}
+
+// A socket is a client that writes its messages by hand.
+type socket struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+func dialSocket(t *testing.T, url string) socket {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{contracts.Subprotocol},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() }) // the server may have ended it
+	return socket{t, conn}
+}
+
+func (s socket) says(text string) {
+	s.t.Helper()
+	if err := s.conn.Write(s.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// until returns the next message that contains want, or the close code if there is none.
+func (s socket) until(want string) (text string, code websocket.StatusCode) {
+	for {
+		_, text, err := s.conn.Read(s.t.Context())
+		if err != nil {
+			return "", websocket.CloseStatus(err)
+		}
+		if strings.Contains(string(text), want) {
+			return string(text), 0
+		}
+	}
 }
 
 func TestUnusableOptionsAreExplained(t *testing.T) {
@@ -257,18 +295,14 @@ func TestStateWithoutADirectoryIsRemoved(t *testing.T) {
 
 // TestCustomAuthentication names the user of a request in the header X-User.
 func TestCustomAuthentication(t *testing.T) {
-	var log bytes.Buffer
+	log := &record{}
 	users := map[string]contracts.Principal{
-		"ann":      {ID: "ann", Scope: "one"},
-		"bob":      {ID: "bob", Scope: "two", Name: "Bob\x1b"},
-		"expired":  {ID: "old", Expires: time.Now().Add(-time.Hour)},
-		"share":    {ID: "share_1"},
-		"nameless": {},
-		"escape":   {ID: "x", Scope: "../one"},
-		"role":     {ID: "x", Role: "king"},
+		"ann":   {ID: "ann", Scope: "one"},
+		"bob":   {ID: "bob", Scope: "two", Name: "Bob\x1b"},
+		"share": {ID: "share_1"},
 	}
-	srv, web := open(t, server.Options{
-		Token: token, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	_, web := open(t, server.Options{
+		Token: token, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Authenticate: func(r *http.Request) (contracts.Principal, error) {
 			name := r.Header.Get("X-User")
 			if name == "banned" {
@@ -291,8 +325,8 @@ func TestCustomAuthentication(t *testing.T) {
 		want int
 	}{
 		{"nobody", nil, 401}, {"a stranger", user("eve"), 401}, {"ann", user("ann"), 200}, {"the owner", bearer(token), 200},
-		{"a wrong token", bearer("wrong-token-0123456789"), 401}, {"somebody banned", user("banned"), 403}, {"an expired user", user("expired"), 401}, {"a refusal without a code", user("codeless"), 500},
-		{"a reserved id", user("share"), 500}, {"no id", user("nameless"), 500}, {"a scope that is a path", user("escape"), 500}, {"an unknown role", user("role"), 500},
+		{"a wrong token", bearer("wrong-token-0123456789"), 401}, {"somebody banned", user("banned"), 403}, {"a refusal without a code", user("codeless"), 500},
+		{"an unusable principal", user("share"), 500},
 		{"another host", func(r *http.Request) { user("ann")(r); r.Host = "evil.example" }, 403},
 		{"a foreign page", func(r *http.Request) { user("ann")(r); r.Header.Set("Origin", "https://evil.example") }, 403},
 	} {
@@ -303,24 +337,14 @@ func TestCustomAuthentication(t *testing.T) {
 	if got := log.String(); !strings.Contains(got, "are reserved") || !strings.Contains(got, `cause="a secret of the program"`) || !strings.Contains(got, "nobody said why") {
 		t.Errorf("got the log %s, want why requests were refused", got)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", web.URL+list, strings.NewReader(`{"sessionId":"s"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	user("ann")(req)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.Body.Close(); res.StatusCode != 200 {
-		t.Errorf("got status %d, want a session", res.StatusCode)
+	if got := create(t, web.URL, `{"sessionId":"s"}`, user("ann")); got != 200 {
+		t.Errorf("got status %d, want a session", got)
 	}
 	for name, want := range map[string]int{"ann": 200, "bob": 404} {
 		if got := status(t, web.URL+list+"/s/state", user(name)); got != want {
 			t.Errorf("%s reads the session of ann: got status %d, want %d", name, got, want)
 		}
 	}
-	srv.Disconnect("ann") // has no connection
 }
 
 func TestDisconnectEndsTheConnections(t *testing.T) {
@@ -337,6 +361,45 @@ func TestDisconnectEndsTheConnections(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("got no error, want the connection ended")
+	}
+}
+
+// TestDisconnectEndsWhatIsNotAttachedYet is about a socket that says hello late.
+func TestDisconnectEndsWhatIsNotAttachedYet(t *testing.T) {
+	srv, web := open(t, server.Options{Authenticate: func(*http.Request) (contracts.Principal, error) {
+		return contracts.Principal{ID: "ann"}, nil
+	}})
+	const hello = `{"type":"hello","protocol_version":"` + contracts.ProtocolVersion + `","role":"viewer"}`
+	late := dialSocket(t, web.URL+"/api/headless/ws")
+	srv.Disconnect("ann")
+	late.says(hello)
+	if text, code := late.until("ws.attached"); int(code) != contracts.CodeUnauthenticated.CloseCode() {
+		t.Errorf("got %q and close code %d, want the late hello refused", text, code)
+	}
+	again := dialSocket(t, web.URL+"/api/headless/ws")
+	again.says(hello)
+	if text, code := again.until("ws.attached"); text == "" {
+		t.Errorf("got close code %d, want a new connection accepted", code)
+	}
+}
+
+// TestEditorsAttach holds a conversation over the Agent Client Protocol.
+func TestEditorsAttach(t *testing.T) {
+	_, web := open(t, server.Options{Token: token})
+	s, session := dialSocket(t, web.URL+"/acp"), ""
+	for _, step := range []struct{ says, want string }{
+		{`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`, `"protocolVersion":1`},
+		{`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}`, `"sessionId":"`},
+		{`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"ID","prompt":[{"type":"text","text":"hello"}]}}`, `"end_turn"`},
+	} {
+		s.says(strings.Replace(step.says, "ID", session, 1))
+		text, code := s.until(step.want)
+		if text == "" {
+			t.Fatalf("%s: got close code %d, want %s", step.says, code, step.want)
+		}
+		if _, rest, ok := strings.Cut(text, `"sessionId":"`); ok {
+			session, _, _ = strings.Cut(rest, `"`)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/workspace"
 )
 
 // A listing is the files of the workspace at one time. It is immutable.
@@ -133,24 +135,11 @@ func (s *Shared) leave() {
 // excludedIn returns dir, which is absolute, relative to the workspace if it is
 // in it, else "". A directory that contains the workspace cannot be excluded.
 func excludedIn(root, dir string) string {
-	rel, err := filepath.Rel(root, resolved(dir))
+	rel, err := filepath.Rel(root, workspace.Resolve(dir))
 	if dir == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
 		return ""
 	}
 	return foldCase(filepath.ToSlash(rel))
-}
-
-// resolved returns an absolute path with the symbolic links in its existing
-// part resolved.
-func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	dir := filepath.Dir(path)
-	if dir == path {
-		return path
-	}
-	return filepath.Join(resolved(dir), filepath.Base(path))
 }
 
 // isExcluded reports whether a path, which is relative to the root and without

@@ -75,7 +75,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string) (opts acpserver.Op
 	if err := f.server.check(cmd); err != nil {
 		return opts, nil, err
 	}
-	opts = acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: version(), Log: f.server.log()}
+	opts = acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: wiring.Version(), Log: f.server.log()}
 	if len(args) == 0 {
 		if cmd.Flags().Changed("token-file") {
 			return opts, nil, usage{errors.New("--token-file needs a URL: without one the token is in --state-dir")}

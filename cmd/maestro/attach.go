@@ -20,6 +20,7 @@ import (
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 // attachName is the name of a client whose user gave no name.
@@ -181,7 +182,7 @@ const shownHistory = 2000
 func (f *attachFlags) options(tokenFile string) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
-		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: version()},
+		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: wiring.Version()},
 		Capabilities: &contracts.Capabilities{RawAgentEvents: true, People: true, ServerRequests: contracts.RequestTypes()},
 	}
 	takeover := contracts.TakeoverLater

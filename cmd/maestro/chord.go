@@ -27,7 +27,7 @@ var chordProtocol = protocol{
 	full: `{"type":"error","payload":{"message":"the server has too many clients","code":"too_many_clients"}}`,
 	translate: func(s *settings, _ func(string) string) dialect.Translator {
 		return chord.New(chord.Options{
-			SessionID: s.chord.resume, NewSessions: s.chord.replaces, Version: version(), Rules: s.chord.rules,
+			SessionID: s.chord.resume, NewSessions: s.chord.replaces, Version: wiring.Version(), Rules: s.chord.rules,
 			Shared: s.chord.rules == nil, Worktree: s.chord.entered,
 		})
 	},

@@ -165,7 +165,7 @@ func (n *network) profile(addr string) error {
 // missing.
 func (n *network) credentials(s settings, root string) (auth.Options, error) {
 	opts := s.access
-	opts.Off, opts.Version = s.auth == "off", version()
+	opts.Off = s.auth == "off"
 	if host, _, err := net.SplitHostPort(s.listen); err == nil && host != "" && net.ParseIP(host) == nil {
 		opts.Hosts = append(slices.Clip(opts.Hosts), host)
 	}

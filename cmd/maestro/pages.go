@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/seed-028515a8/maestro/internal/workspace"
 	"github.com/seed-028515a8/maestro/web"
 )
 
 const agentWritesPages = "the agent can change the pages, which act with the login of the user who opens them"
 
-// openPages returns what serves the directory of --pages, or nil without it, and whether the agent
+// openPages returns the handler of the directory of --pages, or nil without the flag, and whether the agent
 // can change the pages. It refuses a directory with files that hold secrets, because everybody who
 // reaches the server may read the pages. root is the state directory.
 func (s *settings) openPages(root string) (handler http.Handler, agentWrites bool, err error) {
@@ -25,26 +26,26 @@ func (s *settings) openPages(root string) (handler http.Handler, agentWrites boo
 		{"state-dir", root}, {"tls-key", s.tlsKey}, {"jwt-key", s.jwtKey}, {"metrics-token-file", s.metricsTokenFile},
 		{"mcp-config", s.mcpConfig}, {"notify", s.notify},
 	} {
-		for _, path := range places(secret.path) {
+		for _, path := range locations(secret.path) {
 			if within(path, dir) || secret.flag == "state-dir" && within(dir, path) {
 				return nil, false, fmt.Errorf("--pages %s: everybody could read what --%s keeps there: choose another directory", s.pages, secret.flag)
 			}
 		}
 	}
-	workspace, err := filepath.Abs(s.workspace)
+	work, err := filepath.Abs(s.workspace)
 	if err != nil {
 		return nil, false, fmt.Errorf("--workspace: %w", err)
 	}
-	workspace = resolve(workspace)
+	work = workspace.Resolve(work)
 	if handler, err = web.Pages(dir); err != nil {
 		return nil, false, fmt.Errorf("--pages: %w", err)
 	}
-	return handler, within(dir, workspace) || within(workspace, dir), nil
+	return handler, within(dir, work) || within(work, dir), nil
 }
 
-// places returns where a file is or will be, and where it leads if it is a symbolic link. An empty
-// path is nowhere.
-func places(path string) []string {
+// locations returns the path of a file, which need not exist yet, and its target if it is a
+// symbolic link. It returns none for an empty path.
+func locations(path string) []string {
 	if path == "" {
 		return nil
 	}
@@ -52,19 +53,7 @@ func places(path string) []string {
 	if err != nil {
 		return nil
 	}
-	all := []string{filepath.Join(resolve(filepath.Dir(path)), filepath.Base(path))}
-	if file, err := filepath.EvalSymlinks(path); err == nil {
-		all = append(all, file)
-	}
-	return all
-}
-
-// resolve returns a path without symbolic links. The end of the path need not exist yet.
-func resolve(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
-		return real
-	}
-	return filepath.Join(resolve(filepath.Dir(path)), filepath.Base(path))
+	return []string{filepath.Join(workspace.Resolve(filepath.Dir(path)), filepath.Base(path)), workspace.Resolve(path)}
 }
 
 // within reports whether path is dir or below it. Both are absolute.

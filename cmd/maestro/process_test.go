@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 // A running is a server that has said it is ready.
@@ -418,9 +419,9 @@ func TestHeadlessIsACommandAndAFlag(t *testing.T) {
 func TestVersionAndHelpAreToldWhenAsked(t *testing.T) {
 	t.Parallel()
 	for want, ways := range map[string][][]string{
-		"maestro " + version() + "\n": {{"version"}, {"--version"}, {"-v"}},
-		"\ncommit: ":                  {{"version"}},
-		"\ndate: ":                    {{"version"}},
+		"maestro " + wiring.Version() + "\n": {{"version"}, {"--version"}, {"-v"}},
+		"\ncommit: ":                         {{"version"}},
+		"\ndate: ":                           {{"version"}},
 		"\ngo: " + runtime.Version() + "\nplatform: " + runtime.GOOS + "/" + runtime.GOARCH + "\n": {{"version"}},
 		"--idle-ttl":    {{"help", "serve"}, {"serve", "--help"}},
 		"hosted-runner": {{"help"}, {"--help"}, {}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,11 +62,11 @@ func sessionDirs(root string, ids []string) (dirs []string, err error) {
 		return nil, err
 	}
 	err = filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
-		name, isSession := strings.CutPrefix(filepath.Base(dir), wiring.SessionPrefix)
+		id, isSession := wiring.Unescaped(filepath.Base(dir), wiring.SessionPrefix)
 		if err != nil || !entry.IsDir() || !isSession || dir == root {
 			return err
 		}
-		if id, err := url.PathUnescape(name); err == nil && contracts.ValidID(id) && (len(ids) == 0 || slices.Contains(ids, id)) {
+		if contracts.ValidID(id) && (len(ids) == 0 || slices.Contains(ids, id)) {
 			dirs = append(dirs, dir)
 		}
 		return fs.SkipDir

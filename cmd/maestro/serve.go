@@ -89,7 +89,7 @@ func (n *network) announce(s settings, session string, out io.Writer) error {
 	if err := writeReady(s.readyFile, r); err != nil {
 		return err
 	}
-	n.log.Info("listening", "url", r.BaseURL, "address", n.Addr().String(), "session", r.SessionID, "agent", mask.Text(s.agent), "version", version())
+	n.log.Info("listening", "url", r.BaseURL, "address", n.Addr().String(), "session", r.SessionID, "agent", mask.Text(s.agent), "version", wiring.Version())
 	if n.scheme == "http" && !isLoopback(n.Addr()) && !s.access.BehindTLS {
 		n.log.Warn("other machines can reach this server, and nothing encrypts what they send: use --tls-cert, or a proxy with TLS and --behind-tls", "address", n.Addr().String())
 	}

@@ -33,14 +33,14 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 	if agentWrites {
 		log.Warn(agentWritesPages, "pages", s.pages, "workspace", s.workspace)
 	}
-	n, network, err := listen(s, root, log)
+	n, clients, err := listen(s, root, log)
 	if err != nil {
 		return nil, err
 	}
 	s.hecate.Vocabulary = wire.Vocabulary(s.hecateVocabulary)
 	v := &server{net: n}
 	v.Server, err = wiring.NewServer(wiring.ServerOptions{
-		Options: opts, Network: network, StateRoot: root, MaxSessions: s.maxSessions, Undo: s.undo, Notify: s.notify,
+		Options: opts, Network: clients, StateRoot: root, MaxSessions: s.maxSessions, Undo: s.undo, Notify: s.notify,
 		Hecate: s.hecate, Page: true, Pages: pages,
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func (s settings) sessions(log *slog.Logger) (wiring.Options, error) {
 		flag = "--workspace-root"
 	}
 	return wiring.Options{
-		Workspace: s.workspace, WorkspaceFlag: flag, Version: version(), Revision: vcs()["vcs.revision"],
+		Workspace: s.workspace, WorkspaceFlag: flag, Revision: vcs()["vcs.revision"],
 		Agent: s.agent, Runtime: s.runtime, Session: s.session, Tools: s.tools,
 		RetainBytes: s.retainBytes, RetainAge: s.retainAge, Fsync: s.fsync, HistoryMemory: s.historyMemory, MaxKept: s.maxKept, Log: log,
 	}, nil

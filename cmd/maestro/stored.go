@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,11 +80,9 @@ type storedSession struct {
 
 // readStored describes the session in dir. It does not read the journal.
 func readStored(dir string) (storedSession, error) {
-	id, err := url.PathUnescape(strings.TrimPrefix(filepath.Base(dir), wiring.SessionPrefix))
-	if err != nil {
-		return storedSession{}, err
-	}
+	id, _ := wiring.Unescaped(filepath.Base(dir), wiring.SessionPrefix) // sessionDirs has checked it
 	s := storedSession{ID: id, Dir: dir}
+	var err error
 	if s.UpdatedAt, err = journal.LastWritten(dir); err != nil {
 		return s, err
 	}

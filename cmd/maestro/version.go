@@ -6,9 +6,10 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
-	"sync"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/internal/wiring"
 )
 
 func versionCommand() *cobra.Command {
@@ -18,16 +19,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version returns the version of the module, "devel" if the build has none.
-var version = sync.OnceValue(func() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
-})
-
 func printVersion(w io.Writer) error {
-	_, err := fmt.Fprintln(w, "maestro", version())
+	_, err := fmt.Fprintln(w, "maestro", wiring.Version())
 	return err
 }
 

@@ -46,7 +46,7 @@ func newACPSockets(
 		list = func(contracts.Principal) *contracts.SessionList { return &contracts.SessionList{} }
 	}
 	return &acpSockets{
-		opts:    acpserver.Options{Version: o.Auth.Version, Log: o.Log},
+		opts:    acpserver.Options{Version: Version(), Log: o.Log},
 		sockets: acpserver.SocketOptions{Heartbeat: o.HeartbeatInterval, Handshake: o.HandshakeTimeout},
 		work:    h.Workspace, session: h.Session, list: list, alive: alive,
 		inner: &http.Server{

@@ -3,11 +3,9 @@ package wiring
 import (
 	"errors"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -128,9 +126,8 @@ func readFolder(dir string) ([]string, error) {
 	var ids []string
 	written := map[string]time.Time{}
 	for _, e := range entries {
-		name, ok := strings.CutPrefix(e.Name(), SessionPrefix)
-		id, err := url.PathUnescape(name)
-		if !ok || err != nil || !e.IsDir() {
+		id, ok := Unescaped(e.Name(), SessionPrefix)
+		if !ok || !e.IsDir() {
 			continue
 		}
 		ids = append(ids, id)

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -27,11 +28,11 @@ func (s source) Follow(epoch string, cursor uint64) hecate.Follower {
 }
 
 // serveHecate adds the routes of the logs of Hecate events.
-func (v *Server) serveHecate(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) (err error) {
+func (v *Server) serveHecate(mux *http.ServeMux, g *auth.Authenticator, streams *sse.Streams, limiter *ratelimit.Limiter) (err error) {
 	m := v.Sessions
 	translate := v.opts.Hecate
-	translate.LeaseTTL = m.opts.Session.LeaseTTL
-	translate.Redact = redactor(os.Environ(), token)
+	translate.LeaseTTL = cmp.Or(m.opts.Session.LeaseTTL, contracts.DefaultLeaseTTL)
+	translate.Redact = redactor(os.Environ(), v.opts.Network.Auth.Token)
 	v.hecate, err = hecate.New(hecate.Options{
 		Translate: translate, Dir: m.scopeDir, Stored: m.kept.stored, RetainBytes: m.opts.RetainBytes, RetainAge: m.opts.RetainAge,
 		Authorize: g.Authorize, Alive: g.Alive, Attach: limiter.Attach, Request: limiter.Request, Streams: streams, Heartbeat: m.opts.Session.HeartbeatInterval, Log: m.log,

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,8 +26,9 @@ import (
 
 // NetworkOptions configures [NewNetwork].
 type NetworkOptions struct {
-	// Auth has the credentials. NewNetwork sets what depends on the sessions: Identified,
-	// RateLimit, Log, Refuse, Revoked, Session, WebPush, and with a directory the files.
+	// Auth has the credentials. NewNetwork sets Version, Log and what depends on the
+	// sessions: Identified, RateLimit, Refuse, Revoked, Session, WebPush, and with a
+	// directory the files.
 	Auth auth.Options
 
 	Clients connlimit.Options // NewNetwork sets Refused and Evicted
@@ -34,8 +36,8 @@ type NetworkOptions struct {
 
 	MaxFrameBytes     int
 	Strict            bool
-	HeartbeatInterval time.Duration
-	HandshakeTimeout  time.Duration
+	HeartbeatInterval time.Duration // zero means contracts.DefaultHeartbeatInterval
+	HandshakeTimeout  time.Duration // zero means contracts.DefaultHandshakeTimeout
 
 	Protocols []Protocol // of other programs
 
@@ -50,7 +52,7 @@ type Network struct {
 
 	handler http.Handler
 	acp     *acpSockets
-	token   string // of the owner; empty if there is none
+	end     func(principalID string) // ends the connections of a principal
 	log     *slog.Logger
 }
 
@@ -78,7 +80,7 @@ type Backend struct {
 	pages    http.Handler       // of the operator's own; nil has none
 
 	// more adds routes; nil adds none.
-	more func(mux *http.ServeMux, g *auth.Authenticator, token string, streams *sse.Streams, limiter *ratelimit.Limiter) error
+	more func(mux *http.ServeMux, g *auth.Authenticator, streams *sse.Streams, limiter *ratelimit.Limiter) error
 }
 
 // A visit is one WebSocket's attachment to a session.
@@ -100,9 +102,15 @@ func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.Stre
 
 // NewNetwork returns the network of a backend. Close ends it.
 func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
+	o.HeartbeatInterval = cmp.Or(o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
 	refusals := &refusalLog{log: o.Log, now: time.Now}
 	o.Clients.Refused, o.Clients.Evicted = refusals.request, refusals.evicted
-	n := &Network{Limit: connlimit.New(o.Clients), token: o.Auth.Token, log: o.Log}
+	n := &Network{Limit: connlimit.New(o.Clients), log: o.Log}
+	n.end = func(principalID string) {
+		n.acp.evict(principalID) // first, so that the client is told the reason
+		h.Evict(principalID)
+	}
 	limiter := ratelimit.New(o.Rates)
 	g, err := n.authenticator(o.Auth, h, limiter)
 	if err != nil {
@@ -116,28 +124,7 @@ func NewNetwork(o NetworkOptions, h Backend) (*Network, error) {
 	}
 	n.handler = h.Observer.Routes(g.Wrap(mux))
 	h.Observer.Collect(n.measure)
-	h.Observer.Collect(func(gauge, _ observe.Measure) {
-		value := 0.0
-		if refusal, _ := h.Ready(); refusal == nil {
-			value = 1
-		}
-		gauge("ready", "1 while /readyz answers 200, else 0.", value)
-	})
-	if h.overview != nil {
-		h.Observer.Collect(func(gauge, _ observe.Measure) {
-			waiting, oldest := h.overview.AtRest()
-			for _, kind := range contracts.RequestTypes() {
-				if kind != contracts.RequestClientTool { // a program answers it, and no summary has it
-					gauge("stored_requests_pending", "Questions of sessions that are not open.", float64(waiting[kind]), "type", string(kind))
-				}
-			}
-			age := 0.0
-			if !oldest.IsZero() {
-				age = time.Since(oldest).Seconds()
-			}
-			gauge("stored_request_age_seconds", "Age of the oldest question of a session that is not open.", age)
-		})
-	}
+	h.Observer.Collect(h.measure)
 	n.acp.accept()
 	return n, nil
 }
@@ -158,6 +145,35 @@ func (n *Network) Close(ctx context.Context) error {
 	return errors.Join(n.Limit.Close(ctx), n.acp.close(), n.Auth.Close())
 }
 
+// Disconnect ends the connections of a principal, and what [auth.Authenticator.SignOut] ends.
+func (n *Network) Disconnect(principalID string) {
+	n.Auth.SignOut(principalID)
+	n.end(principalID)
+}
+
+// measure reports the metrics of the sessions.
+func (h *Backend) measure(gauge, _ observe.Measure) {
+	ready := 0.0
+	if refusal, _ := h.Ready(); refusal == nil {
+		ready = 1
+	}
+	gauge("ready", "1 while /readyz answers 200, else 0.", ready)
+	if h.overview == nil {
+		return
+	}
+	waiting, oldest := h.overview.AtRest()
+	for _, kind := range contracts.RequestTypes() {
+		if kind != contracts.RequestClientTool { // a program answers it, and no summary has it
+			gauge("stored_requests_pending", "Questions of sessions that are not open.", float64(waiting[kind]), "type", string(kind))
+		}
+	}
+	age := 0.0
+	if !oldest.IsZero() {
+		age = time.Since(oldest).Seconds()
+	}
+	gauge("stored_request_age_seconds", "Age of the oldest question of a session that is not open.", age)
+}
+
 // measure reports the metrics of the network.
 func (n *Network) measure(gauge, counter observe.Measure) {
 	c := n.Limit.Counts()
@@ -174,12 +190,8 @@ func (n *Network) measure(gauge, counter observe.Measure) {
 }
 
 func (n *Network) authenticator(opts auth.Options, h Backend, limiter *ratelimit.Limiter) (*auth.Authenticator, error) {
-	opts.Identified, opts.RateLimit, opts.Log = n.Limit.Identify, limiter, n.log
-	opts.Refuse = refuse
-	opts.Revoked = func(principalID string) {
-		n.acp.evict(principalID) // first, so that the client is told the reason
-		h.Evict(principalID)
-	}
+	opts.Version, opts.Identified, opts.RateLimit, opts.Log = Version(), n.Limit.Identify, limiter, n.log
+	opts.Refuse, opts.Revoked = refuse, n.end
 	opts.Session = func(ctx context.Context, p contracts.Principal, id string) error {
 		_, _, err := h.Find(ctx, httpapi.Wanted{ID: id, Principal: p})
 		return err
@@ -195,6 +207,53 @@ func (n *Network) authenticator(opts auth.Options, h Backend, limiter *ratelimit
 }
 
 func (n *Network) routes(o *NetworkOptions, g *auth.Authenticator, h Backend, limiter *ratelimit.Limiter, refusals *refusalLog) (*http.ServeMux, error) {
+	mux := http.NewServeMux()
+	if err := n.serveSockets(o, mux, g, h, limiter, refusals); err != nil {
+		return nil, err
+	}
+	var overview httpapi.Overview
+	if h.overview != nil {
+		overview = overviewOverHTTP{h.overview}
+	}
+	var notifier httpapi.Notifier
+	if h.notifier != nil {
+		notifier = h.notifier
+	}
+	streams := sse.New(sse.Options{ConnLimit: n.Limit, WriteTimeout: o.Clients.WriteTimeout, Log: n.log})
+	requests, err := httpapi.New(httpapi.Options{
+		Authorize: g.Authorize, List: h.List, Overview: overview, Notifier: notifier, Fence: h.Runner, Ready: h.Ready, Rates: limiter,
+		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
+			session, opened, err := h.Find(ctx, want)
+			return overHTTP{session}, opened, err
+		},
+		Page: h.page, Streams: streams,
+		MaxBodyBytes: o.MaxFrameBytes, Strict: o.Strict,
+	})
+	if err != nil {
+		return nil, err
+	}
+	requests.Routes(mux)
+	httpapi.RunnerRoutes(mux, h.Runner, g.Control)
+	mux.Handle("/api/headless/whoami", g.WhoAmI())
+	mux.Handle("/api/headless/ws-tickets", g.Tickets())
+	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
+	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
+	if h.pages != nil {
+		mux.Handle(web.PagesPath, h.pages)
+	}
+	mux.Handle("/login", g.Login())
+	mux.Handle("/logout", g.Logout())
+	mux.Handle("/metrics", metricsFor(g, h.Observer.Handler()))
+	if h.more != nil {
+		err = h.more(mux, g, streams, limiter)
+	}
+	return mux, err
+}
+
+// serveSockets adds the routes of WebSockets.
+func (n *Network) serveSockets(
+	o *NetworkOptions, mux *http.ServeMux, g *auth.Authenticator, h Backend, limiter *ratelimit.Limiter, refusals *refusalLog,
+) error {
 	options := ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
@@ -220,11 +279,12 @@ func (n *Network) routes(o *NetworkOptions, g *auth.Authenticator, h Backend, li
 	}
 	sockets, err := ws.New(options)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	mux := http.NewServeMux()
+	mux.Handle("/api/headless/ws", sockets)
+	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
 	if err := n.serveACP(o, mux, g, h, options); err != nil {
-		return nil, err
+		return err
 	}
 	lists := options
 	lists.Open = func(_ context.Context, att contracts.Attach) (ws.Session, error) {
@@ -235,8 +295,9 @@ func (n *Network) routes(o *NetworkOptions, g *auth.Authenticator, h Backend, li
 	}
 	listSockets, err := ws.New(lists)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	mux.Handle("/api/headless/lists/ws", listSockets)
 	options.Foreign = true
 	for _, p := range o.Protocols {
 		options.Open = func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
@@ -249,50 +310,11 @@ func (n *Network) routes(o *NetworkOptions, g *auth.Authenticator, h Backend, li
 		}
 		others, err := ws.New(options)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		mux.Handle("/api/"+p.Name+"/ws", others)
 	}
-	var overview httpapi.Overview
-	if h.overview != nil {
-		overview = overviewOverHTTP{h.overview}
-	}
-	var notifier httpapi.Notifier
-	if h.notifier != nil {
-		notifier = h.notifier
-	}
-	streams := sse.New(sse.Options{ConnLimit: n.Limit, WriteTimeout: o.Clients.WriteTimeout, Log: n.log})
-	requests, err := httpapi.New(httpapi.Options{
-		Authorize: g.Authorize, List: h.List, Overview: overview, Notifier: notifier, Fence: h.Runner, Ready: h.Ready, Rates: limiter,
-		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
-			session, opened, err := h.Find(ctx, want)
-			return overHTTP{session}, opened, err
-		},
-		Page: h.page, Streams: streams,
-		MaxBodyBytes: o.MaxFrameBytes, Strict: o.Strict,
-	})
-	if err != nil {
-		return nil, err
-	}
-	requests.Routes(mux)
-	httpapi.RunnerRoutes(mux, h.Runner, g.Control)
-	mux.Handle("/api/headless/ws", sockets)
-	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
-	mux.Handle("/api/headless/lists/ws", listSockets)
-	mux.Handle("/api/headless/whoami", g.WhoAmI())
-	mux.Handle("/api/headless/ws-tickets", g.Tickets())
-	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
-	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
-	if h.pages != nil {
-		mux.Handle(web.PagesPath, h.pages)
-	}
-	mux.Handle("/login", g.Login())
-	mux.Handle("/logout", g.Logout())
-	mux.Handle("/metrics", metricsFor(g, h.Observer.Handler()))
-	if h.more != nil {
-		err = h.more(mux, g, n.token, streams, limiter)
-	}
-	return mux, err
+	return nil
 }
 
 // serveACP adds the route of ACP clients. native serves WebSockets of sessions.

@@ -21,7 +21,7 @@ type Options struct {
 
 	NoUtilities bool // clients get no utilities although there is a workspace
 
-	Version, Revision string // of the program
+	Revision string // of the program's source
 
 	// Agent and Runtime are the parameters of [agent.Open]. What depends on the session
 	// is set in Runtime when a session is opened.
@@ -34,10 +34,10 @@ type Options struct {
 	Session hub.Options     // what depends on the session is set when a session is opened
 	Tools   utility.Options // likewise
 
-	RetainBytes   int64         // size of a session's journal
+	RetainBytes   int64         // size of a session's journal; zero means 256 MiB
 	RetainAge     time.Duration // age of the entries in it; zero means no limit
 	Fsync         bool          // show events only after they are synced to disk
-	HistoryMemory int64         // for the newest entries of all sessions
+	HistoryMemory int64         // for the newest entries of all sessions; zero means 256 MiB
 	MaxKept       int           // sessions of one scope on the disk; zero means 10,000
 
 	Identity      observe.Identity // added to the identity in the environment

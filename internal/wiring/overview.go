@@ -28,7 +28,7 @@ func (v *Server) openOverview(tell func(scope string, ev contracts.InboxEvent)) 
 	m := v.Sessions
 	return overview.New(overview.Options{
 		Store: summaries{m}, Frame: sse.AppendData, SocketForm: ws.Form{}, Undo: v.opts.Undo,
-		Heartbeat: m.opts.Session.HeartbeatInterval, Strict: m.opts.Session.Strict, Alive: m.counts, Notify: tell, Log: m.log,
+		Heartbeat: m.opts.Session.HeartbeatInterval, Strict: m.opts.Session.Strict, Alive: m.alive, Notify: tell, Log: m.log,
 		Find: func(ctx context.Context, id string, p contracts.Principal) (*hub.Hub, error) {
 			h, _, err := v.Find(ctx, httpapi.Wanted{ID: id, Principal: p})
 			return h, err
@@ -79,7 +79,8 @@ func (s summaries) scopes() (list []string) {
 	return list
 }
 
-// Unescaped returns what sessionFolder or scopeDir made a folder's name of.
+// Unescaped returns the session id or the scope in the name of a folder. ok is false if the
+// name does not begin with prefix or is malformed.
 func Unescaped(name, prefix string) (id string, ok bool) {
 	escaped, ok := strings.CutPrefix(name, prefix)
 	id, err := url.PathUnescape(escaped)
@@ -121,7 +122,7 @@ func (s summaries) Save(key hub.Key, text []byte, durable bool) error {
 // Remove implements [overview.Store]. It revokes the shares of the session first. The
 // session is gone at once, also if its files can only be removed later.
 func (s summaries) Remove(key hub.Key) error {
-	if g := s.credentials.Load(); g != nil {
+	if g := s.authenticator.Load(); g != nil {
 		if err := g.RevokeShares(key.Scope, key.ID); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func (v *Server) openLists() (err error) {
 			return fmt.Errorf("--notify: %w", err)
 		}
 		v.notifier, err = notify.New(notify.Options{
-			Config: config, Alive: v.Sessions.countsStill, Log: v.Sessions.log,
+			Config: config, Alive: v.Sessions.stillAlive, Log: v.Sessions.log,
 			PushFile: filepath.Join(v.Sessions.Dir, "push.json"), StateFile: filepath.Join(v.Sessions.Dir, "notify.json"),
 			Looking: func(principalID string) bool { return v.overview.Looking(principalID) },
 		})
@@ -194,12 +194,6 @@ func (m *Sessions) isHere(path string) error {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "Unknown workspace root"}
 	}
 	return nil
-}
-
-// Disconnect ends the connections of a principal.
-func (v *Server) Disconnect(principalID string) {
-	v.acp.evict(principalID) // first, so that the client is told the reason
-	v.evict(principalID)
 }
 
 // evict ends the connections of a principal in all sessions.

@@ -1,12 +1,16 @@
 package wiring
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
+	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/journal"
 	"github.com/seed-028515a8/maestro/internal/transport/httpapi"
 )
 
@@ -97,6 +101,40 @@ func TestRefusedRequestMakesNoSession(t *testing.T) {
 	}
 	if got := sh.list(contracts.Principal{}).Sessions; len(got) > 0 {
 		t.Errorf("got the sessions %+v, want none", got)
+	}
+}
+
+// A closingAgent counts its ends.
+type closingAgent struct {
+	contracts.Agent
+	closed *int
+	panics bool
+}
+
+func (a closingAgent) Close(context.Context) error {
+	*a.closed++
+	if a.panics {
+		panic("bug in Close")
+	}
+	return nil
+}
+
+func TestAgentOfASessionThatCannotOpenIsClosed(t *testing.T) {
+	m, key := newTestServer(t).Sessions, hub.Key{ID: "s"}
+	store, err := journal.Open(m.SessionDir(key), journal.FileOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := journal.Entry{Cursor: 1, Kind: journal.Checkpoint, Body: []byte("{")}
+	if err := errors.Join(store.Append([]journal.Entry{entry}), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, panics := range []bool{false, true} {
+		closed := 0
+		m.opts.NewAgent = func(hub.Key, agent.Options) (contracts.Agent, error) { return closingAgent{nil, &closed, panics}, nil }
+		if _, err := m.Open(t.Context(), key, hub.OpenOptions{}); err == nil || closed != 1 || strings.Contains(err.Error(), "bug") != panics {
+			t.Errorf("got %v and an agent that was closed %d times, want an error and once", err, closed)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/agent"
@@ -38,7 +39,7 @@ type Sessions struct {
 	kept    catalog              // of the sessions in Dir
 	changed func(hub.Key)        // called when the summary of a session changes; may be nil
 
-	credentials atomic.Pointer[auth.Authenticator] // of clients on the network; nil: there are no such clients yet
+	authenticator atomic.Pointer[auth.Authenticator] // of clients on the network; nil before Admit
 
 	log *slog.Logger
 }
@@ -52,7 +53,7 @@ func NewSessions(opts Options) (*Sessions, error) {
 			return nil, err
 		}
 	}
-	observer, err := observe.New(observe.Options{Version: opts.Version, Revision: opts.Revision, Log: opts.Log})
+	observer, err := observe.New(observe.Options{Version: Version(), Revision: opts.Revision, Log: opts.Log})
 	if err != nil {
 		return nil, errors.Join(err, closeWorkspace(work))
 	}
@@ -133,24 +134,34 @@ func (m *Sessions) refusal(err error) *contracts.Error {
 // errJournal means that the journal could not be opened.
 var errJournal = errors.New("open the session")
 
-func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions, spec string, run agent.Options) (*hub.Hub, error) {
+func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions, spec string, run agent.Options) (h *hub.Hub, err error) {
+	var parts []func(context.Context) error // close what was made, unless a hub takes it over
+	defer func() {
+		if h == nil {
+			for _, closePart := range slices.Backward(parts) {
+				err = errors.Join(err, closePart(ctx))
+			}
+		}
+	}()
 	store, err := m.store(key, options.Create)
 	if err != nil {
 		return nil, err
 	}
-	run.Dir, run.SessionID, run.Version, run.Log = m.Root(), key.ID, m.opts.Version, m.log
+	parts = append(parts, func(context.Context) error { return store.Close() })
+	run.Dir, run.SessionID, run.Version, run.Log = m.Root(), key.ID, Version(), m.log
 	if m.Dir != "" {
 		run.StateDir = filepath.Join(m.SessionDir(key), "agent")
 	}
 	a, err := m.newAgent(ctx, key, spec, run)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, err
 	}
+	parts = append(parts, func(ctx context.Context) error { return m.closeAgent(ctx, key, a) })
 	watcher := m.Observer.Session(key.ID, m.opts.Identity)
+	parts = append(parts, func(context.Context) error { watcher.Close(); return nil })
 	opts := m.opts.Session
 	opts.SessionID, opts.Init, opts.Agent, opts.Store, opts.Observer = key.ID, options.Init, a, store, watcher
-	opts.Cwd, opts.Alive, opts.Log = m.Root(), m.counts, m.log
-	closeTools := func(context.Context) error { return nil }
+	opts.Cwd, opts.Alive, opts.Log = m.Root(), m.alive, m.log
 	if m.work != nil {
 		opts.GitBranch, opts.LoadAttachments = m.work.GitBranch(), m.attachments
 	}
@@ -159,21 +170,25 @@ func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		use.Workspace, use.Shared, use.Journals, use.EnvPass, use.Log = m.work, m.shared, m.Dir, run.EnvPass, m.log
 		tools, err := utility.New(use)
 		if err != nil {
-			watcher.Close()
-			return nil, errors.Join(err, store.Close())
+			return nil, err
 		}
-		opts.Utilities, closeTools = tools, tools.Close
+		parts = append(parts, tools.Close)
+		opts.Utilities = tools
 	}
 	if m.changed != nil {
 		opts.Changed = func() { m.changed(key) }
 	}
 	opts.GroupCommit = m.opts.Fsync && m.Dir != ""
 	opts.CheckpointBytes, opts.CheckpointAge = int(min(m.opts.RetainBytes/4, 8<<20)), m.opts.RetainAge/4
-	h, err := hub.New(opts)
-	if err != nil {
-		watcher.Close()
-		return nil, errors.Join(err, store.Close(), closeTools(ctx))
+	if h, err = hub.New(opts); err != nil {
+		return nil, err
 	}
+	m.watch(key, h, watcher)
+	return h, h.Start(ctx)
+}
+
+// watch reports a session's metrics, and logs and notes its end.
+func (m *Sessions) watch(key hub.Key, h *hub.Hub, watcher *observe.Session) {
 	watcher.Watch(func() (observe.Lag, observe.Totals) {
 		m := h.Metrics()
 		return observe.Lag(h.Lag()), observe.Totals{
@@ -188,21 +203,15 @@ func (m *Sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptio
 		m.kept.touch(key.Scope, key.ID)
 		m.log.Info("session closed", "session", key.ID, "scope", key.Scope)
 	}()
-	return h, h.Start(ctx)
 }
 
-// newAgent makes the agent of a session. It converts a panic of Options.NewAgent into an
-// error. If ctx has ended meanwhile, it closes the agent and returns an error.
+// newAgent makes the agent of a session. If ctx has ended meanwhile, it closes the agent
+// and returns an error.
 func (m *Sessions) newAgent(ctx context.Context, key hub.Key, spec string, run agent.Options) (a contracts.Agent, err error) {
 	if m.opts.NewAgent == nil {
 		return agent.Open(spec, run)
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			m.log.Error("Options.NewAgent panicked", "session", key.ID, "panic", p, "stack", string(debug.Stack()))
-			a, err = nil, fmt.Errorf("Options.NewAgent failed: %v", p)
-		}
-	}()
+	defer m.contain(key, &err)
 	a, err = m.opts.NewAgent(key, run)
 	switch {
 	case err != nil:
@@ -215,18 +224,32 @@ func (m *Sessions) newAgent(ctx context.Context, key hub.Key, spec string, run a
 	return a, nil
 }
 
-// Admit sets what admits clients on the network.
-func (m *Sessions) Admit(g *auth.Authenticator) { m.credentials.Store(g) }
+// closeAgent closes an agent that no hub has.
+func (m *Sessions) closeAgent(ctx context.Context, key hub.Key, a contracts.Agent) (err error) {
+	defer m.contain(key, &err)
+	return a.Close(ctx)
+}
 
-// counts reports whether an accepted credential is still valid.
-func (m *Sessions) counts(p contracts.Principal) bool {
-	g := m.credentials.Load()
+// contain is deferred. It converts a panic of an agent, or of Options.NewAgent, into an error.
+func (m *Sessions) contain(key hub.Key, err *error) {
+	if p := recover(); p != nil {
+		m.log.Error("the agent panicked", "session", key.ID, "panic", p, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("the agent failed: %v", p)
+	}
+}
+
+// Admit sets the authenticator of clients on the network.
+func (m *Sessions) Admit(g *auth.Authenticator) { m.authenticator.Store(g) }
+
+// alive is [auth.Authenticator.Alive].
+func (m *Sessions) alive(p contracts.Principal) bool {
+	g := m.authenticator.Load()
 	return g == nil || g.Alive(p)
 }
 
-// countsStill is counts for a principal that an earlier process may have stored.
-func (m *Sessions) countsStill(p contracts.Principal) bool {
-	g := m.credentials.Load()
+// stillAlive is [auth.Authenticator.StillAlive].
+func (m *Sessions) stillAlive(p contracts.Principal) bool {
+	g := m.authenticator.Load()
 	return g == nil || g.StillAlive(p)
 }
 

@@ -40,6 +40,18 @@ func Open(root string) (*Workspace, error) {
 	return &Workspace{root: r, path: path, given: given, home: home}, nil
 }
 
+// Resolve returns an absolute path with the symbolic links in its existing part resolved.
+func Resolve(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	dir := filepath.Dir(path)
+	if dir == path {
+		return path
+	}
+	return filepath.Join(Resolve(dir), filepath.Base(path))
+}
+
 // Root returns the absolute path of the root, symbolic links resolved.
 func (w *Workspace) Root() string { return w.path }
 

@@ -126,6 +126,8 @@ type Authenticator struct {
 	logins  passes // tickets for Login only
 	cookies *cookies
 	shares  *shares
+
+	signOuts signOuts
 }
 
 // Anonymous is the principal's id when authentication is off.
@@ -365,12 +367,12 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 }
 
 // Alive reports whether the credential of a principal is still valid: it has
-// not expired, and a share has not been revoked. A ticket or cookie is valid no
-// longer than the credential that it was made for. Call Alive again after
-// registering a connection: the credential may have been revoked between
-// Authorize and registration.
+// not expired, a share has not been revoked, and SignOut was not called for a principal of
+// Options.Authenticate. A ticket or cookie is valid no longer than the credential that
+// it was made for. Call Alive again after registering a connection: the credential may
+// have been revoked between Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
-	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
+	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now())) && !g.signedOut(p)
 }
 
 // StillAlive is Alive for a principal that an earlier process may have stored: the owner

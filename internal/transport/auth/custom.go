@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -16,6 +18,7 @@ func (g *Authenticator) ask(r *http.Request, missing error) (contracts.Principal
 	if g.opts.Authenticate == nil {
 		return contracts.Principal{}, g.countFailure(r, missing)
 	}
+	before, _ := g.signOuts.of("")
 	p, err := g.opts.Authenticate(r)
 	if p.Role == contracts.RoleController { // as in a JWT: it limits nothing
 		p.Role = ""
@@ -25,8 +28,14 @@ func (g *Authenticator) ask(r *http.Request, missing error) (contracts.Principal
 			g.opts.Log.Error("a principal cannot be used", "principal", p.ID, "why", problem)
 			return contracts.Principal{}, errors.New("unusable principal")
 		}
-		if p.Expired(g.opts.Now()) {
+		_, last := g.signOuts.of(p.ID)
+		switch {
+		case p.Expired(g.opts.Now()):
 			err = errExpired
+		case last > before: // Authenticate may not have known yet
+			err = errWrong
+		case last > 0:
+			p.Credential = cmp.Or(p.Credential, p.ID) + after(last)
 		}
 	}
 	if err != nil {
@@ -60,4 +69,56 @@ func unfit(p contracts.Principal) string {
 		return "Role: want viewer, approver, or controller, which is the same as empty"
 	}
 	return ""
+}
+
+// SignOut ends what Options.Authenticate has accepted of a principal: Alive is false for it,
+// and its tickets and cookies are not valid any more. What Authenticate accepts later is
+// valid. SignOut does not end connections.
+func (g *Authenticator) SignOut(principalID string) {
+	if g.opts.Authenticate != nil {
+		g.signOuts.add(principalID)
+	}
+	for _, p := range []*passes{&g.tickets, &g.logins, &g.cookies.passes} {
+		p.forget(principalID)
+	}
+	_ = g.cookies.save() // has been logged
+}
+
+// signOuts are the calls of SignOut, for requests that were accepted before and have not
+// become connections yet. The credential of a principal that is accepted later names the
+// call.
+type signOuts struct {
+	mu    sync.Mutex
+	count uint64
+	last  map[string]uint64 // number of the last call, by principal ID; at most maxSignOuts
+}
+
+// maxSignOuts bounds the principals in signOuts. At the bound all are forgotten.
+const maxSignOuts = 4096
+
+func (s *signOuts) add(principalID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil || len(s.last) >= maxSignOuts {
+		s.last = map[string]uint64{}
+	}
+	s.count++
+	s.last[principalID] = s.count
+}
+
+// of returns how many calls there were, and the number of the last one for a principal, 0 if
+// there was none.
+func (s *signOuts) of(principalID string) (count, last uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count, s.last[principalID]
+}
+
+// after ends the credential of a principal that was accepted after a call of SignOut.
+func after(call uint64) string { return "#" + strconv.FormatUint(call, 10) }
+
+// signedOut reports whether SignOut was called after Options.Authenticate accepted p.
+func (g *Authenticator) signedOut(p contracts.Principal) bool {
+	_, last := g.signOuts.of(p.ID)
+	return last > 0 && p.ID != g.owner.ID && !isShare(p) && !strings.HasSuffix(p.Credential, after(last))
 }

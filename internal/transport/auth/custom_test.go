@@ -53,6 +53,61 @@ func TestAuthenticateIsAskedLast(t *testing.T) {
 	}
 }
 
+// TestSignOutEndsWhatWasAccepted is about requests, tickets and cookies from before the call.
+func TestSignOutEndsWhatWasAccepted(t *testing.T) {
+	during := func() {}
+	g := newAuthenticator(t, Options{Authenticate: func(r *http.Request) (contracts.Principal, error) {
+		during()
+		if name := r.Header.Get("X-User"); name != "" {
+			return contracts.Principal{ID: name}, nil
+		}
+		return contracts.Principal{}, errors.New("unknown")
+	}})
+	accepted := func(headers ...string) contracts.Principal {
+		t.Helper()
+		p, err := g.Authorize(request("GET", socket, headers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	ticket := func(p contracts.Principal, login bool) string {
+		t.Helper()
+		text, _, err := g.Mint(p, "", "", "", login)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	owner, bob := accepted(bearer), accepted("X-User: bob")
+	for range 2 { // again, after ann was accepted anew
+		ann := accepted("X-User: ann")
+		secret, _ := g.cookies.add(ann, "", g.opts.Now())
+		one := ticket(ann, false)
+		g.SignOut("ann")
+		late := ticket(ann, false) // of a request that was accepted before
+		for name, query := range map[string]string{"a ticket": "?ticket=" + one, "a late ticket": "?ticket=" + late} {
+			if _, err := g.Authorize(request("GET", "/x"+query)); !errors.Is(err, errTicket) {
+				t.Errorf("%s: got %v, want it refused", name, err)
+			}
+		}
+		if _, found := g.cookies.find(secret, false, g.opts.Now()); found || g.Alive(ann) {
+			t.Error("got a cookie or a principal that is still valid")
+		}
+		if !g.Alive(bob) || !g.Alive(owner) || !g.Alive(accepted("X-User: ann")) {
+			t.Error("got somebody signed out who is not, or ann refused for good")
+		}
+	}
+	g.SignOut(owner.ID)
+	if !g.Alive(owner) {
+		t.Error("got the owner refused, want the token valid")
+	}
+	during = func() { g.SignOut("ann") }
+	if _, err := g.Authorize(request("GET", socket, "X-User: ann")); err != errWrong {
+		t.Errorf("signed out meanwhile: got %v, want %v", err, errWrong)
+	}
+}
+
 // A principal must not be taken for one that this package makes, and its scope is the name
 // of a folder.
 func TestUnfitPrincipalsAreNotAdmitted(t *testing.T) {

@@ -194,6 +194,19 @@ func (p *passes) find(secret string, usedUp bool, now time.Time) (found pass, ok
 	return found, ok
 }
 
+// forget removes the passes of a principal.
+func (p *passes) forget(principalID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for e := p.order.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(*pass).holder.ID == principalID {
+			p.remove(e)
+		}
+		e = next
+	}
+}
+
 // remove removes a pass. The caller holds mu.
 func (p *passes) remove(e *list.Element) {
 	delete(p.byKey, p.order.Remove(e).(*pass).key)
