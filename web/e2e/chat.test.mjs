@@ -3,7 +3,18 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
+import {
+  accessible,
+  browser,
+  button,
+  composer,
+  eachTest,
+  patience,
+  phone,
+  prompt,
+  server,
+  startServer,
+} from "./harness.mjs";
 
 eachTest();
 
@@ -12,12 +23,6 @@ async function start(options) {
   const p = await browser.open(await server.link(), options);
   await composer(p).waitFor();
   return p;
-}
-
-async function prompt(p, text) {
-  await composer(p).fill(text);
-  await button(p, "Send").click();
-  await p.page.locator(".prompt", { hasText: text }).waitFor();
 }
 
 /** value waits until the composer has a text. */

@@ -1,17 +1,22 @@
 // The inbox, the list of sessions and the dashboard in a browser, against the program that was built.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
+import {
+  accessible,
+  browser,
+  button,
+  composer,
+  eachTest,
+  patience,
+  phone,
+  prompt,
+  server,
+  startServer,
+} from "./harness.mjs";
 
 eachTest();
 
 const entry = (p, text) => p.page.locator(".entry", { hasText: text });
-
-async function prompt(p, text) {
-  await composer(p).fill(text);
-  await button(p, "Send").click();
-  await p.page.locator(".prompt", { hasText: text }).or(p.page.getByText(/Line \d+ of/)).first().waitFor(); // a fast answer leaves it behind
-}
 
 /** startSession makes a session with a first prompt, and returns its address. */
 async function startSession(p, text) {
