@@ -115,8 +115,8 @@ func (p *Printer) Result(res *Result) {
 	p.write(b.String())
 }
 
-// Sum writes the scenarios that failed, ordered by the rule that was broken, how many sessions are left, and one
-// line that counts all. It returns the first error of writing.
+// Sum writes the scenarios that failed, ordered by the rule that was broken, how many
+// sessions are left, and one line that counts all. It returns the first error of writing.
 func (p *Printer) Sum(r *Report) error {
 	var b strings.Builder
 	var failed []*Result
@@ -128,7 +128,7 @@ func (p *Printer) Sum(r *Report) error {
 	if len(failed) > 0 {
 		b.WriteString("failed:\n")
 	}
-	slices.SortStableFunc(failed, func(a, b *Result) int { return strings.Compare(a.Failure.Rule, b.Failure.Rule) })
+	slices.SortStableFunc(failed, func(a, b *Result) int { return compareCodes(a.Failure.Rule, b.Failure.Rule) })
 	for _, res := range failed {
 		fmt.Fprintf(&b, "        %-6s  %s\n", res.Failure.Rule, res.Name)
 	}

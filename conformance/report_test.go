@@ -348,3 +348,18 @@ server hello_ok #2 set capabilities={"server_requests":["approval","approval"]}`
 		}
 	}
 }
+
+func TestFailuresAreOrderedByRule(t *testing.T) {
+	var report conformance.Report
+	for _, rule := range []string{"A5", "R12", "R5"} {
+		failure := &conformance.Failure{Rule: rule}
+		report.Results = append(report.Results, conformance.Result{Name: "x", Outcome: conformance.Failed, Failure: failure})
+	}
+	var text strings.Builder
+	if err := conformance.NewPrinter(&text).Sum(&report); err != nil {
+		t.Fatal(err)
+	}
+	if want := "failed:\n        R5      x\n        R12     x\n        A5      x\n"; !strings.HasPrefix(text.String(), want) {
+		t.Errorf("got %q, want it to begin with %q", text.String(), want)
+	}
+}

@@ -62,7 +62,7 @@ func (d *Directory) Get(ctx context.Context, key Key, options OpenOptions) (h *H
 			return nil, false, err
 		}
 		if opener {
-			go d.open(context.WithoutCancel(ctx), key, options, p) // ends with the session; Suspend waits for it as long as its ctx allows
+			go d.open(context.WithoutCancel(ctx), key, options, p) // ends with the session
 		}
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
@@ -152,11 +152,6 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 		return
 	}
 	close(p.ready)
-	if d.life.Err() != nil { // Suspend may have returned while Open ignored its context
-		if err := p.hub.Suspend(context.Background()); err != nil && d.Log != nil {
-			d.Log.Error("suspend session", "session", key.ID, "err", err)
-		}
-	}
 	<-p.hub.Done()
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", key.ID, "err", err)
@@ -203,7 +198,7 @@ func (d *Directory) Suspend(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for key, p := range open {
 		wg.Go(func() {
-			if err := p.suspend(ctx); err != nil {
+			if err := d.suspend(ctx, key, p); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, fmt.Errorf("session %s: %w", key.ID, err))
@@ -215,9 +210,15 @@ func (d *Directory) Suspend(ctx context.Context) error {
 }
 
 // suspend waits until the session is open, suspends it, and waits until it is removed.
-// It waits no longer than ctx allows.
-func (p *directoryEntry) suspend(ctx context.Context) error {
+// If ctx ends before the session is open, suspend returns an error, and the session is
+// suspended later.
+func (d *Directory) suspend(ctx context.Context, key Key, p *directoryEntry) error {
 	if err := await(ctx, p.ready); err != nil {
+		go func() { // ends with the session
+			if err := d.suspend(context.Background(), key, p); err != nil && d.Log != nil {
+				d.Log.Error("suspend session", "session", key.ID, "err", err)
+			}
+		}()
 		return fmt.Errorf("it is still being opened: %w", err)
 	}
 	var err error

@@ -321,6 +321,27 @@ func TestDirectoryLogsASessionThatCannotBeClosed(t *testing.T) {
 	})
 }
 
+func TestSuspendReturnsTheErrorOfASessionThatOpensMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		store := &balky{Store: journal.NewMemory(journal.MemoryOptions{}), closing: errors.New("disk gone")}
+		d := &hub.Directory{Open: func(context.Context, hub.Key, hub.OpenOptions) (*hub.Hub, error) {
+			<-gate
+			h, err := hub.New(hub.Options{SessionID: "a", Cwd: "/", Agent: &echo{}, Store: store})
+			if err != nil {
+				return nil, err
+			}
+			return h, h.Start(context.Background())
+		}}
+		go func() { _, _ = get(d, context.Background(), "a", true) }() // ends when the session is open
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(gate) })
+		if err := d.Suspend(t.Context()); err == nil || err.Error() != "session a: disk gone" {
+			t.Errorf("got %v, want that the store of session a cannot be closed", err)
+		}
+	})
+}
+
 // Open may ignore its context. Suspend then returns when its own ends, and the session is
 // suspended as soon as it is open.
 func TestSuspendDoesNotWaitForAnOpeningThatHangs(t *testing.T) {

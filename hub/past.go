@@ -17,7 +17,7 @@ import (
 // no connections. Its cursor is that of the last entry in it. If retention has removed the
 // entries before the cursor, StateAt returns the oldest state that is stored.
 //
-// A request waits for other requests like one of [Hub.History].
+// It waits for other reads of the history, as [Hub.History] does.
 func (h *Hub) StateAt(ctx context.Context, cursor uint64, by contracts.Caller) ([]byte, error) {
 	var now *contracts.Snapshot
 	err := h.request(opRequest, func(tx *tx) error {

@@ -157,10 +157,10 @@ func (tx *tx) checkpoint() {
 		}
 	}
 	body, err := json.Marshal(cp)
-	if rest, ok := bytes.CutPrefix(body, []byte(checkpointStart+"null")); ok { // json.Marshal would read and copy it again
-		body = slices.Concat([]byte(checkpointStart), snapshot, rest)
-	}
-	if err != nil || len(body) > journal.MaxBody {
+	// The snapshot replaces its null here. json.Marshal would read and copy it again.
+	rest, ok := bytes.CutPrefix(body, []byte(checkpointStart+"null"))
+	body = slices.Concat([]byte(checkpointStart), snapshot, rest)
+	if !ok || len(body) > journal.MaxBody {
 		tx.logger.Error("checkpoint skipped", "bytes", len(body), "err", err)
 		return
 	}

@@ -157,8 +157,8 @@ function licenses(results) {
     .join("\n" + "-".repeat(80) + "\n\n");
 }
 
-// compare returns the names of files that a build would add, change or remove. Compressed bytes may differ with the version
-// of zlib, and what they hold may not.
+// compare returns the names of files that a build would add, change or remove. It compares the contents of compressed
+// files, because the compressed bytes differ with the version of zlib.
 function compare(files) {
   const present = existsSync(dist)
     ? readdirSync(dist, { recursive: true, withFileTypes: true })

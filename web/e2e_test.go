@@ -46,8 +46,8 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// Each file of e2e has a browser and servers of its own. Two browsers at a time, or as many as
-// every second processor, use the time that the other one waits.
+// browsers is how many files of e2e run at a time. Each has a browser and servers of its own, and
+// uses the time that the others wait.
 var browsers = max(2, runtime.NumCPU()/2)
 
 // largestFirst returns the files of a pattern by size: long tests that begin last would run

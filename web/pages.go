@@ -35,7 +35,7 @@ const (
 	maxHashes = 64      // scripts and styles in it; their hashes are in the header
 )
 
-// pageTypes are the types of files that the page itself has none of.
+// pageTypes are the types of files that the page of this server does not have.
 var pageTypes = map[string]string{
 	".htm": "text/html; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".json": "application/json",
 	".map": "application/json", ".md": "text/markdown; charset=utf-8", ".wasm": "application/wasm",
@@ -110,8 +110,8 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request) {
 // errIsDirectory says that a path without a slash at its end names a directory that has a page.
 var errIsDirectory = errors.New("is a directory")
 
-// open opens the file at a path below the directory. For a directory that is its index.html. name
-// is the path of the file. The file may still be none that can be served.
+// open opens the file at a path below the directory, or the index.html of a directory. name is the
+// path of the file. The file may have been replaced by one that is not regular.
 func (p *pages) open(at string) (file *os.File, name string, err error) {
 	name = strings.TrimSuffix(at, "/")
 	for part := range strings.SplitSeq(name, "/") {
@@ -126,7 +126,7 @@ func (p *pages) open(at string) (file *os.File, name string, err error) {
 			err = errIsDirectory
 		}
 	} else if err == nil && name != at {
-		err = fs.ErrNotExist // a file is no directory
+		err = fs.ErrNotExist // the path of a file ends with a slash
 	}
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist // opening a pipe would wait for its writer

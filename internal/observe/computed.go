@@ -90,7 +90,7 @@ func (o *Observer) sessionMetrics(gauge, counter Measure) {
 		gauge("sessions", "Open sessions: idle, running a prompt, or waiting for the answer to a question.",
 			float64(n), "state", state)
 	}
-	gauge("request_age_seconds", "Age of the oldest open question of any session, at most since its session was opened.", age.Seconds())
+	gauge("request_age_seconds", "Age of the oldest open question of any open session. A question from before a restart counts from the opening of its session.", age.Seconds())
 	gauge("followers", "Sockets and streams that follow a session.", float64(lag.Followers))
 	gauge("followers_behind", "Followers that have not been written everything there is.", float64(lag.Behind))
 	const behind = " that the worst follower of any session has still to be written."

@@ -115,8 +115,8 @@ func (o *Overview) inbox(by contracts.Caller) *contracts.Inbox {
 	return list
 }
 
-// AtRest returns how many questions of sessions that are not open wait, by type, and when
-// the oldest was asked.
+// AtRest counts the open questions of the sessions that are not open, by type. oldest is
+// when the first of them was asked, or zero.
 func (o *Overview) AtRest() (waiting map[contracts.RequestType]int, oldest time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

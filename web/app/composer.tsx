@@ -9,7 +9,20 @@ import { who } from "./format";
 import { Icon } from "./icons";
 import { coarse } from "./screen";
 import { toEnd } from "./transcript";
-import { act, busy, control, driving, link, openID, otherTab, ownPrompts, people, pending, refusal, role } from "./store";
+import {
+  act,
+  busy,
+  control,
+  driving,
+  link,
+  openID,
+  otherTab,
+  ownPrompts,
+  people,
+  pending,
+  refusal,
+  role,
+} from "./store";
 
 const draftKey = (id: string | null) => `maestro.draft.${id}`;
 
@@ -66,7 +79,7 @@ function Watching() {
 
 /** toComposer moves the focus to the prompt, if there is one and this opens no keyboard on the screen. */
 export function toComposer(): void {
-  if (!coarse.value) document.querySelector<HTMLElement>(".composer textarea")?.focus();
+  if (!coarse.peek()) document.querySelector<HTMLElement>(".composer textarea")?.focus();
 }
 
 function Writing() {

@@ -82,7 +82,8 @@ export function Sheet({ request, shown, children }: SheetProps) {
   const { can, why } = mayAnswer(request.kind, asking.online());
   const sheet = useRef<HTMLElement>(null);
   const send: Send = (reply) => {
-    if (sheet.current!.contains(document.activeElement)) toComposer(); // the focus would be lost with the question
+    // The focus would be lost with the question. A key acts late, when the question may have left the page.
+    if (sheet.current?.contains(document.activeElement)) toComposer();
     setSent(true);
     void asking.answer(request.id, shown?.digest, reply).then((done) => {
       if (!done) setSent(false);
@@ -134,14 +135,16 @@ const isShort = (text: string) => text !== "" && text.length <= longestPath;
 function facts(r: PendingRequest, cwd: string | null | undefined): string[] {
   const told = about(r.tool, r.args, cwd);
   const said = [r.tool, told.path, told.object, told.command ?? ""];
-  const labels = [r.display_name ?? r.tool, r.action_description].filter(
-    (l, i): l is string => !!l && (i === 0 || (![told.command, told.path, told.object].some((o) => names(l, o)) && adds(l, said))),
-  ).map(oneLine);
+  const news = (text: string) =>
+    ![told.command, told.path, told.object].some((o) => names(text, o)) && adds(text, said);
+  const labels = [r.display_name ?? r.tool, r.action_description]
+    .filter((l, i): l is string => !!l && (i === 0 || news(l)))
+    .map(oneLine);
   const own = told.rest.some(([name]) => name === "cwd"); // shown with the other arguments
   return [...new Set(labels), cwd && !own ? `in ${cwd}` : ""].filter(Boolean);
 }
 
-// names reports whether a text is one word and what a call is about, such as "Running ls".
+// names reports whether a text only names the object of a call, such as "ls" or "Running ls".
 function names(text: string, object: string | undefined): boolean {
   return !!object && text.endsWith(object) && /^(\w+ )?$/.test(text.slice(0, -object.length));
 }

@@ -276,7 +276,6 @@ function Tool({ row }: Of<"tool">) {
   );
 }
 
-
 /** Elapsed counts the seconds that a call has run for. */
 function Elapsed({ since }: { since: number }) {
   const [now, setNow] = useState(Date.now());

@@ -9,7 +9,7 @@ import type {
   QuestionItem,
   TextItem,
   ToolItem,
-} from "../client/transcript.ts";
+} from "../client/items.ts";
 import { split } from "./blocks";
 import { reads } from "./tools";
 

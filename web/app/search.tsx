@@ -184,12 +184,13 @@ export async function goToCursor(cursor: number, what = ""): Promise<void> {
   const { items } = s.transcript;
   if (items.length === 0 || items[0]!.cursor > cursor || items.at(-1)!.last < cursor) {
     if (!(await act((o) => o.transcript.jump(cursor + 1)))) return;
+    // The rows of that part are made when the page is told of it.
     await new Promise<void>((told) => {
       const stop = s.on(() => {
         stop();
         told();
       });
-    }); // the rows of that part are made when the page is told of it
+    });
   }
   const item = s.transcript.items.findLast((i) => i.cursor <= cursor);
   if (!item) return;

@@ -230,10 +230,14 @@ function App() {
       <div>
         {install.value ? (
           <>
-            <button type="button" class="button" onClick={() => {
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
                 void install.value!.prompt();
                 install.value = null; // a browser asks once, and may offer it again
-              }}>
+              }}
+            >
               Install Maestro
             </button>
             <p class="meta">It gets a window and an icon of its own.</p>

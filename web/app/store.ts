@@ -196,8 +196,7 @@ function follow(): void {
 function openFirst(): void {
   if (location.hash.length > 1) return; // the inbox or the dashboard
   const [first] = sessions.value;
-  const id =
-    only ?? (sessions.value.length === 1 || !narrow.peek() ? first?.session_id : undefined);
+  const id = only ?? (sessions.value.length === 1 || !narrow.peek() ? first?.session_id : undefined);
   if (!id) return;
   open(id); // at once, so that nothing else is shown before
   location.replace(address(id));

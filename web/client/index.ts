@@ -30,6 +30,7 @@ import { newSession, type AttachOptions, type Session } from "./session.ts";
 
 export type * from "../../contracts/ts/maestro.d.ts";
 export type { Credential } from "./http.ts";
+export type { CommandItem, EndItem, Item, NoteItem, PromptItem, QuestionItem, TextItem, ToolItem } from "./items.ts";
 export type { LinkStatus, Socket } from "./link.ts";
 export type { InboxList, SessionList } from "./lists.ts";
 export type { Schedule, Surroundings } from "./notify.ts";
@@ -45,17 +46,7 @@ export type {
   PageRequest,
   Session,
 } from "./session.ts";
-export type {
-  CommandItem,
-  EndItem,
-  Item,
-  NoteItem,
-  PromptItem,
-  QuestionItem,
-  TextItem,
-  ToolItem,
-  Transcript,
-} from "./transcript.ts";
+export type { Transcript } from "./transcript.ts";
 export type { Controls, Running, TerminalNews, Utilities, Watch } from "./utilities.ts";
 
 export interface Options {

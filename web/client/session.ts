@@ -25,12 +25,13 @@ import type {
 } from "../../contracts/ts/maestro.d.ts";
 import { newCalls, refused } from "./calls.ts";
 import { newFold } from "./fold.ts";
+import type { Item } from "./items.ts";
 import { newLink, verdict, type LinkStatus, type Socket } from "./link.ts";
 import { newListeners, type Schedule, type Surroundings } from "./notify.ts";
 import { newPast, type Past } from "./past.ts";
 import { Refusal } from "./refusal.ts";
 import { bytes } from "./texts.ts";
-import { newTranscript, type Item, type Transcript } from "./transcript.ts";
+import { newTranscript, type Transcript } from "./transcript.ts";
 import { newUtilities, type Utilities } from "./utilities.ts";
 
 /** How a session is attached. */

@@ -1,4 +1,5 @@
-// examples/browser through serve --pages, and the browser's own EventSource, in a browser against the program that was built.
+// examples/browser through serve --pages, and the EventSource of the browser, in a browser against the program that was
+// built.
 import assert from "node:assert/strict";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +11,7 @@ import { accessible, browser, button, eachTest, patience, phone, server, startSe
 eachTest();
 
 const examples = fileURLToPath(new URL("../../examples", import.meta.url));
-const down = [/ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|WebSocket connection/];
+const down = [/ERR_(CONNECTION_REFUSED|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET)|WebSocket connection/];
 
 const script = join(examples, "scripts/ask.json");
 const start = (path = script) => startServer(["--pages", join(examples, "browser"), "--agent", `script:${path}`]);
@@ -96,7 +97,7 @@ test("control goes from one example to another by asking and by taking", { timeo
   assert.deepEqual([await ann.complaints(), await ben.complaints()], [[], []]);
 });
 
-test("the example loses nothing when the server is killed, and says when the login has ended", { timeout: 5 * patience }, async () => {
+test("the example outlives a kill of the server, and says when the login ends", { timeout: 5 * patience }, async () => {
   await start();
   const ann = await visit();
   await status(ann, "You have control");

@@ -20,8 +20,8 @@ func (d *Limiter) Guard(s *http.Server) {
 	s.Handler = d.Wrap(s.Handler)
 }
 
-// Wrap is Guard for a handler of a server that others made. It does not bound the
-// server's connections.
+// Wrap applies the limits to the requests of a handler. Unlike Guard it does not bound
+// the connections of the server.
 func (d *Limiter) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)

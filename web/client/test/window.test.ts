@@ -218,6 +218,44 @@ test("a window has a bound, and what it drops can be read again", async () => {
   assert.ok(!t.live && t.items.at(-1)!.cursor < 5000);
 });
 
+test("a page that comes after its place was dropped leaves no hole", async () => {
+  let answer = (_: HistoryPage) => {};
+  const t = newTranscript({
+    fetch: () => new Promise((done) => (answer = done)),
+    touched() {},
+    listed() {},
+    cursor: () => 100,
+    state: newFold().state,
+    turns: 1,
+  });
+  const load = t.load();
+  answer({ epoch: "e", before: 100, entries: [] });
+  await load;
+  const older = t.older();
+  for (let i = 101; i <= 10_200; i++) t.apply(i, { type: "status", message: "s" });
+  const [first] = t.items;
+  assert.ok(first!.cursor > 101);
+  const at = "2026-05-03T10:59:30.250Z";
+  answer({ epoch: "e", before: 99, entries: [{ cursor: 99, at, message: { type: "status", message: "s" } }] });
+  await older;
+  assert.equal(t.items[0], first);
+  assert.ok(t.more && !t.loading);
+});
+
+test("a window counts each text once, and those of notes too", () => {
+  const t = transcriptOf(() => ({ epoch: "e", before: null }));
+  const args = { text: "x".repeat(64 << 10) };
+  for (let i = 1; i < 900; i += 3) {
+    const call = { type: "tool_call", call_id: `c${i}`, tool: "t", args, requires_approval: true } as const;
+    t.apply(i, call);
+    t.apply(i + 1, call); // as when a question is asked about it
+    t.apply(i + 2, { type: "tool_end", call_id: `c${i}`, success: true });
+  }
+  assert.ok(t.items.length > 150, `${t.items.length} calls`);
+  for (let i = 900; i < 1500; i++) t.apply(i, { type: "status", message: args.text });
+  assert.ok(t.items.length > 150 && t.items.length < 300, `${t.items.length} notes`);
+});
+
 test("a window is bounded even if it has no place for a cut", () => {
   const t = transcriptOf(() => ({ epoch: "e", before: null }));
   t.apply(1, { type: "tool_call", call_id: "c", tool: "t", args: {}, requires_approval: false });
