@@ -264,9 +264,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // and within 10 minutes. Without Options.Token it is "/".
 func (s *Server) LoginPath() string { return s.inner.Auth.LoginPath() }
 
-// Disconnect ends the connections of a principal. Its clients do not reconnect by
-// themselves. A new connection is accepted if Options.Authenticate still accepts the
-// principal.
+// Disconnect ends the connections, logins and tickets of a principal. Its clients do not
+// reconnect by themselves. A new connection is accepted if Options.Authenticate still
+// accepts the principal. Shares that the principal made stay valid.
 func (s *Server) Disconnect(principalID string) { s.inner.Disconnect(principalID) }
 
 // Close suspends the sessions and ends all connections; clients are told that the server

@@ -196,9 +196,10 @@ func (m *Sessions) isHere(path string) error {
 	return nil
 }
 
-// Disconnect ends the connections of a principal.
+// Disconnect ends the connections, tickets and cookies of a principal.
 func (v *Server) Disconnect(principalID string) {
-	v.acp.evict(principalID) // first, so that the client is told the reason
+	v.Auth.Forget(principalID) // first, so that none of them makes a connection
+	v.acp.evict(principalID)   // before evict, so that the client is told the reason
 	v.evict(principalID)
 }
 

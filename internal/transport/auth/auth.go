@@ -126,6 +126,8 @@ type Authenticator struct {
 	logins  passes // tickets for Login only
 	cookies *cookies
 	shares  *shares
+
+	forgotten forgotten
 }
 
 // Anonymous is the principal's id when authentication is off.
@@ -156,6 +158,7 @@ func New(opts Options) (*Authenticator, error) {
 	g := &Authenticator{
 		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
 		tickets: newPasses(ticketTTL, maxTickets), logins: newPasses(loginTTL, maxTickets),
+		forgotten: forgotten{at: map[string]time.Time{}},
 	}
 	err := g.setCredentials(opts)
 	if err == nil {
@@ -254,6 +257,7 @@ func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 // have an Origin. A cookie that has expired, or that the request may not use, counts as
 // absent, because browsers also add it to requests that do not want it.
 func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
+	came := g.opts.Now()
 	p, err := g.authorize(r)
 	if err == nil {
 		err = g.opts.Identified(r, p)
@@ -261,6 +265,7 @@ func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) 
 	if err != nil {
 		return contracts.Principal{}, err
 	}
+	g.forgotten.returned(p.ID, came)
 	if isShare(p) {
 		g.shares.usages.note(strings.TrimPrefix(p.ID, shareOwner), r.RemoteAddr, g.opts.Now())
 	}
@@ -365,12 +370,12 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 }
 
 // Alive reports whether the credential of a principal is still valid: it has
-// not expired, and a share has not been revoked. A ticket or cookie is valid no
+// not expired, Forget has not ended it, and a share has not been revoked. A ticket or cookie is valid no
 // longer than the credential that it was made for. Call Alive again after
 // registering a connection: the credential may have been revoked between
 // Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
-	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
+	return !p.Expired(g.opts.Now()) && !g.forgotten.has(p.ID) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
 }
 
 // StillAlive is Alive for a principal that an earlier process may have stored: the owner

@@ -329,6 +329,71 @@ func TestCookiesAreBounded(t *testing.T) {
 	}
 }
 
+// Eve logs in again and again. The other users stay logged in.
+func TestOnePrincipalDoesNotUseUpCookiesAndTickets(t *testing.T) {
+	g := newAuthenticator(t, Options{})
+	owner := login(t, g)
+	eve := contracts.Principal{ID: "eve", Scope: "one"}
+	mint := func(p contracts.Principal) string {
+		text, _, err := g.Mint(p, "", "", "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	other, first := mint(contracts.Principal{ID: "bob", Scope: "two"}), mint(eve)
+	for range maxTickets {
+		g.cookies.add(eve, "", time.Now())
+		mint(eve)
+	}
+	if got := len(g.cookies.byKey); got != maxOfOne+1 || g.cookies.order.Len() != got {
+		t.Errorf("got %d cookies, want %d and that of the owner", got, maxOfOne)
+	}
+	if _, err := g.Authorize(request("GET", "/", owner)); err != nil {
+		t.Errorf("the owner was logged out: %v", err)
+	}
+	if _, err := g.Authorize(request("GET", "/?ticket="+other)); err != nil {
+		t.Errorf("the ticket of another principal: %v", err)
+	}
+	if _, err := g.Authorize(request("GET", "/?ticket="+first)); err == nil {
+		t.Error("the oldest ticket of eve is still valid")
+	}
+}
+
+func TestForgottenPrincipalIsLoggedOut(t *testing.T) {
+	g := newAuthenticator(t, Options{Authenticate: func(*http.Request) (contracts.Principal, error) {
+		return contracts.Principal{}, errors.New("banned")
+	}})
+	owner := login(t, g)
+	ann := contracts.Principal{ID: "ann", Scope: "team"}
+	secret, _ := g.cookies.add(ann, "", time.Now())
+	paths := []string{"/"}
+	for _, link := range []bool{false, true} {
+		ticket, _, err := g.Mint(ann, "", "", "", link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, "/login?ticket="+ticket)
+	}
+	cookie := "Cookie: maestro_session_8787=" + secret
+	if p, err := g.Authorize(request("GET", "/", cookie)); err != nil || p.ID != "ann" {
+		t.Fatalf("got %v, %v, want ann", p, err)
+	}
+	g.Forget("bob")
+	g.Forget("ann")
+	if _, err := g.Authorize(request("GET", "/", cookie)); err == nil {
+		t.Error("the cookie is still valid")
+	}
+	for _, path := range paths[1:] {
+		if w := serve(g.Login(), request("GET", path)); w.Code != http.StatusUnauthorized {
+			t.Errorf("got %d for a ticket, want 401", w.Code)
+		}
+	}
+	if _, err := g.Authorize(request("GET", "/", owner)); err != nil {
+		t.Errorf("the owner was logged out: %v", err)
+	}
+}
+
 func TestNewLoginEndsTheOldCookie(t *testing.T) {
 	g := newAuthenticator(t, Options{})
 	old := login(t, g)
