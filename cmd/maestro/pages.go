@@ -22,7 +22,7 @@ func (s *settings) openPages(root string, log *slog.Logger) (http.Handler, error
 	}
 	for _, secret := range []struct{ flag, path string }{
 		{"state-dir", root}, {"tls-key", s.tlsKey}, {"jwt-key", s.jwtKey}, {"metrics-token-file", s.metricsTokenFile},
-		{"mcp-config", s.mcpConfig}, {"notify", s.notify},
+		{"mcp-config", s.mcpConfig}, {"notify", s.notify}, {"config", s.config},
 	} {
 		for _, path := range places(secret.path) {
 			if within(path, dir) || secret.flag == "state-dir" && within(dir, path) {
