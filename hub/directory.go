@@ -146,6 +146,9 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 	opened := context.AfterFunc(d.life, stop)
 	p.hub, p.err = d.Open(ctx, key, options)
 	opened() // an open hub is ended by Suspend, not by the context
+	if p.err != nil && d.life.Err() != nil {
+		p.err = errGoingAway // the cause is Suspend
+	}
 	if p.err != nil {
 		d.forget(key, false)
 		close(p.ready)

@@ -40,8 +40,9 @@ const (
 	phaseEnded
 
 	// Only refuse uses these. It derives them from other fields of the lifecycle.
-	phaseFrozen // draining, and frozen
-	phaseFailed // ended by a failure
+	phaseFrozen    // draining, and frozen
+	phaseFailed    // ended by a failure
+	phaseSuspended // ended by Suspend
 )
 
 // An operation is a kind of client request.
@@ -75,7 +76,8 @@ var refusals = map[phase]map[operation]error{
 	phaseClosing:  {opAttach: ErrUnknownSession, opCommand: errGone, opMessage: ErrUnknownSession, opRequest: ErrUnknownSession},
 	phaseEnded:    {opAttach: ErrUnknownSession, opHello: errGone, opCommand: errGone, opMessage: ErrUnknownSession, opRequest: ErrUnknownSession},
 	// The session can be opened again, so most refusals are retryable.
-	phaseFailed: {opAttach: errFailed, opHello: errGone, opCommand: errGone, opMessage: errFailed, opRequest: errFailed},
+	phaseFailed:    {opAttach: errFailed, opHello: errGone, opCommand: errGone, opMessage: errFailed, opRequest: errFailed},
+	phaseSuspended: {opAttach: errGoingAway, opHello: errGone, opCommand: errGone, opMessage: errGoingAway, opRequest: errGoingAway},
 }
 
 // refuse returns the error if the session refuses an operation now, otherwise nil.
@@ -86,6 +88,8 @@ func (l *lifecycle) refuse(op operation) error {
 		phase = phaseFailed
 	case l.frozen && phase == phaseDraining:
 		phase = phaseFrozen
+	case l.suspended && phase == phaseEnded:
+		phase = phaseSuspended
 	}
 	return refusals[phase][op]
 }

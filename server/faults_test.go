@@ -221,7 +221,11 @@ func TestMiddlewareThatHidesTheConnectionIsNamed(t *testing.T) {
 	if got := status(t, web.URL+"/api/headless/ws", upgrade); got != http.StatusInternalServerError {
 		t.Errorf("got status %d, want 500", got)
 	}
-	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "middleware hides the connection") {
-		t.Errorf("got the log %s, want an error about the middleware", got)
+	create(t, web.URL, `{"sessionId":"s"}`, bearer(token))
+	if got := status(t, web.URL+"/api/headless/sessions/s/events", bearer(token)); got != http.StatusInternalServerError {
+		t.Errorf("got status %d for a stream, want 500", got)
+	}
+	if got := log.String(); strings.Count(got, "level=ERROR") != 2 || strings.Count(got, "middleware hides the connection") != 2 {
+		t.Errorf("got the log %s, want two errors about the middleware", got)
 	}
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -401,6 +403,84 @@ func TestEditorsAttach(t *testing.T) {
 			session, _, _ = strings.Cut(rest, `"`)
 		}
 	}
+}
+
+// A user who was banned must not come back with what the server gave to the browser.
+func TestDisconnectEndsLogins(t *testing.T) {
+	var banned atomic.Bool
+	srv, web := open(t, server.Options{Authenticate: func(r *http.Request) (contracts.Principal, error) {
+		if banned.Load() || r.Header.Get("X-User") == "" {
+			return contracts.Principal{}, errors.New("nobody")
+		}
+		return contracts.Principal{ID: r.Header.Get("X-User"), Scope: "team"}, nil
+	}})
+	req, err := http.NewRequestWithContext(t.Context(), "POST", web.URL+"/api/headless/ws-tickets", strings.NewReader(`{"login":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-User", "ann")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer contracts.TicketAnswer
+	if err := errors.Join(json.NewDecoder(res.Body).Decode(&answer), res.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	browser := *http.DefaultClient
+	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if res, err = browser.Get(web.URL + "/login?ticket=" + answer.Ticket); err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close() // nothing was read
+	cookies := res.Cookies()
+	if len(cookies) != 1 {
+		t.Fatalf("got %s and cookies %v, want one", res.Status, cookies)
+	}
+	asAnn := func(r *http.Request) { r.AddCookie(cookies[0]) }
+	if got := status(t, web.URL+"/api/headless/whoami", asAnn); got != 200 {
+		t.Fatalf("got status %d with the cookie, want 200", got)
+	}
+	banned.Store(true)
+	srv.Disconnect("ann")
+	if got := status(t, web.URL+"/api/headless/whoami", asAnn); got != 401 {
+		t.Errorf("got status %d with the cookie of a banned user, want 401", got)
+	}
+}
+
+// A user who was banned while a session opens for their request must not get in.
+func TestDisconnectEndsWhatIsBeingOpened(t *testing.T) {
+	opening, proceed := make(chan struct{}), make(chan struct{})
+	agent := server.AgentFunc("slow", echo)
+	srv, web := open(t, server.Options{
+		NewAgent: func(s server.Session) (contracts.Agent, error) {
+			close(opening)
+			<-proceed
+			return agent(s)
+		},
+		Authenticate: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{ID: "ann"}, nil },
+	})
+	ended := make(chan error)
+	go func() { // ends with the connection
+		c, err := client.Dial(t.Context(), web.URL, client.WithoutReconnect(), client.WithHello(contracts.Hello{Role: contracts.RoleViewer}))
+		if err == nil {
+			for _, err = range c.Updates(t.Context()) {
+				if err != nil {
+					break
+				}
+			}
+			_ = c.Close(false) // the server has ended it
+		}
+		ended <- err
+	}()
+	<-opening
+	srv.Disconnect("ann")
+	close(proceed)
+	if err := <-ended; !errors.Is(err, &contracts.Error{Code: contracts.CodeUnauthenticated}) {
+		t.Errorf("got %v, want that the credential is no longer valid", err)
+	}
+	dial(t, web.URL) // a new connection is accepted
 }
 
 // TestStreamsOnAnyServer follows a session over server-sent events, behind a mux, with

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -73,7 +76,8 @@ var errNoFile = &contracts.Error{Code: contracts.CodeNotFound, Message: "no such
 func (p *pages) serve(w http.ResponseWriter, r *http.Request) {
 	file, name, err := p.open(strings.TrimPrefix(r.URL.Path, PagesPath))
 	if errors.Is(err, errIsDirectory) {
-		http.Redirect(w, r, r.URL.EscapedPath()+"/", http.StatusFound)
+		there := url.URL{Path: r.URL.Path + "/", RawQuery: r.URL.RawQuery}
+		http.Redirect(w, r, there.String(), http.StatusFound)
 		return
 	}
 	if err != nil {
@@ -101,7 +105,11 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	protect(w.Header(), fmt.Sprintf(pagesPolicy, scripts, styles))
+	policy := fmt.Sprintf(pagesPolicy, scripts, styles)
+	protect(w.Header(), policy)
+	// The time alone does not tell a browser that an older version of the file was put back.
+	tag := sha256.Sum256(fmt.Appendln(nil, info.ModTime().UnixNano(), info.Size(), policy))
+	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(tag[:16])))
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")
 	http.ServeContent(w, r, "", info.ModTime(), file)

@@ -3,6 +3,7 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // pagesOf serves a directory with the files.
@@ -74,8 +76,8 @@ func TestPagesHaveTypesAndTheHeaderOfThePage(t *testing.T) {
 			t.Errorf("%s: got %d, want %s", at, got.StatusCode, want)
 		}
 	}
-	if got := ask("GET", "/pages/sub?a=b"); got.StatusCode != 302 || got.Header.Get("Location") != "/pages/sub/" {
-		t.Errorf("got %d %q for a directory, want its path with a slash", got.StatusCode, got.Header.Get("Location"))
+	if got := ask("GET", "/pages/sub?a=b"); got.StatusCode != 302 || got.Header.Get("Location") != "/pages/sub/?a=b" {
+		t.Errorf("got %d %q for a directory, want its path with a slash and the query", got.StatusCode, got.Header.Get("Location"))
 	}
 	if got := ask("HEAD", "/pages/a.js"); got.StatusCode != 200 || got.ContentLength != int64(len(files["a.js"])) || text(t, got.Body) != "" {
 		t.Errorf("got %d with %d bytes for HEAD", got.StatusCode, got.ContentLength)
@@ -86,6 +88,23 @@ func TestPagesHaveTypesAndTheHeaderOfThePage(t *testing.T) {
 	same := ask("GET", "/pages/a.js").Header.Get("Last-Modified")
 	if got := ask("GET", "/pages/a.js", "If-Modified-Since", same); got.StatusCode != 304 {
 		t.Errorf("got %d for a file that the browser has, want 304", got.StatusCode)
+	}
+}
+
+// A browser that has the newer version of a page loads the older one, whose scripts the policy allows.
+func TestOlderVersionOfAPageIsLoaded(t *testing.T) {
+	dir, ask := pagesOf(t, map[string]string{"index.html": "<script>newer</script>"})
+	newer := ask("GET", "/pages/").Header
+	fields := []string{"If-None-Match", newer.Get("ETag"), "If-Modified-Since", newer.Get("Last-Modified")}
+	if got := ask("GET", "/pages/", fields...); got.StatusCode != 304 {
+		t.Errorf("got %d for a page that the browser has, want 304", got.StatusCode)
+	}
+	page, old := filepath.Join(dir, "index.html"), time.Now().Add(-time.Hour)
+	if err := errors.Join(os.WriteFile(page, []byte("<script>older</script>"), 0o600), os.Chtimes(page, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask("GET", "/pages/", fields...); got.StatusCode != 200 || text(t, got.Body) != "<script>older</script>" {
+		t.Errorf("got %d for another version, want it", got.StatusCode)
 	}
 }
 

@@ -80,8 +80,8 @@ func (f *parsedFlag) GetSlice() []string { return f.texts }
 
 // registerConfig adds --config, and reads the environment and the file before the
 // command runs.
-func registerConfig(cmd *cobra.Command) {
-	cmd.Flags().String("config", "", "TOML file with settings, by the names of flags; variables and flags precede it (docs/operating.md)")
+func registerConfig(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "config", "", "TOML file with settings, by the names of flags; variables and flags precede it (docs/operating.md)")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		_, err := applySources(cmd, os.LookupEnv, os.Unsetenv)
 		return err
@@ -120,7 +120,7 @@ func applySources(cmd *cobra.Command, lookup func(string) (string, bool), unset 
 				continue
 			}
 			if err := setAll(flags, f.Name, strings.Split(text+v.unit, "\n")); err != nil {
-				problems = append(problems, fmt.Errorf("%s=%q: %w", v.name, text, err))
+				problems = append(problems, fmt.Errorf("%s=%q: %w", v.name, mask.Text(text), err))
 			}
 		}
 	})

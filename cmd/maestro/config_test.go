@@ -150,6 +150,14 @@ func TestConfigMasksSecretsAndNamesSources(t *testing.T) {
 	if strings.Contains(string(out), "hunter2") {
 		t.Errorf("got a secret in\n%s", out)
 	}
+	for _, variable := range []string{"MAESTRO_AGENT=acpx:x --api-key sk-ant-api03-hunter2hunter2hunter2", "MAESTRO_PRICE=sk-ant-api03-hunter2hunter2hunter2"} {
+		cmd := program(t, "serve")
+		cmd.Env = append(cmd.Env, variable)
+		out, err := cmd.CombinedOutput()
+		if code := exitCode(t, err); code != exitUsage || strings.Contains(string(out), "hunter2") {
+			t.Errorf("%s: got exit code %d and\n%s\nwant the error without the secret", variable, code, out)
+		}
+	}
 }
 
 // TestSettingsAreNotInherited is about an agent that starts a maestro of its own.

@@ -20,7 +20,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/internal/agent/heddle"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
+	"github.com/seed-028515a8/maestro/internal/proc"
 	"github.com/seed-028515a8/maestro/internal/transport/auth"
 	"github.com/seed-028515a8/maestro/internal/wiring"
 )
@@ -182,8 +184,7 @@ func checkAgent(s *settings) finding {
 	kind, line, _ := strings.Cut(s.agent, ":")
 	switch kind {
 	case "acp", "headless", "heddle", "chord":
-		program, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		path, err := exec.LookPath(program)
+		path, err := s.findAgent(kind, line)
 		if f.said = path; err != nil {
 			f.said, f.todo, f.bad = err.Error(), "install it, or name its path in --agent", true
 		}
@@ -205,6 +206,22 @@ func checkAgent(s *settings) finding {
 		}
 	}
 	return f
+}
+
+// findAgent returns the path of the program in a value of --agent, as the server finds it.
+func (s *settings) findAgent(kind, line string) (path string, err error) {
+	words, err := proc.SplitWords(line)
+	if err == nil && kind == "heddle" {
+		_, words, err = heddle.Parse(words)
+	}
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(s.workspace)
+	if err != nil {
+		return "", err
+	}
+	return proc.FindProgram(words[0], dir, os.Environ())
 }
 
 func checkGit(*settings) finding {

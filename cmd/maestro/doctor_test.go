@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,10 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := pagesDir(t)
+	agents := filepath.Join(t.TempDir(), "my agents")
+	if err := errors.Join(os.Mkdir(agents, 0o700), os.WriteFile(filepath.Join(agents, "one"), nil, 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	free := []string{"--listen", "127.0.0.1:0"}
 	for name, c := range map[string]struct {
 		args []string
@@ -32,6 +38,8 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 		"no such address":  {[]string{"--listen", "192.0.2.1:0"}, "", exitFailure, "FAIL  port "},
 		"for all":          {[]string{"--listen", "0.0.0.0:0"}, "", 0, "reach it without TLS"},
 		"no such agent":    {append(free, "--agent", "acp:no-such-program x"), "", exitFailure, "FAIL  agent            exec: \"no-such-program\""},
+		"a quoted agent":   {append(free, "--agent", "acp:'"+agents+"/one' x"), "", 0, "ok    agent            " + agents + "/one\n"},
+		"in the workspace": {append(free, "--workspace", agents, "--agent", "heddle:model=x ./one"), "", 0, "ok    agent            " + agents + "/one\n"},
 		"no key":           {append(free, "--agent", "llm:anthropic/x"), "ANTHROPIC_API_KEY=", exitFailure, "FAIL  agent            ANTHROPIC_API_KEY is not set"},
 		"a key":            {append(free, "--agent", "llm:anthropic/x"), "ANTHROPIC_API_KEY=x", 0, "ok    agent            llm:anthropic/x"},
 		"token for all":    {append(free, "--state-dir", readable), "", exitFailure, "FAIL  token "},
@@ -54,5 +62,30 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 				t.Errorf("got %d, want %d and %q in\n%s", got, c.code, c.want, out)
 			}
 		})
+	}
+}
+
+// Everybody may make a directory in the temporary directory of the system, and would know the
+// token in it.
+func TestStateOfOthersIsRefused(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	state := filepath.Join(temp, fmt.Sprintf("maestro-%d", os.Getuid()))
+	for _, c := range []struct {
+		made bool // by the test, so that all may write to it
+		code int
+		want string
+	}{{false, 0, "ok    state directory  " + state + "\n"}, {true, exitFailure, "the state directory " + state + " was made by another user"}} {
+		if c.made {
+			if err := os.Chmod(state, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := program(t, "doctor", "--listen", "127.0.0.1:0")
+		cmd.Env = append(cmd.Env, "HOME=", "XDG_STATE_HOME=", "TMPDIR="+temp)
+		out, err := cmd.CombinedOutput()
+		if got := exitCode(t, err); got != c.code || !strings.Contains(string(out), c.want) {
+			t.Errorf("got %d, want %d and %q in\n%s", got, c.code, c.want, out)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/agent/llm"
+	"github.com/seed-028515a8/maestro/internal/agent/mask"
 	"github.com/seed-028515a8/maestro/internal/agent/mcp"
 	wire "github.com/seed-028515a8/maestro/internal/dialect/hecate"
 	"github.com/seed-028515a8/maestro/internal/session"
@@ -61,6 +62,7 @@ type settings struct {
 	undo                   time.Duration // from the deletion of a session to its removal
 	notify                 string        // path of the configuration of notifications; empty for none
 	pages                  string        // directory of pages for browsers; empty for none
+	config                 string        // path of the file of --config; empty for none
 
 	// Flags set these options directly. The other options are set where the values
 	// are used.
@@ -123,7 +125,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.registerLimits(f)
-	registerConfig(cmd)
+	registerConfig(cmd, &s.config)
 	for flag, values := range map[string][]string{"log-level": logLevels, "log-format": logFormats, "auth": auths, "protocol-profile": profiles} {
 		complete(cmd, flag, cobra.ShellCompDirectiveNoFileComp, values...)
 	}
@@ -214,6 +216,11 @@ func (s *settings) check(cmd *cobra.Command) error {
 	for _, name := range s.runtime.EnvPass {
 		if _, ok := os.LookupEnv(name); !ok {
 			s.log().Warn("--env-pass names a variable that is not set", "name", name)
+		}
+	}
+	if root := defaultStateRoot(); s.stateDir == root || s.stateDir == "" && s.listen != "" {
+		if err := claimTemporary(root); err != nil {
+			return err
 		}
 	}
 	return s.absolute() // clients and harnesses run in other directories
@@ -345,7 +352,7 @@ var narrow = []struct {
 func (s *settings) checkAgent(given func(flag string) bool) error {
 	spec := cmp.Or(s.agent, defaultModel+"named-by-the-client")
 	if err := agent.Check(spec, agent.Options{}); err != nil {
-		return fmt.Errorf("--agent %q: %w", spec, err)
+		return fmt.Errorf("--agent %q: %w", mask.Text(spec), err)
 	}
 	kind, _, _ := strings.Cut(spec, ":")
 	for _, n := range narrow {
@@ -425,6 +432,20 @@ func defaultStateRoot() string {
 		return filepath.Join(os.TempDir(), fmt.Sprintf("maestro-%d", os.Getuid()))
 	}
 	return filepath.Join(home, ".local", "state", "maestro")
+}
+
+// claimTemporary makes the directory of all state if it is in the temporary directory of
+// the system. It refuses one that another user has made, who could know the token in it
+// and replace files.
+func claimTemporary(root string) error {
+	if filepath.Dir(root) != filepath.Clean(os.TempDir()) {
+		return nil
+	}
+	_ = os.Mkdir(root, 0o700) // who writes to it gets the error
+	if info, err := os.Lstat(root); err == nil && !isOurs(info) {
+		return fmt.Errorf("the state directory %s was made by another user, or others may write to it: set HOME or --state-dir", root)
+	}
+	return nil
 }
 
 func tokenFile(root string) string { return filepath.Join(root, "token") }

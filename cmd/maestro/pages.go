@@ -24,7 +24,7 @@ func (s *settings) openPages(root string) (handler http.Handler, agentWrites boo
 	}
 	for _, secret := range []struct{ flag, path string }{
 		{"state-dir", root}, {"tls-key", s.tlsKey}, {"jwt-key", s.jwtKey}, {"metrics-token-file", s.metricsTokenFile},
-		{"mcp-config", s.mcpConfig}, {"notify", s.notify},
+		{"mcp-config", s.mcpConfig}, {"notify", s.notify}, {"config", s.config},
 	} {
 		for _, path := range locations(secret.path) {
 			if within(path, dir) || secret.flag == "state-dir" && within(dir, path) {

@@ -52,6 +52,9 @@ func TestPagesAreNotWhereSecretsAre(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "maestro.toml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	state := filepath.Join(t.TempDir(), "state")
 	if err := os.MkdirAll(filepath.Join(state, "inner"), 0o700); err != nil {
 		t.Fatal(err)
@@ -66,6 +69,7 @@ func TestPagesAreNotWhereSecretsAre(t *testing.T) {
 		"state through link": {[]string{"--pages", dir, "--state-dir", filepath.Join(link, "state")}, "--state-dir keeps there"},
 		"below the state":    {[]string{"--pages", filepath.Join(state, "inner"), "--state-dir", state}, "--state-dir keeps there"},
 		"a new token":        {[]string{"--pages", link, "--metrics-token-file", filepath.Join(dir, "metrics-token")}, "--metrics-token-file keeps there"},
+		"the settings":       {[]string{"--pages", link, "--config", filepath.Join(dir, "maestro.toml")}, "--config keeps there"},
 	} {
 		out, err := program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--exit-on-stdin-eof"}, test.args...)...).CombinedOutput()
 		if code := exitCode(t, err); code != 1 || !strings.Contains(string(out), test.want) {

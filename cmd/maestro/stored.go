@@ -369,7 +369,7 @@ func removeStored(out io.Writer, list []storedSession, dry bool) error {
 
 func removeSession(s storedSession) error {
 	lock, err := journal.Lock(s.Dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a session that was not made to the end has no lock
 		return err
 	}
 	defer lock.Close()

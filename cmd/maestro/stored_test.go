@@ -171,6 +171,13 @@ func TestSessionsOnDisk(t *testing.T) {
 	if got := sessionsOf(t, 0, "list", "--state-dir", state); !strings.Contains(got, "main") || strings.Contains(got, "a:b") {
 		t.Errorf("got %s, want main alone", got)
 	}
+	half := filepath.Join(filepath.Dir(listed.Dir), wiring.SessionPrefix+"half") // the server ended as it made it
+	if err := os.Mkdir(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := sessionsOf(t, 0, "delete", "half", "--state-dir", state); !strings.HasPrefix(got, "half: removed") {
+		t.Errorf("got %s, want a session without a lock removed", got)
+	}
 	sessionsOf(t, exitUsage, "prune", "--state-dir", state)
 	sessionsOf(t, exitFailure, "show", "nope", "--state-dir", state)
 }

@@ -45,6 +45,7 @@ case $prefix in
 *) prefix=$PWD/$prefix ;;
 esac
 share=$prefix/share
+[ ! -d "$prefix/bin/maestro" ] || fail "$prefix/bin/maestro is a directory"
 
 if [ -n "$uninstall" ]; then
 	[ -e "$prefix/bin/maestro" ] || fail "$prefix/bin/maestro does not exist"
@@ -87,9 +88,9 @@ done
 want=$(awk -v file="$name.tar.gz" '$2 == file { print $1 }' "$work/checksums.txt")
 [ -n "$want" ] || fail "checksums.txt does not list $name.tar.gz"
 if command -v sha256sum >/dev/null; then
-	got=$(sha256sum "$work/$name.tar.gz")
+	got=$(sha256sum <"$work/$name.tar.gz")
 else
-	got=$(shasum -a 256 "$work/$name.tar.gz")
+	got=$(shasum -a 256 <"$work/$name.tar.gz")
 fi
 [ "${got%% *}" = "$want" ] || fail "$name.tar.gz has the checksum ${got%% *}, checksums.txt says $want; nothing was installed"
 

@@ -14,17 +14,46 @@ import (
 // another process may have the journal open: ReadDir then ends with a batch that was
 // whole when it read the newest segment. A body is valid until fn returns.
 func ReadDir(dir string, fn func(Entry) error) error {
-	paths, err := segmentPaths(dir)
-	if err != nil {
-		return err
-	}
-	for i, path := range paths {
-		err := readSegment(path, i == len(paths)-1, fn)
-		if err != nil && !(i == 0 && errors.Is(err, fs.ErrNotExist)) { // retention has removed the oldest
-			return err
+	files, err := openSegments(dir)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // only read from
+		}
+	}()
+	for i, f := range files {
+		if err == nil {
+			err = readSegment(f, i == len(files)-1, fn)
 		}
 	}
-	return nil
+	return err
+}
+
+// openSegments opens the segments in dir, oldest first, so that retention cannot take away
+// those that have not been read.
+func openSegments(dir string) (files []*os.File, err error) {
+	for {
+		paths, err := segmentPaths(dir)
+		if err != nil || len(paths) == 0 {
+			return nil, err
+		}
+		for _, path := range paths {
+			f, err := openRegular(path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // retention has removed it, and all older ones
+				for _, older := range files {
+					_ = older.Close() // only read from
+				}
+				files = nil
+			case err != nil:
+				return files, err
+			default:
+				files = append(files, f)
+			}
+		}
+		if len(files) > 0 {
+			return files, nil
+		}
+	}
 }
 
 // segmentPaths returns the paths of the segments in dir, oldest first. Wildcards in dir have
@@ -39,12 +68,8 @@ func segmentPaths(dir string) ([]string, error) {
 
 // readSegment calls fn with the entries of the whole batches of a segment. Only the
 // newest segment may end within a batch.
-func readSegment(path string, newest bool, fn func(Entry) error) error {
-	f, err := openRegular(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func readSegment(f *os.File, newest bool, fn func(Entry) error) error {
+	path := f.Name()
 	head, size, ok, err := readHead(f)
 	switch {
 	case err != nil:

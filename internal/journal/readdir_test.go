@@ -46,6 +46,25 @@ func TestReadDirReadsWhatAnotherProcessWrites(t *testing.T) {
 		t.Errorf("got %v, want the error of the function", err)
 	}
 
+	// Retention removes the older segments while they are read.
+	kept := filepath.Join(t.TempDir(), "kept")
+	if err := os.CopyFS(kept, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	err = ReadDir(kept, func(e Entry) error {
+		if count++; count > 1 {
+			return nil
+		}
+		for _, segment := range segments[:len(segments)-1] {
+			err = errors.Join(err, os.Remove(filepath.Join(kept, filepath.Base(segment))))
+		}
+		return err
+	})
+	if err != nil || count != 200 {
+		t.Errorf("while segments are removed: got %d entries, %v, want 200", count, err)
+	}
+
 	// The newest segment ends within a batch.
 	newest := segments[len(segments)-1]
 	whole, err := os.ReadFile(newest)

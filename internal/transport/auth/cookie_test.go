@@ -329,6 +329,37 @@ func TestCookiesAreBounded(t *testing.T) {
 	}
 }
 
+// Eve logs in again and again. The other users stay logged in.
+func TestOnePrincipalDoesNotUseUpCookiesAndTickets(t *testing.T) {
+	g := newAuthenticator(t, Options{})
+	owner := login(t, g)
+	eve := contracts.Principal{ID: "eve", Scope: "one"}
+	mint := func(p contracts.Principal) string {
+		text, _, err := g.Mint(p, "", "", "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	other, first := mint(contracts.Principal{ID: "bob", Scope: "two"}), mint(eve)
+	for range maxTickets {
+		g.cookies.add(eve, "", time.Now())
+		mint(eve)
+	}
+	if got := len(g.cookies.byKey); got != maxOfOne+1 || g.cookies.order.Len() != got {
+		t.Errorf("got %d cookies, want %d and that of the owner", got, maxOfOne)
+	}
+	if _, err := g.Authorize(request("GET", "/", owner)); err != nil {
+		t.Errorf("the owner was logged out: %v", err)
+	}
+	if _, err := g.Authorize(request("GET", "/?ticket="+other)); err != nil {
+		t.Errorf("the ticket of another principal: %v", err)
+	}
+	if _, err := g.Authorize(request("GET", "/?ticket="+first)); err == nil {
+		t.Error("the oldest ticket of eve is still valid")
+	}
+}
+
 func TestNewLoginEndsTheOldCookie(t *testing.T) {
 	g := newAuthenticator(t, Options{})
 	old := login(t, g)

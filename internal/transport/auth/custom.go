@@ -25,7 +25,7 @@ func (g *Authenticator) ask(r *http.Request, missing error) (contracts.Principal
 	}
 	if err == nil {
 		if problem := unfit(p); problem != "" {
-			g.opts.Log.Error("a principal cannot be used", "principal", p.ID, "why", problem)
+			g.opts.Log.Error("a principal cannot be used", "principal", p.ID[:min(len(p.ID), contracts.MaxIDBytes)], "why", problem)
 			return contracts.Principal{}, errors.New("unusable principal")
 		}
 		_, last := g.signOuts.of(p.ID)
@@ -42,7 +42,7 @@ func (g *Authenticator) ask(r *http.Request, missing error) (contracts.Principal
 		switch refusal, refused := errors.AsType[*contracts.Error](err); {
 		case !refused:
 			err = (&contracts.Error{Code: contracts.CodeUnauthenticated, Message: errWrong.Error()}).WithCause(err)
-		case refusal.Code == "":
+		case refusal == nil || refusal.Code == "":
 			g.opts.Log.Error("a refusal of Authenticate has no code", "err", err)
 			return contracts.Principal{}, errors.New("unusable refusal")
 		}
@@ -67,6 +67,10 @@ func unfit(p contracts.Principal) string {
 		return "SessionID: malformed"
 	case !slices.Contains([]contracts.Role{"", contracts.RoleViewer, contracts.RoleApprover}, p.Role):
 		return "Role: want viewer, approver, or controller, which is the same as empty"
+	case p.Credential != "" && !contracts.ValidID(p.Credential):
+		return "Credential: want empty, or a text as of ID"
+	case p.Expires.Unix() >= maxExpires:
+		return "Expires: want a time before the year 10000, or zero"
 	}
 	return ""
 }

@@ -114,7 +114,8 @@ func TestUnfitPrincipalsAreNotAdmitted(t *testing.T) {
 	for _, p := range []contracts.Principal{
 		{}, {ID: "a b"}, {ID: Anonymous}, {ID: "key_0123456789abcdef"}, {ID: "share_1"},
 		{ID: "x", Scope: ".."}, {ID: "x", Scope: "A"}, {ID: "x", Scope: "a/b"}, {ID: "x", Scope: "user_ann"}, {ID: "x", Scope: "claim_0"},
-		{ID: "x", SessionID: "../y"}, {ID: "x", Role: "king"},
+		{ID: "x", SessionID: "../y"}, {ID: "x", Role: "king"}, {ID: "x", Credential: "\x1b[2J"},
+		{ID: "x", Expires: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, // JSON has no such time
 	} {
 		g := newAuthenticator(t, Options{Authenticate: func(*http.Request) (contracts.Principal, error) { return p, nil }})
 		got, err := g.Authorize(request("GET", socket))

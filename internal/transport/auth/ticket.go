@@ -18,6 +18,8 @@ const (
 	ticketTTL  = 30 * time.Second
 	loginTTL   = 10 * time.Minute // for a person to open a link
 	maxTickets = 4096             // of each kind; beyond it the oldest is forgotten
+
+	maxOfOne = 256 // passes of one kind of one principal except the owner; beyond it its oldest is forgotten
 )
 
 var errTicket = unauthenticated("the ticket is unknown, used or expired")
@@ -174,8 +176,26 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 		}
 		p.remove(e)
 	}
+	if !holder.Owner() {
+		p.makeRoom(holder.ID)
+	}
 	p.byKey[made.key] = p.order.PushBack(made)
 	return secret, expires
+}
+
+// makeRoom removes the oldest pass of a principal that has maxOfOne, so that one principal
+// cannot end the passes of others. The caller holds mu.
+func (p *passes) makeRoom(principalID string) {
+	held := 0
+	for e := p.order.Back(); e != nil; e = e.Prev() {
+		if e.Value.(*pass).holder.ID != principalID {
+			continue
+		}
+		if held++; held == maxOfOne {
+			p.remove(e)
+			return
+		}
+	}
 }
 
 // find returns the valid pass with a secret, and removes it if it is used up.

@@ -79,6 +79,12 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 	}
 	ctx, stop := context.WithCancel(r.Context())
 	through := &answer{w: w, control: http.NewResponseController(w), ctx: ctx, stop: stop}
+	if err := through.limit(time.Time{}); errors.Is(err, http.ErrNotSupported) {
+		stop()
+		err = errors.New("middleware hides the connection: its http.ResponseWriter needs the method Unwrap")
+		s.opts.Log.Error("cannot stream", "error", err)
+		return err
+	}
 	c := newConn(through, http.Header{}, epoch, s.opts.WriteTimeout)
 	taken := slot
 	slot = nil
