@@ -252,7 +252,7 @@ func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.p
 // prompt posts a prompt to the conformance agent until it is accepted.
 func (c *Caller) prompt(content string) (a *Answer) {
 	c.s.conformanceAgent()
-	c.s.onceFree(c.name, c.s.config.Patience, func() bool {
+	c.s.onceFree(c.name, func() bool {
 		a = c.try(&contracts.Prompt{Content: content})
 		return a.Status == http.StatusOK
 	})

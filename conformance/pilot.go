@@ -153,7 +153,7 @@ func (d *pilot) refused(cmd contracts.Command, r refusal) {
 func (d *pilot) prompt(content string) { d.send(&contracts.Prompt{Content: content}) }
 
 func (d *pilot) send(cmd *contracts.Prompt) {
-	d.s.onceFree(d.p.name, 4*d.s.config.Patience, func() bool {
+	d.s.onceFree(d.p.name, func() bool {
 		d.settle()
 		d.spoke = len(d.p.log)
 		return d.try(cmd)
