@@ -210,13 +210,13 @@ func (d *pilot) stopped(text string) *Frame {
 }
 
 // cancelled waits for the news that a run was stopped. A published server may leave
-// it out: then the run counts as over when nothing has come for openTime.
+// it out: then the run counts as over when nothing has come for a while.
 func (d *pilot) cancelled(text string) *Frame {
 	news := interrupted(text)
 	if !d.s.published() {
 		return d.awaits("3.5", news)
 	}
-	if f := d.p.seek(d.spoke, news, openTime); f != nil {
+	if f := d.p.seek(d.spoke, news, d.s.openTime()); f != nil {
 		return f
 	}
 	d.s.advise("3.5:told", "%s: expected %s, got nothing of the kind", d.p.name, news.text)

@@ -240,12 +240,13 @@ const (
 // prompt sends a prompt to the conformance agent until it is accepted.
 func (p *Peer) prompt(content string) {
 	p.s.conformanceAgent()
-	p.s.onceFree(p.name, p.s.config.Patience, func() bool { return p.tryPrompt(&contracts.Prompt{Content: content}) })
+	p.s.onceFree(p.name, func() bool { return p.tryPrompt(&contracts.Prompt{Content: content}) })
 }
 
 // onceFree tries a prompt until it is accepted. A run has no visible end, so that the next
 // prompt may come a moment early; only that refusal is tried again.
-func (s *Session) onceFree(name string, patience time.Duration, try func() bool) {
+func (s *Session) onceFree(name string, try func() bool) {
+	patience := 4 * s.config.Patience // the run may have much to say
 	for deadline := time.Now().Add(patience); !try(); s.pause("R42", 20*time.Millisecond) {
 		s.failIf(time.Now().After(deadline), "R42", "%s: expected the run to end and a prompt to be accepted within %s", name, patience)
 	}

@@ -1,11 +1,13 @@
 package conformance
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -61,11 +63,17 @@ type Caller struct {
 
 	connection, subscription, token string
 	streams                         []*Peer // of its subscriptions
+
+	session string        // that of the connection
+	beats   time.Duration // from one heartbeat to the next; zero for none
+	beaten  time.Time     // the last heartbeat, or the answer with the connection
 }
 
 // caller returns a client that has said nothing yet.
 func (s *Session) caller(name string, role contracts.Role) *Caller {
-	return &Caller{s: s, name: name, role: role}
+	c := &Caller{s: s, name: name, role: role}
+	s.callers = append(s.callers, c)
+	return c
 }
 
 // driver returns a controller with a subscription in a session of its own.
@@ -167,6 +175,7 @@ func (c *Caller) keep(a *Answer) {
 	}
 	n := number(a.at("heartbeat_interval_ms"))
 	c.s.failIf(n <= 0, "1.6", "%s: expected a positive heartbeat_interval_ms, got %d", a.what(), n)
+	c.session, c.beats, c.beaten = c.s.ID, time.Duration(n)*time.Millisecond, time.Now()
 	c.s.shows("1.6", a.snapshot(), fields{"session_id": c.s.ID})
 }
 
@@ -243,7 +252,7 @@ func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.p
 // prompt posts a prompt to the conformance agent until it is accepted.
 func (c *Caller) prompt(content string) (a *Answer) {
 	c.s.conformanceAgent()
-	c.s.onceFree(c.name, c.s.config.Patience, func() bool {
+	c.s.onceFree(c.name, func() bool {
 		a = c.try(&contracts.Prompt{Content: content})
 		return a.Status == http.StatusOK
 	})
@@ -275,6 +284,22 @@ func (s *Session) waits(rule string, f *Frame, id string, want bool) {
 
 func pending(f *Frame, id string) bool {
 	return slices.ContainsFunc(waitingIn(f), func(r waitingRequest) bool { return r.id == id })
+}
+
+// beat starts to send the heartbeats that are due. With a slow server, a scenario may take
+// longer than a client may be silent.
+func (s *Session) beat(ctx context.Context) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	for _, c := range s.callers {
+		if c.beats == 0 || time.Since(c.beaten) < c.beats {
+			continue
+		}
+		c.beaten = time.Now()
+		r := request{who: c.name, method: http.MethodPost, path: routeOf(c.session, "heartbeat"), header: c.proof(),
+			body: encode(fields{"connectionId": c.connection})}
+		wg.Go(func() { _, _ = s.send(ctx, r) }) // ends with its answer or ctx; the connection may be gone
+	}
+	return &wg
 }
 
 // act posts what a connection does, which the body names, and checks the answer.

@@ -70,7 +70,7 @@ func commands() []Scenario {
 		}),
 		exec.using("command/killed", "5.1", "A command that a signal ended by itself has its name, no code and no reason", func(u *user) {
 			for _, name := range []string{"TERM", "KILL", "HUP", "USR1"} {
-				f := u.sh("5.1", "kill -"+name+" $$; sleep 60").
+				f := u.sh("5.1", "kill -"+name+" $$; sleep 600").
 					exits("5.1", fields{"success": false, "exit_code": nil, "signal": "SIG" + name, "reason": nil}).exited
 				_, present := f.Fields["exit_code"]
 				u.s.adviseIf(!present, "0.2:both", "expected exit_code null beside the signal, got %s", abridge(f.Raw, maxTraceText))
@@ -95,7 +95,7 @@ func commands() []Scenario {
 		exec.using("command/many", "5.1", "More commands at once than 32 are refused, and the id stays free", func(u *user) {
 			var jobs []*job
 			for range 32 {
-				jobs = append(jobs, u.sh("5.1:limit", "exec sleep 60"))
+				jobs = append(jobs, u.sh("5.1:limit", "exec sleep 600"))
 			}
 			one := &contracts.UtilityCommandStart{CommandID: "extra", Command: "true"}
 			u.denied(one, refusal{rule: "5.1:limit", text: "Too many utility commands", id: "extra"})
@@ -256,7 +256,7 @@ func commands() []Scenario {
 		}),
 		exec.using("output/in-state", "R78 A66", "A state has the newest 32,768 characters of what a command wrote", func(u *user) {
 			unit := strings.Repeat("é", 9) + "\n" // whose bytes are more than its characters
-			j := u.sh("R78", `i=0; while [ $i -lt 4000 ]; do printf 'ééééééééé\n'; i=$((i+1)); done; echo the end; exec sleep 60`)
+			j := u.sh("R78", `i=0; while [ $i -lt 4000 ]; do printf 'ééééééééé\n'; i=$((i+1)); done; echo the end; exec sleep 600`)
 			j.says("R78", "the end\n")
 			e := active(u.state(), j.id)
 			u.s.failIf(e == nil, "A66", "expected the running command in the state, got none called %s", j.id)
@@ -274,7 +274,7 @@ func commands() []Scenario {
 		}),
 		exec.using("output/both-in-state", "4.2", "A state has both streams of a command, and no command that ended", func(u *user) {
 			u.sh("4.2", "echo gone").prints("4.2", "gone\n")
-			j := u.reading("4.2", "echo to-out; read x; echo to-err >&2; exec sleep 60").says("4.2", "to-out\n")
+			j := u.reading("4.2", "echo to-out; read x; echo to-err >&2; exec sleep 600").says("4.2", "to-out\n")
 			j.write("4.2", "\n", false)
 			j.says("4.2", "to-err\n")
 			list := listOf(u.state(), "state.active_utility_commands")
@@ -296,7 +296,7 @@ func commands() []Scenario {
 		}),
 		exec.using("stdin/not-enabled", "R88", "Without allow_stdin there is an end of input and nothing to write to", noStdin),
 		exec.using("stdin/after-end", "5.1", "Nothing can be written after the end, but ending again is fine", func(u *user) {
-			j := u.reading("5.1", "cat; echo eof; exec sleep 60")
+			j := u.reading("5.1", "cat; echo eof; exec sleep 600")
 			j.write("5.1", "x", true)
 			j.says("5.1", "xeof\n")
 			text := "Utility command stdin is not writable: " + j.id
@@ -324,7 +324,7 @@ func commands() []Scenario {
 			u.try(&contracts.UtilityCommandStdin{CommandID: "hasty", Content: "e", EOF: true})
 			j := &job{u: u, id: "hasty", from: from}
 			j.exits("1.7:order", fields{"exit_code": 4}).prints("1.7:order", "abcde")
-			u.try(&contracts.UtilityCommandStart{CommandID: "brief", Command: "exec sleep 60", TerminalMode: contracts.TerminalPTY})
+			u.try(&contracts.UtilityCommandStart{CommandID: "brief", Command: "exec sleep 600", TerminalMode: contracts.TerminalPTY})
 			u.try(&contracts.UtilityCommandResize{CommandID: "brief", Columns: 70, Rows: 20})
 			u.try(&contracts.UtilityCommandTerminate{CommandID: "brief", Force: true})
 			k := &job{u: u, id: "brief", from: from}
@@ -418,7 +418,7 @@ func (u *user) reading(rule, command string) *job {
 
 func noStdin(u *user) {
 	u.sh("R88", "cat; echo eof").prints("R88", "eof\n")
-	j := u.sh("R88", "exec sleep 60")
+	j := u.sh("R88", "exec sleep 600")
 	for _, cmd := range []*contracts.UtilityCommandStdin{{CommandID: j.id, Content: "x"}, {CommandID: j.id, EOF: true}} {
 		u.denied(cmd, refusal{rule: "R88", text: "Utility command stdin is not enabled: " + j.id, id: j.id})
 	}

@@ -90,7 +90,6 @@ func drains() []Scenario {
 			}
 		}),
 		hosted.runner("drain/escaping-export", "A95", "An export path that leaves the workspace is refused, and nothing has changed", func(s *Session, r *runner) {
-			s.driver().prompt("hello")
 			outside := s.scratch()
 			s.must("A95", os.Symlink(outside, filepath.Join(r.workspace, "out")))
 			before := s.state()
@@ -176,7 +175,7 @@ func drains() []Scenario {
 		}),
 		hosted.runner("drain/concurrent", "A99", "Ten drains at once are one", func(s *Session, r *runner) {
 			s.driver().prompt(hang())
-			answers := s.together(slices.Repeat([]request{draining(platformDrain)}, 10)...)
+			answers := s.together(slices.Repeat([]request{s.draining(platformDrain)}, 10)...)
 			for _, a := range answers {
 				s.drained("A99", a.ok("A99"))
 				s.failIf(!reflect.DeepEqual(a.Body, answers[0].Body),
@@ -231,7 +230,7 @@ func drains() []Scenario {
 		}),
 		Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}.runner("drain/stops-commands", "5.5", "A drain stops commands and watches", func(s *Session, _ *runner) {
 			alice, p := s.toolUser(contracts.OperationFileWatch)
-			alice.start("5.5:stops", "busy", "sleep 60")
+			alice.start("5.5:stops", "busy", "sleep 600")
 			alice.posted("5.5:stops", &contracts.UtilityFileWatchStart{WatchID: "busy"})
 			a := s.drain("5.5:stops", nil)
 			exited := p.await("5.5:stops", 0, message("utility_command_exited").with("command_id", "busy").with("success", false))
@@ -310,11 +309,11 @@ func drains() []Scenario {
 }
 
 // drainTime is how long a drain may take: its flush has 20 s by default.
-const drainTime = 25 * time.Second
+func (s *Session) drainTime() time.Duration { return 20*time.Second + s.exitTime() }
 
 // draining is the request for a drain. A body of bytes is sent as it is.
-func draining(body any) request {
-	r := request{who: "platform", method: http.MethodPost, path: drainPath, patience: drainTime}
+func (s *Session) draining(body any) request {
+	r := request{who: "platform", method: http.MethodPost, path: drainPath, patience: s.drainTime()}
 	switch body := body.(type) {
 	case nil:
 	case []byte:
@@ -325,7 +324,7 @@ func draining(body any) request {
 	return r
 }
 
-func (s *Session) tryDrain(body any) *Answer { return s.call(draining(body)) }
+func (s *Session) tryDrain(body any) *Answer { return s.call(s.draining(body)) }
 
 // drain drains the runner and checks the answer.
 func (s *Session) drain(rule string, body any) *Answer {
@@ -336,17 +335,17 @@ func (s *Session) drain(rule string, body any) *Answer {
 // in time.
 func (s *Session) startDrain(body any) <-chan *Answer {
 	done := make(chan *Answer, 1)
-	ctx, cancel := s.within(drainTime)
+	ctx, cancel := s.within(s.drainTime())
 	go func() { // ends with the drain or ctx
 		defer cancel()
-		a, _ := s.send(ctx, draining(body))
+		a, _ := s.send(ctx, s.draining(body))
 		done <- a
 	}()
 	return done
 }
 
 func (s *Session) finishDrain(rule string, a *Answer) {
-	s.failIf(a == nil, rule, "expected an answer to the drain within %s", drainTime)
+	s.failIf(a == nil, rule, "expected an answer to the drain within %s", s.drainTime())
 	a.check()
 	s.drained(rule, a.ok(rule))
 }
@@ -440,7 +439,7 @@ func drainedSnapshot() want {
 
 // fades waits until the server has ended a stream; after a drain it may take a
 // few seconds (5.5).
-func (p *Peer) fades(rule string) { p.finishesWithin(rule, 2*exitTime) }
+func (p *Peer) fades(rule string) { p.finishesWithin(rule, 2*p.s.exitTime()) }
 
 // quietManifest fails unless the snapshot in a manifest is of a session that
 // nobody is attached to and that does nothing. Questions may be kept (D8), and

@@ -246,7 +246,7 @@ func (p *Peer) first(rule string) *Frame { return p.await(rule, 0, anyItem) }
 // shows what it has kept instead, if anything: then the state takes its place.
 func (p *Peer) begins(rule string) *Frame {
 	if p.s.published() { // one must come soon: a replay comes at once (A62)
-		if f := p.seek(0, anyItem, openTime); f == nil || f.Kind != "snapshot" {
+		if f := p.seek(0, anyItem, p.s.openTime()); f == nil || f.Kind != "snapshot" {
 			p.s.advise("A42:first", "%s: expected a snapshot first", p.name)
 			f = p.s.state()
 			p.log, p.pos = slices.Insert(p.log, 0, f), p.pos+1
@@ -258,8 +258,8 @@ func (p *Peer) begins(rule string) *Frame {
 	return f
 }
 
-// openTime is how long a stream may take to begin.
-const openTime = time.Second
+// openTime is how long a client waits for what a published server may leave out.
+func (s *Session) openTime() time.Duration { return max(time.Second, s.config.Patience/10) }
 
 // resetTo fails unless the first item of a stream is a reset for a reason.
 func (p *Peer) resetTo(rule, reason string) *Frame {

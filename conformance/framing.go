@@ -250,14 +250,14 @@ func (p *Peer) closeInput(rule string) {
 
 // exits waits for the process to end by itself with a status.
 func (p *Peer) exits(rule string, status int) {
-	ctx, cancel := p.s.within(exitTime)
+	ctx, cancel := p.s.within(p.s.exitTime())
 	defer cancel()
 	for p.pull(ctx) { // a server that is ending must not be held up by what it still has to say
 	}
 	got, err := p.link.Wait(ctx)
 	switch {
 	case err != nil:
-		p.s.fail(rule, "%s: expected exit status %d within %s, got: %v", p.name, status, exitTime, err)
+		p.s.fail(rule, "%s: expected exit status %d within %s, got: %v", p.name, status, p.s.exitTime(), err)
 	case got != status:
 		p.s.fail(rule, "%s: expected exit status %d, got %d", p.name, status, got)
 	}

@@ -113,7 +113,7 @@ func (d *pilot) leaves() {
 // readsTo reads to an entry with a cursor, or until nothing comes: the last
 // entries may be for others.
 func (p *Peer) readsTo(cursor int64) {
-	for p.watch.cursor < cursor && p.pullBefore(time.Now().Add(openTime)) {
+	for p.watch.cursor < cursor && p.pullBefore(time.Now().Add(p.s.openTime())) {
 	}
 }
 
@@ -153,7 +153,7 @@ func (d *pilot) refused(cmd contracts.Command, r refusal) {
 func (d *pilot) prompt(content string) { d.send(&contracts.Prompt{Content: content}) }
 
 func (d *pilot) send(cmd *contracts.Prompt) {
-	d.s.onceFree(d.p.name, 4*d.s.config.Patience, func() bool {
+	d.s.onceFree(d.p.name, func() bool {
 		d.settle()
 		d.spoke = len(d.p.log)
 		return d.try(cmd)
@@ -317,12 +317,10 @@ func (d *pilot) idle(rule string) {
 	if !d.s.socket() {
 		return
 	}
-	for range 20 {
-		if f := d.now(); f.at("state.is_responding") == false && len(listOf(f, "state.active_tools")) == 0 {
-			break
-		}
-		d.s.pause(rule, quiet/3)
-	}
+	d.s.until(rule, "a state without a response and tools", func() (bool, string) {
+		f := d.now()
+		return f.at("state.is_responding") == false && len(listOf(f, "state.active_tools")) == 0, f.said()
+	})
 	checkIdle(d.s, rule, d.now())
 }
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -27,6 +28,7 @@ type Session struct {
 	started  time.Time
 	trace    *trace
 	peers    []*Peer
+	callers  []*Caller
 	sessions []string // that it made over the network
 	ids      int      // correlation ids made up; a connection may outlive its socket
 	failure  *Failure
@@ -54,7 +56,7 @@ type Session struct {
 // newSession returns a session that ends with ctx, with its timeout, or by cancel.
 func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
 	s := &Session{config: c, scenario: sc, run: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
-	s.ctx, s.cancel = context.WithTimeout(ctx, cmp.Or(sc.Limit, c.Timeout))
+	s.ctx, s.cancel = context.WithTimeout(ctx, max(sc.Limit, c.Timeout))
 	if t := sc.Needs.Transport; t == HTTP || (t == Anywhere || t == Networked) && transportOf(c.Target) == HTTP {
 		s.wire = newWire(c.Target, c.Token)
 	}
@@ -112,6 +114,9 @@ func (s *Session) fail(rule, format string, args ...any) {
 	if s.run.Err() != nil {
 		s.skip(cancelled)
 	}
+	if errors.Is(s.ctx.Err(), context.DeadlineExceeded) {
+		format += "; the scenario's time is over (--timeout)"
+	}
 	if s.isOptional(rule) {
 		s.advise(rule, format, args...)
 		s.ended = rule
@@ -152,8 +157,8 @@ func (s *Session) pause(rule string, d time.Duration) {
 	}
 }
 
-// exitTime is how long a server may take to end (R19).
-const exitTime = 5 * time.Second
+// exitTime is how long a server may take to end: 5 s (R19), or longer if the user is more patient.
+func (s *Session) exitTime() time.Duration { return max(5*time.Second, s.config.Patience) }
 
 // now is the time since the scenario began.
 func (s *Session) now() time.Duration { return time.Since(s.started) }

@@ -40,9 +40,6 @@ type runner struct {
 // maxReadyLine bounds the ready line.
 const maxReadyLine = 64 << 10
 
-// readyTime is how long a runner may take to say that it is ready.
-const readyTime = 30 * time.Second
-
 // A start is how a runner is started. Its zero value is the first start of the
 // contract, in a fresh workspace.
 type start struct {
@@ -172,8 +169,8 @@ func (s *Session) spawned(o start) *runner {
 }
 
 // firstLine waits for the first line on standard output and leaves the rest to be thrown
-// away. It reports false if the runner is silent for readyTime, and a line without an end
-// if the runner ended.
+// away. It reports false if the runner is silent for the scenario's whole time, and a line
+// without an end if the runner ended.
 func (r *runner) firstLine() (line []byte, ok bool) {
 	first := make(chan []byte, 1)
 	r.drain.Go(func() { // ends when the process does
@@ -181,12 +178,10 @@ func (r *runner) firstLine() (line []byte, ok bool) {
 		first <- bytes.Clone(line)
 		_, _ = io.Copy(io.Discard, r.out)
 	})
-	ctx, cancel := r.s.within(readyTime)
-	defer cancel()
 	select {
 	case line := <-first:
 		return line, true
-	case <-ctx.Done():
+	case <-r.s.ctx.Done():
 		return nil, false
 	}
 }
@@ -195,7 +190,7 @@ func (r *runner) firstLine() (line []byte, ok bool) {
 // ended because its port was taken.
 func (r *runner) ready(again bool) bool {
 	line, ok := r.firstLine()
-	r.s.failIf(!ok, "6.1", "expected a ready line, and waited up to %s for it", readyTime)
+	r.s.failIf(!ok, "6.1", "expected a ready line, got none")
 	r.s.trace.add(r.s.now(), "runner", "<", line)
 	if !bytes.HasSuffix(line, []byte("\n")) {
 		<-r.exited
@@ -233,10 +228,10 @@ func (r *runner) signal(rule string, sig os.Signal) {
 }
 
 // stop ends the runner as the contract says, without a drain.
-func (r *runner) stop(rule string, patience time.Duration) int {
+func (r *runner) stop(rule string) int {
 	r.s.trace.add(r.s.now(), "runner", ">", []byte("(end of input)"))
 	_ = r.stdin.Close() // it may be closed, or the process gone
-	return r.exits(rule, patience)
+	return r.exits(rule, r.s.exitTime())
 }
 
 // fails waits for a start to fail and returns what the runner said for humans.
@@ -245,7 +240,7 @@ func (r *runner) fails(rule string) string {
 	line, _ := r.firstLine()
 	r.s.failIf(len(line) != 0,
 		rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
-	r.s.failIf(r.exits(rule, readyTime) == 0, rule, "expected the start to fail, got exit status 0")
+	r.s.failIf(r.exits(rule, r.s.config.Timeout) == 0, rule, "expected the start to fail, got exit status 0")
 	return r.stderr.String()
 }
 

@@ -104,7 +104,7 @@ func restarts() []Scenario {
 				p := s.changed(first, func(m map[string]any) { section(m, key)["cursor"] = first.cursor + 100 })
 				r := s.resumed(p)
 				s.equal("5.7:cursor", "the cursor, of which the larger is in "+key+",", s.state().Cursor, first.cursor+100)
-				r.stop("6.1", exitTime)
+				r.stop("6.1")
 			}
 		}),
 		hosted.scenario("restore/again", "A104 A106", "A restored runner can be drained and restored again", func(s *Session) {
@@ -211,14 +211,14 @@ func restarts() []Scenario {
 			s.untilDraining("A110")
 			r.signal("A110", syscall.SIGTERM)
 			s.finishDrain("A110", <-done) // in spite of the signal
-			s.equal("5.9:status", "the exit status", r.exits("A110", drainTime), 0)
+			s.equal("5.9:status", "the exit status", r.exits("A110", s.drainTime()), 0)
 			s.shows("A110", s.onlyManifest("A110", r), fields{"reason": "ttl_expired"}) // that of the drain that was running
 		}),
 		hosted.runner("signal/after-drain", "5.9", "A signal after a drain only ends the process", func(s *Session, r *runner) {
 			s.driver().prompt("hello")
 			s.drain("5.9:status", platformDrain)
 			r.signal("5.9:status", syscall.SIGTERM)
-			s.equal("5.9:status", "the exit status", r.exits("5.9:status", drainTime), 0)
+			s.equal("5.9:status", "the exit status", r.exits("5.9:status", s.drainTime()), 0)
 			s.onlyManifest("5.9:status", r)
 		}),
 		exec.runner("signal/second", "5.9", "A second signal ends the process at once", func(s *Session, r *runner) {
@@ -226,13 +226,13 @@ func restarts() []Scenario {
 			r.signal("5.9:status", syscall.SIGTERM)
 			s.untilDraining("5.9:status")
 			r.signal("5.9:status", syscall.SIGTERM)
-			status := r.exits("5.9:status", exitTime)
+			status := r.exits("5.9:status", s.exitTime())
 			s.failIf(status != 130 && status != 143, "5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
 		}),
 		hosted.runner("signal/flush-fails", "5.9", "A drain by signal that was interrupted ends with status 3", func(s *Session, r *runner) {
 			s.driver().breakFlush()
 			r.signal("5.9:status", syscall.SIGTERM)
-			s.equal("5.9:status", "the exit status after an interrupted drain", r.exits("5.9:status", drainTime), 3)
+			s.equal("5.9:status", "the exit status after an interrupted drain", r.exits("5.9:status", s.drainTime()), 3)
 			s.shows("5.9:status", s.onlyManifest("5.9:status", r), fields{"runtime.flush_status": "failed"})
 		}),
 	}
@@ -265,7 +265,7 @@ func (s *Session) pauseNow(r *runner, epoch string, streams ...*Peer) pause {
 	for _, stream := range streams {
 		stream.expect("A96", drainedSnapshot())
 	}
-	r.stop("6.1", exitTime)
+	r.stop("6.1")
 	return pause{runner: r, epoch: epoch, manifest: manifestIn(a).Fields, path: a.str("manifest_path"), cursor: cursorIn(a)}
 }
 
@@ -318,7 +318,7 @@ func restoreUnready(flush, status, lastError string) func(*Session) {
 			a := s.get(readyPath).notReady("A107")
 			s.adviseIf(a.at("draining") != false, "1.13:ready", "expected draining false, got %s", a.said())
 			s.backOn("vera", 0, "").resetTo("A107", "restored_from_snapshot")
-			r.stop("6.1", exitTime)
+			r.stop("6.1")
 		}
 	}
 }
@@ -358,9 +358,9 @@ func signalDrains(sig os.Signal) func(*Session, *runner) {
 		own.expect("A110", drainedSnapshot())
 		own.fades("A96:ends")
 		if socket != nil {
-			socket.closesWithin("5.9:status", 2*exitTime, contracts.CodeGoingAway.CloseCode())
+			socket.closesWithin("5.9:status", 2*s.exitTime(), contracts.CodeGoingAway.CloseCode())
 		}
-		s.equal("5.9:status", "the exit status after a drain", r.exits("A110", drainTime), 0)
+		s.equal("5.9:status", "the exit status after a drain", r.exits("A110", s.drainTime()), 0)
 		s.shows("A110", s.onlyManifest("A110", r), fields{"reason": "process_shutdown", "requested_by": "maestro_web_server"})
 	}
 }
@@ -368,7 +368,7 @@ func signalDrains(sig os.Signal) func(*Session, *runner) {
 // stubborn starts a command that a drain needs a second or two to end.
 func (s *Session) stubborn() *Peer {
 	alice, p := s.toolUser()
-	alice.start("R84", "stubborn", `trap "" TERM; echo armed; sleep 60; sleep 60`)
+	alice.start("R84", "stubborn", `trap "" TERM; echo armed; sleep 600; sleep 600`)
 	p.expect("R85", message("utility_command_output").with("command_id", "stubborn"))
 	return p
 }

@@ -20,7 +20,7 @@ type Scenario struct {
 	Slow  bool // waits for the server's own clock; started first
 	Last  bool // judges what others left at the server; started when they are over
 
-	Limit time.Duration // how long it may take; zero means Config.Timeout
+	Limit time.Duration // how long it may take, if that is longer than Config.Timeout
 
 	// Run plays the story. It returns when everything was as it should be;
 	// failing and skipping end its goroutine from inside.

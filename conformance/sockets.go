@@ -16,7 +16,7 @@ func sockets() []Scenario {
 		onSocket.scenario("socket/no-hello", "A113", "A socket that says no hello is closed with 4408", func(s *Session) {
 			p, err := s.dial("mute", entry{create: true, role: contracts.RoleViewer})
 			s.failIf(err != nil, "9.1", "expected the upgrade to succeed, got: %v", err)
-			p.closesWithin("A113", handshakeTime, contracts.CodeTimeout.CloseCode())
+			p.closesWithin("A113", handshakeTime+s.config.Patience, contracts.CodeTimeout.CloseCode())
 		}).slow(),
 		onSocket.scenario("socket/first-frame", "9.5", "A first frame other than hello is closed with 4400", func(s *Session) {
 			for i, text := range []string{`{"type":"prompt","content":"x"}`, `{"type":"ws.ping","id":"p"}`, `[]`} {
@@ -73,8 +73,8 @@ func sockets() []Scenario {
 	}
 }
 
-// handshakeTime is how long a server may wait for the first frame, and some.
-const handshakeTime = 10*time.Second + 3*time.Second
+// handshakeTime is how long a server may wait for the first frame.
+const handshakeTime = 10 * time.Second
 
 func badFrame(text string, code int) func(*Session) {
 	return func(s *Session) {

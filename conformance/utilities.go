@@ -37,7 +37,7 @@ func utilities() []Scenario {
 			u.still("R84", len(u.log), anyOf(message("utility_command_output"), message("utility_command_exited")))
 		}),
 		exec.using("utility/duplicate-id", "R83", "The id of a running command is taken, that of an ended one free", func(u *user) {
-			j := u.sh("R83", "exec sleep 60")
+			j := u.sh("R83", "exec sleep 600")
 			again := &contracts.UtilityCommandStart{CommandID: j.id, Command: "true"}
 			u.denied(again, refusal{rule: "R83", text: "Utility command already exists: " + j.id})
 			j.end()
@@ -45,7 +45,7 @@ func utilities() []Scenario {
 		}),
 		exec.using("utility/terminate", "R86", "A terminated command says so", terminated(contracts.TerminalPipe)),
 		exec.using("utility/interrupt-ends-commands", "R67", "interrupt terminates commands", func(u *user) {
-			j := u.sh("R67", "exec sleep 60")
+			j := u.sh("R67", "exec sleep 600")
 			u.try(&contracts.Interrupt{})
 			j.exits("R67", fields{"success": false, "reason": "Interrupted while utility command was still running"})
 		}),
@@ -56,7 +56,7 @@ func utilities() []Scenario {
 			u.still("R90", 0, message("utility_command_started"))
 		}),
 		shared.user("utility/owned", "A29 R101", "A command belongs to the connection that started it", func(s *Session, alice *user) {
-			hers := alice.start("R84", &contracts.UtilityCommandStart{CommandID: "hers", Command: "sleep 60"})
+			hers := alice.start("R84", &contracts.UtilityCommandStart{CommandID: "hers", Command: "sleep 600"})
 			s.equal("A29", "owner_connection_id", hers.started.str("owner_connection_id"), alice.connection)
 			bob := s.second()
 			bob.denied(&contracts.UtilityCommandTerminate{CommandID: "hers"},
@@ -67,7 +67,7 @@ func utilities() []Scenario {
 				with("reason", "Owning connection closed while utility command was still running"))
 		}),
 		shared.user("utility/in-snapshot", "A66", "A running command is in the snapshot with its owner", func(s *Session, alice *user) {
-			seen := alice.sh("R84", "sleep 60")
+			seen := alice.sh("R84", "sleep 600")
 			list := listOf(alice.state(), "state.active_utility_commands")
 			s.failIf(len(list) != 1 || list[0]["command_id"] != seen.id || list[0]["owner_connection_id"] != alice.connection,
 				"A66", "expected the running command and its owner in the snapshot, got %s", show(list))
@@ -136,10 +136,10 @@ func utilities() []Scenario {
 		overHTTP(contracts.OperationCommandExec).scenario("tool/ends-with-connection", "A12", "With a connection its commands and watches end, and nobody else's", func(s *Session) {
 			alice, _ := s.toolUser(contracts.OperationFileWatch)
 			vera := s.onlooker("vera")
-			alice.start("A12", "hers", "sleep 60")
+			alice.start("A12", "hers", "sleep 600")
 			alice.posted("A12", &contracts.UtilityFileWatchStart{WatchID: "hers"})
 			bob := s.takeFrom("bob")
-			bob.start("A12", "his", "sleep 60")
+			bob.start("A12", "his", "sleep 600")
 			alice.disconnect(nil).ok("A12")
 			at := vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
 				with("reason", "Owning connection closed while utility command was still running"))
@@ -154,7 +154,7 @@ func utilities() []Scenario {
 		overHTTP(contracts.OperationCommandExec).scenario("tool/ends-with-subscription", "A12 A10", "With its last subscription a connection's commands end", func(s *Session) {
 			alice, _ := s.toolUser()
 			vera := s.onlooker("vera")
-			alice.start("A12", "hers", "sleep 60")
+			alice.start("A12", "hers", "sleep 600")
 			alice.unsubscribe(alice.subscription).ok("A10")
 			vera.expect("A12", message("utility_command_exited").with("command_id", "hers").
 				with("reason", "Owning connection closed while utility command was still running"))
@@ -263,8 +263,8 @@ func active(f *Frame, id string) map[string]any {
 
 func toolCommandListed(s *Session) {
 	alice, p := s.toolUser()
-	e := active(alice.start("A66", "listed", "sleep 60").effect(), "listed")
-	s.failIf(e == nil || e["owner_connection_id"] != alice.connection || e["command"] != "sleep 60",
+	e := active(alice.start("A66", "listed", "sleep 600").effect(), "listed")
+	s.failIf(e == nil || e["owner_connection_id"] != alice.connection || e["command"] != "sleep 600",
 		"A66", "expected the command with its owner %s in the answer, got %s", alice.connection, show(e))
 	alice.posted("R86", &contracts.UtilityCommandTerminate{CommandID: "listed", Force: true})
 	p.expect("R86", message("utility_command_exited").with("command_id", "listed").with("success", false).with("reason", "Force terminated by controller"))
@@ -380,7 +380,7 @@ func audiences() []Scenario {
 		}),
 		sharedCommands.user("audience/replay", "R79 4.2", "Utility events give the state that a snapshot has", func(s *Session, u *user) {
 			m := &pilot{s: s, mirror: mirror{p: u.Peer}}
-			u.terminal("R79", "exec sleep 60").resizes(99, 33)
+			u.terminal("R79", "exec sleep 600").resizes(99, 33)
 			wordy := u.reading("R79", "echo some; echo more >&2; read x; i=0; while [ $i -lt 5000 ]; do echo 'wörter wörter'; i=$((i+1)); done; echo done; "+lasting)
 			wordy.says("R79", "more\n")
 			u.do("5.4", &contracts.UtilityFileWatchStart{WatchID: "one", IncludePatterns: []string{"none/**"}})
@@ -515,5 +515,5 @@ func (s *Session) second() *user {
 
 // sleeper starts a command that takes input and has a terminal.
 func (u *user) sleeper(id string) *job {
-	return u.start("R84", &contracts.UtilityCommandStart{CommandID: id, Command: "exec sleep 60", AllowStdin: true, TerminalMode: contracts.TerminalPTY})
+	return u.start("R84", &contracts.UtilityCommandStart{CommandID: id, Command: "exec sleep 600", AllowStdin: true, TerminalMode: contracts.TerminalPTY})
 }

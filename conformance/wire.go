@@ -196,7 +196,9 @@ func (s *Session) sendOnce(ctx context.Context, r request) (*Answer, error) {
 func (s *Session) call(r request) *Answer {
 	ctx, cancel := s.within(cmp.Or(r.patience, 2*s.config.Patience))
 	defer cancel()
+	beats := s.beat(ctx)
 	a, err := s.send(ctx, r)
+	beats.Wait()
 	s.failIf(err != nil, cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
 	a.check()
 	return a

@@ -73,7 +73,7 @@ func processes() []conformance.Scenario {
 				c.answer(request[len(request)-1], "allow", nil)
 			}
 			p.Sleeping(pid)
-			until := time.Now().Add(exitTime)
+			until := time.Now().Add(p.exitTime())
 			c.exits()
 			p.Gone(pid, until, "the processes of the tool to end with the server")
 		}),
@@ -93,20 +93,22 @@ func processes() []conformance.Scenario {
 	}
 }
 
-// exitTime is how long a server may take to end: 2 s, and 6 s more for a busy machine.
-const exitTime = 8 * time.Second
+// exitTime is how long a server may take to end: 2 s, and more for a busy machine.
+func (p *play) exitTime() time.Duration {
+	return 2*time.Second + max(6*time.Second, p.S.Config().Patience)
+}
 
 // exits ends the input and expects the process to end well and in time.
 func (c *client) exits() {
 	c.EndInput()
-	_, status := c.Exit(exitTime)
+	_, status := c.Exit(c.p.exitTime())
 	c.p.FailIf(status != 0, "expected the exit status 0 after the end of the input, got %d", status)
 }
 
 // failsToStart starts a server that cannot start.
 func (p *play) failsToStart(flags ...string) {
 	c := p.start(flags...)
-	all, status := c.Exit(startTime)
+	all, status := c.Exit(p.Long())
 	p.None(all, "nothing on standard output with %s", strings.Join(flags, " "))
 	p.FailIf(status == 0, "expected another exit status than 0 with %s, got 0", strings.Join(flags, " "))
 	p.FailIf(strings.TrimSpace(c.Diagnostics()) == "", "expected a reason on standard error with %s, got nothing", strings.Join(flags, " "))

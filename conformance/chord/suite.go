@@ -81,11 +81,8 @@ type client struct {
 	session string
 }
 
-// startTime is how long a server may take to start.
-const startTime = 20 * time.Second
-
 func (c *client) ready() lines.Line {
-	_, first := c.UntilWithin(startTime, "ready", func(lines.Line) bool { return true })
+	_, first := c.UntilWithin(c.p.Long(), "ready", func(lines.Line) bool { return true })
 	c.p.FailIf(first.Str("type") != "ready" || first.Str("payload.session_id") == "", "expected ready with a session_id as the first line, got %s", first)
 	return first
 }

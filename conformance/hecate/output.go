@@ -13,7 +13,7 @@ import (
 const (
 	mostChunks = 2000             // chunks of output that it may have (E25)
 	burstLimit = 4 * time.Minute  // for all of it
-	stallLimit = 30 * time.Second // for reading on after the end
+	stallLimit = 30 * time.Second // for reading on after the end, unless the user is more patient
 )
 
 // output judges much output and secrets in it: E25 and E28.
@@ -66,7 +66,7 @@ func (s *play) makeBurst() *burst {
 	defer func() { st.close() }()
 	f.end("E44")
 	b, cursor := &burst{run: f.run}, ""
-	for deadline := time.Now().Add(stallLimit); time.Now().Before(deadline) && len(b.stalled) <= len(b.events); {
+	for deadline := time.Now().Add(max(stallLimit, 4*s.config.Patience)); time.Now().Before(deadline) && len(b.stalled) <= len(b.events); {
 		frames, events := s.readUntil(st, (*event).ends)
 		b.stalled = append(b.stalled, events...)
 		if len(events) > 0 && events[len(events)-1].ends() {

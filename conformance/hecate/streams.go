@@ -11,11 +11,8 @@ import (
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
-// heartbeat is how long a stream may be silent (2.3), and slack what a busy machine adds.
-const (
-	heartbeat = 15 * time.Second
-	slack     = 5 * time.Second
-)
+// heartbeat is how long a stream may be silent (2.3).
+const heartbeat = 15 * time.Second
 
 // streams judges the streams of a run: E6, E11 to E15, E36 and E44.
 func (u *suite) streams() []conformance.Scenario {
@@ -83,13 +80,13 @@ func (u *suite) streams() []conformance.Scenario {
 				case f, open := <-st.frames:
 					s.failIf(!open, "E15", "%s: expected a stream that stays open, and it ended: %v", st.what, st.err)
 					s.failIf(!f.comment || f.id != "", "E15", "%s: expected only comments without an id, got the id %q and %q", st.what, f.id, f.data)
-				case <-time.After(silence + slack):
+				case <-time.After(silence + s.config.Patience):
 					s.fail("E15", "%s: expected a comment within %s of silence, got none", st.what, silence)
 				case <-s.ctx.Done():
 					s.fail("E15", "the scenario ran out of time")
 				}
 			}
-		}), 2*(heartbeat+slack)),
+		}), 2*(heartbeat+conformance.DefaultPatience)),
 		u.scenario("stream/pruned-cursor", "E36", "A cursor among removed events goes on at the first event there is", func(s *play) {
 			runs, _ := s.runs()
 			for _, k := range runs {
