@@ -43,7 +43,7 @@ function record() {
     rows: [...document.querySelectorAll(".rows .row")]
       .sort((a, b) => a.dataset.index - b.dataset.index)
       .slice(-20) // those before are drawn only if they have room
-      .map((row) => (row.querySelector(".code") ? "code" : row.innerText.trim().replace(/^\d+ s\n/m, ""))), // a worker draws code later, and seconds are counted later
+      .map((row) => (row.querySelector(".code") ? "code" : row.innerText.replace(/^(\d+ min )?[\d.]+ s(\n|$)/gm, "").trim())), // a worker draws code later, and the live page counts seconds itself
     questions: [...document.querySelectorAll(".question h2, .question .runs")].map((e) => e.innerText),
     queue: [...document.querySelectorAll(".queue li .grow")].map((e) => e.innerText),
   });
