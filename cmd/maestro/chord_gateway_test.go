@@ -192,6 +192,7 @@ func TestChordSlowReader(t *testing.T) {
 func TestChordReaderThatNeverReads(t *testing.T) {
 	t.Parallel()
 	p := chordProcess(t, "--agent", scripted(t, recordedScript))
+	p.next() // it runs
 	stuck := make(chan struct{})
 	go func() { // ends with the process
 		defer close(stuck)

@@ -149,9 +149,9 @@ func TestProcessesThatDoNotReadAreEnded(t *testing.T) {
 	t.Run("many lines", func(t *testing.T) {
 		t.Parallel()
 		s := runWith(t, "exec sleep 1000", ProcessOptions{stall: 10 * time.Millisecond})
-		for range 2 * maxWaiting {
-			if err := s.Send(bytes.Repeat([]byte("x"), 1<<10)); err != nil {
-				t.Fatalf("got %v, want some time for it to read", err)
+		for i := range 2 * maxWaiting {
+			if err := s.Send(bytes.Repeat([]byte("x"), 1<<10)); err != nil && i < maxWaiting {
+				t.Fatalf("line %d: got %v, want some time for it to read", i, err)
 			}
 		}
 		s.ends(t, "the process does not read its input")

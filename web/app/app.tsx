@@ -1,6 +1,6 @@
 // The page as a whole: its columns, the keys that work everywhere, and the title of the tab.
 import { useSignalEffect } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
@@ -139,7 +139,8 @@ function Page() {
   ];
   const known = useRef(actions);
   known.current = actions;
-  useEffect(() => {
+  // A layout effect, as for all keys and focus: a key that follows the drawing at once must not be lost.
+  useLayoutEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (e.key === "Escape" && narrow.peek()) {
         setListing(false);

@@ -1,6 +1,6 @@
 // Completion in the composer: @file by the file search of the server, and / at the start by the commands of the agent
 // and the actions of the page.
-import { useContext, useEffect, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { offer, readOffer } from "./agent";
 import { Name } from "./long";
 import { Actions, type Action } from "./palette";
@@ -72,13 +72,13 @@ export function useCompletion(
   const word = wanted(text, caret);
   const query = word?.sign === "@" && word.from !== left ? word.query : "";
   const command = word?.sign === "/" && word.from !== left ? word.query : null;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!word) setLeft(null);
   }, [word === null]);
   useEffect(() => {
     if (command !== null) readOffer();
   }, [command === null]);
-  useEffect(() => setAt(0), [command]);
+  useLayoutEffect(() => setAt(0), [command]); // before the next key, which may be an arrow
   useEffect(() => {
     if (query === "") {
       setFiles([]);

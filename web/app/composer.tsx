@@ -100,7 +100,7 @@ function Writing() {
     a.scrollTop = a.scrollHeight;
     caretAt.current = null;
   }, [text]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (document.activeElement === document.body && !coarse.peek()) area.current!.focus();
   }, []);
   const write = (next: string) => {

@@ -1,6 +1,6 @@
 // The dashboard shows what all sessions are doing. Nothing can be changed there.
 import { effect, signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { InboxQuestion, SessionSummary } from "../client/index.ts";
 import { Exposed } from "./long";
 import { ago, cost, exact, plural, second, who } from "./format";
@@ -125,7 +125,7 @@ function Lag() {
 
 /** Wall is the head of a dashboard that fills the screen. */
 function Wall({ parts }: { parts: { title: string; of: SessionSummary[] }[] }) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const leave = () => {
       if (document.fullscreenElement) void document.exitFullscreen();
       location.hash = "#dashboard";

@@ -1,7 +1,7 @@
 // Changes of a file: lines with numbers and signs, unchanged parts folded.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
 import { mayWrite, quoted, selectedIn } from "./draft";
 import { plural } from "./format";
@@ -131,7 +131,7 @@ export function Diff({
     e.stopPropagation();
   };
   const body = useRef<HTMLDivElement>(null);
-  useEffect(() => setChosen(null), [two, open]); // the rows are others
+  useLayoutEffect(() => setChosen(null), [two, open]); // the rows are others
   const columns = two ? 6 : 4;
   const draw = (row: Drawn, i: number) =>
     "skipped" in row ? (

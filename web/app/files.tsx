@@ -1,5 +1,5 @@
 // Files of the workspace in the right column: find one by its name.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { FileMatch } from "../client/index.ts";
 import { changed, PathList, PathName } from "./changes";
 import { mayWrite } from "./draft";
@@ -25,7 +25,7 @@ function Find() {
   const [found, setFound] = useState<{ files: readonly FileMatch[]; truncated: boolean; said: string }>();
   const [at, setAt] = useState(0);
   const { name, line } = wanted(query);
-  useEffect(() => {
+  useLayoutEffect(() => {
     setAt(0);
     if (name === "") return setFound(undefined);
     let gone = false;

@@ -1,5 +1,5 @@
 // The inbox: the open questions of all sessions, each answered where it stands.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InboxQuestion, PendingRequest, Session } from "../client/index.ts";
 import { Exposed } from "./long";
 import { ago, clock, exact, plural, who } from "./format";
@@ -53,13 +53,13 @@ export function Inbox({ list }: { list: () => void }) {
   const link = linked.value;
   const listed = link !== null && all.some((q) => keyOf(q) === keyOf(link));
   const [unlisted, setUnlisted] = useState(""); // the linked question that the list did not have
-  useEffect(() => setOpen(link ? keyOf(link) : ""), [link]);
+  useLayoutEffect(() => setOpen(link ? keyOf(link) : ""), [link]);
   useEffect(() => {
     if (link && inbox.value === "online" && !listed && !closed.peek().some((c) => keyOf(c.ending) === keyOf(link))) {
       setUnlisted(keyOf(link));
     }
   }, [link, inbox.value]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (!forPage(e) || (e.key !== "j" && e.key !== "k")) return;
       const heads = [...document.querySelectorAll<HTMLElement>(".entry > button")];

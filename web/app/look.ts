@@ -235,6 +235,7 @@ export function play(times: number): void {
   let now = m.at; // the time that is played
   let began = Date.now();
   const go = async () => {
+    const newest = head.peek();
     const next = await p.ahead();
     if (p !== past || speed.peek() !== times) return;
     if (next.length === 0) return backToLive();
@@ -244,7 +245,10 @@ export function play(times: number): void {
     now = Math.max(now + passed * times, soonest - longestPause * times);
     const to = next.findLast((e) => Date.parse(e.at) <= now);
     if (to) await p.show(to.cursor);
-    if (p === past && speed.peek() === times) timer = setTimeout(run, tick);
+    if (p !== past || speed.peek() !== times) return;
+    // An agent that writes all the time has always something ahead.
+    if (p.cursor >= newest) backToLive();
+    else timer = setTimeout(run, tick);
   };
   const run = () => void seek(go);
   run();

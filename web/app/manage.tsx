@@ -1,6 +1,6 @@
 // What can be done with sessions in their list: search, rename, archive, delete, and undo.
 import { effect, signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { SessionSummary, SessionUpdate } from "../client/index.ts";
 import { Icon } from "./icons";
 import { address, inWords, leave, openID, server, sessions } from "./store";
@@ -170,7 +170,7 @@ export function More({ session: s, title }: { session: SessionSummary; title: st
 
 export function Rename({ session: s }: { session: SessionSummary }) {
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.select(), []);
+  useLayoutEffect(() => field.current?.select(), []);
   const done = (title: string) => {
     if (renaming.peek() !== s.session_id) return;
     renaming.value = "";

@@ -56,7 +56,7 @@ export function TerminalButton() {
 
 /** useTerminalKey goes into the terminal and out of it from everywhere. */
 export function useTerminalKey(): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.code !== "Backquote" || e.defaultPrevented) return;
       if (dialogOpen()) return;
@@ -102,14 +102,11 @@ function Pane() {
     if (!screen) return;
     field.current!.append(screen.element);
     screen.open();
-    screen.typing(typing);
     selecting.value = false;
     return () => screen.element.remove();
   }, [screen]);
-  useEffect(() => {
-    screen?.typing(typing);
-    measure();
-  }, [screen, typing, tab?.size]);
+  useLayoutEffect(() => screen?.typing(typing), [screen, typing]); // as soon as the line below says so
+  useEffect(measure, [screen, typing, tab?.size]);
   useEffect(() => {
     const watch = new ResizeObserver(() => requestAnimationFrame(() => field.current && measured.current()));
     watch.observe(field.current!);
@@ -117,12 +114,12 @@ function Pane() {
   }, []);
   useEffect(() => setEnding(null), [tab?.id, typing]);
   // Opening the pane starts the first terminal and gives it the focus.
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!entering.value || !ready.value || !loaded.value || tab) return;
     entering.value = false;
     if (mayStart()) start();
   }, [entering.value, ready.value, loaded.value, tab]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!screen || !entering.value) return;
     entering.value = false;
     screen.focus();
@@ -197,7 +194,7 @@ function Pane() {
 
 function EndQuestion({ tab, done }: { tab: Tab; done: () => void }) {
   const keep = useRef<HTMLButtonElement>(null);
-  useEffect(() => keep.current!.focus(), []);
+  useLayoutEffect(() => keep.current!.focus(), []);
   const answer = (end: boolean) => {
     done();
     entering.value = true;

@@ -34,20 +34,23 @@ test("files are completed after @", { timeout: 3 * patience }, async () => {
   mkdirSync(join(server.root, "login"));
   for (const name of ["login.go", "login_test.go"]) writeFileSync(join(server.root, "login", name), "package login\n");
   const options = p.page.getByRole("option");
-  await composer(p).pressSequentially("Look at @login_t");
+  // insertText writes a word at once. Letter by letter, the list of a shorter word may come between.
+  const { keyboard } = p.page;
+  await composer(p).focus();
+  await keyboard.insertText("Look at @login_t");
   await options.filter({ hasText: "login_test.go" }).waitFor();
   await accessible(p, "the list of files");
   await composer(p).press("Enter");
   await value(p, "Look at @login/login_test.go ");
   assert.equal(await options.count(), 0);
-  await composer(p).pressSequentially("and @login");
+  await keyboard.insertText("and @login");
   await options.nth(1).waitFor();
   const second = await options.nth(1).locator("b").innerText();
   await composer(p).press("ArrowDown");
   await p.page.locator('[role="option"][aria-selected="true"]', { hasText: second }).waitFor();
   await composer(p).press("Tab");
   await value(p, `Look at @login/login_test.go and @login/${second} `);
-  await composer(p).pressSequentially("or a@login or @login");
+  await keyboard.insertText("or a@login or @login");
   await options.first().waitFor();
   await composer(p).press("Escape");
   await options.first().waitFor({ state: "detached" });
@@ -104,9 +107,8 @@ test("a search finds, goes to the place and marks it", { timeout: 4 * patience }
   await prompt(p, "Please fix the login test");
   await button(p, "Allow").click();
   await p.page.locator(".transcript", { hasText: "Both tests pass now." }).waitFor();
-  await prompt(p, "stream lines");
-  await button(p, "Stop").waitFor();
-  await p.page.locator(".transcript", { hasText: /Line ([4-9]\d|\d{3}) of/ }).waitFor();
+  await prompt(p, "endless lines");
+  await p.page.locator(".transcript", { hasText: /Line ([4-9]\d|\d{3,}) of/ }).waitFor();
   await button(p, "Stop").click();
   await p.page.locator('.transcript[aria-busy="false"]').waitFor();
   await p.page.locator(".transcript").focus();

@@ -83,7 +83,7 @@ test("a file is found, read in parts and quoted with the keyboard", { timeout: 3
     const { top, bottom } = document.querySelector('[data-line="4321"]').getBoundingClientRect();
     return top > 100 && bottom < innerHeight;
   });
-  assert.deepEqual(await p.page.evaluate(() => document.activeElement.className), "code-lines");
+  await p.page.waitForFunction(() => document.activeElement.className === "code-lines");
   const ranges = await linesRead();
   assert.ok(ranges.length >= 2 && ranges.every(([from, to]) => to - from < 400), JSON.stringify(ranges));
   assert.ok((await p.page.locator("[data-line]").count()) <= 400);
@@ -103,7 +103,7 @@ test("a file is found, read in parts and quoted with the keyboard", { timeout: 3
   await p.page.locator(".code-lines").focus();
   await p.page.keyboard.press("Escape");
   await p.page.locator("section", { hasText: "Opened before" }).getByRole("button", { name: "invoice.go" }).waitFor();
-  assert.ok(await p.page.getByLabel("Name of a file").evaluate((a) => a === document.activeElement));
+  await p.page.waitForFunction(() => document.activeElement.ariaLabel === "Name of a file");
   assert.deepEqual(await p.complaints(), []);
 });
 
@@ -238,7 +238,7 @@ test("the workspace is compared with its last commit", { timeout: 3 * patience }
   await runs(p).last().locator(".line", { hasText: /You compared\s*the workspace/ }).waitFor();
   write("one.go", code(30).replace("line20", "line200"));
   await run(p, "echo more >> one.go");
-  await runs(p).last().locator(".good").waitFor();
+  await runs(p).filter({ hasText: "echo more" }).locator(".good").waitFor();
   await button(p, "Compare again").click();
   await p.page.locator(".changes h3", { hasText: /one\.go\s*\+2 −1/ }).waitFor();
   await p.page.locator(".changes .diff tr", { hasText: "line200" }).filter({ hasText: "20" }).waitFor();
@@ -315,6 +315,7 @@ test("who does not drive sees what is open there, and can ask", { timeout: 3 * p
   await accessible(cat, "files of somebody who watches");
   await ann.page.getByLabel("Go to line").fill("700");
   await ann.page.getByLabel("Go to line").press("Enter");
+  await shows(ann, 700, "line700()");
   await cat.page.locator("#panel").getByRole("button", { name: "one.go" }).click();
   await cat.page.getByLabel("Go to line").fill("700");
   await cat.page.getByLabel("Go to line").press("Enter");

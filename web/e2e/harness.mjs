@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, afterEach, before } from "node:test";
 import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
 import { chromium } from "playwright-core";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
@@ -36,28 +37,75 @@ export async function prompt(p, text) {
   await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
 }
 
-/** conversation returns the text of all rows: it goes through the list, which draws only what is visible. */
+/** until waits for something that comes by itself, and returns it. */
+export async function until(what, look) {
+  for (const end = Date.now() + patience; ; ) {
+    const got = await look();
+    if (got) return got;
+    if (Date.now() > end) throw new Error(`waited for ${what}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+/**
+ * eachScreen goes through the conversation by half screens and calls look at each of them. The list draws only what is
+ * visible, and not all of it in one frame.
+ */
+export async function eachScreen(p, look) {
+  for (let top = 0; ; ) {
+    const found = await p.page.waitForFunction(drawnAt, top, { polling: 20 });
+    await look();
+    const { half, end } = await found.jsonValue();
+    if (end) return;
+    top += half;
+  }
+}
+
+/** drawnAt runs in the page. It scrolls the conversation, and reports whether all rows of the screen are drawn there. */
+function drawnAt(top) {
+  const list = document.querySelector(".transcript");
+  if (!list?.clientHeight) throw new Error("there is no conversation on the screen");
+  const last = list.scrollHeight - list.clientHeight;
+  if (Math.abs(list.scrollTop - Math.min(top, last)) > 1) {
+    list.scrollTop = top;
+    return false;
+  }
+  const screen = list.getBoundingClientRect();
+  const all = list.querySelector(".rows").getBoundingClientRect();
+  const boxes = [...list.querySelectorAll(".row")].map((row) => row.getBoundingClientRect());
+  let drawn = Math.max(screen.top, all.top);
+  for (const { top, bottom } of boxes.sort((a, b) => a.top - b.top)) {
+    if (top <= drawn + 2) drawn = Math.max(drawn, bottom);
+  }
+  const space = 30; // below the last row
+  return drawn >= Math.min(screen.bottom, all.bottom - space) && { half: list.clientHeight / 2, end: top >= last };
+}
+
+/** conversation returns the text of all rows. */
 export async function conversation(p) {
-  return p.page.evaluate(async () => {
-    // A page that draws no frames must not keep a test for ever.
-    const drawn = (done) => requestAnimationFrame(() => requestAnimationFrame(done));
-    const frame = () => Promise.race([new Promise(drawn), new Promise((done) => setTimeout(done, 1000))]);
-    const rows = new Map();
-    for (let top = 0; ; ) {
-      const list = document.querySelector(".transcript");
-      if (!list?.clientHeight) throw new Error("there is no conversation on the screen");
-      list.scrollTop = top;
-      await frame();
-      for (const row of list.querySelectorAll(".row")) rows.set(Number(row.dataset.index), row.innerText);
-      if (top > list.scrollHeight) break;
-      top += list.clientHeight / 2;
-    }
-    return [...rows].sort(([a], [b]) => a - b).map(([, text]) => text);
+  const rows = new Map();
+  await eachScreen(p, async () => {
+    const drawn = await p.page
+      .locator(".transcript .row")
+      .evaluateAll((all) => all.map((row) => [Number(row.dataset.index), row.innerText]));
+    for (const [index, text] of drawn) rows.set(index, text);
   });
+  return [...rows].sort(([a], [b]) => a - b).map(([, text]) => text);
+}
+
+/** same waits until two pages of different people show the same conversation, and returns it. */
+export async function same(p, other) {
+  // A page measures itself how long a call takes.
+  const told = async (page) => (await conversation(page)).map((t) => t.replace(/\n(\d+ min )?[\d.]+ s$/, ""));
+  for (const end = Date.now() + patience; ; ) {
+    const [own, texts] = [asOwner(await told(p)), await told(other)];
+    if (Date.now() > end) assert.deepEqual(own, texts);
+    if (isDeepStrictEqual(own, texts)) return texts;
+  }
 }
 
 /** asOwner is a conversation as those see it who did not take part. */
-export const asOwner = (texts) =>
+const asOwner = (texts) =>
   texts.map((t) =>
     t
       .replace(/^You drive\b/, "owner drives")
@@ -200,6 +248,7 @@ export async function startBrowser() {
   if (!executablePath) throw new Error("chromium is not in PATH");
   const browser = await chromium.launch({
     executablePath,
+    timeout: patience,
     args: ["--no-sandbox", "--disable-dev-shm-usage"], // tests may run as root
     ignoreDefaultArgs: ["--disable-back-forward-cache"], // pages are left as those of users are
   });

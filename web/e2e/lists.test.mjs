@@ -12,6 +12,7 @@ import {
   prompt,
   server,
   startServer,
+  until,
 } from "./harness.mjs";
 
 eachTest();
@@ -125,7 +126,8 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await sessions.filter({ hasText: "hello, third" }).waitFor();
   await p.page.getByLabel("Search sessions").fill("second");
   await p.page.getByRole("heading", { name: "Found" }).waitFor();
-  assert.deepEqual(await p.page.locator(".session .title").allInnerTexts(), ["hello, second"]);
+  const titles = () => p.page.locator(".session .title").allInnerTexts();
+  await until("one session", async () => String(await titles()) === "hello, second");
   await act("hello, second", "Rename");
   await p.page.getByLabel("Title").fill("The second of three");
   await p.page.keyboard.press("Enter");
@@ -147,13 +149,13 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   assert.equal(new URL(p.page.url()).hash, third);
   await act("hello, third", "Delete");
   await sessions.filter({ hasText: "hello, third" }).waitFor({ state: "detached" });
-  assert.notEqual(new URL(p.page.url()).hash, third);
+  await p.page.waitForURL((url) => url.hash !== third);
   await accessible(p, "a deleted session");
   await button(p, "Undo").click();
   await sessions.filter({ hasText: "hello, third" }).waitFor();
   await p.page.waitForURL((url) => url.hash === third);
   await p.page.locator(".prompt", { hasText: "hello, third" }).waitFor();
-  assert.equal(await p.page.locator(".session").count(), 3);
+  await until("three sessions", async () => (await titles()).length === 3);
   assert.deepEqual(await p.complaints(), []);
 });
 
@@ -170,19 +172,20 @@ test("the dashboard shows what many sessions do", { timeout: 6 * patience }, asy
   const tile = (text) => wall.page.locator(".tile", { hasText: text });
   await tile("Please fix the login test").getByText("go test ./login").waitFor();
   await tile("Please fix the login test").getByText("owner drives").waitFor();
-  const working = tile("stream a long report").getByText("working").waitFor();
-  const rate = tile("stream a long report")
+  const working = tile("an endless report").getByText("working").waitFor();
+  const rate = tile("an endless report")
     .getByText(/\d+ events\/min/)
     .waitFor();
-  const long = await startSession(ann, "stream a long report");
+  const long = await startSession(ann, "an endless report");
   await Promise.all([working, rate]);
+  await button(ann, "Stop").click();
   await wall.page.locator(".idle .tile", { hasText: "hello, rename the parser" }).waitFor();
-  assert.equal(await wall.page.locator(".tile").count(), 30);
+  await until("30 tiles", async () => (await wall.page.locator(".tile").count()) === 30);
   assert.ok((await wall.page.locator(".tile").first().innerText()).startsWith("Please fix"), "what waits comes first");
-  assert.equal(await wall.page.title(), "(1) Dashboard · Maestro");
+  await wall.page.waitForFunction(() => document.title === "(1) Dashboard · Maestro");
   await wall.page.getByText("Up to date").waitFor();
   await accessible(wall, "the dashboard");
-  await wall.page.locator(".idle .tile", { hasText: "stream a long report" }).waitFor();
+  await wall.page.locator(".idle .tile", { hasText: "an endless report" }).waitFor();
 
   // The arrows go through the tiles; tab reaches one of them.
   await wall.page.locator(".tile").first().focus();
@@ -199,10 +202,10 @@ test("the dashboard shows what many sessions do", { timeout: 6 * patience }, asy
     await wall.page.keyboard.press(key);
     assert.equal(await focused(), to, key);
   }
-  await tile("stream a long report").focus();
+  await tile("an endless report").focus();
   await wall.page.keyboard.press("Enter");
   await wall.page.waitForURL((url) => url.hash === long);
-  await wall.page.locator(".main", { hasText: "stream a long report" }).waitFor();
+  await wall.page.locator(".main", { hasText: "an endless report" }).waitFor();
   assert.deepEqual(await Promise.all([ann, wall].map((p) => p.complaints())), [[], []]);
 });
 
@@ -213,7 +216,7 @@ test(
     await startServer();
     const ann = await browser.open(await server.link());
     await composer(ann).waitFor();
-    await prompt(ann, "stream a long report");
+    await prompt(ann, "an endless report");
     await ann.page.getByText(/Line \d+ of/).first().waitFor();
     const { token } = await server.call("POST", `/api/headless/sessions/${server.session}/shares`, { role: "viewer" });
     const wall = await browser.open(`${server.url}/#share=${token}&dashboard=wall`);
@@ -227,7 +230,7 @@ test(
     await server.stop("SIGKILL");
     await wall.page.getByText(/As of .* behind/).waitFor();
     await server.start();
-    await wall.page.locator(".failed .tile", { hasText: "stream a long report" }).waitFor();
+    await wall.page.locator(".failed .tile", { hasText: "an endless report" }).waitFor();
     await wall.page.getByText("Up to date").waitFor();
     await wall.page.keyboard.press("Escape");
     await wall.page.locator(".head", { hasText: "Dashboard" }).waitFor();

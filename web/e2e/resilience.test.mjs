@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   accessible,
-  asOwner,
   browser,
   button,
   composer,
@@ -13,6 +12,7 @@ import {
   patience,
   phone,
   prompt,
+  same,
   server,
   shows,
   startServer,
@@ -30,13 +30,6 @@ async function tab(p) {
   const page = await p.context.newPage();
   await page.goto(p.page.url());
   return { page, context: p.context };
-}
-
-/** same fails unless two pages of different people show the same conversation, and returns it. */
-async function same(p, other) {
-  const texts = await conversation(other);
-  assert.deepEqual(asOwner(await conversation(p)), texts);
-  return texts;
 }
 
 test("a page without a network says so and loses nothing", { timeout: 5 * patience }, async () => {
@@ -132,7 +125,7 @@ test("two tabs of one person follow, and one drives", { timeout: 5 * patience },
   await second.page.reload();
   await drives(second, "You drive");
   await shows(first, "You drive in another tab.");
-  await second.page.locator(".prompt", { hasText: "hello from the second tab" }).waitFor();
+  for (const p of [first, second]) await shows(p, "hello from the second tab");
   for (const p of [first, second]) {
     const texts = await conversation(p);
     for (const text of ["hello from the first", "Please fix", "hello from the second"]) {

@@ -9,7 +9,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
+import {
+  accessible,
+  browser,
+  button,
+  composer,
+  eachTest,
+  patience,
+  phone,
+  server,
+  startServer,
+  until,
+} from "./harness.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 
@@ -21,17 +32,6 @@ const notifications = (p) =>
     const service = await navigator.serviceWorker.getRegistration();
     return ((await service?.getNotifications()) ?? []).map((n) => ({ title: n.title, body: n.body, tag: n.tag }));
   });
-
-/** until waits for something that comes by itself. */
-async function until(what, look) {
-  const end = Date.now() + patience;
-  for (;;) {
-    const got = await look();
-    if (got) return got;
-    if (Date.now() > end) throw new Error(`waited for ${what}`);
-    await new Promise((done) => setTimeout(done, 50));
-  }
-}
 
 /** hide makes the page believe that it is in the background; a browser without a screen shows all pages. */
 const hide = (p) =>
@@ -121,7 +121,7 @@ test("a page in the background tells of a question and takes it back", { timeout
     globalThis.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
   }, told.tag);
   await p.page.locator('.entry > button[aria-expanded="true"]').waitFor();
-  assert.equal((await shown()).length, 0, "a click closes it");
+  await until("the click to close it", async () => (await shown()).length === 0);
 
   await p.page.locator(".question button.primary:enabled", { hasText: "Allow" }).click();
   await p.page.locator(".ended", { hasText: "Allowed by you" }).waitFor();
@@ -297,7 +297,7 @@ test("a browser subscribes, is told of questions, and unsubscribes", { timeout: 
     await settings(p).getByText("They arrive also while no page of Maestro is open.").waitFor();
     await settings(p).getByRole("switch").click();
     await until("no registration", async () => (await registered()).length === 0);
-    assert.equal(await p.page.evaluate(() => navigator.serviceWorker.getRegistration().then(Boolean)), false);
+    await until("no service worker", () => p.page.evaluate(async () => !(await navigator.serviceWorker.getRegistration())));
 
     await settings(p).getByRole("switch").click();
     await until("a registration", async () => (await registered()).length === 1);
@@ -333,20 +333,21 @@ test("keys answer no question behind a dialog", { timeout: 2 * patience }, async
   const p = await browser.open(await server.link());
   await ask(p);
   await p.page.locator("button.verdict:disabled").waitFor({ state: "detached" }); // the question was seen
-  await p.page.evaluate(() =>
-    addEventListener("keydown", (e) => {
-      globalThis.taken = e.defaultPrevented;
-    }),
-  );
+  await p.page.evaluate(() => {
+    globalThis.taken = []; // of each key, whether something took it
+    addEventListener("keydown", (e) => setTimeout(() => globalThis.taken.push([e.key, e.defaultPrevented])));
+  });
+  const taken = (...keys) =>
+    p.page.waitForFunction((want) => JSON.stringify(globalThis.taken) === JSON.stringify(want), keys);
   await button(p, "Settings").click();
   await settings(p).waitFor();
   await p.page.keyboard.press("d");
-  assert.equal(await p.page.evaluate(() => globalThis.taken), false);
+  await taken(["d", false]);
   await p.page.keyboard.press("Escape"); // what is pressed after it counts as alone
   await settings(p).waitFor({ state: "detached" });
   assert.equal(await p.page.evaluate(() => document.activeElement.ariaLabel), "Settings");
   await p.page.keyboard.press("d");
-  assert.equal(await p.page.evaluate(() => globalThis.taken), true);
+  await taken(["d", false], ["Escape", false], ["d", true]);
   await p.page.getByText("Denied by you").waitFor();
   assert.deepEqual(await p.complaints(), []);
 });
@@ -420,6 +421,7 @@ for (const [where, options] of Object.entries({ desk: {}, phone })) {
     await settings(p).waitFor();
     assert.equal(await composer(p).inputValue(), "", "the word of an action is gone");
     await p.page.keyboard.press("Escape");
+    await settings(p).waitFor({ state: "detached" });
     await composer(p).fill("");
     await p.page.keyboard.type("/co");
     await offered.waitFor();

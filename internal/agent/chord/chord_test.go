@@ -60,8 +60,8 @@ func newStand(t *testing.T, dir string, w waits, scripts ...[]string) *stand {
 	return &stand{program.New(o, dialectOf("/bin/chord", w)), hosttest.New(t), p}
 }
 
-// patient are waits that no test reaches, except for an interrupt.
-var patient = waits{interrupt: 300 * time.Millisecond, poll: time.Hour, local: time.Hour, silence: time.Hour}
+// patient are waits that no test reaches.
+var patient = waits{interrupt: hosttest.Patience, poll: time.Hour, local: time.Hour, silence: time.Hour}
 
 // start starts an agent whose programs follow the scripts.
 func start(t *testing.T, w waits, scripts ...[]string) *stand {

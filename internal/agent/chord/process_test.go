@@ -47,7 +47,9 @@ func TestAnInterruptCancels(t *testing.T) {
 }
 
 func TestAProgramThatIgnoresACancelIsReplacedAndResumes(t *testing.T) {
-	s := start(t, patient, served(connecting, "<cancel", "!hang"), served(hi, idle))
+	w := patient
+	w.interrupt = 300 * time.Millisecond
+	s := start(t, w, served(connecting, "<cancel", "!hang"), served(hi, idle))
 	s.interrupted(t, "status")
 	hosttest.Must(t, s.run(t, "go"))
 	if got := s.program.Starts(); !slices.Equal(got, []string{"program ", "program --resume s1"}) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -47,21 +46,29 @@ type stand struct {
 	program fakeprogram.Program
 }
 
-func newStand(t *testing.T, scripts ...[]string) *stand {
+// patient are waits that no test reaches.
+var patient = waits{interrupt: hosttest.Patience, silence: hosttest.Patience}
+
+func newStand(t *testing.T, w waits, scripts ...[]string) *stand {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
 	p := fakeprogram.New(t, scripts...)
 	c := Config{Model: "default", Tools: []string{"glob"}, MaxIterations: 7}
 	o := program.Options{Argv: p.Argv, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
-	a := program.New(o, dialectOf(o.Argv[0], c, waits{interrupt: 300 * time.Millisecond, silence: 500 * time.Millisecond}))
+	a := program.New(o, dialectOf(o.Argv[0], c, w))
 	return &stand{a, hosttest.New(t), p}
 }
 
 // start starts an agent whose programs follow the scripts.
 func start(t *testing.T, scripts ...[]string) *stand {
 	t.Helper()
-	s := newStand(t, scripts...)
+	return startWith(t, patient, scripts...)
+}
+
+func startWith(t *testing.T, w waits, scripts ...[]string) *stand {
+	t.Helper()
+	s := newStand(t, w, scripts...)
 	if _, err := s.Start(t.Context(), s.host); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +108,7 @@ func (s *stand) statuses() string {
 }
 
 func TestTheProgramIsInitialized(t *testing.T) {
-	s := newStand(t, served(ok))
+	s := newStand(t, patient, served(ok))
 	s.Configure(&contracts.Init{SystemPrompt: new("Be brief.")})
 	s.Configure(&contracts.Init{AppendSystemPrompt: new("Be kind."), ThinkingLevel: contracts.ThinkingHigh})
 	info, err := s.Start(t.Context(), s.host)
@@ -276,7 +283,7 @@ func TestGoldenTranscriptsAreUnderstood(t *testing.T) {
 		wantError(t, s.run(t), contracts.ErrorTransient, "Model error")
 	})
 	t.Run("version-mismatch", func(t *testing.T) {
-		s := newStand(t, golden(t, "version-mismatch"))
+		s := newStand(t, patient, golden(t, "version-mismatch"))
 		if _, err := s.Start(t.Context(), s.host); err == nil || !strings.Contains(err.Error(), "protocol_version_mismatch") {
 			t.Errorf("got error %v, want the mismatch", err)
 		}

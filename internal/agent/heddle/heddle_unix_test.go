@@ -15,7 +15,7 @@ import (
 
 func TestCloseEndsAllThatTheProgramStarted(t *testing.T) {
 	fifo, written, ended := hosttest.Witness(t)
-	s := newStand(t, []string{"<init", initOK, "<send", "!hold " + fifo, ok, "!hang"})
+	s := newStand(t, patient, []string{"<init", initOK, "<send", "!hold " + fifo, ok, "!hang"})
 	if _, err := s.Start(t.Context(), s.host); err != nil {
 		t.Fatal(err)
 	}

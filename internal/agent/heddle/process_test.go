@@ -55,7 +55,9 @@ func TestAnInterruptCancels(t *testing.T) {
 }
 
 func TestAProgramThatIgnoresACancelIsReplaced(t *testing.T) {
-	s := start(t, served(say("tool_start", `,"name":"glob","args":{}`), "<cancel", "!hang"), served(ok))
+	w := patient
+	w.interrupt = 300 * time.Millisecond
+	s := startWith(t, w, served(say("tool_start", `,"name":"glob","args":{}`), "<cancel", "!hang"), served(ok))
 	s.interrupted(t, "tool_start")
 	hosttest.Must(t, s.run(t))
 	if got := s.statuses(); !strings.Contains(got, "restarted") || !strings.Contains(got, "new conversation") {
@@ -78,7 +80,9 @@ func TestProgramsThatMisbehaveAreReplaced(t *testing.T) {
 		"lost heartbeats": {[]string{beat, beat, "!hang"}, "heartbeats"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, served(tt.lines...), served(ok))
+			w := patient
+			w.silence = 500 * time.Millisecond
+			s := startWith(t, w, served(tt.lines...), served(ok))
 			wantError(t, s.run(t), contracts.ErrorTransient, tt.text)
 			hosttest.Must(t, s.run(t))
 		})
@@ -86,7 +90,9 @@ func TestProgramsThatMisbehaveAreReplaced(t *testing.T) {
 }
 
 func TestHeartbeatsKeepAProgramAlive(t *testing.T) {
-	s := start(t, served("!every 100ms 25 "+say("heartbeat", `,"duration_ms":100`), ok)) // five times the allowed silence
+	w := patient
+	w.silence = 2 * time.Second // shorter than the run
+	s := startWith(t, w, served("!every 100ms 25 "+say("heartbeat", `,"duration_ms":100`), ok))
 	hosttest.Must(t, s.run(t))
 }
 
@@ -123,7 +129,7 @@ func TestProgramsThatCannotStart(t *testing.T) {
 		"not our protocol":          {[]string{"!repeat 200 Usage: program", "!hang"}, "no messages of Heddle"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, tt.script)
+			s := newStand(t, patient, tt.script)
 			if _, err := s.Start(t.Context(), s.host); err == nil || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got error %v, want one with %q", err, tt.text)
 			}
@@ -133,7 +139,7 @@ func TestProgramsThatCannotStart(t *testing.T) {
 		})
 	}
 	t.Run("silence", func(t *testing.T) {
-		s := newStand(t, []string{"<init", "!hang"})
+		s := newStand(t, patient, []string{"<init", "!hang"})
 		ctx, stop := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("the test is impatient"))
 		defer stop()
 		if _, err := s.Start(ctx, s.host); err == nil || !strings.Contains(err.Error(), "impatient") {
@@ -152,7 +158,7 @@ func TestOtherMinorVersionsAreAccepted(t *testing.T) {
 }
 
 func TestARestoredSessionIsANewConversation(t *testing.T) {
-	s := newStand(t, served(ok))
+	s := newStand(t, patient, served(ok))
 	s.host.Earlier = true
 	if _, err := s.Start(t.Context(), s.host); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,8 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second
 
+const pollGap = 5 * time.Millisecond // leaves the processor to what is waited for
+
 // script is what the sessions of a test do for a prompt.
 const script = `{"keeps_questions": true, "prompts": [
 	{"match": "hello", "steps": [{"say": "Hello, world."}, {"usage": {"input_tokens": 10, "output_tokens": 5}}]},
@@ -127,11 +129,13 @@ func (w *world) start() {
 }
 
 // stop ends all as the process does when it is asked to.
-func (w *world) stop() {
+func (w *world) stop() { w.stopIn(w.hubs.Suspend, w.limiter.Close, w.logs.Close) }
+
+func (w *world) stopIn(order ...func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for _, err := range []error{w.hubs.Suspend(ctx), w.limiter.Close(ctx), w.logs.Close(ctx)} {
-		if err != nil {
+	for _, end := range order {
+		if err := end(ctx); err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -160,7 +164,7 @@ func (w *world) prompt(id, content string) { w.promptIn("", id, content) }
 func (w *world) promptIn(scope, id, content string) {
 	w.t.Helper()
 	h := w.open(scope, id)
-	for late := time.Now().Add(patience); ; {
+	for late := time.Now().Add(patience); ; time.Sleep(pollGap) {
 		err := w.try(h, content)
 		if err == nil {
 			return
@@ -270,7 +274,7 @@ type runInfo struct {
 // task returns the task of a session.
 func (w *world) task(session string, header ...string) string {
 	w.t.Helper()
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(pollGap) {
 		var tasks struct {
 			Data []struct {
 				ID      string
@@ -293,7 +297,7 @@ func (w *world) task(session string, header ...string) string {
 func (w *world) run(session string, n int, status string) (path string, r runInfo) {
 	w.t.Helper()
 	task := w.task(session)
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(pollGap) {
 		var runs struct{ Data []runInfo }
 		w.get("/tasks/"+task+"/runs", &runs)
 		if len(runs.Data) >= n && (status == "" || runs.Data[0].Status == status) {
@@ -307,7 +311,7 @@ func (w *world) run(session string, n int, status string) (path string, r runInf
 // until reads a run until it has an event of a type.
 func (w *world) until(path, kind string) []wire.Event {
 	w.t.Helper()
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(pollGap) {
 		var p page
 		w.get(path+"/events?limit=500", &p)
 		all := p.events(w.t)
@@ -419,7 +423,7 @@ func (w *world) task0() { w.get("/tasks", nil) }
 // crash ends everything and puts another history in the place of a session.
 func (w *world) crash(id string) {
 	w.t.Helper()
-	w.stop()
+	w.stopIn(w.logs.Close, w.hubs.Suspend, w.limiter.Close) // the logs do not see how runs end
 	if err := os.RemoveAll(filepath.Join(w.dir, "s-"+id)); err != nil {
 		w.t.Fatal(err)
 	}
