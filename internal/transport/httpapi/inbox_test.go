@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"bufio"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -75,8 +75,8 @@ func TestInboxRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if line, err := bufio.NewReader(res.Body).ReadString('\n'); line != "data: {\"type\":\"ended\"}\n" || err != nil {
-		t.Errorf("got %q, %v, want the stream", line, err)
+	if text, err := io.ReadAll(res.Body); string(text) != "data: {\"type\":\"ended\"}\n\n" || err != nil { // the answer has ended
+		t.Errorf("got %q, %v, want the stream", text, err)
 	}
 	got := h.ask("POST", inboxPath+"/sess_a/q%3Aretry%3A1", `{"approved":true,"note":"fine","digest":"d"}`).ok().Body.String()
 	if want := `{"session_id":"sess_a","request_id":"q:retry:1","ended":true,"cursor":7}`; got != want {
