@@ -109,8 +109,11 @@ const orders = {
   stream: ({ word, ms }) => page.evaluate(([w, t]) => globalThis.probe.streamed(w, t), [word, ms]),
 };
 await goTo("data:text/html,<p>The browser has started.</p>");
+// A browser that stops drawing frames ends the measurement, which would wait for ever.
+const late = (op) =>
+  new Promise((_, reject) => setTimeout(() => reject(new Error(`${op} took more than 5 minutes`)), 300_000).unref());
 for await (const line of createInterface({ input: process.stdin })) {
   const { op, ...order } = JSON.parse(line);
-  console.log(JSON.stringify(await orders[op](order)));
+  console.log(JSON.stringify(await Promise.race([orders[op](order), late(op)])));
 }
 await browser.close();
