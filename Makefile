@@ -61,7 +61,7 @@ test: setup others ## all tests with the race detector, in random order; about 1
 
 # Tests wait more than they compute: four packages at a time, those that take longest first.
 test-fast: others ## the tests of what changed, but for those of the whole program and the page; no race detector
-	@echo "at most 90 s; without cmd/maestro, conformance, web and bench, and without the race detector"
+	@echo "half a minute after most edits, two minutes for everything; without cmd/maestro, conformance, web, bench and the race detector"
 	@$(GOTESTSUM) --format pkgname -- -p 4 -vet=off ./utility ./agent ./internal/agent/acp ./hub $$(go list ./... | grep -v -e /cmd/ -e /conformance -e /web)
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
