@@ -289,8 +289,8 @@ func slowFollower(s *Session) {
 
 // catchesUp reads to the last status of [pilot.end], on another stream or socket if the server
 // gave up on the first: a socket is closed with 4429, with 4408 if the client answered no ping
-// either, or without a word, as nothing fits into a connection that is full. It reports false if there was a reset, with which a client
-// starts over.
+// either, or without a word, as nothing fits into a connection that is full. It reports false
+// if there was a reset, with which a client starts over.
 func (p *Peer) catchesUp(rule string) bool {
 	givenUp := []int{0, contracts.CodeSlowConsumer.CloseCode(), contracts.CodeTimeout.CloseCode()}
 	end := anyOf(prompted("the end"), control("reset").with("state.last_status", "Prompt: the end"))
