@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Refusal } from "../index.ts";
-import { client, idle, page, serve, texts } from "./harness.ts";
+import type { Options, Refusal } from "../index.ts";
+import { client, idle, page, serve, socket, texts } from "./harness.ts";
 
 const script = {
   model: "m",
@@ -157,12 +157,19 @@ test("control is asked for, denied, granted, taken and released", async () => {
 
 test("a page that is loaded again keeps control", async () => {
   const first = page();
-  const c = client(server, { around: first.around });
+  const c = client(server);
   const id = await c.create();
-  const before = c.attach(id, { role: "controller" });
+  let ended: Promise<Event> | undefined;
+  const watched: Options["socket"] = (...args) => {
+    const made = socket!(...args) as WebSocket;
+    ended ??= new Promise((resolve) => made.addEventListener("close", resolve));
+    return made;
+  };
+  const before = client(server, { around: first.around, socket: watched }).attach(id, { role: "controller" });
   await before.ready();
   assert.equal(before.control.mine, true);
   first.fire("pagehide");
+  await ended; // the server has read that the page leaves
   const after = client(server).attach(id, { role: "controller" });
   await after.ready();
   assert.equal(after.control.mine, true);
@@ -277,6 +284,7 @@ test("several vote, each once, and everybody sees who", async () => {
   await driver.prompt("run it");
   await bea.until(() => bea.state.people?.requests[0]?.votes_needed === 2);
   const question = bea.state.pending_requests[0]!.id;
+  await driver.until(() => driver.question(question) !== undefined);
   await driver.answer(question, { approved: true });
   await assert.rejects(driver.answer(question, { approved: true }), refusal("already_voted"));
   await bea.until(() => bea.question(question)?.votes.length === 1);
