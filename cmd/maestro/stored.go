@@ -285,8 +285,8 @@ func exportCommand() *cobra.Command {
 func verifyCommand() *cobra.Command {
 	return onDisk(&cobra.Command{
 		Use: "verify [SESSION...]", Short: "Read whole journals and check them and their audit", Args: cobra.ArbitraryArgs,
-		Long: "Verify reads the journals of all sessions, or of the named ones, and changes nothing. It checks the\n" +
-			"checksum of each entry and the hashes of the audit. Repair damaged sessions with maestro sessions repair.",
+		Long: "Verify reads the journals of all sessions, or of the named ones, and changes nothing. It checks\n" +
+			"that no entries are missing, their checksums and the hashes of the audit. Repair damaged sessions with maestro sessions repair.",
 	}, func(cmd *cobra.Command, root string, ids []string) error {
 		list, err := storedSessions(root, ids)
 		if err != nil {

@@ -57,7 +57,8 @@ const (
 )
 
 // readMeta returns the meta file of dir, or nil if there is none. copied reports
-// whether it or the lock file is a copy, so that the original may have gone on.
+// whether it or the lock file is a copy, so that the original may have gone on; without
+// a lock it is false.
 func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 	path := filepath.Join(dir, metaName)
 	f, err := openRegular(path)
@@ -85,7 +86,7 @@ func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 	if !bytes.Equal(m.encode(), text) {
 		return nil, false, fmt.Errorf("%w: %s does not have the checksum it states", ErrCorrupt, path)
 	}
-	return m, m.Files != identities(f, lock), nil
+	return m, lock != nil && m.Files != identities(f, lock), nil
 }
 
 // write replaces the meta file of dir.

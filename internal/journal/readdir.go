@@ -2,7 +2,9 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,20 +14,43 @@ import (
 // ReadDir calls fn with the entries of the journal in dir, oldest first, until fn
 // returns an error, which ReadDir returns. It changes nothing and needs no lock, so
 // another process may have the journal open: ReadDir then ends with a batch that was
-// whole when it read the newest segment. A body is valid until fn returns.
+// whole when it read the newest segment. ErrCorrupt says that entries are damaged or
+// missing. A body is valid until fn returns.
 func ReadDir(dir string, fn func(Entry) error) error {
+	// Read first: the entries that it knows to be synced are in the segments opened next.
+	m, _, err := readMeta(dir, nil)
+	if err != nil {
+		return err
+	}
 	files, err := openSegments(dir)
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // only read from
 		}
 	}()
+	if len(files) > 0 && m == nil {
+		return fmt.Errorf("%w: %s is missing", ErrCorrupt, filepath.Join(dir, metaName))
+	}
+	var first, last uint64
+	restorable := false // from the first entry or from a checkpoint
 	for i, f := range files {
 		if err == nil {
-			err = readSegment(f, i == len(files)-1, fn)
+			err = readSegment(f, last, i == len(files)-1, func(e Entry) error {
+				first, last = cmp.Or(first, e.Cursor), e.Cursor
+				restorable = restorable || e.Cursor == 1 || e.Kind == Checkpoint
+				return fn(e)
+			})
 		}
 	}
-	return err
+	switch {
+	case err != nil:
+		return err
+	case m != nil && last < m.Synced:
+		return fmt.Errorf("%w: the entries after cursor %d are missing in %s", ErrCorrupt, last, dir)
+	case last > 0 && !restorable:
+		return missingBefore(first)
+	}
+	return nil
 }
 
 // openSegments opens the segments in dir, oldest first, so that retention cannot take away
@@ -66,9 +91,9 @@ func segmentPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// readSegment calls fn with the entries of the whole batches of a segment. Only the
-// newest segment may end within a batch.
-func readSegment(f *os.File, newest bool, fn func(Entry) error) error {
+// readSegment calls fn with the entries of the whole batches of a segment. after is the last
+// cursor of the segment before, or zero. Only the newest segment may end within a batch.
+func readSegment(f *os.File, after uint64, newest bool, fn func(Entry) error) error {
 	path := f.Name()
 	head, size, ok, err := readHead(f)
 	switch {
@@ -76,7 +101,7 @@ func readSegment(f *os.File, newest bool, fn func(Entry) error) error {
 		return err
 	case !ok && newest:
 		return nil // just begun
-	case !ok:
+	case !ok || after > 0 && head.prev != after:
 		return corruptAt(path, 0)
 	}
 	r := newScanner(f, path, headSize, size, head.first)

@@ -107,3 +107,58 @@ func TestReadDirReadsWhatAnotherProcessWrites(t *testing.T) {
 		t.Errorf("with damage before intact entries: got %v, want ErrCorrupt", err)
 	}
 }
+
+// What Open refuses, ReadDir reports too: maestro sessions verify must not call it sound.
+func TestReadDirMissesWhatOpenMisses(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	s, err := Open(whole, FileOptions{SegmentBytes: 1 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cursor := range uint64(100) {
+		if err := s.Append([]Entry{{Cursor: cursor + 1, Body: fmt.Append(nil, "body ", cursor+1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := segmentPaths(whole)
+	if err != nil || len(paths) < 4 {
+		t.Fatalf("got %d segments, %v, want at least 4", len(paths), err)
+	}
+	name := func(i int) string { return filepath.Base(paths[i]) }
+	newest := name(len(paths) - 1)
+	for _, test := range []struct {
+		name  string
+		spoil func(dir string) error
+	}{
+		{"newest cut to 10 bytes", func(dir string) error { return os.Truncate(filepath.Join(dir, newest), 10) }},
+		{"newest cut to its header", func(dir string) error { return os.Truncate(filepath.Join(dir, newest), headSize) }},
+		{"newest removed", func(dir string) error { return os.Remove(filepath.Join(dir, newest)) }},
+		{"one in the middle removed", func(dir string) error { return os.Remove(filepath.Join(dir, name(1))) }},
+		{"oldest removed, without a checkpoint", func(dir string) error { return os.Remove(filepath.Join(dir, name(0))) }},
+		{"meta removed", func(dir string) error { return os.Remove(filepath.Join(dir, metaName)) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "journal")
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			count := 0
+			read := func() error { count = 0; return ReadDir(dir, func(Entry) error { count++; return nil }) }
+			if err := read(); err != nil || count != 100 {
+				t.Fatalf("before: got %d entries, %v, want 100", count, err)
+			}
+			if err := test.spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := read(); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("ReadDir: got %d entries, %v, want ErrCorrupt", count, err)
+			}
+			if err := Check(dir); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("Check: got %v, want ErrCorrupt", err)
+			}
+		})
+	}
+}

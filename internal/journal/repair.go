@@ -21,9 +21,13 @@ func RestorePoint(s Store) (uint64, error) {
 	case mark > 0:
 		return mark, nil
 	case first > 1:
-		return 0, fmt.Errorf("%w: the entries before cursor %d are missing, and there is no checkpoint of them", ErrCorrupt, first)
+		return 0, missingBefore(first)
 	}
 	return first, nil
+}
+
+func missingBefore(first uint64) error {
+	return fmt.Errorf("%w: the entries before cursor %d are missing, and there is no checkpoint of them", ErrCorrupt, first)
 }
 
 // Check opens the journal in dir as its owner would, which cuts off what a crash
