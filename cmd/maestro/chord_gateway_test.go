@@ -175,15 +175,15 @@ func TestChordSlowReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")
 	r := serving(t, "--listen-chord", "unix:"+path, "--agent", scripted(t, `{"prompts":[
-{"match":"much","steps":[{"repeat":{"times":300,"steps":[{"say":"`+strings.Repeat("x", 60_000)+`"},{"end":true}]}},{"say":"The end."}]}]}`))
+{"match":"much","steps":[{"repeat":{"times":100,"steps":[{"say":"`+strings.Repeat("x", 60_000)+`"},{"end":true}]}},{"say":"The end."}]}]}`))
 	w := &chordWorld{chordSocket(t, path), nil, nil}
 	w.until("ready")
 	w.says("much")
 	watcher := r.attend("watcher", "viewer", nil)
 	watcher.says("The end.")
 	got := texts(w.idle("completed"))
-	if len(got) != 301 || got[len(got)-1] != "The end." {
-		t.Errorf("got %d messages, want 301", len(got))
+	if len(got) != 101 || got[len(got)-1] != "The end." {
+		t.Errorf("got %d messages, want 101", len(got))
 	}
 }
 
