@@ -132,7 +132,9 @@ func applySources(cmd *cobra.Command, lookup func(string) (string, bool), unset 
 	return from, errors.Join(problems...)
 }
 
-const maxConfigFile = 256 << 10 // bytes
+// maxConfigFile is in bytes. It bounds the time that the library takes for nested keys, which
+// grows with the square of the size.
+const maxConfigFile = 64 << 10
 
 // readConfig returns the settings in the file of --config.
 func readConfig(path string) (map[string]any, error) {
