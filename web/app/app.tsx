@@ -34,6 +34,7 @@ import {
   listLink,
   loaded,
   lockedBy,
+  mayShare,
   moment,
   openID,
   retryLogin,
@@ -59,16 +60,32 @@ function Login() {
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
   }, []);
+  const { link, why } = lockedBy.value!;
+  const title = link === "none" ? "Log in" : "This link does not work";
+  useEffect(() => {
+    document.title = `${title} · Maestro`;
+  }, [title]);
   return (
     <div class="alone">
       <main>
         <img src={icon} alt="" width={40} height={40} />
-        <h1>Log in</h1>
-        <p>
-          Open the link that <code>maestro serve</code> printed when it started, or that <code>maestro login</code>{" "}
-          prints. It works once, and this browser then stays logged in.
-        </p>
-        <p class="meta">The server said: {lockedBy.value}</p>
+        <h1>{title}</h1>
+        {link === "share" && (
+          <p>It has expired, was revoked or is not complete. Ask the person who sent it for a new one.</p>
+        )}
+        {link === "login" && (
+          <p>
+            A link logs in once, within ten minutes. Run <code>maestro login</code> where the server runs to get a new
+            one.
+          </p>
+        )}
+        {link === "none" && (
+          <p>
+            Open the link that <code>maestro serve</code> printed when it started, one that <code>maestro login</code>{" "}
+            prints, or one that somebody shared with you. This browser then stays logged in.
+          </p>
+        )}
+        {why.code !== "unauthenticated" && <p class="meta">The server said: {why.message}</p>}
         <p>
           <button type="button" class="button" onClick={() => location.reload()}>
             Try again
@@ -118,7 +135,7 @@ function Page() {
           { what: "Search the conversation", key: "F", alone: true, run: openSearch },
         ]
       : []),
-    { what: "New session", key: "N", alone: true, run: () => void createSession() },
+    ...(mayShare() ? [{ what: "New session", key: "N", alone: true, run: () => void createSession() }] : []),
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
     { what: "All sessions on the whole screen", run: go("#dashboard=wall") },
