@@ -1,7 +1,7 @@
 // The page as a whole: its columns, the keys that work everywhere, and the title of the tab.
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Composer, ControlRequests, Refused } from "./composer";
+import { Composer, ControlRequests, Refused, Unsent } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
 import { Dialog } from "./dialog";
@@ -239,6 +239,7 @@ function Conversation() {
         <Questions key={String(past)} />
         {!past && <PlanLine />}
         <Queue />
+        <Unsent />
         {past ? <PastEnd /> : <Composer />}
       </div>
     </>

@@ -88,4 +88,8 @@ test("a link that does not work says why", { timeout: 3 * patience }, async () =
   await ben.page.goto(`${server.url}/#share=mshare_wrong`);
   await ben.page.getByText("Ask the person who sent it").waitFor();
   assert.deepEqual(await ben.complaints([/401/]), []);
+
+  await ann.page.goto(`${server.url}/#session=unknown`);
+  await ann.page.locator(".strip", { hasText: "There is no such session." }).waitFor();
+  assert.equal(await composer(ann).count(), 0, "nothing can be sent");
 });
