@@ -58,6 +58,8 @@ test("a link that the page makes lets a phone answer until it is revoked", { tim
   await accessible(ann, "the panel with a link");
 
   const ben = await browser.open(link, phone);
+  await button(ben, "Allow").waitFor();
+  await ann.page.locator(".person", { hasText: "Ben's phone" }).getByText("answers").waitFor();
   await button(ben, "Allow").click();
   await ann.page.locator(".main", { hasText: "by Ben's phone" }).waitFor();
   assert.equal(await ben.page.locator(".shares").count(), 0, "who has a share makes none");
