@@ -7,6 +7,7 @@ import { RunCommand } from "./command";
 import { Dialog } from "./dialog";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
+import { Icon } from "./icons";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { backToLive } from "./look";
@@ -263,20 +264,32 @@ const moreKeys: [string, string][] = [
 ];
 
 function Help({ actions, close }: { actions: readonly Action[]; close: () => void }) {
-  const keys = actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []));
+  const all = [...moreKeys, ...actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []))];
+  const half = Math.ceil(all.length / 2);
   return (
-    <Dialog label="Keys" close={close}>
-      <h2>Keys</h2>
-      <dl>
-        {[...moreKeys, ...keys].map(([key, what]) => (
-          <>
-            <dt>
-              <kbd class="key">{key}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </>
+    <Dialog class="settings keys" label="Keys" close={close}>
+      <header>
+        <h2 tabIndex={-1} autofocus>
+          Keys
+        </h2>
+        <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
+          <Icon sign="cross" />
+        </button>
+      </header>
+      <div class="lists">
+        {[all.slice(0, half), all.slice(half)].map((part) => (
+          <dl>
+            {part.map(([key, what]) => (
+              <>
+                <dt>
+                  <kbd class="key">{key}</kbd>
+                </dt>
+                <dd>{what}</dd>
+              </>
+            ))}
+          </dl>
         ))}
-      </dl>
+      </div>
     </Dialog>
   );
 }

@@ -257,7 +257,7 @@ function open(id: string): void {
   link.value = made.link;
 }
 
-/** leave closes the open session and goes to another one, or to the inbox if there is none. */
+/** leave closes the open session and goes to another one, or to the field for a first prompt if there is none. */
 export function leave(next: string | undefined): void {
   session.peek()?.close();
   batch(() => {
@@ -267,7 +267,7 @@ export function leave(next: string | undefined): void {
     nowState.value = null;
     nowRows.value = [];
   });
-  location.hash = next === undefined ? "#inbox" : address(next);
+  location.hash = next === undefined ? "" : address(next);
 }
 
 function lastText(all: readonly Row[]): string {
