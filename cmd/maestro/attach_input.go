@@ -57,15 +57,15 @@ const attachHelp = `  text              a prompt, or the answer to an open quest
   /resume           let the queue go on after /interrupt
   /show             show the whole open question
   /who              show who is here, since when, and who is in control
-  /inbox [n]        show the open questions of all sessions, or the whole n-th one
+  /inbox [n]        show the open questions of all sessions, or all of the n-th
   /inbox n answer   answer it, such as /inbox 1 y
   /share role [8h] [name]
-                    print a link for a viewer, approver or controller of this session
-                    that ends after that time; default: a day
+                    print a link for a viewer, approver or controller, which ends
+                    after that time; default: a day
   /share list       show such links and their use
   /share revoke n   end the n-th of them
-  /history [n]      show the session from its beginning, or its last n turns; Ctrl-C
-                    stops it
+  /history [n]      show the session from its beginning, or its last n turns;
+                    Ctrl-C stops it
   /turns            list the latest prompts
   /find text        list where a text is in the session
   /quit             leave; the session continues (so does Ctrl-D)`

@@ -70,14 +70,23 @@ func helpFor(cmd *cobra.Command) string {
 }
 
 // mark makes the errors of a command failures. Errors that cobra finds before it runs
-// the command stay wrong usage; mark words the one for too many arguments.
+// the command stay wrong usage; mark words those about the number of arguments.
 func mark(cmd *cobra.Command) {
 	count := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if count(cmd, args) != nil {
+		switch {
+		case count(cmd, args) == nil:
+			return nil
+		case cmd.HasSubCommands():
+			var names []string
+			for _, below := range cmd.Commands() {
+				names = append(names, below.Name())
+			}
+			return fmt.Errorf("no command %q: %s has %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
+		case fewer(count, cmd, args):
 			return fmt.Errorf("too many arguments %q: want %s", args, cmd.UseLine())
 		}
-		return nil
+		return fmt.Errorf("an argument is missing: want %s", cmd.UseLine())
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -87,6 +96,16 @@ func mark(cmd *cobra.Command) {
 		}
 		return failure{err}
 	}
+}
+
+// fewer reports whether a command accepts fewer arguments than these.
+func fewer(count cobra.PositionalArgs, cmd *cobra.Command, args []string) bool {
+	for n := range args {
+		if count(cmd, args[:n]) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // rootCommand returns the command for args. If the first argument names a command, the
@@ -124,6 +143,11 @@ func rootCommand(args ...string) *cobra.Command {
 		for _, below := range cmd.Commands() {
 			mark(below)
 		}
+	}
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		mark(completion)
 	}
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})                 // the line before made it

@@ -186,13 +186,30 @@ func listCommand() *cobra.Command {
 				return err
 			}
 			rows := [][]string{{"SESSION", "LAST USED", "SIZE", "IN USE", "QUESTIONS", "TITLE"}}
+			several := slices.ContainsFunc(list, func(s storedSession) bool { return filepath.Dir(s.Dir) != filepath.Dir(list[0].Dir) })
+			if several {
+				rows[0] = slices.Insert(rows[0], 1, "WORKSPACE")
+			}
 			for _, s := range list {
-				rows = append(rows, []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), strconv.Itoa(s.Pending), show.Clean(s.Title)})
+				row := []string{s.ID, s.UpdatedAt.Local().Format(time.DateTime), readable(s.Bytes), yes(s.InUse), strconv.Itoa(s.Pending), show.Clean(s.Title)}
+				if several {
+					row = slices.Insert(row, 1, workspaceOf(root, s.Dir))
+				}
+				rows = append(rows, row)
 			}
 			return writeTable(cmd.OutOrStdout(), rows)
 		})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each session as a line of JSON")
 	return cmd
+}
+
+// workspaceOf returns the folder of the workspace of a session, as far as it differs between workspaces.
+func workspaceOf(root, dir string) string {
+	folder, err := filepath.Rel(root, filepath.Dir(dir))
+	if err != nil {
+		return filepath.Dir(dir)
+	}
+	return strings.TrimPrefix(filepath.ToSlash(folder), "workspaces/")
 }
 
 // writeTable writes rows in columns.

@@ -206,4 +206,19 @@ func TestQuestionsOnDisk(t *testing.T) {
 	if got := sessionsOf(t, 0, "list", "--state-dir", state); !strings.Contains(got, "  no      1          echo hello") {
 		t.Errorf("got %s, want a question in the list", got)
 	}
+
+	// With another workspace the list says which session is where.
+	folders, err := filepath.Glob(filepath.Join(state, "workspaces", "*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("got %q and %v, want the folder of the workspace", folders, err)
+	}
+	if err := os.CopyFS(filepath.Join(state, "workspaces", "other-1"), os.DirFS(folders[0])); err != nil {
+		t.Fatal(err)
+	}
+	got := sessionsOf(t, 0, "list", "--state-dir", state)
+	for _, folder := range []string{"WORKSPACE", filepath.Base(folders[0]), "other-1"} {
+		if !strings.Contains(got, "  "+folder+"  ") {
+			t.Errorf("got %s, want %s", got, folder)
+		}
+	}
 }

@@ -196,6 +196,7 @@ func (n *Network) authenticator(opts auth.Options, h Backend, limiter *ratelimit
 		_, _, err := h.Find(ctx, httpapi.Wanted{ID: id, Principal: p})
 		return err
 	}
+	opts.Page = h.page != nil
 	opts.WebPush = h.notifier != nil && h.notifier.WebPush()
 	if h.Dir != "" { // shares and cookies name sessions of this workspace
 		opts.ShareFile = filepath.Join(h.Dir, "shares.json")

@@ -1,12 +1,13 @@
 // The page as a whole: its columns, the keys that work everywhere, and the title of the tab.
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Composer, ControlRequests, Refused } from "./composer";
+import { Composer, ControlRequests, Refused, Unsent } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
 import { Dialog } from "./dialog";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
+import { Icon } from "./icons";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { backToLive } from "./look";
@@ -34,6 +35,7 @@ import {
   listLink,
   loaded,
   lockedBy,
+  mayShare,
   moment,
   openID,
   retryLogin,
@@ -59,16 +61,32 @@ function Login() {
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
   }, []);
+  const { link, why } = lockedBy.value!;
+  const title = link === "none" ? "Log in" : "This link does not work";
+  useEffect(() => {
+    document.title = `${title} · Maestro`;
+  }, [title]);
   return (
     <div class="alone">
       <main>
         <img src={icon} alt="" width={40} height={40} />
-        <h1>Log in</h1>
-        <p>
-          Open the link that <code>maestro serve</code> printed when it started, or that <code>maestro login</code>{" "}
-          prints. It works once, and this browser then stays logged in.
-        </p>
-        <p class="meta">The server said: {lockedBy.value}</p>
+        <h1>{title}</h1>
+        {link === "share" && (
+          <p>It has expired, was revoked or is not complete. Ask the person who sent it for a new one.</p>
+        )}
+        {link === "login" && (
+          <p>
+            A link logs in once, within ten minutes. Run <code>maestro login</code> where the server runs to get a new
+            one.
+          </p>
+        )}
+        {link === "none" && (
+          <p>
+            Open the link that <code>maestro serve</code> printed when it started, one that <code>maestro login</code>{" "}
+            prints, or one that somebody shared with you. This browser then stays logged in.
+          </p>
+        )}
+        {why.code !== "unauthenticated" && <p class="meta">The server said: {why.message}</p>}
         <p>
           <button type="button" class="button" onClick={() => location.reload()}>
             Try again
@@ -118,7 +136,7 @@ function Page() {
           { what: "Search the conversation", key: "F", alone: true, run: openSearch },
         ]
       : []),
-    { what: "New session", key: "N", alone: true, run: () => void createSession() },
+    ...(mayShare() ? [{ what: "New session", key: "N", alone: true, run: () => void createSession() }] : []),
     { what: "Inbox", key: "B", alone: true, run: go("#inbox") },
     { what: "Dashboard", key: "T", alone: true, run: go("#dashboard") },
     { what: "All sessions on the whole screen", run: go("#dashboard=wall") },
@@ -222,6 +240,7 @@ function Conversation() {
         <Questions key={String(past)} />
         {!past && <PlanLine />}
         <Queue />
+        <Unsent />
         {past ? <PastEnd /> : <Composer />}
       </div>
     </>
@@ -245,20 +264,32 @@ const moreKeys: [string, string][] = [
 ];
 
 function Help({ actions, close }: { actions: readonly Action[]; close: () => void }) {
-  const keys = actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []));
+  const all = [...moreKeys, ...actions.flatMap((a): [string, string][] => (a.key ? [[a.key, a.what]] : []))];
+  const half = Math.ceil(all.length / 2);
   return (
-    <Dialog label="Keys" close={close}>
-      <h2>Keys</h2>
-      <dl>
-        {[...moreKeys, ...keys].map(([key, what]) => (
-          <>
-            <dt>
-              <kbd class="key">{key}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </>
+    <Dialog class="settings keys" label="Keys" close={close}>
+      <header>
+        <h2 tabIndex={-1} autofocus>
+          Keys
+        </h2>
+        <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
+          <Icon sign="cross" />
+        </button>
+      </header>
+      <div class="lists">
+        {[all.slice(0, half), all.slice(half)].map((part) => (
+          <dl>
+            {part.map(([key, what]) => (
+              <>
+                <dt>
+                  <kbd class="key">{key}</kbd>
+                </dt>
+                <dd>{what}</dd>
+              </>
+            ))}
+          </dl>
         ))}
-      </dl>
+      </div>
     </Dialog>
   );
 }

@@ -80,7 +80,7 @@ export function AttachButton() {
         title="Add a text file"
         onClick={() => input.current!.click()}
       >
-        <Icon sign="file" />
+        <Icon sign="clip" />
       </button>
     </>
   );

@@ -1,4 +1,5 @@
 // What stands below the transcript: the composer, or why there is none, and requests for control.
+import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
 import { AttachButton, fileEvents } from "./attach";
@@ -26,8 +27,52 @@ import {
 
 const draftKey = (id: string | null) => `maestro.draft.${id}`;
 
+/** unsent are the prompts of all sessions that the server has not answered. The tab keeps them when it is loaded again. */
+const unsent = signal<readonly { id: string | null; content: string }[]>([]);
+const unsentKey = (id: string | null) => `maestro.unsent.${id}`;
+
+function keepUnsent(id: string | null, all: typeof unsent.value): void {
+  unsent.value = all;
+  const own = all.filter((p) => p.id === id).map((p) => p.content);
+  if (own.length > 0) sessionStorage.setItem(unsentKey(id), JSON.stringify(own));
+  else sessionStorage.removeItem(unsentKey(id));
+}
+
+/** begun is what was being written, after the prompts that the page before this one did not send. */
+function begun(id: string | null): string {
+  const draft = sessionStorage.getItem(draftKey(id)) ?? "";
+  if (unsent.peek().some((p) => p.id === id)) return draft; // this page sends them
+  const left = JSON.parse(sessionStorage.getItem(unsentKey(id)) ?? "[]") as string[];
+  const text = [...left, draft].filter(Boolean).join("\n\n");
+  sessionStorage.setItem(draftKey(id), text);
+  sessionStorage.removeItem(unsentKey(id));
+  return text;
+}
+
+/** Unsent shows the prompts that wait for the connection. */
+export function Unsent() {
+  const own = unsent.value.filter((p) => p.id === openID.value);
+  if (own.length === 0 || link.value.status === "online") return null;
+  return (
+    <section class="queue" aria-label="Prompts that are not sent yet">
+      <ol>
+        {own.map(({ content }, i) => (
+          <li key={i}>
+            <span class="meta">Not sent yet</span>
+            <span class="cut grow" title={content}>
+              {oneLine(content)}
+            </span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
 export function Composer() {
   const { mine, holder } = control.value;
+  // Nothing can be sent; what was being written stays.
+  if (link.value.status === "closed" && !sessionStorage.getItem(draftKey(openID.value))) return null;
   if (role.value !== "controller") {
     return (
       <div class="closed">
@@ -84,13 +129,13 @@ export function toComposer(): void {
 
 function Writing() {
   const id = openID.value;
-  const [text, setText] = useState(() => sessionStorage.getItem(draftKey(id)) ?? "");
+  const [text, setText] = useState(() => begun(id));
   const area = useRef<HTMLTextAreaElement>(null);
   const recalled = useRef<{ at: number; text: string } | null>(null); // an earlier prompt that the arrows brought back
   const [caret, setCaret] = useState(text.length);
   const caretAt = useRef<number | null>(null); // where the caret goes after the next drawing
   const running = busy.value;
-  const online = link.value.status === "online";
+  const { status } = link.value;
   useLayoutEffect(() => {
     const a = area.current!;
     a.style.height = "auto";
@@ -124,11 +169,18 @@ function Writing() {
   }, [quote]);
   const submit = (when?: "next" | "steer") => {
     const content = text.trim();
-    if (!content) return;
+    if (!content || status === "closed") return;
+    const sent = { id, content };
     write("");
+    keepUnsent(id, [...unsent.peek(), sent]);
     toEnd();
     void driving((s) => s.prompt(content, { when })).then((done) => {
-      if (!done) write(content);
+      keepUnsent(
+        id,
+        unsent.peek().filter((p) => p !== sent),
+      );
+      const since = sessionStorage.getItem(draftKey(id)); // what was written meanwhile
+      if (!done) write(since ? `${content}\n\n${since}` : content);
     });
     area.current?.focus();
   };
@@ -176,13 +228,15 @@ function Writing() {
       />
       <div class="bar">
         <span class="meta grow cut only-wide">
-          {!online
-            ? "Sent when the connection is back"
-            : running
-              ? empty && pending.value[0]?.kind === "approval"
-                ? "Esc, then A allows, D denies"
-                : "Enter queues, Ctrl+Enter steers"
-              : "Enter sends, Shift+Enter starts a line"}
+          {status === "closed"
+            ? "Not connected: nothing can be sent"
+            : status !== "online"
+              ? "Sent when the connection is back"
+              : running
+                ? empty && pending.value[0]?.kind === "approval"
+                  ? "Esc, then A allows, D denies"
+                  : "Enter queues, Ctrl+Enter steers"
+                : "Enter sends, Shift+Enter starts a line"}
         </span>
         <span class="grow only-narrow" />
         <AttachButton />
@@ -197,7 +251,7 @@ function Writing() {
             Steer
           </button>
         )}
-        <button type="submit" class="button primary" disabled={empty}>
+        <button type="submit" class="button primary" disabled={empty || status === "closed"}>
           <Icon sign="send" />
           {running ? "Queue" : "Send"}
         </button>

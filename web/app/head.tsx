@@ -1,5 +1,5 @@
 // The head of a session: its title, who drives, and the state of the connection in words.
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { offer } from "./agent";
 import { changed } from "./changes";
@@ -97,6 +97,8 @@ function SideButtons() {
 
 function Title() {
   const [editing, setEditing] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => field.current?.select(), [editing]);
   const id = openID.value;
   const title = titleOf(summary.value, id);
   if (!id) return <h1 class="grow cut">Maestro</h1>;
@@ -113,21 +115,23 @@ function Title() {
       </h1>
     );
   }
-  const done = (next: string | null) => {
+  let open = true; // a field that is removed loses the focus
+  const done = (next: string) => {
+    if (open && next.trim() !== title) void rename(id, next.trim());
+    open = false;
     setEditing(false);
-    if (next !== null && next.trim() !== title) void rename(id, next.trim());
   };
   return (
     <input
       class="field grow"
       aria-label="Title"
       defaultValue={title}
-      ref={(i) => i?.focus()}
+      ref={field}
       maxLength={200}
       onBlur={(e) => done(e.currentTarget.value)}
       onKeyDown={(e) => {
-        if (e.key === "Enter") e.currentTarget.blur();
-        if (e.key === "Escape") done(null);
+        if (e.key === "Enter") done(e.currentTarget.value);
+        if (e.key === "Escape") done(title);
       }}
     />
   );
@@ -223,7 +227,8 @@ export function Connection() {
 function closedWords(code: string, message: string): string {
   switch (code) {
     case "stale_session":
-      return "This session was shut down or deleted.";
+      if (state.value) return "This session was shut down or deleted.";
+      return "There is no such session. It may have been deleted.";
     case "not_found":
       return "There is no such session.";
     case "access_denied":

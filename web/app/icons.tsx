@@ -33,6 +33,8 @@ const paths = {
   terminal: "M2.5 4 6 8l-3.5 4M8 12h5.5",
   bin: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.5 9h6l.5-9M7 7v4M9 7v4",
   voice: "M3 6v4h2.5L9 13V3L5.5 6zM11.5 5.5q1.5 2.5 0 5",
+  tray: "M2 9.5 4 3h8l2 6.5v3.5H2zM2 9.5h3.5l1 2h3l1-2H14",
+  clip: "M13 7.5 8 12.5a3 3 0 0 1-4.3-4.3L9 3a2 2 0 0 1 2.9 2.9l-5 5a1 1 0 0 1-1.5-1.5L10 5",
   file: "M4 1.8h5l3 3v9.4H4zM9 1.8v3h3",
 } as const;
 

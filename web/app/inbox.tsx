@@ -59,6 +59,15 @@ export function Inbox({ list }: { list: () => void }) {
       setUnlisted(keyOf(link));
     }
   }, [link, inbox.value]);
+  // A question that leaves the list takes the focus along. The next one gets it.
+  const at = useRef(0);
+  useLayoutEffect(() => {
+    const now = all.findIndex((q) => keyOf(q) === open);
+    if (now >= 0) at.current = now;
+    else if (open !== "" && document.activeElement === document.body) {
+      document.querySelectorAll<HTMLElement>(".entry > button")[Math.min(at.current, all.length - 1)]?.focus();
+    }
+  }, [all, open]);
   useLayoutEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (!forPage(e) || (e.key !== "j" && e.key !== "k")) return;

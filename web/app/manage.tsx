@@ -126,6 +126,12 @@ export function More({ session: s, title }: { session: SessionSummary; title: st
     acting.value = "";
     what();
   };
+  const leave = (e: KeyboardEvent & { currentTarget: HTMLElement }) => {
+    if (!open || e.key !== "Escape") return;
+    e.stopPropagation(); // Escape also closes the list of a phone
+    acting.value = "";
+    e.currentTarget.parentElement!.querySelector<HTMLElement>(".more")!.focus();
+  };
   return (
     <>
       <button
@@ -133,6 +139,7 @@ export function More({ session: s, title }: { session: SessionSummary; title: st
         class="button quiet square more"
         aria-label={`Actions for ${title}`}
         aria-expanded={open}
+        onKeyDown={leave}
         onClick={() => {
           acting.value = open ? "" : id;
         }}
@@ -140,7 +147,7 @@ export function More({ session: s, title }: { session: SessionSummary; title: st
         <Icon sign="more" />
       </button>
       {open && (
-        <div class="acts" role="group" aria-label={`Actions for ${title}`}>
+        <div class="acts" role="group" aria-label={`Actions for ${title}`} onKeyDown={leave}>
           <button
             type="button"
             class="button"

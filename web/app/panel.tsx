@@ -1,6 +1,6 @@
 // The right column in tabs: files, changes, who is here, and the turns of the whole session to jump by.
 import { useEffect, useState } from "preact/hooks";
-import type { ConnectionState, HistoryTurn } from "../client/index.ts";
+import type { Author, ConnectionState, HistoryTurn } from "../client/index.ts";
 import { Changes, changed } from "./changes";
 import { Files } from "./files";
 import { ago, duration, exact, plural, who } from "./format";
@@ -19,6 +19,7 @@ import {
   openID,
   ownName,
   people,
+  server,
   session,
   turns,
 } from "./store";
@@ -164,10 +165,27 @@ function Edge() {
   );
 }
 
+const none: ConnectionState[] = [];
+
 function People() {
   const s = nowState.value;
   const me = session.value?.me?.connectionId;
-  const list = s?.connections ?? [];
+  const list = s?.connections ?? none;
+  const [names, setNames] = useState<ReadonlyMap<string | undefined, Author>>(new Map());
+  useEffect(() => {
+    let gone = false;
+    server.connections(openID.peek()!).then(
+      (l) => gone || setNames(new Map(l.connections.map(({ author }) => [author.connection_id, author]))),
+      () => {},
+    ); // the connection is lost: the names stay
+    return () => {
+      gone = true;
+    };
+  }, [list]);
+  const name = (c: ConnectionState) => {
+    const author = names.get(c.connection_id);
+    return author ? who(author) : (nameOf(c.connection_id) ?? c.client_info?.name ?? "somebody");
+  };
   const hidden = (s?.connection_count ?? 0) - list.length;
   return (
     <section>
@@ -176,7 +194,7 @@ function People() {
         {list.map((c) => (
           <li class="person" key={c.connection_id}>
             <span class="grow cut">
-              {c.connection_id === me ? <b>You</b> : (nameOf(c.connection_id) ?? c.client_info?.name ?? "somebody")}
+              {c.connection_id === me ? <b>You</b> : name(c)}
             </span>
             <span class="meta">{roleOf(c)}</span>
           </li>
@@ -190,6 +208,7 @@ function People() {
           settingsOpen.value = true;
         }}
       >
+        <Icon sign="pen" />
         Your name: {ownName() || "none"}
       </button>
     </section>

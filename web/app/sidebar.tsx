@@ -7,7 +7,7 @@ import { needed, place } from "./lists";
 import { found, More, Notice, Rename, renaming, Search } from "./manage";
 import { logOut } from "./notify";
 import { settingsOpen } from "./settings";
-import { address, createSession, listLink, now, openID, role, sessions } from "./store";
+import { address, createSession, listLink, mayShare, now, openID, role, sessions } from "./store";
 
 export const groups: { title: string; of: SessionStatus[] }[] = [
   { title: "Needs you", of: ["waiting"] },
@@ -30,22 +30,24 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
       <div class="brand">
         <img src={icon} alt="" width={20} height={20} />
         <strong class="grow">Maestro</strong>
-        <button
-          type="button"
-          class="button quiet square"
-          title="New session"
-          aria-label="New session"
-          onClick={() => {
-            pick();
-            void createSession();
-          }}
-        >
-          <Icon sign="plus" />
-        </button>
+        {mayShare() && (
+          <button
+            type="button"
+            class="button quiet square"
+            title="New session"
+            aria-label="New session"
+            onClick={() => {
+              pick();
+              void createSession();
+            }}
+          >
+            <Icon sign="plus" />
+          </button>
+        )}
       </div>
       <div class="places">
         <a class="place" href="#inbox" aria-current={place.value === "inbox" ? "page" : undefined} onClick={pick}>
-          <Icon sign="attention" />
+          <Icon sign="tray" />
           <span class="grow">Inbox</span>
           {needed.value > 0 && <span class="needs">{needed.value}</span>}
         </a>
@@ -82,7 +84,7 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
           );
         })}
         {all.length === 0 && !hits && listLink.value.status === "online" && (
-          <p class="empty">No sessions yet. Start one with a prompt.</p>
+          <p class="empty">No sessions yet.{mayShare() && " Start one with a prompt."}</p>
         )}
       </div>
       <Notice />

@@ -27,8 +27,8 @@ import { narrow } from "./screen";
 
 /** The page before it has a session list: it starts, or nobody is logged in. */
 export const stage = signal<"starting" | "login" | "open">("starting");
-/** why nobody is logged in */
-export const lockedBy = signal("");
+/** why nobody is logged in: the link that was opened, if there was one, and the refusal of the server */
+export const lockedBy = signal<{ link: "none" | "login" | "share"; why: Refusal } | null>(null);
 
 export const sessions = signal<readonly SessionSummary[]>([]);
 export const moreSessions = signal(false);
@@ -91,14 +91,14 @@ export const announcement = signal("");
 
 export const server = connect(location.href, {
   login: (why) => {
-    lock(why);
+    lock(why, only === undefined ? "none" : "share");
     return Promise.reject(why);
   },
 });
 
-function lock(why: Refusal): void {
+function lock(why: Refusal, link: "none" | "login" | "share"): void {
   batch(() => {
-    lockedBy.value = why.message;
+    lockedBy.value = { link, why };
     stage.value = "login";
   });
 }
@@ -113,9 +113,11 @@ export async function start(): Promise<void> {
     try {
       await server.login({ token: secret });
     } catch (err) {
-      return lock(err as Refusal);
+      return lock(err as Refusal, "share");
     }
   }
+  const expired = fragment("login") !== null; // the server did not accept the link that was opened
+  if (expired) history.replaceState(null, "", location.pathname);
   try {
     const me = await server.whoAmI();
     whoAmI.value = me;
@@ -123,7 +125,7 @@ export async function start(): Promise<void> {
     principal = me.principal;
     only = me.session_id;
   } catch (err) {
-    return lock(err as Refusal);
+    return lock(err as Refusal, expired ? "login" : "none");
   }
   const list = server.sessions();
   heard = () => list.heard;
@@ -145,7 +147,7 @@ export async function start(): Promise<void> {
   follow();
 }
 
-/** mayShare reports whether the credential may make shares. A share may not. */
+/** mayShare reports whether the credential may make shares and sessions. A share may make neither. */
 export const mayShare = () => role.value === "controller" && only === undefined;
 
 /** retryLogin looks whether another tab has logged in meanwhile. */
@@ -255,7 +257,7 @@ function open(id: string): void {
   link.value = made.link;
 }
 
-/** leave closes the open session and goes to another one, or to the inbox if there is none. */
+/** leave closes the open session and goes to another one, or to the field for a first prompt if there is none. */
 export function leave(next: string | undefined): void {
   session.peek()?.close();
   batch(() => {
@@ -265,7 +267,7 @@ export function leave(next: string | undefined): void {
     nowState.value = null;
     nowRows.value = [];
   });
-  location.hash = next === undefined ? "#inbox" : address(next);
+  location.hash = next === undefined ? "" : address(next);
 }
 
 function lastText(all: readonly Row[]): string {

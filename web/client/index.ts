@@ -1,5 +1,6 @@
 import type {
   AgentOffer,
+  ConnectionList,
   ContentBlock,
   HistoryPage,
   Inbox,
@@ -114,6 +115,8 @@ export interface Server {
   /** the state as of a cursor, or the oldest that is stored */
   stateAt(id: string, cursor: number): Promise<Snapshot>;
 
+  /** who is connected to a session, the earliest first */
+  connections(id: string): Promise<ConnectionList>;
   share(id: string, request?: ShareRequest): Promise<ShareAnswer & { token: string }>;
   shares(id: string): Promise<ShareList>;
   revoke(id: string, shareId: string): Promise<void>;
@@ -245,6 +248,7 @@ export function connect(url: string | URL, options: Options = {}): Server {
       ),
     stateAt: (id, at) => http.json("GET", withQuery(path(id, "/state"), { at })),
 
+    connections: (id) => http.json("GET", path(id, "/connections")),
     share: (id, body = {}) => http.json("POST", path(id, "/shares"), { body }),
     shares: (id) => http.json("GET", path(id, "/shares")),
     async revoke(id, shareId) {

@@ -58,12 +58,40 @@ test("a link that the page makes lets a phone answer until it is revoked", { tim
   await accessible(ann, "the panel with a link");
 
   const ben = await browser.open(link, phone);
+  await button(ben, "Allow").waitFor();
+  await ann.page.locator(".person", { hasText: "Ben's phone" }).getByText("answers").waitFor();
   await button(ben, "Allow").click();
   await ann.page.locator(".main", { hasText: "by Ben's phone" }).waitFor();
   assert.equal(await ben.page.locator(".shares").count(), 0, "who has a share makes none");
+  assert.equal(await ben.page.locator('[aria-label="New session"]').count(), 0, "and no session");
   await ann.page.getByRole("button", { name: "Revoke the link of Ben's phone" }).click();
-  await ben.page.getByText(/not logged in|Log in/).first().waitFor();
+  await ben.page.getByRole("heading", { name: "This link does not work" }).waitFor();
   await ann.page.locator(".shares li").waitFor({ state: "detached" });
   assert.deepEqual(await ann.complaints(), []);
   assert.deepEqual(await ben.complaints([/401/]), []);
+});
+
+test("a link that does not work says why", { timeout: 3 * patience }, async () => {
+  await startServer();
+  const link = await server.link();
+  const ann = await browser.open(link);
+  await composer(ann).waitFor();
+  await ann.page.goto("about:blank");
+  await ann.page.goto(link); // again: the browser is logged in
+  await composer(ann).waitFor();
+  assert.deepEqual(await ann.complaints(), []);
+
+  const ben = await browser.open(link);
+  await ben.page.getByRole("heading", { name: "This link does not work" }).waitFor();
+  await ben.page.getByText("A link logs in once").waitFor();
+  await ben.page.waitForFunction(() => document.title === "This link does not work · Maestro");
+  await accessible(ben, "a link that does not work");
+  await ben.page.goto("about:blank");
+  await ben.page.goto(`${server.url}/#share=mshare_wrong`);
+  await ben.page.getByText("Ask the person who sent it").waitFor();
+  assert.deepEqual(await ben.complaints([/401/]), []);
+
+  await ann.page.goto(`${server.url}/#session=unknown`);
+  await ann.page.locator(".strip", { hasText: "There is no such session." }).waitFor();
+  assert.equal(await composer(ann).count(), 0, "nothing can be sent");
 });

@@ -62,6 +62,7 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
   await button(ben, "Deny").click();
   await ben.page.locator(".ended", { hasText: "Denied by you" }).waitFor();
   assert.equal(await entry(ben, "show something hidden").count(), 0);
+  await ben.page.waitForFunction(() => document.activeElement.matches(".entry > button")); // the next one has the focus
   await ben.page.waitForFunction(() => document.title === "(2) Inbox · Maestro");
 
   // Forms as well. The page of the session follows.
@@ -133,6 +134,21 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await p.page.keyboard.press("Enter");
   await sessions.filter({ hasText: "The second of three" }).waitFor();
   await accessible(p, "a search");
+
+  // Escape keeps the title, here and in the head of the session, and closes the actions.
+  await p.page.getByRole("button", { name: "Actions for The second" }).click();
+  await p.page.keyboard.press("Escape");
+  await p.page.locator(".acts").waitFor({ state: "detached" });
+  await p.page.locator(".title-button").click();
+  await p.page.keyboard.type("another title");
+  await p.page.keyboard.press("Escape");
+  await p.page.locator(".title-button", { hasText: "hello, third" }).waitFor();
+  for (const title of ["another title", "hello, third"]) {
+    await p.page.locator(".title-button").click();
+    await p.page.keyboard.type(title);
+    await p.page.keyboard.press("Enter");
+    await p.page.locator(".title-button", { hasText: title }).waitFor();
+  }
   await p.page.getByLabel("Search sessions").press("Escape");
 
   // An archived session is only found by a search.

@@ -23,6 +23,7 @@ eachTest();
 
 const strip = (p) => p.page.locator(".strip");
 const drives = (p, words) => p.page.locator(".drives", { hasText: words }).waitFor();
+const unsent = (p, words) => p.page.getByLabel("Prompts that are not sent yet").getByText(words);
 const offline = [/ERR_INTERNET_DISCONNECTED|WebSocket connection/];
 
 /** tab opens another tab of the same browser. */
@@ -44,6 +45,7 @@ test("a page without a network says so and loses nothing", { timeout: 5 * patien
   await composer(ann).fill("written without a network");
   await shows(ann, "Sent when the connection is back");
   await composer(ann).press("Enter");
+  await unsent(ann, "written without a network").waitFor();
   await finished(ben);
   assert.equal(await ben.page.locator(".prompt", { hasText: "without a network" }).count(), 0);
   await ann.context.setOffline(false);
@@ -51,11 +53,31 @@ test("a page without a network says so and loses nothing", { timeout: 5 * patien
   await shows(ben, "This is a script, not a model.");
   await finished(ben);
   await finished(ann);
+  assert.equal(await unsent(ann, "written").count(), 0);
   await drives(ann, "You drive");
   const texts = await same(ann, ben);
   assert.equal(texts.filter((t) => t.includes("written without a network")).length, 1);
   assert.equal(texts.filter((t) => /Line \d+ of/.test(t)).length, 600);
   assert.deepEqual([await ann.complaints(offline), await ben.complaints()], [[], []]);
+});
+
+test("a prompt that was not sent comes back into the field of the next page", { timeout: 3 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  await ann.context.setOffline(true);
+  await strip(ann).filter({ hasText: "Reconnecting" }).waitFor();
+  await composer(ann).fill("written without a network");
+  await composer(ann).press("Enter");
+  await unsent(ann, "written without a network").waitFor();
+  await composer(ann).fill("a draft");
+  await ann.page.goto("about:blank");
+  await ann.context.setOffline(false);
+  await ann.page.goto(`${server.url}/#session=${server.session}`);
+  await composer(ann).waitFor();
+  assert.equal(await composer(ann).inputValue(), "written without a network\n\na draft");
+  assert.equal(await ann.page.locator(".prompt").count(), 0);
+  assert.deepEqual(await ann.complaints(offline), []);
 });
 
 test("a page notices that its server is stuck, and goes on when it runs", { timeout: 6 * patience }, async () => {

@@ -349,6 +349,11 @@ test("keys answer no question behind a dialog", { timeout: 2 * patience }, async
   await p.page.keyboard.press("d");
   await taken(["d", false], ["Escape", false], ["d", true]);
   await p.page.getByText("Denied by you").waitFor();
+  await p.page.keyboard.press("?");
+  const keys = p.page.getByRole("dialog", { name: "Keys" });
+  await accessible(p, "the keys");
+  await keys.getByRole("button", { name: "Close" }).click(); // as on a screen without a keyboard
+  await keys.waitFor({ state: "detached" });
   assert.deepEqual(await p.complaints(), []);
 });
 
@@ -462,8 +467,12 @@ for (const [where, options] of Object.entries({ desk: {}, phone })) {
 
 test("a server without sessions has a field for the first prompt", { timeout: 3 * patience }, async () => {
   await startServer();
-  await server.call("DELETE", `/api/headless/sessions/${server.session}`);
   const p = await browser.open(await server.link());
+  await composer(p).waitFor();
+  await p.page.getByRole("button", { name: "Actions for New session" }).click();
+  await button(p, "Delete").click(); // the only one
+  await p.page.getByRole("heading", { name: "What should the agent do?" }).waitFor();
+  await p.page.reload();
   await p.page.getByRole("heading", { name: "What should the agent do?" }).waitFor();
   await accessible(p, "no sessions");
   await p.page.keyboard.type("Please fix the login test"); // the field has the focus

@@ -70,6 +70,10 @@ type Options struct {
 	Version string // of the server; WhoAmI tells it
 	WebPush bool   // the server sends Web Push; WhoAmI tells it
 
+	// Page says that the server has a page at /, which explains to the reader of a
+	// browser why a link did not log in.
+	Page bool
+
 	// Session returns an error for a session that the principal cannot share,
 	// such as an unknown one; nil allows all.
 	Session func(ctx context.Context, p contracts.Principal, sessionID string) error

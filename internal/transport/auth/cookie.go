@@ -14,6 +14,8 @@ const (
 	cookieTTL  = 12 * time.Hour
 	maxCookies = 4096 // beyond it the oldest is forgotten
 	maxNext    = 2 << 10
+
+	deadLink = "/#login=expired" // the page knows this address
 )
 
 // Login serves GET /login?ticket=...&next=/path. It uses up the ticket, sets a
@@ -22,12 +24,22 @@ const (
 // server's own pages only. It ends with the credential that the ticket was made
 // for, and with [Authenticator.Logout]. With authentication off, Login needs no
 // ticket and sets no cookie.
+//
+// If the ticket is not valid and the server has a page, Login redirects browsers
+// too: to next if the browser is logged in already, otherwise to the page, which
+// explains the refusal.
 func (g *Authenticator) Login() http.Handler {
 	// A HEAD, such as of a link preview, would use up the ticket.
 	return httperr.Methods{"GET": func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		next, err := g.login(w, r)
+		if (err == errTicket || err == errMissing) && g.opts.Page && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			if !g.loggedIn(r) {
+				next = deadLink
+			}
+			err = nil
+		}
 		if err != nil {
 			g.fail(w, r, err)
 			return
@@ -35,6 +47,16 @@ func (g *Authenticator) Login() http.Handler {
 		w.Header().Set("Location", next)
 		w.WriteHeader(http.StatusSeeOther)
 	}}
+}
+
+// loggedIn reports whether the cookie of the request is valid.
+func (g *Authenticator) loggedIn(r *http.Request) bool {
+	secret, err := cookieSecret(r)
+	if err != nil || secret == "" {
+		return false
+	}
+	found, ok := g.cookies.find(secret, false, g.opts.Now())
+	return ok && g.Alive(found.holder)
 }
 
 // login sets the cookie and returns the path to redirect to. It checks what
@@ -52,11 +74,11 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	case err != nil:
 		return "", err
 	case ticket == "":
-		return "", errMissing
+		return next, errMissing
 	}
 	holder, err := g.redeem(r, ticket, origin, true)
 	if err != nil {
-		return "", err
+		return next, err
 	}
 	now := g.opts.Now()
 	if old, err := cookieSecret(r); err == nil && old != "" {

@@ -165,6 +165,35 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 	}
 }
 
+// TestADeadLoginLinkLeadsToThePage checks what a person sees who opens a link a second time.
+func TestADeadLoginLinkLeadsToThePage(t *testing.T) {
+	const html = "Accept: text/html,application/xhtml+xml"
+	g := newAuthenticator(t, Options{Page: true})
+	cookie := login(t, g)
+	for _, tt := range []struct {
+		name, target string
+		headers      []string
+		code         int
+		location     string
+	}{
+		{"wrong ticket", "/login?ticket=wrong&next=/x", []string{html}, 303, "/#login=expired"},
+		{"no ticket", "/login", []string{html}, 303, "/#login=expired"},
+		{"logged in already", "/login?ticket=wrong&next=/x", []string{html, cookie}, 303, "/x"},
+		{"a cookie that is not valid", "/login?ticket=wrong", []string{html, "Cookie: " + testCookie + "=wrong"}, 303, "/#login=expired"},
+		{"a program", "/login?ticket=wrong&next=/x", nil, 401, ""},
+		{"another place", "/login?ticket=wrong&next=https://evil.example/", []string{html, cookie}, 400, ""},
+	} {
+		w := serve(g.Login(), request("GET", tt.target, tt.headers...))
+		if w.Code != tt.code || w.Header().Get("Location") != tt.location || w.Header().Get("Set-Cookie") != "" {
+			t.Errorf("%s: got %d %v, want %d to %q", tt.name, w.Code, w.Header(), tt.code, tt.location)
+		}
+	}
+	g = newAuthenticator(t, Options{})
+	if w := serve(g.Login(), request("GET", "/login?ticket=wrong", html)); w.Code != 401 {
+		t.Errorf("without a page: got %d, want 401", w.Code)
+	}
+}
+
 func TestLoginIsRefused(t *testing.T) {
 	g := newAuthenticator(t, Options{Origins: []string{"https://app.example"}})
 	used := mint(t, g, "", "", "")

@@ -248,6 +248,7 @@ test("a share lets its holder in until it is revoked", async () => {
   const s = guest.attach(id);
   await s.ready();
   assert.equal((await c.shares(id)).shares[0]?.label, "wall");
+  assert.ok((await c.connections(id)).connections.some((c) => c.author.name === "wall"));
   await c.revoke(id, share.share_id);
   await s.until(() => s.link.status === "closed").catch(() => {});
   assert.equal(s.link.status === "closed" && s.link.why.code, "unauthenticated");
