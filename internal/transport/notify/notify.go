@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -172,7 +173,7 @@ func newLane(l lane) *lane {
 func newTransport(control func(address string) error) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: attemptTimeout}
 	if control != nil {
-		dialer.ControlContext = refusing(control)
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return control(address) }
 	}
 	return &http.Transport{
 		DialContext: dialer.DialContext, TLSHandshakeTimeout: attemptTimeout, MaxResponseHeaderBytes: 16 << 10,
