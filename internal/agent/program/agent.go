@@ -116,9 +116,7 @@ var errClosed = errors.New("agent is closed")
 
 // New returns an agent that runs the program of o, which speaks d.
 func New(o Options, d Dialect) *Agent {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Agent{opts: o, dialect: d}
 }
 
