@@ -269,7 +269,7 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return failed(err)
+		return turn.Failed(err)
 	}
 	for _, text := range a.notes.Take() {
 		a.Publish(&contracts.Status{Message: text})
@@ -319,11 +319,6 @@ func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte
 	p.proc.Kill(errors.New("agent process killed: it did not stop when interrupted"))
 	<-p.over
 	return context.Cause(ctx)
-}
-
-// failed returns the error of a run that the client may repeat.
-func failed(err error) error {
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
 }
 
 // text returns a prompt with the paths of its attachments, because the protocols have no

@@ -215,7 +215,7 @@ func (p *Process) begin(text string) (r *Run, cancel []byte, err error) {
 		}
 	}
 	if err := p.proc.Send(append(prompt, '\n')); err != nil {
-		return nil, nil, failed(err)
+		return nil, nil, turn.Failed(err)
 	}
 	r = &Run{Turn: turn.New(p.a.host, p.model, p.provider), ended: make(chan error, 1)}
 	r.ctx, r.stop = context.WithCancel(p.life)
@@ -239,7 +239,7 @@ func (p *Process) outcome(r *Run) error {
 	case err := <-r.ended: // just before the process ended
 		return err
 	default:
-		return failed(p.proc.Account())
+		return turn.Failed(p.proc.Account())
 	}
 }
 
