@@ -215,7 +215,7 @@ func (a *Agent) current(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Publish(&contracts.Status{Message: "Agent process restarted"})
+	a.publish(&contracts.Status{Message: "Agent process restarted"})
 	return p, nil
 }
 
@@ -254,9 +254,12 @@ func (a *Agent) Configure(init *contracts.Init) {
 // text is dropped.
 const maxSystem = 1 << 20
 
-// Publish publishes events that belong to no run.
-func (a *Agent) Publish(events ...contracts.Event) {
-	if err := a.host.Publish(a.life, events...); err != nil {
+// publish publishes events that belong to no run.
+func (a *Agent) publish(events ...contracts.Event) { a.check(a.host.Publish(a.life, events...)) }
+
+// check logs that an event could not be published. That happens when the hub has ended.
+func (a *Agent) check(err error) {
+	if err != nil {
 		a.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
@@ -272,7 +275,7 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 		return turn.Failed(err)
 	}
 	for _, text := range a.notes.Take() {
-		a.Publish(&contracts.Status{Message: text})
+		a.publish(&contracts.Status{Message: text})
 	}
 	r, cancel, err := p.begin(text(work))
 	if err != nil {
