@@ -155,7 +155,7 @@ func New(opts Options) (*Overview, error) {
 func (o *Overview) Close() {
 	o.stop()
 	o.wg.Wait()
-	o.saveAll()
+	o.saveRows(&o.unsaved)
 }
 
 // load adds the stored sessions.
