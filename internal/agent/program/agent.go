@@ -307,8 +307,7 @@ func (a *Agent) follow(ctx context.Context, p *Process, r *Run, cancel []byte) e
 // interrupt ends a run whose ctx has ended.
 func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte) error {
 	r.stopping.Store(true) // without p.mu, which a client that does not read may block for long
-	late := time.NewTimer(a.dialect.Interrupt)
-	defer late.Stop()
+	late := time.After(a.dialect.Interrupt)
 	if p.proc.Send(cancel) == nil {
 		select {
 		case err := <-r.ended:
@@ -316,7 +315,7 @@ func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte
 			return context.Cause(ctx)
 		case <-p.over:
 			return context.Cause(ctx)
-		case <-late.C:
+		case <-late:
 		}
 	}
 	p.proc.Kill(errors.New("agent process killed: it did not stop when interrupted"))

@@ -393,11 +393,9 @@ func (n *Notifier) deliver(l *lane, m *waiting) error {
 
 // await waits for d. It returns an error as soon as the question has ended or ctx ends.
 func await(ctx context.Context, m *notice, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	if d > 0 {
 		select {
-		case <-timer.C:
+		case <-time.After(d):
 		case <-m.ended:
 		case <-ctx.Done():
 		}
