@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/agent/mask"
+	"github.com/seed-028515a8/maestro/internal/agent/turn"
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
@@ -255,7 +256,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return transient(err)
+		return turn.Failed(err)
 	}
 	run := r.begin()
 	defer r.finish(run)
@@ -264,7 +265,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 		prompt.Attachments = append(prompt.Attachments, a.Path)
 	}
 	if err := r.send(prompt); err != nil {
-		return transient(err)
+		return turn.Failed(err)
 	}
 	select {
 	case <-run.ended:
@@ -274,7 +275,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 		if !r.broken { // the run ended just before the child did
 			return nil
 		}
-		return transient(r.child.Account())
+		return turn.Failed(r.child.Account())
 	case <-ctx.Done():
 		return h.interrupt(ctx, r, run)
 	}
@@ -298,11 +299,6 @@ func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
 	r.child.Kill(errors.New("agent process killed: it did not stop when interrupted"))
 	<-r.over
 	return context.Cause(ctx)
-}
-
-// transient returns an error that the client may retry.
-func transient(err error) error {
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
 }
 
 // Close implements Agent. The child has 2 s to shut down and 1 s after a

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,9 +95,7 @@ func Open(spec string, o Options) (contracts.Agent, error) {
 		return nil, fmt.Errorf("find workspace %q: %w", o.Dir, err)
 	}
 	o.Dir = dir
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return open(o)
 }
 

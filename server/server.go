@@ -126,9 +126,7 @@ func New(opts Options) (*Server, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	s := &Server{}
 	dir, err := s.stateDir(opts.StateDir)
 	if err == nil {

@@ -229,12 +229,11 @@ func openSoon(ctx context.Context, m *wiring.Sessions, key hub.Key, options hub.
 }
 
 // close ends all servers. Their runs are stopped, and open questions stay open.
-func (l *localServers) close(ctx context.Context) error {
+func (l *localServers) close(ctx context.Context) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var errs []error
 	for _, v := range l.open {
-		errs = append(errs, v.close(ctx))
+		err = errors.Join(err, v.close(ctx))
 	}
-	return errors.Join(errs...)
+	return err
 }

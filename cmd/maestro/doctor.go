@@ -244,16 +244,11 @@ func checkFiles(s *settings) finding {
 		return f
 	}
 	f.said = string(found[1]) + " may be open"
-	if want := s.clients.Connections + 1024; atoi(found[1]) < want {
+	limit, _ := strconv.Atoi(string(found[1])) // one that is too large is the largest number
+	if want := s.clients.Connections + 1024; limit < want {
 		f.todo = fmt.Sprintf("--max-connections and the rest need %d: raise the limit (ulimit -n, LimitNOFILE=), or lower --max-connections", want)
 	}
 	return f
-}
-
-// atoi returns a number that is too large as the largest one.
-func atoi(digits []byte) int {
-	n, _ := strconv.Atoi(string(digits))
-	return n
 }
 
 func checkWatches(s *settings) finding {

@@ -134,7 +134,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 
 // registerLimits adds the flags about what clients may use.
 func (s *settings) registerLimits(f *pflag.FlagSet) {
-	s.maxSessions, s.maxKept = defaultSessions, defaultKept
+	s.maxSessions, s.maxKept = defaultSessions, wiring.DefaultKept
 	f.IntVar(&s.session.MaxFrameBytes, "max-frame-bytes", contracts.MaxSocketBytes, "longest message of a network client")
 	f.IntVar(&s.lineBytes, "max-line-bytes", contracts.MaxLineBytes, "longest line on standard input")
 	f.IntVar(&s.clients.Connections, "max-connections", 16384, "connections at a time; a sixteenth is reserved for credentials that are neither for one session nor for viewing")
@@ -167,11 +167,8 @@ func (s *settings) registerLimits(f *pflag.FlagSet) {
 	f.StringToStringVar(&s.requests, "request-timeout", nil, "time for an answer to a type of question, such as approval=10m or user_input=never")
 }
 
-// How many sessions there may be by default, open and on the disk in one scope.
-const (
-	defaultSessions = 1024
-	defaultKept     = wiring.DefaultKept
-)
+// defaultSessions is how many sessions may be open by default.
+const defaultSessions = 1024
 
 // registerSessions adds the flags of the commands that have more than one session.
 func (s *settings) registerSessions(cmd *cobra.Command) {
@@ -180,7 +177,7 @@ func (s *settings) registerSessions(cmd *cobra.Command) {
 	f.IntVar(&s.maxSessions, "max-sessions", defaultSessions, "open sessions at a time")
 	f.DurationVar(&s.undo, "undo-period", 10*time.Minute, "time in which a deleted session can be restored; then its journal is removed")
 	f.StringVar(&s.notify, "notify", "", "file (JSON) with the receivers of notifications about questions that wait")
-	f.IntVar(&s.maxKept, "max-kept-sessions", defaultKept, "sessions of one scope on disk")
+	f.IntVar(&s.maxKept, "max-kept-sessions", wiring.DefaultKept, "sessions of one scope on disk")
 }
 
 // registerSockets adds the flags for clients of other protocols.

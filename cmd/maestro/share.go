@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -143,13 +142,12 @@ func listSharesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "SHARE\tROLE\tLABEL\tEXPIRES\tUSES\tLAST USED") // Flush returns the error
+		rows := [][]string{{"SHARE", "ROLE", "LABEL", "EXPIRES", "USES", "LAST USED"}}
 		for _, s := range list.Shares {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", s.ShareID, s.Role, show.InLine(s.Label, show.MaxArgs),
-				s.ExpiresAt, s.Uses, strings.TrimSpace(s.LastUsedAt+" "+s.LastUsedFrom))
+			rows = append(rows, []string{s.ShareID, string(s.Role), show.InLine(s.Label, show.MaxArgs),
+				s.ExpiresAt, fmt.Sprint(s.Uses), strings.TrimSpace(s.LastUsedAt + " " + s.LastUsedFrom)})
 		}
-		return t.Flush()
+		return writeTable(out, rows)
 	})
 	return cmd
 }

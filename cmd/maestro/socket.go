@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/internal/transport/foreign"
 	"github.com/seed-028515a8/maestro/internal/transport/stdio"
 	"github.com/seed-028515a8/maestro/internal/wiring"
@@ -86,10 +87,7 @@ func (s *socket) accept() {
 			}
 			if err != nil {
 				s.log.Error("accept on the socket", "protocol", s.protocol.name, "err", err)
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
+				_ = sleep.For(ctx, time.Second) // close ends it
 				continue
 			}
 			select {

@@ -93,10 +93,7 @@ func (l *Line) Next() (event Event, text, shown string, ok bool) {
 // after it.
 func (l *Line) word(step int) int {
 	at := l.at
-	blank := func() bool {
-		i := at + min(step, 0)
-		return l.cells[i].shown == "" || strings.TrimSpace(l.cells[i].shown) == ""
-	}
+	blank := func() bool { return strings.TrimSpace(l.cells[at+min(step, 0)].shown) == "" }
 	inside := func() bool { return step < 0 && at > 0 || step > 0 && at < len(l.cells) }
 	for inside() && blank() {
 		at += step

@@ -27,15 +27,14 @@ func (m *Mode) Stop(signals <-chan os.Signal) (other os.Signal, err error) {
 	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil {
 		return nil, err
 	}
-	patience := time.NewTimer(stopPatience)
-	defer patience.Stop()
+	patience := time.After(stopPatience)
 	for waiting := true; waiting; {
 		select {
 		case s := <-signals:
 			if waiting = s == syscall.SIGWINCH; !waiting && s != syscall.SIGCONT {
 				other = s
 			}
-		case <-patience.C:
+		case <-patience:
 			waiting = false
 		}
 	}

@@ -155,8 +155,3 @@ func (c *Config) Restore() (*contracts.Manifest, *contracts.Restored, error) {
 	}
 	return manifest, restored, nil
 }
-
-// ownDirs returns the directories of the server's own files.
-func (c *Config) ownDirs() []string {
-	return []string{filepath.Join(c.WorkspaceRoot, ownDir), c.SnapshotRoot}
-}

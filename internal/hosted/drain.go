@@ -130,7 +130,8 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, e
 	if d.exports, err = resolveExports(r.config.WorkspaceRoot, req.ExportPaths, true); err != nil {
 		return nil, err
 	}
-	d.git = gitState(context.Background(), r.config.WorkspaceRoot, r.config.ownDirs()...)
+	root := r.config.WorkspaceRoot
+	d.git = gitState(context.Background(), root, filepath.Join(root, ownDir), r.config.SnapshotRoot)
 	d.at = time.Now()
 	manifest, err := r.writeManifest(d)
 	if err != nil {

@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,12 +78,10 @@ func New(opts Options) (*Runner, error) {
 	if opts.Config.WorkspaceRoot == "" || opts.Config.RunnerSessionID == "" {
 		return nil, errors.New("hosted runner: configuration is not resolved")
 	}
-	if opts.Config.FlushTimeout <= 0 {
-		opts.Config.FlushTimeout = defaultFlushTimeout
-	}
-	r := &Runner{config: opts.Config, session: opts.Session, sessionFile: opts.SessionFile, log: opts.Log}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
+	opts.Config.FlushTimeout = cmp.Or(max(opts.Config.FlushTimeout, 0), defaultFlushTimeout)
+	r := &Runner{
+		config: opts.Config, session: opts.Session, sessionFile: opts.SessionFile,
+		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 	}
 	if opts.Restored != nil {
 		r.continued, r.incomplete = opts.Restored.Ready, !opts.Restored.Ready

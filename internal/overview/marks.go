@@ -159,7 +159,7 @@ func (o *Overview) save() {
 	for {
 		select {
 		case <-ticks.C:
-			o.saveAll()
+			o.saveRows(&o.unsaved)
 			o.removeDue(time.Now())
 		case <-o.hurry:
 			o.saveRows(&o.asked)
@@ -173,8 +173,6 @@ func (o *Overview) save() {
 // stored summaries until the sessions open. So a summary is written at once when a question
 // is asked or ends: otherwise nobody would learn of the question.
 const saveEvery = 2 * time.Second
-
-func (o *Overview) saveAll() { o.saveRows(&o.unsaved) }
 
 // saveRows saves the rows of a set, which is then empty.
 func (o *Overview) saveRows(set *map[hub.Key]bool) {

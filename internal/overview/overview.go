@@ -135,9 +135,7 @@ func New(opts Options) (*Overview, error) {
 	if opts.Notify == nil {
 		opts.Notify = func(string, contracts.InboxEvent) {}
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	o := &Overview{
 		opts: opts, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		changed: map[hub.Key]bool{}, loading: true,
@@ -157,7 +155,7 @@ func New(opts Options) (*Overview, error) {
 func (o *Overview) Close() {
 	o.stop()
 	o.wg.Wait()
-	o.saveAll()
+	o.saveRows(&o.unsaved)
 }
 
 // load adds the stored sessions.

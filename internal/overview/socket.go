@@ -61,8 +61,7 @@ func (o *Overview) Serve(ctx context.Context, conn hub.Conn, by contracts.Caller
 	o.enter(f)
 	defer o.leave(f)
 	end := func() { conn.Close(refusalOf(context.Cause(ctx))) } // interrupts the reader and the writer
-	unhook := context.AfterFunc(ctx, end)
-	defer unhook()
+	defer context.AfterFunc(ctx, end)()
 	var writer sync.WaitGroup
 	writer.Go(func() { stop(o.feed(ctx, f, r.orders)) })
 	stop(r.read()) // after the writer has stopped, this has no effect

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,7 @@ var errClosed = errors.New("agent is closed")
 
 // New returns an agent that runs argv, which is not empty.
 func New(argv []string, o Options) *Agent {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Agent{
 		argv: argv, opts: o,
 		wait: waits{

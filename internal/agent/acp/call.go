@@ -378,16 +378,12 @@ func (c *call) args(options contracts.ApprovalOptions, altered bool) (args json.
 		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,
 		Options: options, OmittedBytes: c.omitted,
 	}
-	diffs, whole := "", true
+	diffs, everything, whole := "", "", true
 	if options != nil { // the approver of a change must see it
-		diffs = render(c.content, "diff")
+		diffs, everything = render(c.content, "diff"), "sha256:"+hex.EncodeToString(c.sent[:])
 		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 || t.cut })
 	}
 	more.Diff = abridge.Bytes(diffs, contracts.MaxTextBytes)
-	everything := ""
-	if options != nil {
-		everything = "sha256:" + hex.EncodeToString(c.sent[:])
-	}
 	if altered || c.altered || c.omitted > 0 || c.elsewhere > 0 || more.Diff != diffs || !whole {
 		more.Whole = everything
 	}

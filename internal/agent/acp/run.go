@@ -114,8 +114,7 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 		t.stop()
 	}
 	p.mu.Unlock()
-	late := time.NewTimer(p.a.wait.interrupt)
-	defer late.Stop()
+	late := time.After(p.a.wait.interrupt)
 	if p.conn.Notify(acp.AgentMethodSessionCancel, acp.CancelNotification{SessionId: acp.SessionId(p.session)}) == nil {
 		select {
 		case reply := <-call.Reply:
@@ -125,7 +124,7 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 				p.endOpenCalls(r)
 			}
 			return context.Cause(ctx)
-		case <-late.C:
+		case <-late:
 		}
 	}
 	p.proc.Kill(errors.New("agent process killed: it did not stop when interrupted"))

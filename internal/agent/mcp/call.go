@@ -138,8 +138,7 @@ func (s *session) call(ctx context.Context, name string, args json.RawMessage, p
 func (s *session) callOnce(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	free := context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })
-	defer free()
+	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
 	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10)}
 	s.link.setCall(c.token, c)
 	defer s.link.setCall(c.token, nil)

@@ -102,9 +102,7 @@ func Open(o Options) *Set {
 	o.callTimeout = cmp.Or(o.callTimeout, callTimeout)
 	o.callLimit = cmp.Or(o.callLimit, callLimit)
 	o.Version = cmp.Or(o.Version, "dev")
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	s := &Set{opts: o, questions: make(chan struct{}, maxQuestions)}
 	s.life, s.stop = context.WithCancelCause(context.Background())
 	s.add(o.Servers)

@@ -116,9 +116,7 @@ var errClosed = errors.New("agent is closed")
 
 // New returns an agent that runs the program of o, which speaks d.
 func New(o Options, d Dialect) *Agent {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Agent{opts: o, dialect: d}
 }
 
@@ -217,7 +215,7 @@ func (a *Agent) current(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Publish(&contracts.Status{Message: "Agent process restarted"})
+	a.publish(&contracts.Status{Message: "Agent process restarted"})
 	return p, nil
 }
 
@@ -256,9 +254,12 @@ func (a *Agent) Configure(init *contracts.Init) {
 // text is dropped.
 const maxSystem = 1 << 20
 
-// Publish publishes events that belong to no run.
-func (a *Agent) Publish(events ...contracts.Event) {
-	if err := a.host.Publish(a.life, events...); err != nil {
+// publish publishes events that belong to no run.
+func (a *Agent) publish(events ...contracts.Event) { a.check(a.host.Publish(a.life, events...)) }
+
+// check logs that an event could not be published. That happens when the hub has ended.
+func (a *Agent) check(err error) {
+	if err != nil {
 		a.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
@@ -271,10 +272,10 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return failed(err)
+		return turn.Failed(err)
 	}
 	for _, text := range a.notes.Take() {
-		a.Publish(&contracts.Status{Message: text})
+		a.publish(&contracts.Status{Message: text})
 	}
 	r, cancel, err := p.begin(text(work))
 	if err != nil {
@@ -306,8 +307,7 @@ func (a *Agent) follow(ctx context.Context, p *Process, r *Run, cancel []byte) e
 // interrupt ends a run whose ctx has ended.
 func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte) error {
 	r.stopping.Store(true) // without p.mu, which a client that does not read may block for long
-	late := time.NewTimer(a.dialect.Interrupt)
-	defer late.Stop()
+	late := time.After(a.dialect.Interrupt)
 	if p.proc.Send(cancel) == nil {
 		select {
 		case err := <-r.ended:
@@ -315,17 +315,12 @@ func (a *Agent) interrupt(ctx context.Context, p *Process, r *Run, cancel []byte
 			return context.Cause(ctx)
 		case <-p.over:
 			return context.Cause(ctx)
-		case <-late.C:
+		case <-late:
 		}
 	}
 	p.proc.Kill(errors.New("agent process killed: it did not stop when interrupted"))
 	<-p.over
 	return context.Cause(ctx)
-}
-
-// failed returns the error of a run that the client may repeat.
-func failed(err error) error {
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
 }
 
 // text returns a prompt with the paths of its attachments, because the protocols have no

@@ -133,7 +133,7 @@ func (p *Process) reportExit() {
 	}
 	log.Warn("agent process ended", "error", p.proc.Failure(), "stderr", mask.Text(p.proc.LastWords()))
 	if !told {
-		p.a.Publish(&contracts.ErrorEvent{
+		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
 		})
 	}
@@ -215,7 +215,7 @@ func (p *Process) begin(text string) (r *Run, cancel []byte, err error) {
 		}
 	}
 	if err := p.proc.Send(append(prompt, '\n')); err != nil {
-		return nil, nil, failed(err)
+		return nil, nil, turn.Failed(err)
 	}
 	r = &Run{Turn: turn.New(p.a.host, p.model, p.provider), ended: make(chan error, 1)}
 	r.ctx, r.stop = context.WithCancel(p.life)
@@ -239,7 +239,7 @@ func (p *Process) outcome(r *Run) error {
 	case err := <-r.ended: // just before the process ended
 		return err
 	default:
-		return failed(p.proc.Account())
+		return turn.Failed(p.proc.Account())
 	}
 }
 
@@ -292,14 +292,7 @@ func (p *Process) Send(message any) {
 }
 
 // Publish publishes events of the run.
-func (p *Process) Publish(events ...contracts.Event) { p.check(p.a.host.Publish(p.life, events...)) }
-
-// check logs that an event could not be published. That happens when the hub has ended.
-func (p *Process) check(err error) {
-	if err != nil {
-		p.a.opts.Log.Debug("cannot publish an agent event", "error", err)
-	}
-}
+func (p *Process) Publish(events ...contracts.Event) { p.a.check(p.a.host.Publish(p.life, events...)) }
 
 // Status publishes a text of at most 8 KiB now, or with the next run if there is none.
 func (p *Process) Status(text string) {
@@ -314,7 +307,7 @@ func (p *Process) Status(text string) {
 // StartResponse opens a response unless one is open.
 func (p *Process) StartResponse() {
 	if r := p.Run(); r != nil && !r.Open() {
-		p.check(r.Start(p.life))
+		p.a.check(r.Start(p.life))
 	}
 }
 
@@ -331,14 +324,14 @@ func (p *Process) Say(text string, thinking bool) {
 		add = r.Think
 	}
 	for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
-		p.check(add(p.life, piece))
+		p.a.check(add(p.life, piece))
 	}
 }
 
 // EndResponse ends the open response, if there is one.
 func (p *Process) EndResponse(used contracts.Usage) {
 	if r := p.Run(); r != nil && r.Open() {
-		p.check(r.End(p.life, used))
+		p.a.check(r.End(p.life, used))
 	}
 }
 

@@ -146,3 +146,8 @@ func ID(prefix string) string {
 	id := uuid.Must(uuid.NewV7())
 	return prefix + hex.EncodeToString(id[:])
 }
+
+// Failed returns the error of a run that the client may repeat.
+func Failed(err error) error {
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
+}

@@ -218,11 +218,7 @@ func (x *index) applyEvent(s *session, r *run, ev *wire.Event, cursor, number ui
 // evictRuns removes up to n runs, those that ended first. It returns how many it has removed.
 func (x *index) evictRuns(n int) int {
 	n = min(n, len(x.Ended))
-	runs := make([]*run, n)
-	for i, id := range x.Ended[:n] {
-		runs[i] = x.Runs[id]
-	}
-	x.remove(runs...)
+	x.remove(x.Ended[:n]...)
 	return n
 }
 
@@ -250,25 +246,23 @@ func (x *index) hasOpenRun(s *session) bool {
 
 // forget removes a session and its runs.
 func (x *index) forget(s *session) {
-	runs := make([]*run, len(s.Runs))
-	for i, id := range s.Runs {
-		runs[i] = x.Runs[id]
-	}
-	x.remove(runs...)
+	x.remove(s.Runs...)
 	delete(x.Sessions, s.ID)
 	delete(x.tasks, s.Task)
 }
 
-// remove removes runs, and their approvals that were decided.
-func (x *index) remove(runs ...*run) {
-	if len(runs) == 0 {
+// remove removes runs by their ids, and their approvals that were decided.
+func (x *index) remove(ids ...string) {
+	if len(ids) == 0 {
 		return
 	}
 	of := map[*session]bool{}
-	for _, r := range runs {
-		r.Abandoned = true
-		delete(x.Runs, r.ID)
-		of[x.Sessions[r.Session]] = true
+	for _, id := range ids {
+		if r := x.Runs[id]; r != nil { // nil if it is named twice
+			r.Abandoned = true
+			of[x.Sessions[r.Session]] = true
+			delete(x.Runs, id)
+		}
 	}
 	gone := func(id string) bool { return x.Runs[id] == nil }
 	for s := range of {
@@ -283,7 +277,7 @@ func (x *index) remove(runs ...*run) {
 func (x *index) prune(first uint64) (lost []*run) {
 	i := sort.Search(len(x.Marks), func(i int) bool { return x.Marks[i].Cursor >= first })
 	x.Marks = slices.Clone(x.Marks[i:])
-	var empty []*run
+	var empty []string
 	for _, r := range x.Runs {
 		i := sort.Search(len(r.Extents), func(i int) bool { return r.Extents[i].cursor >= first })
 		r.Extents = slices.Clip(r.Extents[i:])
@@ -291,7 +285,7 @@ func (x *index) prune(first uint64) (lost []*run) {
 		case r.lost() > 0:
 			lost = append(lost, r)
 		case len(r.Extents) == 0 && r.Terminal != "": // nothing is left but markers
-			empty = append(empty, r)
+			empty = append(empty, r.ID)
 		}
 	}
 	x.remove(empty...)

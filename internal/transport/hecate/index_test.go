@@ -90,7 +90,7 @@ func TestMarkersOfOtherRunsAfterAnError(t *testing.T) {
 		}
 	}
 	_, gone := l.keepRun(t, "a", "gone", "run.queued", "run.finished")
-	l.index.remove(gone)
+	l.index.remove(gone.ID)
 	gone.Extents = nil
 	if err := l.markRun(gone); err != nil || len(gone.Markers) != 0 || l.index.Runs[gone.ID] != nil {
 		t.Errorf("got %v, %+v; want no marker for a run that has left the index", err, gone)

@@ -29,20 +29,18 @@ func (l *scopeLog) markPruned() error {
 	return errors.Join(errs...)
 }
 
-// prune removes from the index what retention has removed from the store. It reports
-// whether there was anything.
-func (l *scopeLog) prune() (moved bool) {
+// prune removes from the index what retention has removed from the store.
+func (l *scopeLog) prune() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	first := l.journal.First()
 	if first == l.oldest {
-		return false
+		return
 	}
 	l.oldest = first
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unmarked = l.index.prune(first) // those of before are among them
-	return true
 }
 
 // markRun appends the marker of one run. Its session must know that the run has one more

@@ -126,15 +126,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, by contracts.Call
 	if h.opts.List == nil {
 		return nil, errNoRoute
 	}
-	text, err := contracts.EncodeBody(h.opts.List(by.Principal))
-	if err == nil {
-		err = connlimit.ReserveAnswer(r, len(text))
-	}
-	if err != nil {
-		return nil, err
-	}
-	httperr.WriteJSON(w, http.StatusOK, text)
-	return nil, nil
+	return nil, answerLong(w, r, h.opts.List(by.Principal))
 }
 
 // state answers with the current state, or with the state as of a cursor.

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -172,7 +173,7 @@ func newLane(l lane) *lane {
 func newTransport(control func(address string) error) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: attemptTimeout}
 	if control != nil {
-		dialer.ControlContext = refusing(control)
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return control(address) }
 	}
 	return &http.Transport{
 		DialContext: dialer.DialContext, TLSHandshakeTimeout: attemptTimeout, MaxResponseHeaderBytes: 16 << 10,
@@ -392,11 +393,9 @@ func (n *Notifier) deliver(l *lane, m *waiting) error {
 
 // await waits for d. It returns an error as soon as the question has ended or ctx ends.
 func await(ctx context.Context, m *notice, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	if d > 0 {
 		select {
-		case <-timer.C:
+		case <-time.After(d):
 		case <-m.ended:
 		case <-ctx.Done():
 		}

@@ -19,7 +19,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -99,11 +98,6 @@ func (p *push) request(ctx context.Context, m *notice, now time.Time) (*http.Req
 	return req, nil
 }
 
-// newTest returns a notification that is about no question.
-func newTest() *notice {
-	return &notice{ID: "msg_" + rand.Text(), event: "test"}
-}
-
 // encrypt returns a message of one record (RFC 8291, section 3.4).
 func (p *push) encrypt(text []byte) ([]byte, error) {
 	ours, err := ecdh.P256().GenerateKey(rand.Reader)
@@ -161,11 +155,6 @@ func (p *push) token(now time.Time) (string, error) {
 	r.FillBytes(signature[:32])
 	s.FillBytes(signature[32:])
 	return text + "." + base64URL.EncodeToString(signature), nil
-}
-
-// refusing returns the control function of a dialer that refuses addresses.
-func refusing(check func(address string) error) func(context.Context, string, string, syscall.RawConn) error {
-	return func(_ context.Context, _, address string, _ syscall.RawConn) error { return check(address) }
 }
 
 // notPublic are global unicast addresses that do not lead to the internet, besides the

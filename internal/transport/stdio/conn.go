@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -51,9 +52,7 @@ func New(in io.Reader, out io.Writer, maxLine int) *Conn { return open(in, out, 
 func NewText(in io.Reader, out io.Writer, maxLine int) *Conn { return open(in, out, maxLine, true) }
 
 func open(in io.Reader, out io.Writer, maxLine int, blank bool) *Conn {
-	if maxLine <= 0 {
-		maxLine = contracts.MaxLineBytes
-	}
+	maxLine = cmp.Or(max(maxLine, 0), contracts.MaxLineBytes)
 	c := &Conn{born: time.Now(), done: make(chan struct{})}
 	c.quit = sync.OnceFunc(func() {
 		close(c.done)

@@ -98,12 +98,11 @@ func parseAttach(pathID, rawQuery string) (att contracts.Attach, refusal *contra
 		att.Cursor = &n
 		return err == nil
 	})
-	if turns := get("turns", func(value string) bool {
+	get("turns", func(value string) bool {
 		n, err := strconv.Atoi(value)
+		att.Turns = n
 		return err == nil && n >= 1 && n <= contracts.MaxHistoryTurns
-	}); turns != "" {
-		att.Turns, _ = strconv.Atoi(turns)
-	}
+	})
 	get("ticket", func(string) bool { return true }) // Authorize reads it; here it only must not appear twice
 	if pathID != "" {
 		if !contracts.ValidID(pathID) || att.SessionID != "" && att.SessionID != pathID {
