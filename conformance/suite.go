@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A Suite judges servers of one protocol by its rules. It does not change.
@@ -137,9 +139,7 @@ func (w Wire) Open(ctx context.Context, method, path string, header http.Header,
 			return resp, err
 		}
 		_ = resp.Body.Close() // its status says all
-		select {
-		case <-time.After((&Answer{Header: resp.Header}).comeBack()):
-		case <-ctx.Done():
+		if sleep.For(ctx, (&Answer{Header: resp.Header}).comeBack()) != nil {
 			return nil, ctx.Err()
 		}
 	}

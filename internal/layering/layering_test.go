@@ -128,9 +128,9 @@ var rooms = map[string]room{
 	// The other side of the wire.
 	"examples/go":                {ours: []string{"client", "contracts"}},
 	"client":                     {ours: []string{"contracts", "internal/session", "internal/sleep"}, others: []string{websocket}},
-	"conformance":                {ours: []string{"internal/conformance/shape", "contracts", "internal/proc", "internal/session"}, others: []string{uuid, websocket}},
+	"conformance":                {ours: []string{"internal/conformance/shape", "contracts", "internal/proc", "internal/session", "internal/sleep"}, others: []string{uuid, websocket}},
 	"internal/conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
-	"internal/conformance/lines": {ours: []string{"conformance", "internal/proc"}},
+	"internal/conformance/lines": {ours: []string{"conformance", "internal/proc", "internal/sleep"}},
 	"conformance/acp":            {ours: []string{"conformance", "internal/conformance/lines"}, others: []string{websocket}},
 	"conformance/chord":          {ours: []string{"conformance", "internal/conformance/lines"}},
 	"conformance/heddle":         {ours: []string{"conformance", "internal/conformance/lines"}},

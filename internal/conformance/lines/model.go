@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // signalZero asks whether a process is there.
@@ -209,14 +210,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // wait reports false if the client leaves before d is over.
-func wait(r *http.Request, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-r.Context().Done():
-		return false
-	}
-}
+func wait(r *http.Request, d time.Duration) bool { return sleep.For(r.Context(), d) == nil }
 
 // held waits until hold is closed, unless it is nil. It reports false if the client leaves before.
 func held(r *http.Request, hold <-chan struct{}) bool {
