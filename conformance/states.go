@@ -202,10 +202,9 @@ func (m *mirror) differs(rule string, f *Frame) {
 func (m *mirror) fold(cursor uint64) map[string]any {
 	var d contracts.Decoder
 	state, moves := session.New(), m.moves
-	begun := false
-	if m.begin != nil {
+	begun := m.begin != nil
+	if begun {
 		m.restore(state, m.begin)
-		begun = true
 	}
 	for i, f := range m.p.log {
 		for len(moves) > 0 && moves[0].at <= i {
