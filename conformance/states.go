@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -150,11 +151,7 @@ func waitingIn(f *Frame) []waitingRequest {
 	var all []waitingRequest
 	for _, list := range pendingLists {
 		for _, e := range listOf(f, "state."+list.key) {
-			id := textOf(e, "request_id")
-			if id == "" {
-				id = textOf(e, "call_id")
-			}
-			all = append(all, waitingRequest{id, list.kind, e})
+			all = append(all, waitingRequest{cmp.Or(textOf(e, "request_id"), textOf(e, "call_id")), list.kind, e})
 		}
 	}
 	return all
