@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-028515a8/maestro/internal/sleep"
@@ -79,13 +80,8 @@ func (u *Suite) Run(ctx context.Context, c Config) (Report, error) {
 }
 
 // Select returns the scenarios that the filter lets through, in their order.
-func (c *Config) Select(scenarios []Scenario) (some []Scenario) {
-	for _, s := range scenarios {
-		if c.Filter == nil || c.Filter.MatchString(s.Name) {
-			some = append(some, s)
-		}
-	}
-	return some
+func (c *Config) Select(scenarios []Scenario) []Scenario {
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) })
 }
 
 // Config returns what the run was asked for, with its defaults.
