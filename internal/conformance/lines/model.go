@@ -10,15 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
-
-// signalZero asks whether a process is there.
-const signalZero = syscall.Signal(0)
 
 // A Model is an endpoint in the form of OpenAI's Chat Completions, at any path that ends
 // with /chat/completions. It chooses the reply by the last prompt of a request that it has
