@@ -82,9 +82,9 @@ func (o *start) environment(listen string) []string {
 	return list
 }
 
-// scratch makes a directory that is removed with the scenario. Its path is
+// Scratch makes a directory that is removed with the scenario. Its path is
 // real: no part of it is a link.
-func (s *Session) scratch() string {
+func (s *Session) Scratch() string {
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err == nil {
 		s.dirs = append(s.dirs, dir)
@@ -96,7 +96,7 @@ func (s *Session) scratch() string {
 
 // freshWorkspace is the workspace of the contract, with its notes.
 func (s *Session) freshWorkspace() string {
-	dir := s.scratch()
+	dir := s.Scratch()
 	s.write(filepath.Join(dir, "notes.md"), []byte("alpha\nbeta\ngamma\n"))
 	return dir
 }

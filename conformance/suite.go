@@ -110,9 +110,6 @@ func (s *Session) Record(who, direction string, text []byte) {
 	s.trace.add(s.now(), who, direction, text)
 }
 
-// Scratch makes a directory that is removed with the scenario, and returns its real path.
-func (s *Session) Scratch() string { return s.scratch() }
-
 // AtEnd has f called when the scenario's goroutine ends, in the reverse order of calls.
 func (s *Session) AtEnd(f func()) { s.atEnd = append(s.atEnd, f) }
 
