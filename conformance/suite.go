@@ -80,7 +80,7 @@ func (u *Suite) Run(ctx context.Context, c Config) (Report, error) {
 }
 
 // Select returns the scenarios that the filter lets through, in their order.
-func (c *Config) Select(scenarios []Scenario) []Scenario {
+func (c *Config) Select(scenarios []Scenario) (some []Scenario) {
 	return slices.DeleteFunc(slices.Clone(scenarios), func(s Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) })
 }
 
