@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -75,13 +76,7 @@ func (b *bench) contenders(messages int) []contender {
 		peer("raw TCP, 1 a write", "raw1", rawDialect, "the floor: no handshake, nothing read, a shared log of ready frames, a write call per message"),
 		peer(nameRaw64, "raw64", rawDialect, "the same with at most 64 messages per write call"),
 	}
-	var chosen []contender
-	for _, c := range all {
-		if b.designs.MatchString(c.name) {
-			chosen = append(chosen, c)
-		}
-	}
-	return chosen
+	return slices.DeleteFunc(all, func(c contender) bool { return !b.designs.MatchString(c.name) })
 }
 
 // start runs a contender's program for as long as the trial lasts.

@@ -3,10 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,13 +21,12 @@ var hecateGrowth = growth{
 		return []figure{{what: what, unit: "ms"}, {what: what, unit: "x", limit: 1.2, versus: "the same for native SSE viewers"}}
 	},
 	take: func(t *trial, _, scratch string) []float64 {
-		script := filepath.Join(scratch, "script.json")
-		check(writeSteadyAnswer(script, t.plan.growth.hecate.chunks))
+		agent := scriptIn(scratch, steadyAnswer(t.plan.growth.hecate.chunks))
 		native := within(t, func(t *trial) float64 {
-			return t.consumed(filepath.Join(scratch, "native"), script, func(s *server) string { return s.url("sessions/" + s.session + "/events") }, `"type":"response_end"`)
+			return t.consumed(filepath.Join(scratch, "native"), agent, func(s *server) string { return s.url("sessions/" + s.session + "/events") }, `"type":"response_end"`)
 		})
 		hecate := within(t, func(t *trial) float64 {
-			return t.consumed(filepath.Join(scratch, "hecate"), script, func(s *server) string { return "http://" + s.addr + "/hecate/v1/events/stream" }, `"type":"run.finished"`)
+			return t.consumed(filepath.Join(scratch, "hecate"), agent, func(s *server) string { return "http://" + s.addr + "/hecate/v1/events/stream" }, `"type":"run.finished"`)
 		})
 		return []float64{hecate, ratio(hecate, native)}
 	},
@@ -38,21 +35,17 @@ var hecateGrowth = growth{
 // hecateRate is how many chunks a second the response has.
 const hecateRate = 500
 
-// writeSteadyAnswer writes the script of a response in so many chunks.
-func writeSteadyAnswer(path string, chunks int) error {
-	text, err := json.Marshal(map[string]any{"default": []any{
-		map[string]any{"repeat": map[string]any{"times": chunks, "rate": hecateRate, "steps": []any{map[string]any{"say": strings.Repeat("word ", 8)}}}},
-	}})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o600)
+// steadyAnswer is the script of a response in so many chunks.
+func steadyAnswer(chunks int) map[string]steps {
+	return map[string]steps{"default": {
+		{"repeat": map[string]any{"times": chunks, "rate": hecateRate, "steps": steps{{"say": strings.Repeat("word ", 8)}}}},
+	}}
 }
 
 // consumed is the server's processor time, in milliseconds, from a prompt until all
 // viewers of a stream have read the end of the answer.
-func (t *trial) consumed(dir, script string, stream func(*server) string, end string) float64 {
-	s, d := t.serveDriven(dir, "script:"+script, unbounded...)
+func (t *trial) consumed(dir, agent string, stream func(*server) string, end string) float64 {
+	s, d := t.serveDriven(dir, agent, unbounded...)
 	viewers := t.plan.growth.hecate.viewers
 	attached := make(chan struct{}, viewers)
 	var before time.Duration

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -154,9 +153,7 @@ var promptGrowth = growth{
 			limit: 1.1, versus: "the prompt"}}
 	},
 	take: func(t *trial, _, scratch string) []float64 {
-		script := filepath.Join(scratch, "script.json")
-		check(os.WriteFile(script, []byte(`{"default":[{"say":"done"}]}`), 0o600))
-		_, d := t.serveDriven(scratch, "script:"+script)
+		_, d := t.serveDriven(scratch, scriptIn(scratch, map[string]steps{"default": {{"say": "done"}}}))
 		journals := filepath.Join(scratch, "state")
 		before := must(diskBytes(journals))
 		check(d.prompt(strings.Repeat("p", t.plan.growth.prompt)))

@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -29,15 +27,14 @@ var overviewGrowth = growth{
 		}
 	},
 	take: func(t *trial, _, scratch string) []float64 {
-		script := filepath.Join(scratch, "script.json")
-		check(writeBusySessions(script, t.plan.growth.overview.sessions))
+		agent := scriptIn(scratch, busySessions(t.plan.growth.overview.sessions))
 		viewer, _ := within(t, func(t *trial) followed {
-			s := t.serve(filepath.Join(scratch, "one"), "script:"+script, unbounded...)
+			s := t.serve(filepath.Join(scratch, "one"), agent, unbounded...)
 			s.post(s.connectTo(s.session, contracts.RoleController), &contracts.Prompt{Content: "stream"})
 			return t.follow(s, "sessions/"+s.session+"/events")
 		}).each()
 		follower, events := within(t, func(t *trial) followed {
-			s := t.serve(filepath.Join(scratch, "many"), "script:"+script, append([]string{"--max-sessions", "2000"}, unbounded...)...)
+			s := t.serve(filepath.Join(scratch, "many"), agent, append([]string{"--max-sessions", "2000"}, unbounded...)...)
 			for range t.plan.growth.overview.sessions {
 				s.post(s.connectTo("", contracts.RoleController), &contracts.Prompt{Content: "work"})
 			}
@@ -51,21 +48,16 @@ var overviewGrowth = growth{
 // session has.
 const overviewRate = 500
 
-// writeBusySessions writes a script with which so many sessions change overviewRate times
-// a second, or one session streams as many events.
-func writeBusySessions(path string, sessions int) error {
-	type steps []map[string]any
+// busySessions is a script with which so many sessions change overviewRate times a
+// second, or one session streams as many events.
+func busySessions(sessions int) map[string]any {
 	often := func(rate float64, do steps) steps {
 		return steps{{"repeat": map[string]any{"times": 100_000, "rate": rate, "steps": do}}}
 	}
-	text, err := json.Marshal(map[string]any{
+	return map[string]any{
 		"prompts": []map[string]any{{"match": "stream", "steps": often(overviewRate, steps{{"say": "word word word word "}})}},
 		"default": often(float64(overviewRate)/float64(sessions), steps{{"say": "."}, {"usage": map[string]int{"output_tokens": 1}}, {"end": true}}),
-	})
-	if err != nil {
-		return err
 	}
-	return os.WriteFile(path, text, 0o600)
 }
 
 // A followed is what a server used with followers and without, in the same time.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -119,9 +118,7 @@ var responseGrowth = growth{
 			limit: 128, versus: "(abs)"}}
 	},
 	take: func(t *trial, _, scratch string) []float64 {
-		script := filepath.Join(scratch, "script.json")
-		check(writeLongAnswer(script))
-		s, d := t.serveDriven(scratch, "script:"+script, unbounded...)
+		s, d := t.serveDriven(scratch, scriptIn(scratch, longAnswer()), unbounded...)
 		check(d.command(&contracts.Prompt{Content: "go on"}))
 		check(d.await(`"content":"."`))
 		v := sseViewers{count: t.plan.growth.response.viewers, path: "sessions/" + s.session + "/events", read: func(_ context.Context, events io.Reader) error {
@@ -140,19 +137,14 @@ func needState(events io.Reader, least int) error {
 	return err
 }
 
-// writeLongAnswer writes the script of a response that is as long as a state
-// keeps, and then goes on for minutes in short chunks.
-func writeLongAnswer(path string) error {
-	type steps []map[string]any
+// longAnswer is the script of a response that is as long as a state keeps, and
+// then goes on for minutes in short chunks.
+func longAnswer() map[string]steps {
 	long := map[string]any{"text": strings.Repeat("x", contracts.MaxStateText), "chunk": contracts.MaxTextBytes}
-	text, err := json.Marshal(map[string]steps{"default": {
+	return map[string]steps{"default": {
 		{"say": long},
 		{"repeat": map[string]any{"times": 1_000_000, "rate": 200, "steps": steps{{"say": "."}}}},
-	}})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o600)
+	}}
 }
 
 // stateGrowth is the memory of slow viewers that attach to a session whose state

@@ -135,9 +135,14 @@ const lastWord = "lantern"
 // served starts a server that b may read, with a driver.
 func (t *trial) served(b *browser) (*server, driver) {
 	dir := t.tempDir(t.bin)
-	script := filepath.Join(dir, "script.json")
-	check(os.WriteFile(script, must(json.Marshal(pageScript(t.plan))), 0o600))
-	return t.serveDriven(dir, "script:"+script, append([]string{"--allow-origin", b.origin}, unbounded...)...)
+	return t.serveDriven(dir, scriptIn(dir, pageScript(t.plan)), append([]string{"--allow-origin", b.origin}, unbounded...)...)
+}
+
+// scriptIn writes a script into a folder and returns the agent that follows it.
+func scriptIn(dir string, script any) (agent string) {
+	path := filepath.Join(dir, "script.json")
+	check(os.WriteFile(path, must(json.Marshal(script)), 0o600))
+	return "script:" + path
 }
 
 // turns makes a session of so many events, and at most those of a turn more.

@@ -446,11 +446,5 @@ func (d *pilot) busyDay() {
 }
 
 func textIn(frames []*Frame, id string) string {
-	var of []*Frame
-	for _, f := range frames {
-		if f.str("response_id") == id {
-			of = append(of, f)
-		}
-	}
-	return chunksOf(of)
+	return chunksOf(slices.DeleteFunc(slices.Clone(frames), func(f *Frame) bool { return f.str("response_id") != id }))
 }

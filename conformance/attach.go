@@ -29,21 +29,30 @@ type entry struct {
 }
 
 func (e *entry) query(s *Session) url.Values {
-	q := url.Values{"sessionId": {cmp.Or(e.session, s.ID)}}
+	id := cmp.Or(e.session, s.ID)
+	q := parameters(map[string]string{"sessionId": id, "role": string(e.role), "takeControl": e.take,
+		"epoch": e.epoch, "connectionId": e.connection}, e.cursor, e.turns)
 	if e.create {
-		s.made(q.Get("sessionId"))
+		s.made(id)
 		q.Set("create", "1")
 	}
-	for key, value := range map[string]string{"role": string(e.role), "takeControl": e.take, "epoch": e.epoch, "connectionId": e.connection} {
+	return q
+}
+
+// parameters returns the parameters of a query, without empty texts, and without cursor and
+// turns that are not given.
+func parameters(texts map[string]string, cursor *int64, turns int) url.Values {
+	q := url.Values{}
+	for key, value := range texts {
 		if value != "" {
 			q.Set(key, value)
 		}
 	}
-	if e.cursor != nil {
-		q.Set("cursor", strconv.FormatInt(*e.cursor, 10))
+	if cursor != nil {
+		q.Set("cursor", strconv.FormatInt(*cursor, 10))
 	}
-	if e.turns > 0 {
-		q.Set("turns", strconv.Itoa(e.turns))
+	if turns > 0 {
+		q.Set("turns", strconv.Itoa(turns))
 	}
 	return q
 }

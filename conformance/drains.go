@@ -90,7 +90,7 @@ func drains() []Scenario {
 			}
 		}),
 		hosted.runner("drain/escaping-export", "A95", "An export path that leaves the workspace is refused, and nothing has changed", func(s *Session, r *runner) {
-			outside := s.scratch()
+			outside := s.Scratch()
 			s.must("A95", os.Symlink(outside, filepath.Join(r.workspace, "out")))
 			before := s.state()
 			for _, path := range []string{"..", "../x", "/etc", outside, "out", r.workspace + "-sibling/../" + filepath.Base(outside)} {
@@ -257,7 +257,7 @@ func drains() []Scenario {
 		}),
 		hosted.scenario("drain/manifest-name", "A101", "The manifest lies in the snapshot root, whatever the runner is called", func(s *Session) {
 			for _, id := range []string{"../x", "a/b c:d.e", "..", "ünïcode"} {
-				root := filepath.Join(s.scratch(), "snapshots")
+				root := filepath.Join(s.Scratch(), "snapshots")
 				s.spawned(start{env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": id, "MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT": root}})
 				path := s.drain("A101", nil).str("manifest_path")
 				s.failIf(filepath.Dir(path) != root, "A101", "expected the manifest of %q directly in the snapshot root, got %s", id, path)

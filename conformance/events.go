@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,18 +152,7 @@ type follow struct {
 }
 
 func (o *follow) request(s *Session, name string) request {
-	query := url.Values{}
-	for key, value := range map[string]string{"subscriptionId": o.subscription, "epoch": o.epoch} {
-		if value != "" {
-			query.Set(key, value)
-		}
-	}
-	if o.cursor != nil {
-		query.Set("cursor", strconv.FormatInt(*o.cursor, 10))
-	}
-	if o.turns > 0 {
-		query.Set("turns", strconv.Itoa(o.turns))
-	}
+	query := parameters(map[string]string{"subscriptionId": o.subscription, "epoch": o.epoch}, o.cursor, o.turns)
 	if o.optOuts != nil && !o.silent {
 		query.Set("optOutNotifications", strings.Join(o.optOuts, ","))
 	}

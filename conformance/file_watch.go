@@ -206,7 +206,7 @@ func fileWatches() []Scenario {
 			for _, way := range []string{"rm -r sub", "mv sub moved"} {
 				u.files("sub/deep/f")
 				l := u.watch("5.4:removed", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
-				u.in("" + way)
+				u.in(way)
 				l.await("5.4:removed", message("utility_file_watch_stopped").with("reason", "Watch root removed"))
 			}
 		}),

@@ -74,7 +74,7 @@ func hosting() []Scenario {
 			}
 			attach(r.workspace).ok("5.4:workspace")
 			attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4:workspace")
-			a := attach(s.scratch())
+			a := attach(s.Scratch())
 			s.failIf(a.Status != http.StatusConflict, "5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
 			a = attach(r.workspace + "/no-such-directory")
 			s.failIf(a.Status != http.StatusBadRequest, "5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
@@ -124,7 +124,7 @@ func hosting() []Scenario {
 		}),
 		Needs{Transport: Hosted, Operation: contracts.OperationFileRead}.runner("hosted/workspace", "A77 R96", "The runner's files are read, found and kept inside the workspace", func(s *Session, _ *runner) {
 			alice, p := s.toolUser(contracts.OperationFileSearch)
-			secret := s.scratch() + "/secret.txt"
+			secret := s.Scratch() + "/secret.txt"
 			s.write(secret, []byte("secret\n"))
 			alice.posted("R96", &contracts.UtilityFileRead{ReadID: "notes", Path: "notes.md", Limit: new(int64(2))})
 			p.expect("R96", message("utility_file_read_result").with("read_id", "notes").with("relative_path", "notes.md").

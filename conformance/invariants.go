@@ -1,11 +1,11 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -283,7 +283,7 @@ func checkEnd(p *Peer, f *Frame, chunks int, complete bool) {
 	total := number(f.at("usage.total_tokens"))
 	p.s.failIf(total != sum, "R38", "%s: total_tokens is the sum of the four counts, %d, got %d", p.name, sum, total)
 	used := texts(f.at("tools_summary.tools_used"))
-	p.s.failIf(!sort.StringsAreSorted(used) || len(slices.Compact(slices.Clone(used))) != len(used), "R39",
+	p.s.failIf(!slices.IsSorted(used) || len(slices.Compact(slices.Clone(used))) != len(used), "R39",
 		"%s: tools_used is sorted and free of duplicates, got %v", p.name, used)
 	labels, present := f.at("tools_summary.summary_labels").([]any)
 	p.s.failIf(present && len(labels) == 0, "R39", "%s: summary_labels is absent when empty, got []", p.name)
@@ -410,10 +410,7 @@ const (
 
 // utility checks one message about a command or a watch: R84, R99, 2.2 and 5.1.
 func (w *watch) utility(p *Peer, f *Frame) {
-	id := f.str("command_id")
-	if id == "" {
-		id = "watch " + f.str("watch_id")
-	}
+	id := cmp.Or(f.str("command_id"), "watch "+f.str("watch_id"))
 	was := w.tenures[id]
 	running := was != unheard && was != over
 	switch f.Type {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -93,9 +94,7 @@ func dialSocket(ctx context.Context, o dialOptions) (Link, error) {
 		u.Path = cmp.Or(o.path, socketPath)
 	}
 	query := u.Query()
-	for k, v := range o.query {
-		query[k] = v
-	}
+	maps.Copy(query, o.query)
 	u.RawQuery = query.Encode()
 	opts := &websocket.DialOptions{HTTPHeader: http.Header{}}
 	if o.subprotocol != "" {

@@ -28,18 +28,17 @@ func lists() []Scenario {
 				dash.await("1.1:lists", 0, listed("sessions", "session").where("that this session waits", func(f *Frame) bool {
 					return f.at("sessions.session.session_id") == s.ID && f.at("sessions.session.status") == "waiting"
 				}))
-				answer := fields{"session_id": s.ID, "message": fields{
-					"type": "server_request_response", "request_id": "boxed", "request_type": "approval", "approved": true,
-					"digest": q.at("inbox.question.digest"),
-				}}
-				wrong := fields{"session_id": s.ID, "message": fields{
-					"type": "server_request_response", "request_id": "boxed", "request_type": "approval", "approved": true, "digest": "x",
-				}}
-				dash.notAccepted("D8", dash.frame("ws.answer", wrong))
-				f := dash.accepted("D8", dash.frame("ws.answer", answer))
+				answer := func(digest any) string {
+					return dash.frame("ws.answer", fields{"session_id": s.ID, "message": fields{
+						"type": "server_request_response", "request_id": "boxed", "request_type": "approval", "approved": true, "digest": digest,
+					}})
+				}
+				digest := q.at("inbox.question.digest")
+				dash.notAccepted("D8", answer("x"))
+				f := dash.accepted("D8", answer(digest))
 				s.failIf(f.at("ended") != true, "1.1:lists", "expected that the question ended, got %s", f.said())
 				alice.expect("D8", resolved("boxed"))
-				refusal := dash.notAccepted("D8", dash.frame("ws.answer", answer))
+				refusal := dash.notAccepted("D8", answer(digest))
 				s.failIf(refusal.str("code") != string(contracts.CodeRequestNotFound), "D8",
 					"expected a second answer to be refused with request_not_found, got %s", refusal.said())
 				dash.await("1.1:lists", 0, listed("inbox", "ended").where("of this question", func(f *Frame) bool {

@@ -50,13 +50,7 @@ func people() []Scenario {
 			s.failIf(f.at("state.people") != nil, "R32:people", "expected no people for a client that did not ask, got %s", f.said())
 		}),
 		seedOverHTTP.scenario("people/stream", "R32", "Over HTTP too, the author of a prompt is in the stream and in the state", func(s *Session) {
-			alice := s.caller("alice", contracts.RoleController)
-			alice.connected(fields{"capabilities": fields{"people": true}, "displayName": "the user of alice"})
-			begin := alice.subscribed(nil).snapshot()
-			if begin.at("state.people") == nil {
-				s.skip("the server does not tell who did what")
-			}
-			p := s.follow("alice", follow{subscription: alice.subscription, cursor: &begin.Cursor, people: true, header: alice.proof()})
+			alice, p := s.callerWithPeople()
 			vera := s.onlooker("vera")
 			answer := alice.prompt("who")
 			p.expect("R32:people", message("prompt_accepted").with("content", "who").with("author.claimed_name", "the user of alice").
@@ -100,6 +94,17 @@ func (s *Session) asksForPeople(role contracts.Role) *contracts.Hello {
 // observer returns a viewer that negotiated people; sockets only.
 func (s *Session) observer(name string) *Peer {
 	return s.attach(name, entry{role: contracts.RoleViewer, hello: s.asksForPeople(contracts.RoleViewer)})
+}
+
+// callerWithPeople returns a controller over HTTP that negotiated people, and its stream.
+func (s *Session) callerWithPeople() (*Caller, *Peer) {
+	c := s.caller("alice", contracts.RoleController)
+	c.connected(fields{"capabilities": fields{"people": true}, "displayName": "the user of alice"})
+	begin := c.subscribed(nil).snapshot()
+	if begin.at("state.people") == nil {
+		s.skip("the server does not tell who did what")
+	}
+	return c, s.follow(c.name, follow{subscription: c.subscription, cursor: &begin.Cursor, people: true, header: c.proof()})
 }
 
 func (s *Session) skipWithoutPeople(p *Peer) {

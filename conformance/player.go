@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A Session is one scenario being played: its clients, its deadline, what was
@@ -150,11 +151,7 @@ func (s *Session) socket() bool {
 
 // pause waits for d. It is for rules about time, never to wait for the server.
 func (s *Session) pause(rule string, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-s.ctx.Done():
-		s.fail(rule, "the scenario ran out of time")
-	}
+	s.failIf(sleep.For(s.ctx, d) != nil, rule, "the scenario ran out of time")
 }
 
 // exitTime is how long a server may take to end: 5 s (R19), or longer if the user is more patient.

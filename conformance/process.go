@@ -82,9 +82,9 @@ func (o *start) environment(listen string) []string {
 	return list
 }
 
-// scratch makes a directory that is removed with the scenario. Its path is
+// Scratch makes a directory that is removed with the scenario. Its path is
 // real: no part of it is a link.
-func (s *Session) scratch() string {
+func (s *Session) Scratch() string {
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err == nil {
 		s.dirs = append(s.dirs, dir)
@@ -96,14 +96,13 @@ func (s *Session) scratch() string {
 
 // freshWorkspace is the workspace of the contract, with its notes.
 func (s *Session) freshWorkspace() string {
-	dir := s.scratch()
+	dir := s.Scratch()
 	s.write(filepath.Join(dir, "notes.md"), []byte("alpha\nbeta\ngamma\n"))
 	return dir
 }
 
 func (s *Session) write(path string, text []byte) {
-	err := os.WriteFile(path, text, 0o600)
-	s.failIf(err != nil, "6.1", "%v", err)
+	s.must("6.1", os.WriteFile(path, text, 0o600))
 }
 
 // launch starts a runner and does not wait for it.
@@ -112,11 +111,11 @@ func (s *Session) launch(o start) *runner {
 		o.workspace = s.freshWorkspace()
 	}
 	words, err := proc.SplitWords(s.config.Spawn)
-	s.failIf(err != nil, "6.1", "%v", err)
+	s.must("6.1", err)
 	r := &runner{s: s, workspace: o.workspace, listen: s.freeAddress(),
 		owned: o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""}
 	r.process, err = runCommand(slices.Concat(words, o.flags), o.environment(r.listen), "")
-	s.failIf(err != nil, "6.1", "%v", err)
+	s.must("6.1", err)
 	s.trace.add(s.now(), "runner", ">", []byte("(started with "+strings.Join(append(o.flags, summaryOf(o)...), " ")+")"))
 	s.runners = append(s.runners, r)
 	return r
@@ -382,9 +381,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - maxDiagnostics; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
+	t.buf = t.buf[max(0, len(t.buf)-maxDiagnostics):]
 	return len(p), nil
 }
 

@@ -69,15 +69,7 @@ func queues() []Scenario {
 				"expected no queue for a client that did not ask, got %s", f.said())
 		}),
 		seedOverHTTP.scenario("queue/http", "R42", "Over HTTP too, prompts wait for the end of the run", func(s *Session) {
-			alice := s.caller("alice", contracts.RoleController)
-			alice.connected(fields{"capabilities": fields{"people": true}, "displayName": "the user of alice"})
-			begin := alice.subscribed(nil).snapshot()
-			if begin.at("state.people") == nil {
-				s.skip("the server does not tell who did what")
-			}
-			p := s.follow("alice", follow{
-				subscription: alice.subscription, cursor: &begin.Cursor, people: true, header: alice.proof(),
-			})
+			alice, p := s.callerWithPeople()
 			alice.prompt(hang())
 			alice.posted("R42:queue", later("one", contracts.PromptNext))
 			alice.posted("R42:queue", later("two", contracts.PromptNext))

@@ -129,9 +129,9 @@ func restarts() []Scenario {
 		hosted.scenario("startup/needs-workspace", "A86 5.2", "Without a workspace that is a directory there is no start", func(s *Session) {
 			const name = "MAESTRO_WORKSPACE_ROOT"
 			s.failsWith("A86", start{env: map[string]string{name: ""}}, "workspace-root", name)
-			missing := filepath.Join(s.scratch(), "no-such-directory")
+			missing := filepath.Join(s.Scratch(), "no-such-directory")
 			s.failsWith("5.2", start{env: map[string]string{name: missing}}, "no-such-directory")
-			file := filepath.Join(s.scratch(), "file")
+			file := filepath.Join(s.Scratch(), "file")
 			s.write(file, nil)
 			s.failsWith("5.2", start{env: map[string]string{name: file}}, "not a directory")
 		}),
@@ -167,7 +167,7 @@ func restarts() []Scenario {
 			health(s)
 		}),
 		hosted.scenario("startup/manifest-unreadable", "5.2", "A manifest that cannot be read stops the start", func(s *Session) {
-			s.failsWith("5.2", start{manifest: filepath.Join(s.scratch(), "missing.json")}, "failed to read hosted runner restore manifest")
+			s.failsWith("5.2", start{manifest: filepath.Join(s.Scratch(), "missing.json")}, "failed to read hosted runner restore manifest")
 		}),
 		hosted.scenario("startup/manifest-invalid", "A108 5.7", "A manifest that is none, or of another version, stops the start", func(s *Session) {
 			p := s.paused()
@@ -183,7 +183,7 @@ func restarts() []Scenario {
 			} {
 				s.failsFrom("A108:invalid", s.changed(p, change), text)
 			}
-			p.path = filepath.Join(s.scratch(), "torn.json")
+			p.path = filepath.Join(s.Scratch(), "torn.json")
 			s.write(p.path, encode(p.manifest)[:100])
 			s.failsFrom("A108:invalid", p, text)
 		}),
@@ -284,7 +284,7 @@ func (s *Session) resumed(p pause) *runner {
 func (s *Session) changed(p pause, change func(m map[string]any)) pause {
 	m := parsed(encode(p.manifest))
 	change(m)
-	p.path = filepath.Join(s.scratch(), uuid.NewString()[:8]+".json")
+	p.path = filepath.Join(s.Scratch(), uuid.NewString()[:8]+".json")
 	s.write(p.path, encode(m))
 	return p
 }

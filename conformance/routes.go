@@ -368,9 +368,7 @@ func spellings() []Scenario {
 			vera := s.guest("vera")
 			vera.subscribed(nil)
 			for _, h := range []http.Header{{"X-Composer-Headless-Connection-Id": {vera.connection}}, {"X-Composer-Headless-Subscriber-Id": {vera.subscription}}} {
-				for name, value := range vera.proof() {
-					h[name] = value
-				}
+				maps.Copy(h, vera.proof())
 				a := s.call(request{who: "vera", method: http.MethodPost, path: s.route("heartbeat"), header: h, body: []byte("{}")}).ok("1.2")
 				s.failIf(a.str("connection_id") != vera.connection,
 					"1.2", "expected the heartbeat of %s, got %s", vera.connection, a.said())
@@ -418,9 +416,7 @@ var families = []string{"X-Maestro-", "X-Composer-", "X-Evalops-"}
 func (c *Caller) as(h http.Header) *Answer {
 	r := c.sending(encodeCommand(initNothing()))
 	r.header = c.proof()
-	for name, values := range h {
-		r.header[name] = values
-	}
+	maps.Copy(r.header, h)
 	return c.granted(c.s.call(r))
 }
 

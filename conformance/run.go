@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // Config says what to judge and how patiently. Target or Spawn is required.
@@ -271,12 +272,7 @@ func (s *Session) endSessions() (left int) {
 func (s *Session) endOnSocket(ctx context.Context, id string) bool {
 	link, err := dialSocket(ctx, s.dialOptions(entry{session: id, role: contracts.RoleController, take: "1"}))
 	if refused, ok := errors.AsType[*Refused](err); ok && refused.Status == http.StatusTooManyRequests {
-		select {
-		case <-time.After(time.Second):
-			return s.endOnSocket(ctx, id)
-		case <-ctx.Done():
-		}
-		return false
+		return sleep.For(ctx, time.Second) == nil && s.endOnSocket(ctx, id)
 	} else if err != nil {
 		return ok && refused.Status == http.StatusNotFound
 	}

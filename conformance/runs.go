@@ -239,7 +239,7 @@ func endsRun(cmd contracts.Command, text string) func(*Session, *Peer) {
 		from := len(p.log)
 		p.accepted("R37", p.command(cmd))
 		p.await("R37", from, message("response_end").with("response_id", id))
-		p.await("3.5:told", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
+		p.await("3.5:told", from, interrupted(text))
 		p.prompted("3.5", "next")
 	}
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -150,11 +151,7 @@ func waitingIn(f *Frame) []waitingRequest {
 	var all []waitingRequest
 	for _, list := range pendingLists {
 		for _, e := range listOf(f, "state."+list.key) {
-			id := textOf(e, "request_id")
-			if id == "" {
-				id = textOf(e, "call_id")
-			}
-			all = append(all, waitingRequest{id, list.kind, e})
+			all = append(all, waitingRequest{cmp.Or(textOf(e, "request_id"), textOf(e, "call_id")), list.kind, e})
 		}
 	}
 	return all
@@ -202,10 +199,9 @@ func (m *mirror) differs(rule string, f *Frame) {
 func (m *mirror) fold(cursor uint64) map[string]any {
 	var d contracts.Decoder
 	state, moves := session.New(), m.moves
-	begun := false
-	if m.begin != nil {
+	begun := m.begin != nil
+	if begun {
 		m.restore(state, m.begin)
-		begun = true
 	}
 	for i, f := range m.p.log {
 		for len(moves) > 0 && moves[0].at <= i {

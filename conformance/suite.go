@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A Suite judges servers of one protocol by its rules. It does not change.
@@ -78,12 +81,7 @@ func (u *Suite) Run(ctx context.Context, c Config) (Report, error) {
 
 // Select returns the scenarios that the filter lets through, in their order.
 func (c *Config) Select(scenarios []Scenario) (some []Scenario) {
-	for _, s := range scenarios {
-		if c.Filter == nil || c.Filter.MatchString(s.Name) {
-			some = append(some, s)
-		}
-	}
-	return some
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) })
 }
 
 // Config returns what the run was asked for, with its defaults.
@@ -112,9 +110,6 @@ func (s *Session) Record(who, direction string, text []byte) {
 	s.trace.add(s.now(), who, direction, text)
 }
 
-// Scratch makes a directory that is removed with the scenario, and returns its real path.
-func (s *Session) Scratch() string { return s.scratch() }
-
 // AtEnd has f called when the scenario's goroutine ends, in the reverse order of calls.
 func (s *Session) AtEnd(f func()) { s.atEnd = append(s.atEnd, f) }
 
@@ -137,9 +132,7 @@ func (w Wire) Open(ctx context.Context, method, path string, header http.Header,
 			return resp, err
 		}
 		_ = resp.Body.Close() // its status says all
-		select {
-		case <-time.After((&Answer{Header: resp.Header}).comeBack()):
-		case <-ctx.Done():
+		if sleep.For(ctx, (&Answer{Header: resp.Header}).comeBack()) != nil {
 			return nil, ctx.Err()
 		}
 	}

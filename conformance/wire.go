@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/conformance/shape"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A wire is the way to a server over HTTP. It is safe for concurrent use.
@@ -163,9 +164,7 @@ func (s *Session) send(ctx context.Context, r request) (*Answer, error) {
 		if err != nil || a.Status != http.StatusTooManyRequests || r.final || try == maxTries {
 			return a, err
 		}
-		select {
-		case <-time.After(a.comeBack()):
-		case <-ctx.Done():
+		if sleep.For(ctx, a.comeBack()) != nil {
 			return a, nil
 		}
 	}

@@ -396,9 +396,7 @@ func (c *command) describe(last *contracts.UtilityCommandExited, group *proc.Gro
 	if signal != "" {
 		last.Signal = &signal
 	} else {
-		exit := int64(code)
-		last.ExitCode = &exit
-		last.Success = code == 0
+		last.ExitCode, last.Success = new(int64(code)), code == 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

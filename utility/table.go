@@ -55,7 +55,7 @@ func register[T entry](h *Host, c *call, t *table[T], e T) error {
 	}
 }
 
-// tryRegister is one attempt of take. It returns a channel to wait for before the
+// tryRegister is one attempt of register. It returns a channel to wait for before the
 // next attempt, if any.
 func tryRegister[T entry](h *Host, c *call, t *table[T], e T) (<-chan struct{}, error) {
 	h.mu.Lock()

@@ -113,8 +113,7 @@ func (h *Host) startWatch(c *call, cmd *contracts.UtilityFileWatchStart) error {
 // late returns a timeout refusal if the watch did not start within its call,
 // else err.
 func (w *watch) late(call context.Context, err error) error {
-	var refusal *contracts.Error
-	if errors.As(err, &refusal) || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
+	if _, refused := errors.AsType[*contracts.Error](err); refused || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
 		return err
 	}
 	return refuse(contracts.CodeTimeout, w.id, "Utility file watch could not be started in time: "+w.root)

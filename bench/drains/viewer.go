@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -224,11 +225,6 @@ func (v *viewer) await(ctx context.Context, what string, done func(*viewer) bool
 }
 
 // seen returns the steps between two cursors.
-func (v *viewer) seen(after, until uint64) (list []step) {
-	for _, s := range v.steps {
-		if s.cursor > after && s.cursor <= until {
-			list = append(list, s)
-		}
-	}
-	return list
+func (v *viewer) seen(after, until uint64) []step {
+	return slices.DeleteFunc(slices.Clone(v.steps), func(s step) bool { return s.cursor <= after || s.cursor > until })
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // comeBack is how followers return: soon, for a kill is over in a moment.
@@ -67,10 +68,7 @@ func (l *loner) follow(ctx context.Context) {
 		if errors.Is(err, errReset) {
 			return
 		}
-		select {
-		case <-time.After(comeBack.First):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, comeBack.First) // the loop looks at ctx
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 const (
@@ -136,7 +137,7 @@ func (t *trial) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(t.pause(ctx), t.server.kill()); err != nil {
+	if err := errors.Join(sleep.For(ctx, time.Duration(t.random.Int64N(int64(moment)))), t.server.kill()); err != nil {
 		return err
 	}
 	if err := t.server.start(); err != nil {
@@ -173,16 +174,6 @@ func (t *trial) ask(ctx context.Context) error {
 	t.question = r.asked
 	t.asked++
 	return err
-}
-
-// pause lets a short random time pass.
-func (t *trial) pause(ctx context.Context) error {
-	select {
-	case <-time.After(time.Duration(t.random.Int64N(int64(moment)))):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // settle has the server publish a mark, waits until everybody was shown it, and

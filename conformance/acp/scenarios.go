@@ -3,6 +3,7 @@ package acp
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,12 +180,8 @@ func (p *play) refusesUpgrade(o websocket.DialOptions, statuses ...int) {
 		_ = s.Close() // the scenario ends
 		p.Fail("expected status %v, but the upgrade succeeded", statuses)
 	}
-	for _, status := range statuses {
-		if resp.StatusCode == status && resp.Header.Get("Acp-Connection-Id") == "" {
-			return
-		}
-	}
-	p.Fail("expected status %v without an id, got %d", statuses, resp.StatusCode)
+	p.FailIf(!slices.Contains(statuses, resp.StatusCode) || resp.Header.Get("Acp-Connection-Id") != "",
+		"expected status %v without an id, got %d", statuses, resp.StatusCode)
 }
 
 func isAsk(l lines.Line) bool { return l.Str("method") == "session/request_permission" }

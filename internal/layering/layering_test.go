@@ -128,9 +128,9 @@ var rooms = map[string]room{
 	// The other side of the wire.
 	"examples/go":                {ours: []string{"client", "contracts"}},
 	"client":                     {ours: []string{"contracts", "internal/session", "internal/sleep"}, others: []string{websocket}},
-	"conformance":                {ours: []string{"internal/conformance/shape", "contracts", "internal/proc", "internal/session"}, others: []string{uuid, websocket}},
-	"internal/conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
-	"internal/conformance/lines": {ours: []string{"conformance", "internal/proc"}},
+	"conformance":                {ours: []string{"internal/conformance/shape", "contracts", "internal/proc", "internal/session", "internal/sleep"}, others: []string{uuid, websocket}},
+	"internal/conformance/chaos": {ours: []string{"internal/sleep"}, others: []string{websocket}}, // a proxy in front of any server
+	"internal/conformance/lines": {ours: []string{"conformance", "internal/proc", "internal/sleep"}},
 	"conformance/acp":            {ours: []string{"conformance", "internal/conformance/lines"}, others: []string{websocket}},
 	"conformance/chord":          {ours: []string{"conformance", "internal/conformance/lines"}},
 	"conformance/heddle":         {ours: []string{"conformance", "internal/conformance/lines"}},
@@ -143,7 +143,7 @@ var rooms = map[string]room{
 	"bench/control":   {},
 	"bench/drains":    {ours: []string{"client", "contracts", "internal/sleep"}, others: []string{websocket}},
 	"bench/hubserver": {ours: []string{"bench/control", "contracts", "hub", "internal/journal", "internal/transport/connlimit", "internal/transport/httpapi", "internal/transport/ratelimit", "internal/transport/sse", "internal/transport/ws"}},
-	"bench/kills":     {ours: []string{"client", "contracts"}, others: []string{websocket}},
+	"bench/kills":     {ours: []string{"client", "contracts", "internal/sleep"}, others: []string{websocket}},
 
 	// What composes the rest, for the program and for embedding.
 	"internal/wiring": {

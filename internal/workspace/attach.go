@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -117,8 +118,5 @@ func mimeType(path string) string {
 		return t
 	}
 	t, _, _ := strings.Cut(mime.TypeByExtension(ext), ";")
-	if t == "" {
-		return "application/octet-stream"
-	}
-	return t
+	return cmp.Or(t, "application/octet-stream")
 }

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -44,9 +45,7 @@ func (w *Workspace) branch(dir string) string {
 // environment names others.
 func (w *Workspace) GitFiles() (top string, files []string) {
 	top, dir := w.repositoryAround()
-	if dir == "" {
-		dir = filepath.Join(w.path, ".git")
-	}
+	dir = cmp.Or(dir, filepath.Join(w.path, ".git"))
 	common := w.commonDir(dir)
 	files = configFiles()
 	if _, own := userConfig(); own != "" {

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -166,10 +167,7 @@ func (c *gitConfig) path(path, dir string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	if dir == "" {
-		dir = c.v.w.path
-	}
-	return filepath.Join(dir, path)
+	return filepath.Join(cmp.Or(dir, c.v.w.path), path)
 }
 
 // conditionHolds reports whether an includeIf condition in a file of dir is

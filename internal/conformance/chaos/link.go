@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A link carries texts one way and injects faults into them. One goroutine uses it.
@@ -138,12 +140,5 @@ func (l *link) end(ctx context.Context, code int, reason string) ending {
 // wait waits for a duration, which Parse has checked.
 func wait(ctx context.Context, duration string) error {
 	d, _ := time.ParseDuration(duration)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep.For(ctx, d)
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -317,7 +318,7 @@ func Alive(path string, d time.Duration) (alive, known bool) {
 // running reports whether a process runs. One that ended and was not waited for does not.
 func running(pid int) bool {
 	p, err := os.FindProcess(pid)
-	if err != nil || p.Signal(signalZero) != nil {
+	if err != nil || p.Signal(syscall.Signal(0)) != nil {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

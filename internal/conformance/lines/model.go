@@ -10,14 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
-
-// signalZero asks whether a process is there.
-const signalZero = syscall.Signal(0)
 
 // A Model is an endpoint in the form of OpenAI's Chat Completions, at any path that ends
 // with /chat/completions. It chooses the reply by the last prompt of a request that it has
@@ -209,14 +206,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // wait reports false if the client leaves before d is over.
-func wait(r *http.Request, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-r.Context().Done():
-		return false
-	}
-}
+func wait(r *http.Request, d time.Duration) bool { return sleep.For(r.Context(), d) == nil }
 
 // held waits until hold is closed, unless it is nil. It reports false if the client leaves before.
 func held(r *http.Request, hold <-chan struct{}) bool {

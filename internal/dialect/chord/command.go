@@ -2,6 +2,7 @@ package chord
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,12 +43,8 @@ func (t *Translator) line(out *dialect.Out, text []byte) {
 	case CommandHandoff:
 		t.fail(out, "", "no matching pending handoff")
 	case CommandLocalShell:
-		command := cmd.Command
-		if command == "" {
-			command = cmd.Content
-		}
 		t.emit(out, TypeLocalShellResult, LocalShellResult{
-			Command: abridge.Bytes(command, maxMessage), Failed: true, Error: "local_shell is disabled",
+			Command: abridge.Bytes(cmp.Or(cmd.Command, cmd.Content), maxMessage), Failed: true, Error: "local_shell is disabled",
 		})
 	default:
 		t.fail(out, "", "unknown command type: "+cmd.Type)

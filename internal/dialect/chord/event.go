@@ -1,6 +1,7 @@
 package chord
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func (t *Translator) syncRequests(st *contracts.State) {
 	}
 	t.pending = nil
 	for _, p := range st.PendingRequests {
-		r := newRequest(p.ID, p.Kind, p.Tool, label(p.ActionDescription, p.SummaryLabel), "", p.Args)
+		r := newRequest(p.ID, p.Kind, p.Tool, cmp.Or(p.ActionDescription, p.SummaryLabel), "", p.Args)
 		if known := before[p.ID]; known != nil {
 			r = known
 		}
@@ -268,7 +269,7 @@ func (t *Translator) called(out *dialect.Out, id string) {
 // asked asks the client. It fails requests that no Chord client can answer.
 func (t *Translator) asked(out *dialect.Out, e *contracts.ServerRequest) {
 	t.called(out, e.CallID)
-	if r := newRequest(e.RequestID, e.RequestType, e.Tool, label(e.ActionDescription, e.SummaryLabel), e.Reason, e.Args); r != nil {
+	if r := newRequest(e.RequestID, e.RequestType, e.Tool, cmp.Or(e.ActionDescription, e.SummaryLabel), e.Reason, e.Args); r != nil {
 		t.ask(out, r)
 		return
 	}
@@ -282,14 +283,6 @@ func (t *Translator) asked(out *dialect.Out, e *contracts.ServerRequest) {
 		answer.IsError, answer.Content = true, textBlock("the controlling client cannot answer this")
 	}
 	t.do(out, answer, func(*dialect.Out, *contracts.Refusal) {}) // another client may have answered
-}
-
-// label returns the description of a call for people.
-func label(action, summary string) string {
-	if action != "" {
-		return action
-	}
-	return summary
 }
 
 func (t *Translator) errorEvent(out *dialect.Out, e *contracts.ErrorEvent) {
@@ -334,9 +327,7 @@ func (t *Translator) todos(out *dialect.Out, tool string, args json.RawMessage) 
 	}
 	shown := Todos{Todos: []Todo{}}
 	for i, d := range list.Todos[:min(len(list.Todos), maxTodos)] {
-		if d.ID == "" {
-			d.ID = strconv.Itoa(i + 1)
-		}
+		d.ID = cmp.Or(d.ID, strconv.Itoa(i+1))
 		for _, text := range []*string{&d.ID, &d.Content, &d.Status, &d.ActiveForm} {
 			*text = abridge.Bytes(*text, maxTodo)
 		}

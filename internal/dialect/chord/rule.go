@@ -2,6 +2,7 @@ package chord
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/internal/abridge"
@@ -82,14 +83,9 @@ func (t *Translator) rule(cmd *Command, r *request) (*Rule, error) {
 
 // allowedByRule reports whether a rule allows a call without asking.
 func (t *Translator) allowedByRule(r *request) bool {
-	for _, rules := range [][]Rule{t.rules, t.stored} {
-		for _, rule := range rules {
-			if rule.Tool == r.tool && matches(rule.Pattern, r.subject, r.command) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(t.rules, t.stored), func(rule Rule) bool {
+		return rule.Tool == r.tool && matches(rule.Pattern, r.subject, r.command)
+	})
 }
 
 // notInCommand are the characters that begin another command or write to a file.

@@ -31,7 +31,7 @@ const (
 	TypeAgentStarted     = "agent_started"      // not sent by this package
 	TypeAgentNotify      = "agent_notify"       // not sent by this package
 	TypeAgentDone        = "agent_done"         // not sent by this package
-	TypeRollback         = "assistant_rollback" // Rollback
+	TypeRollback         = "assistant_rollback" // not sent by this package
 	TypeInfo             = "info"               // Info
 	TypeToast            = "toast"              // Toast
 	TypeTodos            = "todos"              // Todos
@@ -210,12 +210,6 @@ type QuestionRequest struct {
 	DefaultAnswer string   `json:"default_answer"` // the first option; empty for free text
 	Multiple      bool     `json:"multiple"`
 	TimeoutMS     int64    `json:"timeout_ms"` // 0: none
-}
-
-// Rollback says that text which was streamed before is void.
-type Rollback struct {
-	AgentID string `json:"agent_id"`
-	Reason  string `json:"reason"`
 }
 
 // Info is a text for people.

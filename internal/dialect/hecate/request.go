@@ -124,15 +124,13 @@ func (s *Session) decided(r request, e *contracts.ServerRequestResolved) {
 // keep remembers the open questions of a run that has ended.
 func (s *Session) keep(open []request) { s.Kept = bounded(append(s.Kept, open...)) }
 
-// takeKept forgets a kept question of a call and returns it.
-func (s *Session) takeKept(callID string) (r request, ok bool) {
-	i := slices.IndexFunc(s.Kept, func(r request) bool { return r.CallID == callID })
-	if i < 0 {
-		return request{}, false
+// takeKept forgets a kept question of a call and returns it, or a zero one if there is none.
+func (s *Session) takeKept(callID string) (r request) {
+	if i := slices.IndexFunc(s.Kept, func(r request) bool { return r.CallID == callID }); i >= 0 {
+		r = s.Kept[i]
+		s.Kept = slices.Delete(s.Kept, i, i+1)
 	}
-	r = s.Kept[i]
-	s.Kept = slices.Delete(s.Kept, i, i+1)
-	return r, true
+	return r
 }
 
 // decideKept shows the decisions on kept questions in the run that begins, and forgets

@@ -2,6 +2,7 @@ package hecate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -73,10 +74,7 @@ type Session struct {
 // NewSession returns the translation of a session without runs. Its ids derive from the
 // seed, which must be random.
 func NewSession(o Options, at time.Time, seed [10]byte) *Session {
-	s := &Session{Options: o, Vocabulary: o.Vocabulary, Seed: bytes.Clone(seed[:]), At: at.UTC()}
-	if s.Vocabulary == "" {
-		s.Vocabulary = VocabularyTurn
-	}
+	s := &Session{Options: o, Vocabulary: cmp.Or(o.Vocabulary, VocabularyTurn), Seed: bytes.Clone(seed[:]), At: at.UTC()}
 	s.TaskID = ULID("task", at, derive(s.Seed, 0))
 	s.ChatID = ULID("chat", at, derive(s.Seed, ^uint64(0)))
 	return s

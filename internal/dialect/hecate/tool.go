@@ -182,8 +182,8 @@ func (s *Session) toolStart(id string) *call {
 	s.work()
 	c := s.Run.call(id)
 	if c == nil {
-		kept, _ := s.takeKept(id)
-		c = s.addCall(id, kept.Tool, kindOf(kept.Tool, nil))
+		tool := s.takeKept(id).Tool
+		c = s.addCall(id, tool, kindOf(tool, nil))
 	}
 	if !c.Invoked {
 		s.invoke(c)

@@ -1,6 +1,7 @@
 package heddle
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -359,10 +360,7 @@ func (t *translator) resolved(out *dialect.Out, s *send, e *contracts.ServerRequ
 		return
 	}
 	delete(s.calls, e.CallID)
-	why := e.Reason
-	if why == "" {
-		why = "The approval was " + string(e.Resolution)
-	}
+	why := cmp.Or(e.Reason, "The approval was "+string(e.Resolution))
 	s.failure.Permission = &Permission{Name: c.name, CallID: t.callID(e.CallID), Reason: why}
 	t.denied(out, c, why)
 }
