@@ -129,6 +129,17 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 	connect("two")
 	r.listed("two", func(s contracts.SessionSummary) bool { return s.Status == contracts.SessionFailed && s.Cursor > 0 })
 
+	// A file in each directory, because a slow server may make a new main meanwhile.
+	stored := filepath.Join(flags[3], "workspaces", "*", "s-*")
+	dirs, _ := filepath.Glob(stored)
+	if len(dirs) != 3 {
+		t.Fatalf("got %q, want three sessions", dirs)
+	}
+	for _, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, "seen"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, id := range []string{"one", "main"} {
 		if status, body := r.ask("DELETE", "/api/headless/sessions/"+id, ""); status != 200 {
 			t.Fatalf("got %d %s", status, body)
@@ -142,8 +153,8 @@ func TestOverviewOutlivesTheServer(t *testing.T) {
 
 	r = serving(t, flags...) // although its first session was deleted
 	for late := time.Now().Add(time.Minute); ; {
-		left, err := filepath.Glob(filepath.Join(flags[3], "workspaces", "*", "s-*"))
-		if err == nil && len(left) == 1 && filepath.Base(left[0]) == "s-two" {
+		left, err := filepath.Glob(filepath.Join(stored, "seen"))
+		if err == nil && len(left) == 1 && filepath.Base(filepath.Dir(left[0])) == "s-two" {
 			break
 		}
 		if time.Now().After(late) {
