@@ -106,6 +106,19 @@ func TestTailStartsWithTheLatestEntries(t *testing.T) {
 	}
 }
 
+func TestTailThatTheServerRefusesIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		failed := s.dialing(WithTail(1))
+		p := s.next()
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+		followed()(p)
+		if e, ok := errors.AsType[*CloseError](<-failed); !ok || e.Status != http.StatusForbidden {
+			t.Errorf("got %v, want status 403", e)
+		}
+	})
+}
+
 // TestLastChoiceOfWhereToBeginCounts gives several options that choose it.
 func TestLastChoiceOfWhereToBeginCounts(t *testing.T) {
 	cursor, history, tail := WithCursor("e1", 5), WithHistory(), WithTail(3)
@@ -855,11 +868,15 @@ func TestHeadersDoNotFollowARedirectToAnotherHost(t *testing.T) {
 func TestRedirectsMayAddTLSAndNotRemoveIt(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string
+		before   int // requests
 		followed bool
-	}{{"http://h/", "https://h/", true}, {"https://h/", "https://h/x", true}, {"https://h/", "http://h/", false}} {
+	}{
+		{"http://h/", "https://h/", 1, true}, {"https://h/", "https://h/x", 1, true}, {"https://h/", "http://h/", 1, false},
+		{"http://h/", "http://h/x", 9, true}, {"http://h/", "http://h/x", 10, false},
+	} {
 		from, to := httptest.NewRequest("GET", tt.from, nil), httptest.NewRequest("GET", tt.to, nil)
-		if err := sameHost(to, []*http.Request{from}); (err == nil) != tt.followed {
-			t.Errorf("%s to %s: got %v, want followed %v", tt.from, tt.to, err, tt.followed)
+		if err := sameHost(to, slices.Repeat([]*http.Request{from}, tt.before)); (err == nil) != tt.followed {
+			t.Errorf("%s to %s after %d requests: got %v, want followed %v", tt.from, tt.to, tt.before, err, tt.followed)
 		}
 	}
 }
