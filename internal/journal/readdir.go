@@ -20,9 +20,10 @@ func ReadDir(dir string, fn func(Entry) error) error {
 			_ = f.Close() // only read from
 		}
 	}()
+	r := dirReader{fn: fn}
 	for i, f := range files {
 		if err == nil {
-			err = readSegment(f, i == len(files)-1, fn)
+			err = r.segment(f, i == len(files)-1)
 		}
 	}
 	return err
@@ -66,19 +67,28 @@ func segmentPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// readSegment calls fn with the entries of the whole batches of a segment. Only the
-// newest segment may end within a batch.
-func readSegment(f *os.File, newest bool, fn func(Entry) error) error {
+// A dirReader is the state of one ReadDir.
+type dirReader struct {
+	fn      func(Entry) error
+	journal string // id of the journal; empty before the first segment
+	last    uint64 // newest cursor that was read
+}
+
+// segment calls fn with the entries of the whole batches of a segment, which must continue
+// the segment before it. Only the newest segment may end within a batch.
+func (d *dirReader) segment(f *os.File, newest bool) error {
 	path := f.Name()
 	head, size, ok, err := readHead(f)
+	first, _ := segmentFirst(filepath.Base(path))
 	switch {
 	case err != nil:
 		return err
-	case !ok && newest:
-		return nil // just begun
-	case !ok:
+	case !ok && newest: // just begun
+		return mayEnd(f, headSize, size, first)
+	case !ok || head.first != first || d.journal != "" && (head.journal != d.journal || head.prev != d.last):
 		return corruptAt(path, 0)
 	}
+	d.journal = head.journal
 	r := newScanner(f, path, headSize, size, head.first)
 	defer r.release()
 	var batch []Entry
@@ -90,10 +100,7 @@ func readSegment(f *os.File, newest bool, fn func(Entry) error) error {
 		case err == io.EOF:
 			return r.corrupt()
 		case errors.Is(err, ErrCorrupt) && newest:
-			if more, other := recordFollows(f, r.off, size, r.next); more || other != nil {
-				return errors.Join(err, other)
-			}
-			return nil // unfinished
+			return mayEnd(f, r.off, size, r.next) // unfinished
 		case err != nil:
 			return err
 		}
@@ -102,10 +109,10 @@ func readSegment(f *os.File, newest bool, fn func(Entry) error) error {
 			continue
 		}
 		for _, e := range batch {
-			if err := fn(e); err != nil {
+			if err := d.fn(e); err != nil {
 				return err
 			}
 		}
-		batch = batch[:0]
+		batch, d.last = batch[:0], r.next-1
 	}
 }
