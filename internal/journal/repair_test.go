@@ -144,6 +144,9 @@ func TestRepairKeepsHoles(t *testing.T) {
 	if err := Check(dir); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("got %v, want %v", err, ErrCorrupt)
 	}
+	if _, used, err := salvage(dir, s.lock); err != nil || used != s.meta.Reserved {
+		t.Errorf("got cursors used up to %d, %v, want all that were reserved, up to %d", used, err, s.meta.Reserved)
+	}
 	if kept, err := Repair(dir); err != nil || kept.Last != start+3 || kept.Newest != start+5 {
 		t.Fatalf("got %+v and %v, want the entries to %d, of %d", kept, err, start+3, start+5)
 	}
