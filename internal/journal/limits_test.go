@@ -172,6 +172,22 @@ func TestClosedStoresRefuseEntries(t *testing.T) {
 	}
 }
 
+func TestMemoryStoreMayBeSmallerThanAnEntry(t *testing.T) {
+	s := NewMemory(MemoryOptions{RetainBytes: 1})
+	mustAppend(t, s, withCheckpoints(1, 2, 2)...)
+	if first, last := s.Bounds(); first != 3 || last != 2 {
+		t.Errorf("got entries %d to %d, want none after 2", first, last)
+	}
+	if after, ok := s.Rewind(3, 1); ok || s.LastCheckpoint() != 0 {
+		t.Errorf("got an entry after %d and a checkpoint at %d, want neither", after, s.LastCheckpoint())
+	}
+	for after, want := range []error{ErrGap, ErrGap, nil, ErrGap} {
+		if err := s.Read(uint64(after), func(Entry) bool { return true }); !errors.Is(err, want) {
+			t.Errorf("read after %d: got %v, want %v", after, err, want)
+		}
+	}
+}
+
 // A memory store uses about the memory that its entries need.
 func TestMemoryStoreFillsItsBlocks(t *testing.T) {
 	s := NewMemory(MemoryOptions{RetainBytes: 1 << 20})

@@ -12,7 +12,8 @@ import (
 // ReadDir calls fn with the entries of the journal in dir, oldest first, until fn
 // returns an error, which ReadDir returns. It changes nothing and needs no lock, so
 // another process may have the journal open: ReadDir then ends with a batch that was
-// whole when it read the newest segment. A body is valid until fn returns.
+// whole when it read the newest segment. A body is valid until fn returns. ErrCorrupt
+// means that a segment is damaged or does not continue the one before it.
 func ReadDir(dir string, fn func(Entry) error) error {
 	files, err := openSegments(dir)
 	defer func() {
