@@ -272,7 +272,7 @@ func TestLargeEntryIsRead(t *testing.T) {
 		wantKind(t, c, KindConnected)
 		wantKind(t, c, KindSnapshot)
 		large := strings.Repeat("x", 1<<20)
-		go p.send(status(3, large))
+		p.send(status(3, large))
 		wantStatus(t, c, 3, large)
 	})
 }
