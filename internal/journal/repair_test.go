@@ -156,6 +156,28 @@ func TestRepairKeepsHoles(t *testing.T) {
 	}
 }
 
+func TestAJournalWithoutEntriesIsSound(t *testing.T) {
+	dir := t.TempDir()
+	closeStore(t, mustOpen(t, dir, FileOptions{}))
+	if err := Check(dir); err != nil {
+		t.Errorf("got %v, want a sound journal", err)
+	}
+}
+
+// Without a meta file, the entries tell which cursors were used.
+func TestRepairWithoutMetaGoesOnBeyondTheEntries(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{})
+	mustAppend(t, s, notes(1, 7)...)
+	closeStore(t, s)
+	if err := os.Remove(filepath.Join(dir, metaName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, used, err := salvage(dir, s.lock); err != nil || used != 7 {
+		t.Errorf("got cursors used up to %d, %v, want 7", used, err)
+	}
+}
+
 // A repair that did not come to its end is noticed.
 func TestInterruptedRepairIsReported(t *testing.T) {
 	dir := t.TempDir()
