@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -79,6 +82,8 @@ func TestCallsOnTheWire(t *testing.T) {
 		{"interrupt", func(ctx context.Context, c *Client) (contracts.Result, error) { return c.Interrupt(ctx) }, &contracts.Interrupt{}},
 		{"approve", func(ctx context.Context, c *Client) (contracts.Result, error) { return c.Approve(ctx, "q", "") },
 			&contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestApproval, Approved: &ok}},
+		{"approve with reason", func(ctx context.Context, c *Client) (contracts.Result, error) { return c.Approve(ctx, "q", "yes") },
+			&contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestApproval, Approved: &ok, Result: &contracts.ToolResult{Success: true, Output: "yes"}}},
 		{"deny with reason", func(ctx context.Context, c *Client) (contracts.Result, error) { return c.Deny(ctx, "q", "no") },
 			&contracts.ServerRequestResponse{RequestID: "q", RequestType: contracts.RequestApproval, Approved: &no, Result: &contracts.ToolResult{Error: "no"}}},
 	} {
@@ -136,9 +141,83 @@ func TestLeaseFramesOnTheWire(t *testing.T) {
 				if got := <-done; got.err != nil {
 					t.Error(got.err)
 				}
+				done = background(func() (contracts.Result, error) { return test.call(t.Context(), c) })
+				p.read()
+				_ = p.conn.CloseNow()
+				if got := <-done; !errors.Is(got.err, ErrAnswerLost) {
+					t.Errorf("without its answer: got %v, want %v, because the holder may have changed", got.err, ErrAnswerLost)
+				}
 			})
 		})
 	}
+}
+
+// TestAnswersNameTheRequestThatWasShown has two requests: an answer must carry the digest of its own.
+func TestAnswersNameTheRequestThatWasShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, p := driving(t, WithPeople("Ann"))
+		for i, id := range []string{"a", "b"} {
+			cursor := uint64(3 + 2*i)
+			p.send(message(cursor, &contracts.ServerRequest{RequestID: id, CallID: "call_" + id, RequestType: contracts.RequestApproval, Tool: "bash", Args: json.RawMessage(`{}`)}),
+				message(cursor+1, &contracts.RequestShown{RequestID: id, Digest: "sha256:" + id, Display: "bash {}"}))
+			wantKind(t, c, KindEvent)
+			wantKind(t, c, KindEvent)
+		}
+		yes := func(id, digest string) *contracts.ServerRequestResponse {
+			return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: new(true), Digest: digest}
+		}
+		for _, tt := range []struct {
+			given, want *contracts.ServerRequestResponse
+		}{
+			{yes("b", ""), yes("b", "sha256:b")}, {yes("a", ""), yes("a", "sha256:a")},
+			{yes("a", "sha256:x"), yes("a", "sha256:x")}, {yes("c", ""), yes("c", "")},
+		} {
+			done := background(func() (contracts.Result, error) { return c.Send(t.Context(), tt.given) })
+			f := expect[*contracts.Send](p)
+			want, err := contracts.EncodeCommand(tt.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(f.Message) != string(want) {
+				t.Errorf("got %s, want %s", f.Message, want)
+			}
+			p.send(&contracts.Result{ID: &f.ID, Seq: 2})
+			if got := <-done; got.err != nil {
+				t.Error(got.err)
+			}
+		}
+	})
+}
+
+func TestAnswersReachTheirCallsInAnyOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, p := driving(t)
+		first := background(func() (contracts.Result, error) { return c.Prompt(t.Context(), "first") })
+		one := expect[*contracts.Send](p)
+		second := background(func() (contracts.Result, error) { return c.Prompt(t.Context(), "second") })
+		two := expect[*contracts.Send](p)
+		p.send(&contracts.Result{ID: &two.ID, Seq: 2, Cursor: 4}, &contracts.Result{ID: &one.ID, Seq: 3, Cursor: 3})
+		for cursor, done := range map[uint64]<-chan outcome{3: first, 4: second} {
+			if got := <-done; got.err != nil || got.result.Cursor != cursor {
+				t.Errorf("got %+v, want cursor %d", got, cursor)
+			}
+		}
+	})
+}
+
+func TestCallThatCannotBeEncodedIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, _ := driving(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, command := c.Send(ctx, &contracts.ServerRequestResponse{RequestID: "q", RequestType: "x"})
+		_, frame := c.History(ctx, contracts.HistoryRequest{Kind: "x"})
+		for _, err := range []error{command, frame} {
+			if err == nil || !strings.Contains(err.Error(), "encode") {
+				t.Errorf("got %v, want that it cannot be encoded", err)
+			}
+		}
+	})
 }
 
 func TestLostAnswerIsAskedForAgainWithTheSameID(t *testing.T) {
@@ -282,6 +361,33 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestCallThatWasGivenUpIsNotSentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c, p := driving(t)
+		s.setDown(true)
+		_ = p.conn.CloseNow()
+		wantKind(t, c, KindDisconnected)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Prompt(ctx, "given up"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want deadline exceeded", err)
+		}
+		done := background(func() (contracts.Result, error) { return c.Prompt(t.Context(), "wanted") })
+		s.setDown(false)
+		p = s.next()
+		expect[*contracts.Resume](p)
+		greetWith(attached("conn_1", "e1", "replay"))(p)
+		f := expect[*contracts.Send](p)
+		if want := `{"type":"prompt","content":"wanted"}`; string(f.Message) != want {
+			t.Errorf("got message %s, want %s", f.Message, want)
+		}
+		p.send(&contracts.Result{ID: &f.ID, Seq: 2})
+		if got := <-done; got.err != nil {
+			t.Error(got.err)
+		}
+	})
+}
+
 func TestCancelledCallLeavesTheOthersWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, p := driving(t)
@@ -351,14 +457,14 @@ func TestLeaseChangeReachesTheCaller(t *testing.T) {
 }
 
 func TestCloseSaysGoodbye(t *testing.T) {
-	for _, keep := range []bool{false, true} {
+	for keep, code := range map[bool]websocket.StatusCode{false: websocket.StatusNormalClosure, true: websocket.StatusGoingAway} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newFakeServer(t)
 			c, p := s.connect(followed(), withBuffer(1))
 			left := make(chan *contracts.Bye, 1)
 			go func() {
 				left <- expect[*contracts.Bye](p)
-				_ = p.conn.Close(1000, "")
+				_ = p.conn.Close(code, "")
 			}()
 			began := time.Now()
 			if err := c.Close(keep); err != nil {

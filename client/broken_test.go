@@ -76,6 +76,9 @@ func TestHandshakeTakesNothingElse(t *testing.T) {
 		if e, ok := errors.AsType[*CloseError](err); !ok || e.Code != 1002 || !strings.Contains(err.Error(), "before ws.attached") {
 			t.Errorf("got %v, want 1002 for a frame before ws.attached", err)
 		}
+		if _, _, err := p.conn.Read(t.Context()); err == nil {
+			t.Error("the client holds a connection that it does not use")
+		}
 	})
 }
 
@@ -84,6 +87,13 @@ func TestBadAddressesAreRefused(t *testing.T) {
 		if _, err := Dial(t.Context(), base); err == nil {
 			t.Errorf("Dial %q: got no error, want one", base)
 		}
+	}
+}
+
+func TestHelloThatCannotBeSentIsRefused(t *testing.T) {
+	s := newFakeServer(t)
+	if _, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithRole("captain")); err == nil || !strings.Contains(err.Error(), "encode hello") {
+		t.Errorf("got %v, want that the hello cannot be encoded", err)
 	}
 }
 
@@ -179,7 +189,7 @@ func TestServerThatDoesNotReadEndsTheWrite(t *testing.T) {
 		done := background(func() (contracts.Result, error) { return c.TakeControl(t.Context()) })
 		began := time.Now()
 		u := wantKind(t, c, KindDisconnected)
-		if waited := time.Since(began); waited > contracts.DefaultWriteTimeout {
+		if waited := time.Since(began); waited > contracts.DefaultWriteTimeout || errors.Is(u.Err, context.Canceled) {
 			t.Errorf("left after %v because of %v, want %v", waited, u.Err, contracts.DefaultWriteTimeout)
 		}
 		if got := <-done; !errors.Is(got.err, ErrAnswerLost) {

@@ -122,6 +122,9 @@ func TestCloseErrorSaysAndMatchesWhatIsKnown(t *testing.T) {
 		"connection closed: 4403: access_denied":               {Code: 4403, Reason: "access_denied", Message: "access_denied"},
 		"connection closed: 4403: access_denied: no: cause":    {Code: 4403, Reason: "access_denied", Message: "no", Err: cause},
 		"connection closed: 4401: Unauthorized":                {Code: 4401, Message: "Unauthorized"},
+		"cannot connect: cause":                                {Code: 1006, Err: cause, undialed: true},
+		"not a Maestro server: status 200":                     {Code: 4400, Status: 200},
+		"refused with status 300: Multiple Choices":            {Code: 4400, Status: 300, Message: "Multiple Choices"},
 		"connection closed: 4503: runtime_not_ready: draining": {Code: 4503, Reason: "runtime_not_ready", Message: "draining"},
 	} {
 		if got := e.Error(); got != want {

@@ -35,7 +35,7 @@ func TestFirstAttachAsksForASnapshot(t *testing.T) {
 			WithSession("sess_a", true), WithTakeover(contracts.TakeoverForce))
 
 		want := map[string]string{"role": "controller", "sessionId": "sess_a", "create": "1", "takeControl": "1",
-			"cursor": "", "epoch": "", "connectionId": ""}
+			"cursor": "", "epoch": "", "connectionId": "", "turns": ""}
 		for key, value := range want {
 			if got := p.query.Get(key); got != value {
 				t.Errorf("query %s: got %q, want %q", key, got, value)
@@ -44,8 +44,8 @@ func TestFirstAttachAsksForASnapshot(t *testing.T) {
 		if got := p.header.Get("Authorization"); got != "Bearer secret" {
 			t.Errorf("Authorization: got %q", got)
 		}
-		if a := wantKind(t, c, KindConnected).Attached; a.ConnectionID != "conn_1" {
-			t.Errorf("got connection %q, want conn_1", a.ConnectionID)
+		if a := wantKind(t, c, KindConnected).Attached; a.ConnectionID != "conn_1" || c.Attached().ConnectionID != "conn_1" {
+			t.Errorf("got connections %q and %q, want conn_1", a.ConnectionID, c.Attached().ConnectionID)
 		}
 		u := wantKind(t, c, KindSnapshot)
 		if u.Cursor != 2 || u.Epoch != "e1" || u.Snapshot.State.Model != "atlas" {
@@ -68,7 +68,11 @@ func TestTailStartsWithTheLatestEntries(t *testing.T) {
 			first := greetWith(attached("conn_1", "e1", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(7)})
 			c, _ := s.connect(func(p *peer) {
 				first(p)
+				before := p
 				p = s.next()
+				if _, _, err := before.conn.Read(t.Context()); err == nil {
+					t.Error("the client holds its first connection while it continues it")
+				}
 				want := map[string]string{"connectionId": "conn_1", "epoch": "e1", "takeControl": "later",
 					"cursor": strconv.FormatUint(7-min(test.tail, 7), 10)}
 				for key, value := range want {
@@ -79,18 +83,20 @@ func TestTailStartsWithTheLatestEntries(t *testing.T) {
 				expect[*contracts.Resume](p)
 				greetWith(attached("conn_1", "e1", test.resume))(p)
 				if test.resume == "reset" {
-					p.send(&contracts.ResetEnvelope{Reason: contracts.ResetGap, Snapshot: snapshot(7)})
+					p.send(&contracts.ResetEnvelope{Reason: contracts.ResetGap, Snapshot: snapshot(3)})
 				}
-				p.send(message(6, &contracts.ResponseStart{ResponseID: "r1"}), message(8, &contracts.ResponseStart{ResponseID: "r2"}))
+				p.send(message(7, &contracts.ResponseStart{ResponseID: "r1"}), message(8, &contracts.ResponseStart{ResponseID: "r2"}))
 			}, WithRole(contracts.RoleController), WithTakeover(contracts.TakeoverForce), WithTail(test.tail))
 			if c.Skipped() != test.skipped || c.State().Model != "atlas" {
 				t.Errorf("tail %d: got %d entries skipped and %+v, want %d and the state", test.tail, c.Skipped(), c.State(), test.skipped)
 			}
 			wantKind(t, c, KindConnected)
-			if test.resume == "reset" {
+			reset := test.resume == "reset"
+			if reset {
 				wantKind(t, c, KindReset)
-			} else if u := wantKind(t, c, KindEvent); u.Cursor != 6 || !u.Replayed || c.State().CurrentResponse != nil {
-				t.Errorf("got %+v and %+v, want what the state has already", u, c.State().CurrentResponse)
+			}
+			if u := wantKind(t, c, KindEvent); u.Cursor != 7 || u.Replayed == reset || (c.State().CurrentResponse != nil) != reset {
+				t.Errorf("got %+v and %+v, want what the state has already, unless a reset came", u, c.State().CurrentResponse)
 			}
 			wantKind(t, c, KindEvent)
 			if st := c.State(); st.CurrentResponse == nil || st.CurrentResponse.ResponseID != "r2" {
@@ -98,6 +104,19 @@ func TestTailStartsWithTheLatestEntries(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTailThatTheServerRefusesIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		failed := s.dialing(WithTail(1))
+		p := s.next()
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+		followed()(p)
+		if e, ok := errors.AsType[*CloseError](<-failed); !ok || e.Status != http.StatusForbidden {
+			t.Errorf("got %v, want status 403", e)
+		}
+	})
 }
 
 // TestLastChoiceOfWhereToBeginCounts gives several options that choose it.
@@ -125,6 +144,9 @@ func TestLastChoiceOfWhereToBeginCounts(t *testing.T) {
 				if got := p.query.Get("cursor"); got != test.cursor {
 					t.Errorf("%s: got cursor %q, want %q", test.name, got, test.cursor)
 				}
+				if p.query.Has("create") || p.query.Has("takeControl") {
+					t.Errorf("%s: got query %v, want neither a new session nor a takeover", test.name, p.query)
+				}
 				if got := p.query.Get("epoch"); got != test.epoch {
 					t.Errorf("%s: got epoch %q, want %q", test.name, got, test.epoch)
 				}
@@ -150,6 +172,21 @@ func TestTailOfASilentServerEnds(t *testing.T) {
 		greetWith(attached("conn_1", "e1", "snapshot"))(s.next())
 		if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want deadline exceeded", err)
+		}
+	})
+}
+
+func TestCallerEndsTheUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, _ := s.connect(followed())
+		for _, want := range []Kind{KindConnected, KindSnapshot} {
+			for u, err := range c.Updates(t.Context()) {
+				if u.Kind != want || err != nil {
+					t.Errorf("got a %s update and %v, want %s", u.Kind, err, want)
+				}
+				break
+			}
 		}
 	})
 }
@@ -208,6 +245,38 @@ func TestResetIsAlwaysApplied(t *testing.T) {
 	})
 }
 
+// TestStateOfANewEpochMayBeOlder has a server that lost its latest entries.
+func TestStateOfANewEpochMayBeOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(greetWith(attached("conn_1", "e1", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(9)}))
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		_ = p.conn.CloseNow()
+		wantKind(t, c, KindDisconnected)
+		p = s.next()
+		expect[*contracts.Resume](p)
+		greetWith(attached("conn_2", "e2", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(4)}, status(5, "five"))(p)
+		wantKind(t, c, KindConnected)
+		if u := wantKind(t, c, KindSnapshot); u.Cursor != 4 || u.Epoch != "e2" || u.Replayed {
+			t.Errorf("got %+v, want the snapshot at 4 of e2", u)
+		}
+		wantStatus(t, c, 5, "five")
+	})
+}
+
+func TestLargeEntryIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		large := strings.Repeat("x", 1<<20)
+		p.send(status(3, large))
+		wantStatus(t, c, 3, large)
+	})
+}
+
 func TestUnknownEventIsHandedOnUndecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
@@ -225,7 +294,7 @@ func TestUnknownEventIsHandedOnUndecoded(t *testing.T) {
 func TestResumeContinuesExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
-		c, p := s.connect(followed(), WithRole(contracts.RoleController), WithTakeover(contracts.TakeoverForce))
+		c, p := s.connect(followed(), WithRole(contracts.RoleController), WithTakeover(contracts.TakeoverForce), WithSession("", true), WithTurns(3))
 		wantKind(t, c, KindConnected)
 		wantKind(t, c, KindSnapshot)
 		p.send(status(3, "three"))
@@ -237,7 +306,7 @@ func TestResumeContinuesExactly(t *testing.T) {
 			t.Errorf("got cause %v, want 1006", u.Err)
 		}
 		p = s.next()
-		want := map[string]string{"cursor": "3", "epoch": "e1", "connectionId": "conn_1", "sessionId": "sess_a", "takeControl": "later"}
+		want := map[string]string{"cursor": "3", "epoch": "e1", "connectionId": "conn_1", "sessionId": "sess_a", "takeControl": "later", "create": "", "turns": ""}
 		for key, value := range want {
 			if got := p.query.Get(key); got != value {
 				t.Errorf("query %s: got %q, want %q", key, got, value)
@@ -253,7 +322,9 @@ func TestResumeContinuesExactly(t *testing.T) {
 		if u := wantStatus(t, c, 4, "four"); !u.Replayed {
 			t.Error("what was missed is not marked as replayed")
 		}
-		wantKind(t, c, KindEvent) // hello_ok
+		if u := wantKind(t, c, KindEvent); u.Replayed {
+			t.Error("hello_ok is marked as replayed")
+		}
 		if u := wantStatus(t, c, 6, "six"); u.Replayed {
 			t.Error("what is live is marked as replayed")
 		}
@@ -341,6 +412,7 @@ func TestServerOfAnotherProtocolIsRefused(t *testing.T) {
 	for _, spoken := range [][]string{nil, {"maestro-headless.1999-01-01"}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newFakeServer(t)
+			left := make(chan struct{})
 			s.refuse(func(w http.ResponseWriter, r *http.Request) {
 				if got, want := r.Header.Get("Sec-WebSocket-Protocol"), contracts.Subprotocol; got != want {
 					t.Errorf("the client offers %q, want %q", got, want)
@@ -355,11 +427,13 @@ func TestServerOfAnotherProtocolIsRefused(t *testing.T) {
 				}
 				defer conn.CloseNow()
 				_, _, _ = conn.Read(t.Context()) // until the client has left
+				close(left)
 			})
 			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
 			if e, ok := errors.AsType[*CloseError](err); !ok || e.Code != 4426 {
 				t.Errorf("a server that speaks %q: got %v, want 4426", spoken, err)
 			}
+			<-left
 		})
 	}
 }
@@ -560,6 +634,9 @@ func TestRefusedUpgradeIsAnError(t *testing.T) {
 		if !errors.Is(err, &contracts.Error{Code: contracts.CodeControllerLeaseHeld}) {
 			t.Errorf("%v is not controller_lease_held", err)
 		}
+		if want := "Controller lease is already held by another connection"; e.Message != want {
+			t.Errorf("got %q, want %q", e.Message, want)
+		}
 	})
 }
 
@@ -657,6 +734,17 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
+func TestServerThatIsSilentFromTheStartIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, _ := driving(t)
+		began := time.Now()
+		u := wantKind(t, c, KindDisconnected)
+		if got := time.Since(began); got != 45*time.Second || !errors.Is(u.Err, errSilent) {
+			t.Errorf("left after %v because of %v, want after 45s because of silence", got, u.Err)
+		}
+	})
+}
+
 func TestSlowCallerHoldsTheServerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
@@ -680,6 +768,25 @@ func TestSlowCallerHoldsTheServerBack(t *testing.T) {
 			wantStatus(t, c, uint64(i+3), strings.Repeat("x", 100))
 		}
 		<-sent
+	})
+}
+
+// TestCallerMayBeSlowAtAReconnect has a full queue while the client connects again.
+func TestCallerMayBeSlowAtAReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed(), WithBuffer(1))
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		_ = p.conn.CloseNow()
+		p = s.next()
+		expect[*contracts.Resume](p)
+		greetWith(attached("conn_1", "e1", "replay"))(p)
+		time.Sleep(time.Hour) // longer than any silence the client would bear
+		wantKind(t, c, KindDisconnected)
+		wantKind(t, c, KindConnected)
+		p.send(status(3, "three"))
+		wantStatus(t, c, 3, "three")
 	})
 }
 
@@ -761,11 +868,15 @@ func TestHeadersDoNotFollowARedirectToAnotherHost(t *testing.T) {
 func TestRedirectsMayAddTLSAndNotRemoveIt(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string
+		before   int // requests
 		followed bool
-	}{{"http://h/", "https://h/", true}, {"https://h/", "https://h/x", true}, {"https://h/", "http://h/", false}} {
+	}{
+		{"http://h/", "https://h/", 1, true}, {"https://h/", "https://h/x", 1, true}, {"https://h/", "http://h/", 1, false},
+		{"http://h/", "http://h/x", 9, true}, {"http://h/", "http://h/x", 10, false},
+	} {
 		from, to := httptest.NewRequest("GET", tt.from, nil), httptest.NewRequest("GET", tt.to, nil)
-		if err := sameHost(to, []*http.Request{from}); (err == nil) != tt.followed {
-			t.Errorf("%s to %s: got %v, want followed %v", tt.from, tt.to, err, tt.followed)
+		if err := sameHost(to, slices.Repeat([]*http.Request{from}, tt.before)); (err == nil) != tt.followed {
+			t.Errorf("%s to %s after %d requests: got %v, want followed %v", tt.from, tt.to, tt.before, err, tt.followed)
 		}
 	}
 }
@@ -785,7 +896,7 @@ func TestTokenOutlivesItsFile(t *testing.T) {
 		if got := s.next().header.Get("Authorization"); got != "Bearer first" {
 			t.Errorf("got %q, want Bearer first", got)
 		}
-		if _, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithTokenFile(path)); !errors.Is(err, os.ErrNotExist) {
+		if _, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithTokenFile(path)); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "cannot connect") {
 			t.Errorf("got %v, want that the first connection needs the file", err)
 		}
 	})

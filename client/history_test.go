@@ -41,6 +41,33 @@ func TestHistoryReturnsThePage(t *testing.T) {
 	})
 }
 
+func TestHistoryIsAskedForAgainAfterALostConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c, p := driving(t)
+		done := make(chan *contracts.HistoryPage)
+		go func() {
+			page, err := c.History(t.Context(), contracts.HistoryRequest{Kind: contracts.HistoryTurns})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- page
+		}()
+		first := expect[*contracts.HistoryRequest](p)
+		_ = p.conn.CloseNow()
+		p = s.next()
+		expect[*contracts.Resume](p)
+		greetWith(attached("conn_1", "e1", "replay"))(p)
+		again := expect[*contracts.HistoryRequest](p)
+		if again.ID != first.ID {
+			t.Errorf("got id %q, want %q again", again.ID, first.ID)
+		}
+		p.send(&contracts.HistoryEnvelope{ID: again.ID, Page: contracts.HistoryPage{Epoch: "e1"}})
+		if page := <-done; page == nil || page.Epoch != "e1" {
+			t.Errorf("got %+v, want the page", page)
+		}
+	})
+}
+
 func TestTurnsStartWithTheirHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)

@@ -68,6 +68,18 @@ func TestServerMakesRequests(t *testing.T) {
 			list, err := s.Shares(t.Context(), "m")
 			return list.Shares[0].ShareID, err
 		}},
+		{"GET /api/headless/sessions/m/offer ", `{"commands":[{"name":"m"}],"mode":"n"}`, func(s *Server) (any, error) {
+			offer, err := s.Offer(t.Context(), "m")
+			return offer.Commands[0].Name + offer.Mode, err
+		}},
+		{`POST /api/headless/ws-tickets {"login":true}`, `{"ticket":"m/n"}`, func(s *Server) (any, error) {
+			path, err := s.LoginPath(t.Context())
+			return strings.Replace(path, "/login?ticket=m%2Fn", "mn", 1), err
+		}},
+		{"GET /api/headless/overview ", `{"sessions":[],"next":"mn"}`, func(s *Server) (any, error) {
+			page, err := s.Sessions(t.Context(), contracts.OverviewQuery{})
+			return page.Next, err
+		}},
 		{"DELETE /api/headless/sessions/m/shares/x ", `{"success":true}`, func(s *Server) (any, error) {
 			return "mn", s.RevokeShare(t.Context(), "m", "x")
 		}},
@@ -80,6 +92,9 @@ func TestServerMakesRequests(t *testing.T) {
 			}
 			if got := r.Header.Get("Authorization"); got != "Bearer secret" {
 				t.Errorf("%s: got the credential %q", tt.want, got)
+			}
+			if got := r.Header.Get("Content-Type"); got != "application/json" || !r.Close {
+				t.Errorf("%s: got a body of type %q and close %t, want JSON and that the connection ends", tt.want, got, r.Close)
 			}
 			_, _ = io.WriteString(w, tt.answer)
 		}, WithToken("secret"))
@@ -114,6 +129,9 @@ func TestFailedRequestsAreDescribed(t *testing.T) {
 	if why, text = try(refuse(302, "")); text != "refused with status 302: Found" || why.temporary() {
 		t.Errorf("got %s: want no redirect, and no other attempt", text)
 	}
+	if path, err := s.server(refuse(401, "")).LoginPath(t.Context()); path != "" || err == nil {
+		t.Errorf("got link %q and %v, want an error", path, err)
+	}
 	if why, _ = try(refuse(200, "{")); why.Code != codeProtocol {
 		t.Errorf("got %+v, want a broken answer", why)
 	}
@@ -121,6 +139,20 @@ func TestFailedRequestsAreDescribed(t *testing.T) {
 		if err := s.server(refuse(200, `{"success":true}`)).RevokeShare(t.Context(), "main", id); err == nil {
 			t.Errorf("got share %q revoked, want a refusal of what names another route", id)
 		}
+	}
+	for what, h := range map[string]http.HandlerFunc{
+		"no answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"half an answer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, `{"session_id":`)
+		},
+	} {
+		if why, text = try(h); why.Code != codeLost || !why.temporary() || !strings.HasPrefix(text, "connection closed: 1006") || strings.Contains(text, "fake") {
+			t.Errorf("%s: got %s, want a lost connection", what, text)
+		}
+	}
+	if _, err := s.server(nil, WithTokenFile("/none")).Inbox(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot connect: read token") {
+		t.Errorf("got %v, want that there is no token", err)
 	}
 	s.setDown(true)
 	if why, _ = try(nil); why.Code != codeLost || !why.temporary() {
@@ -175,6 +207,64 @@ func TestListIsFollowed(t *testing.T) {
 	})
 }
 
+func TestListOfASlowCallerIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		taken := make(chan struct{})
+		large := strings.Repeat("x", 1<<20)
+		server := s.server(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery != "" {
+				t.Errorf("got query %q, want none", r.URL.RawQuery)
+			}
+			for _, text := range []string{"first", large} {
+				_, _ = io.WriteString(w, `data: {"type":"`+text+`"}`+"\n\n")
+				w.(http.Flusher).Flush()
+				<-taken
+			}
+		})
+		var got []string
+		for u, err := range server.FollowSessions(t.Context(), 0) {
+			if err != nil || u.Event == nil {
+				t.Fatalf("got %+v, %v, want the next event on the same connection", u, err)
+			}
+			got = append(got, u.Event.Type)
+			if len(got) == 2 {
+				break
+			}
+			time.Sleep(time.Hour) // a caller that takes its time is not a silent server
+			taken <- struct{}{}
+		}
+		close(taken)
+		if got[0] != "first" || got[1] != large {
+			t.Errorf("got %d and %d bytes, want both events", len(got[0]), len(got[1]))
+		}
+	})
+}
+
+// A list that was followed for long is followed again after the first delay.
+func TestOnlyALongConnectionEndsTheBackoffOfAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		stays := []time.Duration{0, 0, 8 * time.Second, 0}
+		attempt := 0
+		server := s.server(func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			time.Sleep(stays[attempt])
+			attempt++
+		}, WithReconnect(Reconnect{First: time.Second, Max: 8 * time.Second}))
+		full := []time.Duration{time.Second, 2 * time.Second, time.Second, 2 * time.Second}
+		for u := range server.FollowInbox(t.Context()) {
+			i := attempt - 1
+			if u.Retry > full[i] || u.Retry < full[i]/2 {
+				t.Errorf("after connection %d: got a delay of %v, want at most %v and at least half of it", i, u.Retry, full[i])
+			}
+			if attempt == len(stays) {
+				break
+			}
+		}
+	})
+}
+
 func TestCallerEndsAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
@@ -195,14 +285,43 @@ func TestCallerEndsAList(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		var got []error
 		for u, err := range server.FollowSessions(ctx, 5) {
 			if u.Event != nil {
 				cancel()
 				continue
 			}
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("got %+v, %v, want the end of the context", u, err)
+			got = append(got, err)
+		}
+		if len(got) != 1 || !errors.Is(got[0], context.Canceled) {
+			t.Errorf("got %v, want the end of the context", got)
+		}
+		s.setDown(true)
+		ctx, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		got = nil
+		for u, err := range server.FollowSessions(ctx, 5) {
+			if u.Err != nil {
+				time.AfterFunc(u.Retry/2, cancel)
 			}
+			got = append(got, err)
+		}
+		if len(got) != 2 || got[0] != nil || !errors.Is(got[1], context.Canceled) {
+			t.Errorf("before another attempt: got %v, want the end of the context", got)
+		}
+	})
+}
+
+func TestEventThatIsNotJSONEndsAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		server := s.server(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data: {\n\n") })
+		var got []error
+		for _, err := range server.FollowInbox(t.Context()) {
+			got = append(got, err)
+		}
+		if why, ok := errors.AsType[*CloseError](errors.Join(got...)); len(got) != 1 || !ok || why.Code != codeProtocol {
+			t.Errorf("got %v, want one broken event", got)
 		}
 	})
 }

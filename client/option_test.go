@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,8 +24,22 @@ func TestOptionsHaveDefaults(t *testing.T) {
 	if c.hello.Role != contracts.RoleController || c.hello.ProtocolVersion != "v" || c.hello.ClientInfo.Name != "n" {
 		t.Errorf("got hello %+v, want what was given", c.hello)
 	}
+	if c := newConfig([]Option{WithRole(contracts.RoleController), WithHello(contracts.Hello{}), WithBuffer(7)}); c.hello.Role != contracts.RoleController || c.buffer != 7 {
+		t.Errorf("got role %q and buffer %d, want the controller of WithRole and 7", c.hello.Role, c.buffer)
+	}
 	if c.reconnect.First != time.Minute || c.reconnect.Max != time.Minute {
 		t.Errorf("got %+v, want no maximum below the first", c.reconnect)
+	}
+}
+
+func TestDialerTakesTheWholeRoute(t *testing.T) {
+	c := newConfig(nil)
+	if c.transport().Proxy == nil {
+		t.Error("got no proxy, want that of the environment")
+	}
+	c = newConfig([]Option{WithDialer(func(context.Context) (net.Conn, error) { return nil, os.ErrClosed })})
+	if c.transport().Proxy != nil {
+		t.Error("got a proxy beside a dialer, want none")
 	}
 }
 

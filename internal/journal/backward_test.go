@@ -59,6 +59,20 @@ func TestBackwardBoundsItsMemory(t *testing.T) {
 	}
 }
 
+func TestBackwardLeavesOutHiddenBodies(t *testing.T) {
+	j := journalOf(t, NewMemory(MemoryOptions{}), Options{})
+	for _, kind := range []Kind{Message, Note, Checkpoint, Snapshot} {
+		if _, err := j.Append(Entry{Kind: kind, Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{"x", "", "", "x"} {
+		if got := backward(t, j, 5)[i]; string(got.Body) != want {
+			t.Errorf("entry %d: got body %q, want %q", got.Cursor, got.Body, want)
+		}
+	}
+}
+
 func TestBackwardPassesLostEntries(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, FileOptions{BootID: boot("a"), SegmentBytes: 500})

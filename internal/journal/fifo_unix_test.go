@@ -12,6 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A repair that cannot copy or move what it keeps says so: the path of a file is too long.
+func TestRepairThatFailsIsReported(t *testing.T) {
+	name := filepath.Base(segmentPath("", 1))
+	for _, folder := range []string{"repaired", "damaged-1"} {
+		dir := t.TempDir()
+		for want := unix.PathMax - len("/"+folder+"/"+name); len(dir) < want; {
+			n := min(200, want-len(dir)-1)
+			if want-len(dir)-1-n == 1 {
+				n-- // the last folder needs a slash and a letter
+			}
+			dir = filepath.Join(dir, strings.Repeat("d", n))
+		}
+		s := mustOpen(t, dir, FileOptions{})
+		mustAppend(t, s, notes(1, 3)...)
+		path := s.segs[0].path
+		closeStore(t, s)
+		if _, err := Repair(dir); !errors.Is(err, unix.ENAMETOOLONG) {
+			t.Errorf("%s: got %v, want %v", folder, err, unix.ENAMETOOLONG)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: got %v, want the segment where it was", folder, err)
+		}
+		if err := Check(dir); (err == nil) != (folder == "repaired") {
+			t.Errorf("%s: got %v, want the journal as it was, or that its repair was interrupted", folder, err)
+		}
+	}
+}
+
 // A FIFO in the place of a file is damage. Nobody waits for its other end.
 func TestFIFOIsDamage(t *testing.T) {
 	for _, name := range []string{metaName, "segment", "oldest"} {

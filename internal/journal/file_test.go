@@ -273,6 +273,44 @@ func TestEveryEntryIsFoundByItsCursor(t *testing.T) {
 	}
 }
 
+// A reader begins at most about a stride of the index before its entry, even in a
+// segment that was written before the store was opened.
+func TestReadersBeginNearTheirEntry(t *testing.T) {
+	const size, last = 10_000, 100
+	dir := t.TempDir()
+	opts := FileOptions{SegmentBytes: last / 2 * (recordHead + size)}
+	s := mustOpen(t, dir, opts)
+	for c := uint64(1); c <= last; c++ {
+		mustAppend(t, s, Entry{Cursor: c, Body: make([]byte, size)})
+	}
+	near := func(what string, from uint64) {
+		t.Helper()
+		for after := from; after < last; after++ {
+			p, err := s.locate(after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if skipped := after + 1 - p.from.cursor; skipped > indexStride/(recordHead+size)+1 {
+				t.Fatalf("%s: entry %d is reached over %d others", what, after+1, skipped)
+			}
+		}
+		for _, seg := range s.segs {
+			if most := int(seg.size/indexStride) + 1; len(seg.index.points) > most {
+				t.Errorf("%s: got %d points for %d bytes, want at most %d", what, len(seg.index.points), seg.size, most)
+			}
+		}
+	}
+	near("after writing", 0)
+	newest := s.segs[len(s.segs)-1].head.first
+	closeStore(t, s)
+	s = mustOpen(t, dir, opts)
+	near("opened again", newest-1)
+	if err := s.Read(0, func(Entry) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	near("read once", 0)
+}
+
 // watched counts the files that are open.
 type watched struct {
 	segmentFile

@@ -325,6 +325,9 @@ func TestAJournalGoesOnFromItsStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		head := j.Head()
+		if head > 8 && (!j.InWindow(head-8) || j.InWindow(head-9)) {
+			t.Error("got another window than the last 8 entries")
+		}
 		for i := range 20 {
 			if got, want := mustAppend(t, j, plain("entry")), head+uint64(i)+1; got != want {
 				t.Fatalf("got cursor %d, want %d", got, want)

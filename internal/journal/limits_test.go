@@ -110,6 +110,148 @@ func TestEntriesThatCannotBeStored(t *testing.T) {
 	}
 }
 
+// A record whose checksum is right is not read if no store writes such a record.
+func TestImpossibleRecordsAreNotRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		e    Entry
+		size uint32
+		ok   bool
+	}{
+		"empty":          {Entry{}, 0, true},
+		"longest":        {Entry{Kind: Joint, TextStart: 1, TextEnd: MaxBody}, MaxBody, true},
+		"too long":       {Entry{}, MaxBody + 1, false},
+		"unknown kind":   {Entry{Kind: Joint + 1, TextStart: 1, TextEnd: 1}, 3, false},
+		"backward span":  {Entry{TextStart: 2, TextEnd: 1}, 3, false},
+		"span to end":    {Entry{TextStart: 3, TextEnd: 3}, 3, true},
+		"span too long":  {Entry{TextEnd: 4}, 3, false},
+		"joint":          {Entry{Kind: Joint, TextStart: 1, TextEnd: 1}, 1, true},
+		"joint no parts": {Entry{Kind: Joint}, 3, false},
+	} {
+		p := appendRecord(nil, &tt.e, false)
+		binary.LittleEndian.PutUint32(p[4:], tt.size)
+		if _, n, more, ok := parseHead(p); ok != tt.ok || n != int(tt.size) || more {
+			t.Errorf("%s: got possible %v with %d bytes, want %v", name, ok, n, tt.ok)
+		}
+		if err := (&Entry{Kind: tt.e.Kind, TextStart: tt.e.TextStart, TextEnd: tt.e.TextEnd, Body: make([]byte, tt.size)}).check(); (err == nil) != tt.ok {
+			t.Errorf("%s: got %v from check, want ok %v", name, err, tt.ok)
+		}
+	}
+}
+
+// A segment ends at its limit of bytes, or where its entries are as old as a quarter of the
+// limit of age.
+func TestSegmentsEndAtTheirLimits(t *testing.T) {
+	const record = recordHead + 100
+	s := mustOpen(t, t.TempDir(), FileOptions{SegmentBytes: headSize + 3*record, RetainAge: 4 * time.Second})
+	for i, tt := range []struct {
+		time int64
+		segs int
+	}{{0, 1}, {1000, 1}, {1000, 1}, {1000, 2}, {2000, 2}, {2001, 3}, {3001, 3}, {3002, 4}} {
+		mustAppend(t, s, Entry{Cursor: uint64(i + 1), Time: tt.time, Body: make([]byte, 100)})
+		if len(s.segs) != tt.segs {
+			t.Errorf("entry %d at %d ms: got %d segments, want %d", i+1, tt.time, len(s.segs), tt.segs)
+		}
+	}
+	s.wg.Wait()
+}
+
+func TestClosedStoresRefuseEntries(t *testing.T) {
+	for _, s := range []Store{mustOpen(t, t.TempDir(), FileOptions{}), NewMemory(MemoryOptions{})} {
+		mustAppend(t, s, note(1))
+		for range 2 {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Append(notes(2, 2)); !errors.Is(err, errClosed) {
+			t.Errorf("%T: got %v, want %v", s, err, errClosed)
+		}
+		if _, ok := s.(*File); ok && !errors.Is(s.Sync(), errClosed) {
+			t.Errorf("%T: got another error from Sync, want %v", s, errClosed)
+		}
+	}
+}
+
+func TestMemoryStoreMayBeSmallerThanAnEntry(t *testing.T) {
+	s := NewMemory(MemoryOptions{RetainBytes: 1})
+	mustAppend(t, s, withCheckpoints(1, 2, 2)...)
+	if first, last := s.Bounds(); first != 3 || last != 2 {
+		t.Errorf("got entries %d to %d, want none after 2", first, last)
+	}
+	if after, ok := s.Rewind(3, 1); ok || s.LastCheckpoint() != 0 {
+		t.Errorf("got an entry after %d and a checkpoint at %d, want neither", after, s.LastCheckpoint())
+	}
+	for after, want := range []error{ErrGap, ErrGap, nil, ErrGap} {
+		if err := s.Read(uint64(after), func(Entry) bool { return true }); !errors.Is(err, want) {
+			t.Errorf("read after %d: got %v, want %v", after, err, want)
+		}
+	}
+}
+
+// A memory store uses about the memory that its entries need.
+func TestMemoryStoreFillsItsBlocks(t *testing.T) {
+	s := NewMemory(MemoryOptions{RetainBytes: 1 << 20})
+	for c := uint64(1); c <= 20_000; c++ {
+		mustAppend(t, s, Entry{Cursor: c, Body: make([]byte, 100)})
+	}
+	buffers, entries := 0, 0
+	for _, b := range s.blocks {
+		buffers += cap(b.buf)
+		entries += len(b.entries)
+	}
+	if want := 1 << 20 / (100 + entryBytes); s.size > 1<<20 || entries > want || entries < want*7/8 || buffers > 1<<20 {
+		t.Errorf("got %d entries in %d bytes and buffers of %d, want about %d in at most 1 MiB", entries, s.size, buffers, want)
+	}
+}
+
+// A read returns at most its limit, but at least one frame, from memory and from the store.
+func TestReadKeepsToItsLimit(t *testing.T) {
+	for _, window := range []int{1, 100} {
+		j := journalOf(t, NewMemory(MemoryOptions{}), Options{WindowEntries: window})
+		v := j.Follow(bare{})
+		for range 20 {
+			if _, err := j.Append(Entry{Body: make([]byte, 100)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for limit, want := range map[int]int{1: 1, 99: 1, 100: 1, 199: 1, 200: 2, 250: 2, 300: 3} {
+			frames, next, err := v.Read(new([]byte), 0, 10, 0, limit)
+			if len(frames) != 100*want || next != uint64(want) || err != nil {
+				t.Errorf("window of %d, limit %d: got %d bytes up to %d, %v, want %d frames", window, limit, len(frames), next, err, want)
+			}
+		}
+		if _, next, err := v.Read(new([]byte), 21, 30, 0, 0); next != 21 || !errors.Is(err, ErrGap) {
+			t.Errorf("after the end: got %d, %v, want 21 and %v", next, err, ErrGap)
+		}
+		if frames, next, err := v.Read(new([]byte), 5, 4, 0, 0); len(frames) > 0 || next != 5 || err != nil {
+			t.Errorf("up to an older cursor: got %q, %d, %v, want nothing", frames, next, err)
+		}
+	}
+}
+
+// A follower that skips everything stored does not hold its turn for long: a read takes a
+// bounded number of bytes from the store.
+func TestReadOfSkippedEntriesIsBounded(t *testing.T) {
+	j := journalOf(t, NewMemory(MemoryOptions{}), Options{WindowEntries: 1})
+	v := j.Follow(bare{})
+	for range 200 {
+		if _, err := j.Append(Entry{Class: 1, Body: make([]byte, 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := 0
+	for after := uint64(0); after < 200; reads++ {
+		frames, next, err := v.Read(new([]byte), after, 200, 1, 1000)
+		if len(frames) > 0 || err != nil || next <= after || next-after > scanFactor+1 {
+			t.Fatalf("after %d: got %d bytes up to %d, %v, want about %d entries passed over", after, len(frames), next, err, scanFactor)
+		}
+		after = next
+	}
+	if reads < 200/(scanFactor+1) || reads > 200/scanFactor+1 {
+		t.Errorf("got %d reads, want about %d", reads, 200/scanFactor)
+	}
+}
+
 // A batch that needs the meta file is refused if that cannot be written.
 func TestMetaFileThatCannotBeWrittenRefusesTheBatch(t *testing.T) {
 	dir := t.TempDir()

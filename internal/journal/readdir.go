@@ -35,7 +35,7 @@ func ReadDir(dir string, fn func(Entry) error) error {
 	restorable := false // from the first entry or from a checkpoint
 	for i, f := range files {
 		if err == nil {
-			err = readSegment(f, last, i == len(files)-1, func(e Entry) error {
+			err = readSegment(f, m.Journal, last, i == len(files)-1, func(e Entry) error {
 				first, last = cmp.Or(first, e.Cursor), e.Cursor
 				restorable = restorable || e.Cursor == 1 || e.Kind == Checkpoint
 				return fn(e)
@@ -91,17 +91,19 @@ func segmentPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// readSegment calls fn with the entries of the whole batches of a segment. after is the last
-// cursor of the segment before, or zero. Only the newest segment may end within a batch.
-func readSegment(f *os.File, after uint64, newest bool, fn func(Entry) error) error {
+// readSegment calls fn with the entries of the whole batches of a segment of a journal. after
+// is the last cursor of the segment before, or zero. Only the newest segment may end within a
+// batch.
+func readSegment(f *os.File, journal string, after uint64, newest bool, fn func(Entry) error) error {
 	path := f.Name()
 	head, size, ok, err := readHead(f)
+	first, _ := segmentFirst(filepath.Base(path))
 	switch {
 	case err != nil:
 		return err
-	case !ok && newest:
-		return nil // just begun
-	case !ok || after > 0 && head.prev != after:
+	case !ok && newest: // just begun
+		return mayEnd(f, headSize, size, first)
+	case !ok || head.first != first || head.journal != journal || after > 0 && head.prev != after:
 		return corruptAt(path, 0)
 	}
 	r := newScanner(f, path, headSize, size, head.first)
@@ -115,10 +117,7 @@ func readSegment(f *os.File, after uint64, newest bool, fn func(Entry) error) er
 		case err == io.EOF:
 			return r.corrupt()
 		case errors.Is(err, ErrCorrupt) && newest:
-			if more, other := recordFollows(f, r.off, size, r.next); more || other != nil {
-				return errors.Join(err, other)
-			}
-			return nil // unfinished
+			return mayEnd(f, r.off, size, r.next) // unfinished
 		case err != nil:
 			return err
 		}

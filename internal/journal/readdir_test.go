@@ -100,11 +100,48 @@ func TestReadDirReadsWhatAnotherProcessWrites(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(cut, filepath.Base(newest)), damaged, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(cut, filepath.Base(segments[0]))); err != nil { // as retention does
+	oldest[len(oldest)-2] ^= 1
+	if err := os.WriteFile(filepath.Join(cut, filepath.Base(segments[0])), oldest, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := read(); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("with damage before intact entries: got %v, want ErrCorrupt", err)
+	}
+
+	// The newest segment has just begun, or its header is damaged.
+	damaged = append([]byte(nil), whole...)
+	damaged[20] ^= 1
+	for size, want := range map[int]error{0: nil, headSize - 1: nil, headSize: nil, headSize + recordHead: nil, len(damaged): ErrCorrupt} {
+		if err := os.WriteFile(filepath.Join(cut, filepath.Base(newest)), damaged[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(); !errors.Is(err, want) {
+			t.Errorf("with a damaged header and %d bytes: got %v, want %v", size, err, want)
+		}
+	}
+
+	// A segment in the middle is missing, or ends between the records of a batch.
+	if err := os.WriteFile(filepath.Join(cut, filepath.Base(newest)), whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	middle := filepath.Join(cut, filepath.Base(segments[2]))
+	info, err := os.Stat(middle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int64{info.Size() - recordHead - int64(len("body 50")), headSize, headSize - 1} {
+		if err := os.Truncate(middle, size); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("with a sealed segment of %d bytes instead of %d: got %v, want ErrCorrupt", size, info.Size(), err)
+		}
+	}
+	if err := os.Remove(middle); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("without a segment in the middle: got %v, want ErrCorrupt", err)
 	}
 }
 

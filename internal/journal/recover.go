@@ -209,9 +209,15 @@ func (s *File) mayCut(seg *segment, off int64, next uint64, newest, lost bool) e
 		return err
 	}
 	defer f.Close()
-	follows, err := recordFollows(f, min(off, seg.size), seg.size, next)
+	return mayEnd(f, off, seg.size, next)
+}
+
+// mayEnd returns ErrCorrupt if an intact record with cursor next or later lies between off
+// and size in f: a crash or a batch that is being written leaves none there.
+func mayEnd(f *os.File, off, size int64, next uint64) error {
+	follows, err := recordFollows(f, min(off, size), size, next)
 	if err == nil && follows {
-		return corruptAt(seg.path, off)
+		return corruptAt(f.Name(), off)
 	}
 	return err
 }

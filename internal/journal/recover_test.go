@@ -396,6 +396,60 @@ func TestDamageBelowTheSyncedIsReportedAfterAReboot(t *testing.T) {
 	}
 }
 
+// An intact header that does not belong in its place is damage.
+func TestASegmentThatDoesNotFitIsReported(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{SegmentBytes: 400})
+	for c := uint64(1); c <= 30; c++ {
+		mustAppend(t, s, note(c))
+	}
+	segs := slices.Clone(s.segs)
+	closeStore(t, s)
+	last := segs[2]
+	text, err := os.ReadFile(last.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*segmentHead){
+		"another first cursor":     func(h *segmentHead) { h.first++ },
+		"another journal":          func(h *segmentHead) { h.journal = newEpoch() },
+		"continues itself":         func(h *segmentHead) { h.prev = h.first },
+		"continues an earlier one": func(h *segmentHead) { h.prev = segs[1].head.first - 1 },
+	} {
+		head := last.head
+		change(&head)
+		if err := os.WriteFile(last.path, append(head.append(nil), text[headSize:]...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(dir, FileOptions{})
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(last.path)+" at offset 0") {
+			t.Errorf("%s: got %v, want %v at the header", what, err, ErrCorrupt)
+		}
+		if err := ReadDir(dir, func(Entry) error { return nil }); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v from ReadDir, want %v", what, err, ErrCorrupt)
+		}
+	}
+}
+
+// A new epoch of a store that is durable from now on does not end with the machine.
+func TestAStoreThatBecomesDurableKeepsItsNextEpoch(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{BootID: boot("a")})
+	mustAppend(t, s, notes(1, 5)...)
+	crash(t, s)
+	s = mustOpen(t, dir, FileOptions{BootID: boot("b"), Durable: true})
+	epoch, start := s.Epoch(), s.EpochStart()
+	if start < 5 || s.Changed() == "" {
+		t.Errorf("got epoch %s from %d on, changed because of %q, want a new one", epoch, start, s.Changed())
+	}
+	mustAppend(t, s, note(start+1))
+	crash(t, s)
+	s = mustOpen(t, dir, FileOptions{BootID: boot("c"), Durable: true})
+	if got := cursors(t, s, 0); s.Epoch() != epoch || s.Changed() != "" || !slices.Equal(got, append(sequence(1, 5), start+1)) {
+		t.Errorf("got %v in %s, changed because of %q, want all in %s", got, s.Epoch(), s.Changed(), epoch)
+	}
+}
+
 // With Durable nobody saw what was lost, so the epoch goes on.
 func TestADurableStoreKeepsItsEpoch(t *testing.T) {
 	dir := t.TempDir()

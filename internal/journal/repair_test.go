@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -144,12 +145,101 @@ func TestRepairKeepsHoles(t *testing.T) {
 	if err := Check(dir); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("got %v, want %v", err, ErrCorrupt)
 	}
+	if _, used, err := salvage(dir, s.lock); err != nil || used != s.meta.Reserved {
+		t.Errorf("got cursors used up to %d, %v, want all that were reserved, up to %d", used, err, s.meta.Reserved)
+	}
 	if kept, err := Repair(dir); err != nil || kept.Last != start+3 || kept.Newest != start+5 {
 		t.Fatalf("got %+v and %v, want the entries to %d, of %d", kept, err, start+3, start+5)
 	}
 	s = mustOpen(t, dir, FileOptions{})
 	if got, want := cursors(t, s, 0), append(sequence(1, 5), sequence(start+1, start+3)...); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAJournalWithoutEntriesIsSound(t *testing.T) {
+	dir := t.TempDir()
+	closeStore(t, mustOpen(t, dir, FileOptions{}))
+	if err := Check(dir); err != nil {
+		t.Errorf("got %v, want a sound journal", err)
+	}
+}
+
+// flip changes a bit of a file.
+func flip(t *testing.T, path string, off int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[off] ^= 1
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Check reads what Open does not: the segments before the newest.
+func TestCheckReadsOldSegments(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{SegmentBytes: 200})
+	mustAppend(t, s, notes(1, 3)...)
+	mustAppend(t, s, notes(4, 6)...)
+	oldest := s.segs[0].path
+	closeStore(t, s)
+	flip(t, oldest, headSize+recordHead)
+	closeStore(t, mustOpen(t, dir, FileOptions{}))
+	if err := Check(dir); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want %v", err, ErrCorrupt)
+	}
+}
+
+// Open removes no file of a journal that is damaged.
+func TestDamagedHeaderRemovesNoSegments(t *testing.T) {
+	for damaged := range 3 {
+		dir := t.TempDir()
+		s := mustOpen(t, dir, FileOptions{SegmentBytes: 200})
+		for c := uint64(1); c <= 7; c += 3 {
+			mustAppend(t, s, notes(c, c+2)...)
+		}
+		paths := segmentFiles(t, dir)
+		closeStore(t, s)
+		flip(t, paths[damaged], 20)
+		if _, err := Open(dir, FileOptions{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(paths[damaged])) {
+			t.Errorf("got %v, want %v in %s", err, ErrCorrupt, paths[damaged])
+		}
+		if left := segmentFiles(t, dir); len(paths) != 3 || !slices.Equal(left, paths) {
+			t.Errorf("got segments %v, want the three that were there: %v", left, paths)
+		}
+	}
+}
+
+// A damaged header before one intact record is damage, and no segment that has just begun.
+func TestRecordBehindADamagedHeaderIsNotDropped(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{BootID: boot("a")})
+	mustAppend(t, s, note(1))
+	path := s.segs[0].path
+	crash(t, s)
+	flip(t, path, 20)
+	if _, err := Open(dir, FileOptions{BootID: boot("a")}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("open: got %v, want %v", err, ErrCorrupt)
+	}
+	if err := ReadDir(dir, func(Entry) error { return nil }); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("read: got %v, want %v", err, ErrCorrupt)
+	}
+}
+
+// Without a meta file, the entries tell which cursors were used.
+func TestRepairWithoutMetaGoesOnBeyondTheEntries(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{})
+	mustAppend(t, s, notes(1, 7)...)
+	closeStore(t, s)
+	if err := os.Remove(filepath.Join(dir, metaName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, used, err := salvage(dir, s.lock); err != nil || used != 7 {
+		t.Errorf("got cursors used up to %d, %v, want 7", used, err)
 	}
 }
 

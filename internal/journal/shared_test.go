@@ -73,6 +73,13 @@ func TestWindowsOfAProcessHaveOneBound(t *testing.T) {
 	if kept == len(all)-1 {
 		t.Error("every window that was not read has 200 entries, want some shortened")
 	}
+	all[0].Close()
+	for _, j := range all[1:] {
+		fill(t, j, 1000)
+		if got := shared.WindowBytes(); got > bound {
+			t.Fatalf("got %d bytes after a journal was closed, want at most %d", got, bound)
+		}
+	}
 	for _, j := range all {
 		j.Close()
 		j.Close()
