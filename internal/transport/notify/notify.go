@@ -363,7 +363,10 @@ func (n *Notifier) finish(l *lane, m *waiting, result error) {
 // has failed maxAttempts times.
 func (n *Notifier) deliver(l *lane, m *waiting) error {
 	for {
-		if err := await(l.ctx, &m.notice, min(time.Until(m.Next), maxPause)); err != nil {
+		n.mu.Lock()
+		next := m.Next
+		n.mu.Unlock()
+		if err := await(l.ctx, &m.notice, min(time.Until(next), maxPause)); err != nil {
 			return err
 		}
 		if err := await(l.ctx, &m.notice, l.quiet.left(time.Now())); err != nil {
@@ -376,15 +379,17 @@ func (n *Notifier) deliver(l *lane, m *waiting) error {
 			return errSkipped
 		}
 		after, err := l.send(&m.notice)
-		if l.ctx.Err() != nil {
+		n.mu.Lock()
+		if l.ctx.Err() != nil { // a browser that registered again has the queue in another lane
+			n.mu.Unlock()
 			return err
 		}
-		n.mu.Lock()
 		m.Attempts++
 		pause := min(firstPause<<(m.Attempts-1), maxPause)
 		m.Next = time.Now().Add(max(pause, min(after, maxPause)))
+		over := err == nil || after < 0 || m.Attempts >= maxAttempts
 		n.mu.Unlock()
-		if err == nil || after < 0 || m.Attempts >= maxAttempts {
+		if over {
 			return err
 		}
 		signal(n.dirty)
