@@ -39,6 +39,24 @@ func driving(t *testing.T, opts ...Option) (*fakeServer, *Client, *peer) {
 	return s, c, p
 }
 
+// sends checks that a call sends a command, and lets it succeed.
+func sends(t *testing.T, p *peer, cmd contracts.Command, call func() (contracts.Result, error)) {
+	t.Helper()
+	done := background(call)
+	f := expect[*contracts.Send](p)
+	want, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(f.Message) != string(want) {
+		t.Errorf("got %s, want %s", f.Message, want)
+	}
+	p.send(&contracts.Result{ID: &f.ID, Seq: 2})
+	if got := <-done; got.err != nil {
+		t.Error(got.err)
+	}
+}
+
 func TestSendReturnsTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, p := driving(t)
@@ -90,19 +108,7 @@ func TestCallsOnTheWire(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, c, p := driving(t)
-				done := background(func() (contracts.Result, error) { return test.call(t.Context(), c) })
-				f := expect[*contracts.Send](p)
-				want, err := contracts.EncodeCommand(test.want)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if string(f.Message) != string(want) {
-					t.Errorf("got %s, want %s", f.Message, want)
-				}
-				p.send(&contracts.Result{ID: &f.ID, Seq: 2})
-				if got := <-done; got.err != nil {
-					t.Error(got.err)
-				}
+				sends(t, p, test.want, func() (contracts.Result, error) { return test.call(t.Context(), c) })
 			})
 		})
 	}
@@ -172,19 +178,7 @@ func TestAnswersNameTheRequestThatWasShown(t *testing.T) {
 			{yes("b", ""), yes("b", "sha256:b")}, {yes("a", ""), yes("a", "sha256:a")},
 			{yes("a", "sha256:x"), yes("a", "sha256:x")}, {yes("c", ""), yes("c", "")},
 		} {
-			done := background(func() (contracts.Result, error) { return c.Send(t.Context(), tt.given) })
-			f := expect[*contracts.Send](p)
-			want, err := contracts.EncodeCommand(tt.want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(f.Message) != string(want) {
-				t.Errorf("got %s, want %s", f.Message, want)
-			}
-			p.send(&contracts.Result{ID: &f.ID, Seq: 2})
-			if got := <-done; got.err != nil {
-				t.Error(got.err)
-			}
+			sends(t, p, tt.want, func() (contracts.Result, error) { return c.Send(t.Context(), tt.given) })
 		}
 	})
 }
