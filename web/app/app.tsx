@@ -4,10 +4,9 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused, Unsent } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
-import { Dialog } from "./dialog";
+import { Dialog, DialogHead } from "./dialog";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
-import { Icon } from "./icons";
 import { nameTab } from "./badge";
 import { Inbox } from "./inbox";
 import { backToLive } from "./look";
@@ -268,14 +267,7 @@ function Help({ actions, close }: { actions: readonly Action[]; close: () => voi
   const half = Math.ceil(all.length / 2);
   return (
     <Dialog class="settings keys" label="Keys" close={close}>
-      <header>
-        <h2 tabIndex={-1} autofocus>
-          Keys
-        </h2>
-        <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
-          <Icon sign="cross" />
-        </button>
-      </header>
+      <DialogHead title="Keys" close={close} />
       <div class="lists">
         {[all.slice(0, half), all.slice(half)].map((part) => (
           <dl>

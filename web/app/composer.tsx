@@ -34,8 +34,13 @@ const unsentKey = (id: string | null) => `maestro.unsent.${id}`;
 function keepUnsent(id: string | null, all: typeof unsent.value): void {
   unsent.value = all;
   const own = all.filter((p) => p.id === id).map((p) => p.content);
-  if (own.length > 0) sessionStorage.setItem(unsentKey(id), JSON.stringify(own));
-  else sessionStorage.removeItem(unsentKey(id));
+  sessionStorage.removeItem(unsentKey(id));
+  if (own.length === 0) return;
+  try {
+    sessionStorage.setItem(unsentKey(id), JSON.stringify(own));
+  } catch {
+    // The browser has no room for it. The prompt is sent all the same.
+  }
 }
 
 /** begun is what was being written, after the prompts that the page before this one did not send. */
@@ -44,8 +49,8 @@ function begun(id: string | null): string {
   if (unsent.peek().some((p) => p.id === id)) return draft; // this page sends them
   const left = JSON.parse(sessionStorage.getItem(unsentKey(id)) ?? "[]") as string[];
   const text = [...left, draft].filter(Boolean).join("\n\n");
+  sessionStorage.removeItem(unsentKey(id)); // first, because the browser may have no room for both
   sessionStorage.setItem(draftKey(id), text);
-  sessionStorage.removeItem(unsentKey(id));
   return text;
 }
 

@@ -1,5 +1,6 @@
 // A dialog over the page. Escape and a click beside it close it.
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { Icon } from "./icons";
 
 type Props = {
   class?: string;
@@ -27,5 +28,18 @@ export function Dialog({ class: look, label, close, children }: Props) {
     >
       {children}
     </dialog>
+  );
+}
+
+export function DialogHead({ title, close }: { title: string; close: () => void }) {
+  return (
+    <header>
+      <h2 tabIndex={-1} autofocus>
+        {title}
+      </h2>
+      <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
+        <Icon sign="cross" />
+      </button>
+    </header>
   );
 }

@@ -173,14 +173,14 @@ function People() {
   const list = s?.connections ?? none;
   const [names, setNames] = useState<ReadonlyMap<string | undefined, Author>>(new Map());
   useEffect(() => {
-    let gone = false;
-    server.connections(openID.peek()!).then(
-      (l) => gone || setNames(new Map(l.connections.map(({ author }) => [author.connection_id, author]))),
-      () => {},
-    ); // the connection is lost: the names stay
-    return () => {
-      gone = true;
-    };
+    if (list.every((c) => names.has(c.connection_id))) return;
+    const calm = setTimeout(() => {
+      server.connections(openID.peek()!).then(
+        (l) => setNames(new Map(l.connections.map(({ author }) => [author.connection_id, author]))),
+        () => {}, // the connection is lost: the names stay
+      );
+    }, 300); // many come at once after a restart of the server
+    return () => clearTimeout(calm);
   }, [list]);
   const name = (c: ConnectionState) => {
     const author = names.get(c.connection_id);

@@ -1,7 +1,7 @@
 // The settings of this browser, and the version of the server.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { Dialog } from "./dialog";
+import { Dialog, DialogHead } from "./dialog";
 import { Icon } from "./icons";
 import { apple, change, impossible, installed, logOut, reach, test, turnOff, turnOn, wish } from "./notify";
 import { parseQuiet } from "./quiet";
@@ -29,14 +29,7 @@ export function Settings() {
   };
   return (
     <Dialog class="settings" label="Settings" close={close}>
-      <header>
-        <h2 tabIndex={-1} autofocus>
-          Settings
-        </h2>
-        <button type="button" class="button quiet square" aria-label="Close" onClick={close}>
-          <Icon sign="cross" />
-        </button>
-      </header>
+      <DialogHead title="Settings" close={close} />
       <Name />
       <Appearance />
       <Notifications />
