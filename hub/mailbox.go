@@ -474,10 +474,12 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	}
 	stored, leave := !h.journal.InWindow(cursor), func() {}
 	if stored {
-		b.missedTransients = true
 		leave = h.journal.TakeTurn()
 	}
 	frames, next, err := b.view.Read(buf, cursor, until, journal.Class(b.skip.Load()), 0)
+	if !h.journal.InWindow(cursor) { // asked again: entries may have left the window before they were read
+		b.missedTransients = true
+	}
 	if err != nil {
 		leave()
 	}
