@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,12 +22,20 @@ The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.`,
 	}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
 		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
+			next := ""
+			if flags.session != "" {
+				if _, err := s.Shares(ctx, flags.session); err != nil { // the link would lead nowhere
+					return err
+				}
+				next = "&next=" + url.QueryEscape("/#session="+url.QueryEscape(flags.session))
+			}
 			path, err := s.LoginPath(ctx)
 			if err == nil {
-				_, err = fmt.Fprintln(out, strings.TrimSuffix(pageOf(flags.server), "/")+path)
+				_, err = fmt.Fprintln(out, strings.TrimSuffix(pageOf(flags.server), "/")+path+next)
 			}
 			return err
 		})
 	})
+	cmd.Flags().Lookup("session").Usage = "`ID` of the session that the page opens"
 	return cmd
 }

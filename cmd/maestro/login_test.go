@@ -44,6 +44,22 @@ func TestLoginCommand(t *testing.T) {
 	if got := get(http.Client{}, strings.TrimSpace(string(link))); got != http.StatusUnauthorized {
 		t.Errorf("the link again: got %d, want 401", got)
 	}
+	if out, err := program(t, "login", r.ready.BaseURL, "--token-file", r.ready.TokenFile, "--session", "nope").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "not found") {
+		t.Errorf("of an unknown session: got %v, %s, want that it is not found", err, out)
+	}
+	link, err = program(t, "login", r.ready.BaseURL, "--token-file", r.ready.TokenFile, "--session", "main").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := browser.Get(strings.TrimSpace(string(link)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if got, want := res.Header.Get("Location"), "/#session=main"; got != want {
+		t.Errorf("%s: leads to %q, want %q", link, got, want)
+	}
 	r.killed()
 	r = serving(t, append(folders, "--listen", strings.TrimPrefix(r.ready.BaseURL, "http://"))...)
 	if got := get(browser, r.ready.BaseURL+"/api/headless/sessions"); got != http.StatusOK {

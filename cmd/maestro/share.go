@@ -51,12 +51,13 @@ func (f *shareFlags) register(cmd *cobra.Command, run func(ctx context.Context, 
 		if f.share != "" {
 			return usage{errShareOfShare}
 		}
-		f.session = cmp.Or(f.session, wiring.FirstSession)
 		return run(cmd.Context(), cmd.OutOrStdout(), args[:own])
 	}
 	cmd.Flags().StringVar(&f.session, "session", "", "session `ID`; default: the server's first session")
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", tokenFile(defaultStateRoot()), "`FILE` with the server's token")
 }
+
+func (f *shareFlags) id() string { return cmp.Or(f.session, wiring.FirstSession) }
 
 func createShareCommand() *cobra.Command {
 	var flags shareFlags
@@ -83,7 +84,7 @@ do not send the fragment to servers. The server does not show the secret again.`
 			Role: contracts.Role(req.role), Label: req.label, ExpiresInSeconds: expires.seconds(),
 		}
 		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
-			made, err := s.CreateShare(ctx, flags.session, body)
+			made, err := s.CreateShare(ctx, flags.id(), body)
 			if err == nil {
 				_, err = fmt.Fprintf(out, "share %s of session %s, %s, until %s\n%s%s\n", made.ShareID, made.SessionID,
 					made.Role, made.ExpiresAt, cmp.Or(req.page, pageOf(flags.server))+sharePart, made.Token)
@@ -136,7 +137,7 @@ func listSharesCommand() *cobra.Command {
 	flags.register(cmd, func(ctx context.Context, out io.Writer, _ []string) error {
 		var list *contracts.ShareList
 		err := flags.ask(ctx, func(ctx context.Context, s *client.Server) (err error) {
-			list, err = s.Shares(ctx, flags.session)
+			list, err = s.Shares(ctx, flags.id())
 			return err
 		})
 		if err != nil {
@@ -157,7 +158,7 @@ func revokeShareCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "revoke SHARE [URL]", Short: "Revoke a share and end its connections"}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, args []string) error {
 		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
-			err := s.RevokeShare(ctx, flags.session, args[0])
+			err := s.RevokeShare(ctx, flags.id(), args[0])
 			if err == nil {
 				_, err = fmt.Fprintf(out, "share %s is revoked\n", args[0])
 			}
