@@ -1,5 +1,5 @@
 // The page as a whole: its columns, the keys that work everywhere, and the title of the tab.
-import { useSignalEffect } from "@preact/signals";
+import { effect, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused, Unsent } from "./composer";
 import { Dashboard } from "./dashboard";
@@ -181,10 +181,15 @@ function Page() {
   }, []);
   useTerminalKey();
   useSignalEffect(nameTab);
-  useSignalEffect(() => {
-    const empty = sessions.value.length === 0 && listLink.value.status === "online";
-    if ((openID.value !== null || place.value !== "session" || empty) && narrow.peek()) setListing(false);
-  });
+  // It begins with the drawing too: a tap on Sessions that follows at once must not be undone.
+  useLayoutEffect(
+    () =>
+      effect(() => {
+        const empty = sessions.value.length === 0 && listLink.value.status === "online";
+        if ((openID.value !== null || place.value !== "session" || empty) && narrow.peek()) setListing(false);
+      }),
+    [],
+  );
   const columns = alone ? "folded alone-board" : listing ? "listing" : "folded";
   const close = () => {
     setListing(false);

@@ -1,6 +1,6 @@
 // What stands below the transcript: the composer, or why there is none, and requests for control.
 import { signal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
 import { AttachButton, fileEvents } from "./attach";
 import { isShell } from "./begin";
@@ -34,12 +34,17 @@ const unsentKey = (id: string | null) => `maestro.unsent.${id}`;
 function keepUnsent(id: string | null, all: typeof unsent.value): void {
   unsent.value = all;
   const own = all.filter((p) => p.id === id).map((p) => p.content);
-  sessionStorage.removeItem(unsentKey(id));
-  if (own.length === 0) return;
+  keep(unsentKey(id), own.length === 0 ? "" : JSON.stringify(own));
+}
+
+/** keep lets the tab keep a text for when it is loaded again, if the browser has room for it. */
+function keep(key: string, text: string): void {
+  sessionStorage.removeItem(key);
+  if (!text) return;
   try {
-    sessionStorage.setItem(unsentKey(id), JSON.stringify(own));
+    sessionStorage.setItem(key, text);
   } catch {
-    // The browser has no room for it. The prompt is sent all the same.
+    // The page still has the text.
   }
 }
 
@@ -50,7 +55,7 @@ function begun(id: string | null): string {
   const left = JSON.parse(sessionStorage.getItem(unsentKey(id)) ?? "[]") as string[];
   const text = [...left, draft].filter(Boolean).join("\n\n");
   sessionStorage.removeItem(unsentKey(id)); // first, because the browser may have no room for both
-  sessionStorage.setItem(draftKey(id), text);
+  keep(draftKey(id), text);
   return text;
 }
 
@@ -155,8 +160,7 @@ function Writing() {
   }, []);
   const write = (next: string) => {
     setText(next);
-    if (next) sessionStorage.setItem(draftKey(id), next);
-    else sessionStorage.removeItem(draftKey(id));
+    keep(draftKey(id), next);
   };
   const place = (next: string, at: number) => {
     caretAt.current = at;
@@ -166,7 +170,7 @@ function Writing() {
   };
   const completion = useCompletion(text, caret, place);
   const quote = quoted.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!quote) return;
     quoted.value = "";
     const next = `${text && text.replace(/\n*$/, "\n\n")}${quote}`;

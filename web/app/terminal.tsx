@@ -112,7 +112,7 @@ function Pane() {
     watch.observe(field.current!);
     return () => watch.disconnect();
   }, []);
-  useEffect(() => setEnding(null), [tab?.id, typing]);
+  useLayoutEffect(() => setEnding(null), [tab?.id, typing]);
   // Opening the pane starts the first terminal and gives it the focus.
   useLayoutEffect(() => {
     if (!entering.value || !ready.value || !loaded.value || tab) return;

@@ -91,6 +91,21 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
   assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
 });
 
+test("a tap on Sessions opens the list on a phone as soon as the page is drawn", { timeout: 3 * patience }, async () => {
+  await startServer();
+  await browser.open(await server.link());
+  const phoned = await browser.open(await server.link(), phone);
+  await phoned.page.addInitScript(() => {
+    const { requestAnimationFrame: frame, setTimeout: later } = window; // what follows a drawing comes late on a slow phone
+    window.requestAnimationFrame = (f) => later(() => frame(f), 1500);
+    window.setTimeout = (f, ms, ...args) => later(f, ms < 200 ? 1500 : ms, ...args);
+  });
+  await phoned.page.reload();
+  await button(phoned, "Sessions").click();
+  await button(phoned, "Settings").click();
+  assert.deepEqual(await phoned.complaints(), []);
+});
+
 test("an approver answers on a phone, and a viewer sees no questions", { timeout: 4 * patience }, async () => {
   await startServer();
   const ann = await browser.open(await server.link());

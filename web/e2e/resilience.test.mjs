@@ -80,6 +80,31 @@ test("a prompt that was not sent comes back into the field of the next page", { 
   assert.deepEqual(await ann.complaints(offline), []);
 });
 
+test("a tab whose storage is full sends what is written", { timeout: 3 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  await ann.page.evaluate(() => {
+    for (let size = 1 << 22; size >= 1; ) {
+      try {
+        sessionStorage.setItem(`full ${size}`, (sessionStorage.getItem(`full ${size}`) ?? "") + "x".repeat(size));
+      } catch {
+        size >>= 1;
+      }
+    }
+  });
+  await ann.context.setOffline(true);
+  await strip(ann).filter({ hasText: "Reconnecting" }).waitFor();
+  await composer(ann).fill("written without room");
+  await composer(ann).press("Enter");
+  await unsent(ann, "written without room").waitFor();
+  await composer(ann).fill("a draft without room");
+  await ann.context.setOffline(false);
+  await ann.page.locator(".prompt", { hasText: "written without room" }).waitFor();
+  assert.equal(await composer(ann).inputValue(), "a draft without room");
+  assert.deepEqual(await ann.complaints(offline), []);
+});
+
 test("a page notices that its server is stuck, and goes on when it runs", { timeout: 6 * patience }, async () => {
   await startServer(["--heartbeat-interval", "3s"]);
   const ann = await browser.open(await server.link());
