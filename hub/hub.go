@@ -423,7 +423,7 @@ func (h *Hub) Err() error { return h.lifeNow().failed }
 // A Summary describes a session in a listing.
 type Summary struct {
 	Cursor      uint64
-	Updated     time.Time // when an event was last published
+	Updated     time.Time // when an event was last published, or the session opened
 	Responding  bool
 	Connections int
 	Pending     int // open requests
@@ -433,8 +433,12 @@ type Summary struct {
 func (h *Hub) Summary() Summary {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	updated := h.state.log.lastPublished
+	if updated.IsZero() {
+		updated = h.openedAt
+	}
 	return Summary{
-		Cursor: h.journal.Visible(), Updated: h.state.log.lastPublished, Responding: h.state.work.run != nil,
+		Cursor: h.journal.Visible(), Updated: updated, Responding: h.state.work.run != nil,
 		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
 	}
 }

@@ -78,6 +78,9 @@ func TestRestoredSessionBeginsWhereItWasDrained(t *testing.T) { // A104, A106, 5
 		if r.Cursor() != q.Cursor || !r.Ready() || r.Draining() {
 			t.Errorf("got cursor %d, ready %t, want %d: a restore consumes none", r.Cursor(), r.Ready(), q.Cursor)
 		}
+		if got := r.Summary().Updated; !got.Equal(time.Now()) {
+			t.Errorf("updated %s, want when it was opened, %s", got, time.Now())
+		}
 		snap := r.Snapshot()
 		st := snap.State
 		if snap.Cursor != q.Cursor || *st.LastStatus != "Restored from snapshot" || !st.IsReady || st.ConnectionCount != 0 || st.Model != "player" || st.LastError != nil {
