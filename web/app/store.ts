@@ -332,7 +332,7 @@ export function answer(id: string, digest: string | undefined, reply: Answer): P
 }
 
 const words: Partial<Record<string, string>> = {
-  request_not_found: "Somebody else was faster: the question is already answered.",
+  request_not_found: "Too late: this is already answered, or nobody asks it any more.",
   runtime_busy: "The agent is still working. The prompt was not sent.",
   digest_mismatch: "The question has changed since it was shown here. Look at it again.",
   already_voted: "You have already approved. Somebody else must approve as well.",
