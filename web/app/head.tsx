@@ -148,7 +148,7 @@ function Drives() {
       </span>
     );
   }
-  if (!session.value || link.value.status === "closed") return null;
+  if (!session.value?.me || link.value.status === "closed") return null; // before, nobody knows who drives
   if (mine) {
     return (
       <span class="drives">

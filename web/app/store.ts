@@ -228,6 +228,7 @@ function open(id: string): void {
   batch(() => {
     openID.value = id;
     session.value = made;
+    control.value = made.control;
     moment.value = null;
     nowState.value = null;
     nowRows.value = [];
