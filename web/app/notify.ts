@@ -78,7 +78,10 @@ export const impossible = computed(() => {
 /** turnOn asks for the permission of the person, and notifies from then on. Call it only for a click. */
 export async function turnOn(): Promise<void> {
   permission.value = await Notification.requestPermission();
-  if (permission.value === "granted") await change({ quietHours: "" });
+  if (permission.value === "granted") return change({ quietHours: "" });
+  if (permission.value === "default") {
+    throw new Refusal("access_denied", "Notifications stay off until you allow them when the browser asks.");
+  }
 }
 
 /** change keeps a wish, and tells it to the server. */

@@ -135,7 +135,10 @@ function Notifications() {
             checked={on}
             disabled={impossible.value !== ""}
             aria-describedby="notify-about"
-            onChange={(e) => attempt(e.currentTarget.checked ? turnOn : turnOff)}
+            onChange={(e) => {
+              attempt(e.currentTarget.checked ? turnOn : turnOff);
+              e.currentTarget.checked = on; // until it is done
+            }}
           />
           <span>Tell this browser when a question waits</span>
         </label>
