@@ -132,8 +132,8 @@ function Entries({ of, pick }: { of: readonly SessionSummary[]; pick: () => void
     <ul>
       {of.map((s) => (
         <li key={s.session_id} class={role.value === "controller" ? "managed" : ""}>
-          {renaming.value === s.session_id ? <Rename session={s} /> : <Entry session={s} pick={pick} />}
-          {role.value === "controller" && renaming.value !== s.session_id && (
+          {renaming.value?.id === s.session_id ? <Rename session={s} /> : <Entry session={s} pick={pick} />}
+          {role.value === "controller" && renaming.value?.id !== s.session_id && (
             <More session={s} title={titleOf(s, s.session_id)} />
           )}
         </li>

@@ -166,6 +166,30 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   }
   await p.page.getByLabel("Search sessions").press("Escape");
 
+  // A field in the head is for the session that was open.
+  await p.page.locator(".title-button").click();
+  await p.page.keyboard.type("half a title");
+  await p.page.goBack();
+  await p.page.locator(".title-button", { hasText: "The second of three" }).waitFor();
+  await p.page.goForward();
+  await p.page.locator(".title-button", { hasText: "hello, third" }).waitFor();
+
+  // One in the list goes with its session to another part of the list.
+  await prompt(p, "ask me something");
+  await p.page.getByRole("heading", { name: "Needs you" }).waitFor();
+  await act("hello, third", "Rename");
+  await p.page.keyboard.type("hello, ");
+  const [question] = (await server.call("GET", "/api/headless/inbox")).questions;
+  await server.call("POST", `/api/headless/inbox/${question.session_id}/${question.request_id}`, {
+    content: [{ type: "text", text: "UTC" }],
+  });
+  await p.page.getByRole("heading", { name: "Needs you" }).waitFor({ state: "detached" });
+  await p.page.getByRole("heading", { name: "Running" }).waitFor({ state: "detached" });
+  await p.page.keyboard.type("third");
+  assert.equal(await p.page.getByLabel("Title").inputValue(), "hello, third");
+  await p.page.keyboard.press("Enter");
+  await sessions.filter({ hasText: "hello, third" }).waitFor();
+
   // An archived session is only found by a search.
   await act("The second of three", "Archive");
   await p.page.locator(".notice", { hasText: "Archived “The second of three”." }).waitFor();
