@@ -215,6 +215,7 @@ function Page() {
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
         {place.value === "inbox" && <Inbox list={() => setListing(!listing)} />}
+        {place.value !== "session" && <Refused />}
       </main>
       {paneled.value && place.value === "session" && session.value && <Panel />}
       <div class="scrim" onClick={close} />

@@ -36,7 +36,8 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
             class="button quiet square"
             title="New session"
             aria-label="New session"
-            onClick={() => {
+            onClick={(e) => {
+              if (e.detail > 1) return; // a double click
               pick();
               void createSession();
             }}

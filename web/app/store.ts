@@ -189,6 +189,7 @@ export function fragment(name: string): string | null {
 export const address = (id: string) => `#session=${encodeURIComponent(id)}`;
 
 function follow(): void {
+  refusal.value = ""; // of the place that was left
   if (fragment("inbox") !== null) return; // the inbox shows one question of the session
   const id = fragment("session");
   if (id && id !== openID.value) open(id);
@@ -338,6 +339,7 @@ const words: Partial<Record<string, string>> = {
   digest_mismatch: "The question has changed since it was shown here. Look at it again.",
   already_voted: "You have already approved. Somebody else must approve as well.",
   controller_lease_held: "Somebody else drives. Ask for control first.",
+  network: "The server cannot be reached.",
   answer_lost: "The connection was lost before the answer came. Look whether it was done before you repeat it.",
   rate_limited: "Too much at once. Wait a moment and try again.",
 };
@@ -347,8 +349,16 @@ export function inWords(err: unknown): string {
   return words[err.code] ?? err.message;
 }
 
-/** createSession makes a session and opens it. It reports whether that was done. */
-export async function createSession(): Promise<boolean> {
+let creating: Promise<boolean> | undefined;
+
+/** createSession makes a session and opens it. It reports whether that was done. Calls at the same time make one. */
+export function createSession(): Promise<boolean> {
+  return (creating ??= create().finally(() => {
+    creating = undefined;
+  }));
+}
+
+async function create(): Promise<boolean> {
   refusal.value = "";
   try {
     const id = await server.create();
