@@ -106,8 +106,9 @@ export async function turnOff(): Promise<void> {
 
 /** logOut logs out and ends the notifications of this browser, because they are for the person who is logged in. */
 export async function logOut(): Promise<void> {
-  await turnOff().catch(() => {}); // such as without a connection; the server drops the registration with the login
-  await logout();
+  const wanted = wish.peek();
+  await turnOff().catch(() => {}); // such as without a connection
+  if (!(await logout()) && wanted) await change(wanted);
 }
 
 let registering: Promise<void> = Promise.resolve();

@@ -36,7 +36,14 @@ export function Settings() {
       <App />
       <About />
       <footer>
-        <button type="button" class="button" onClick={() => void logOut()}>
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            close(); // the page says if it fails
+            void logOut();
+          }}
+        >
           Log out
         </button>
         <span class="meta">Logs out all tabs of this browser and ends its notifications.</span>

@@ -108,7 +108,14 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
         <button type="button" class="button quiet" title="Ctrl+K" onClick={commands}>
           Commands
         </button>
-        <button type="button" class="button quiet" onClick={() => void logOut()}>
+        <button
+          type="button"
+          class="button quiet"
+          onClick={() => {
+            pick();
+            void logOut();
+          }}
+        >
           Log out
         </button>
       </div>

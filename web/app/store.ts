@@ -167,13 +167,21 @@ tabs.onmessage = () => {
   goAway();
 };
 
-export async function logout(): Promise<void> {
+/** logout ends the login of this browser. It reports whether that was done, and shows why it was not. */
+export async function logout(): Promise<boolean> {
+  refusal.value = "";
+  try {
+    await server.logout();
+  } catch (err) {
+    refusal.value = `You are still logged in. ${inWords(err)}`;
+    return false;
+  }
   session.value?.close();
   localStorage.removeItem(nameKey);
   localStorage.removeItem(ownConnections.key);
-  await server.logout();
   tabs.postMessage("");
   goAway();
+  return true;
 }
 
 // goAway forgets the prompts that were being written, because the next person to log in must not see them.

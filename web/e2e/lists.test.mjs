@@ -211,7 +211,43 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await p.page.waitForURL((url) => url.hash === third);
   await p.page.locator(".prompt", { hasText: "hello, third" }).waitFor();
   await until("three sessions", async () => (await titles()).length === 3);
-  assert.deepEqual(await p.complaints(), []);
+  assert.deepEqual(await p.complaints([/ERR_FAILED/]), []);
+});
+
+test("a double click makes one session, and the inbox shows what failed", { timeout: 4 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  await composer(p).waitFor();
+  await p.page.evaluate(() => {
+    const { fetch } = globalThis;
+    globalThis.made = 0;
+    globalThis.fetch = (url, more) => {
+      if (more.method === "POST" && String(url).endsWith("/sessions")) globalThis.made++;
+      return fetch(url, more);
+    };
+  });
+  const before = p.page.url();
+  const plus = button(p, "New session").first();
+  await plus.dblclick();
+  await p.page.waitForURL((url) => url.href !== before);
+  server.signal("SIGSTOP"); // two clicks while the server is slow
+  for (let i = 0; i < 2; i++) await plus.click();
+  assert.equal(await p.page.evaluate(() => globalThis.made), 2);
+  server.signal("SIGCONT");
+  await composer(p).waitFor();
+  await p.page.getByRole("link", { name: "Inbox" }).click();
+  await p.page.locator(".inbox").waitFor();
+  await server.stop();
+  const refused = (text) => p.page.locator(".main .refused", { hasText: text }).waitFor();
+  await plus.click();
+  await refused("The server cannot be reached.");
+  await accessible(p, "a refusal beside the inbox");
+  await button(p, "Log out").click();
+  await refused("You are still logged in. The server cannot be reached.");
+  await server.start();
+  await p.page.goBack();
+  await prompt(p, "hello again");
+  assert.deepEqual(await p.complaints([/ERR_CONNECTION_REFUSED/]), []);
 });
 
 test("the dashboard shows what many sessions do", { timeout: 6 * patience }, async () => {
