@@ -67,10 +67,7 @@ async function update(id: string, change: SessionUpdate): Promise<boolean> {
 async function putAway(s: SessionSummary, done: string, away: () => Promise<unknown>, back: () => Promise<unknown>) {
   const open = openID.peek() === s.session_id;
   if (open) leave(sessions.peek().find((other) => other.session_id !== s.session_id)?.session_id);
-  if (!(await attempt(away))) {
-    if (open) location.hash = address(s.session_id);
-    return;
-  }
+  if (!(await attempt(away))) return; // somebody may be writing in the next one
   void read();
   notice.value = {
     text: `${done} “${s.title || "New session"}”.`,
@@ -213,7 +210,7 @@ export function TitleField({ class: look, title, draft = title, write, done }: T
       class={look}
       aria-label="Title"
       ref={field}
-      defaultValue={s.title}
+      defaultValue={draft}
       maxLength={200}
       onInput={(e) => write?.(e.currentTarget.value)}
       onBlur={() =>

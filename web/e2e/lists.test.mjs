@@ -200,6 +200,18 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await sessions.filter({ hasText: "archived" }).waitFor({ state: "detached" });
   await p.page.getByLabel("Search sessions").press("Escape");
 
+  // If the open session cannot be deleted, the page stays where it has gone meanwhile.
+  assert.equal(new URL(p.page.url()).hash, third);
+  await p.page.route("**/api/headless/sessions/*", (r) =>
+    r.request().method() === "DELETE" ? r.abort() : r.continue(),
+  );
+  await act("hello, third", "Delete");
+  await p.page.locator(".notice", { hasText: "The server cannot be reached." }).waitFor();
+  assert.notEqual(new URL(p.page.url()).hash, third);
+  await p.page.unrouteAll();
+  await sessions.filter({ hasText: "hello, third" }).click();
+  await p.page.waitForURL((url) => url.hash === third);
+
   // The open session is deleted: the page goes to another one, and undo comes back.
   assert.equal(new URL(p.page.url()).hash, third);
   await act("hello, third", "Delete");
