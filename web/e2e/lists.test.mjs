@@ -102,6 +102,8 @@ test("a tap on Sessions opens the list on a phone as soon as the page is drawn",
   });
   await phoned.page.reload();
   await button(phoned, "Sessions").click();
+  const { session_id } = await server.call("POST", "/api/headless/sessions", { role: "viewer" });
+  await phoned.page.locator(`.session[href="#session=${session_id}"]`).waitFor(); // a change of the list leaves it open
   await button(phoned, "Settings").click();
   assert.deepEqual(await phoned.complaints(), []);
 });
