@@ -1,5 +1,5 @@
 // The page as a whole: its columns, the keys that work everywhere, and the title of the tab.
-import { effect, useSignalEffect } from "@preact/signals";
+import { computed, effect, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Composer, ControlRequests, Refused, Unsent } from "./composer";
 import { Dashboard } from "./dashboard";
@@ -182,14 +182,12 @@ function Page() {
   useTerminalKey();
   useSignalEffect(nameTab);
   // It begins with the drawing too: a tap on Sessions that follows at once must not be undone.
-  useLayoutEffect(
-    () =>
-      effect(() => {
-        const empty = sessions.value.length === 0 && listLink.value.status === "online";
-        if ((openID.value !== null || place.value !== "session" || empty) && narrow.peek()) setListing(false);
-      }),
-    [],
-  );
+  useLayoutEffect(() => {
+    const empty = computed(() => sessions.value.length === 0 && listLink.value.status === "online");
+    return effect(() => {
+      if ((openID.value !== null || place.value !== "session" || empty.value) && narrow.peek()) setListing(false);
+    });
+  }, []);
   const columns = alone ? "folded alone-board" : listing ? "listing" : "folded";
   const close = () => {
     setListing(false);
@@ -215,6 +213,7 @@ function Page() {
         )}
         {place.value === "dashboard" && <Dashboard list={() => setListing(!listing)} />}
         {place.value === "inbox" && <Inbox list={() => setListing(!listing)} />}
+        {place.value !== "session" && <Refused />}
       </main>
       {paneled.value && place.value === "session" && session.value && <Panel />}
       <div class="scrim" onClick={close} />

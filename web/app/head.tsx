@@ -1,10 +1,11 @@
 // The head of a session: its title, who drives, and the state of the connection in words.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { offer } from "./agent";
 import { changed } from "./changes";
 import { cost, count, plural, who } from "./format";
 import { Icon } from "./icons";
+import { TitleField } from "./manage";
 import { agentName } from "./row";
 import { SearchButton } from "./search";
 import { paneled, type Tab, tab, toggleTab } from "./side";
@@ -46,7 +47,7 @@ export function Head({ list, listing }: { list: () => void; listing: boolean }) 
           <Icon sign="menu" />
         </span>
       </button>
-      <Title />
+      <Title key={openID.value} />
       <Drives />
       <span class="facts meta">
         {offer.value.mode && <span class="tag">{offer.value.mode}</span>}
@@ -97,8 +98,6 @@ function SideButtons() {
 
 function Title() {
   const [editing, setEditing] = useState(false);
-  const field = useRef<HTMLInputElement>(null);
-  useLayoutEffect(() => field.current?.select(), [editing]);
   const id = openID.value;
   const title = titleOf(summary.value, id);
   if (!id) return <h1 class="grow cut">Maestro</h1>;
@@ -115,26 +114,11 @@ function Title() {
       </h1>
     );
   }
-  let open = true; // a field that is removed loses the focus
   const done = (next: string) => {
-    if (open && next.trim() !== title) void rename(id, next.trim());
-    open = false;
+    if (next !== title) void rename(id, next);
     setEditing(false);
   };
-  return (
-    <input
-      class="field grow"
-      aria-label="Title"
-      defaultValue={title}
-      ref={field}
-      maxLength={200}
-      onBlur={(e) => done(e.currentTarget.value)}
-      onKeyDown={(e) => {
-        if (e.key === "Enter") done(e.currentTarget.value);
-        if (e.key === "Escape") done(title);
-      }}
-    />
-  );
+  return <TitleField class="field grow" title={title} done={done} />;
 }
 
 function Drives() {
@@ -148,7 +132,7 @@ function Drives() {
       </span>
     );
   }
-  if (!session.value || link.value.status === "closed") return null;
+  if (!session.value?.me || link.value.status === "closed") return null; // before, nobody knows who drives
   if (mine) {
     return (
       <span class="drives">

@@ -12,9 +12,10 @@ export const search = signal("");
 export const found = signal<readonly SessionSummary[] | null>(null);
 /** what was done or refused last */
 export const notice = signal<{ text: string; undo?: () => Promise<unknown> } | null>(null);
-/** the session whose actions are shown, and the one whose title is edited */
+/** the session whose actions are shown */
 const acting = signal("");
-export const renaming = signal("");
+/** the session whose title is edited, and what was written; its entry is drawn anew when it goes to another section */
+export const renaming = signal<{ id: string; draft: string } | null>(null);
 
 let reading = false;
 let again = false;
@@ -66,10 +67,7 @@ async function update(id: string, change: SessionUpdate): Promise<boolean> {
 async function putAway(s: SessionSummary, done: string, away: () => Promise<unknown>, back: () => Promise<unknown>) {
   const open = openID.peek() === s.session_id;
   if (open) leave(sessions.peek().find((other) => other.session_id !== s.session_id)?.session_id);
-  if (!(await attempt(away))) {
-    if (open) location.hash = address(s.session_id);
-    return;
-  }
+  if (!(await attempt(away))) return; // somebody may be writing in the next one
   void read();
   notice.value = {
     text: `${done} “${s.title || "New session"}”.`,
@@ -152,7 +150,7 @@ export function More({ session: s, title }: { session: SessionSummary; title: st
             type="button"
             class="button"
             onClick={choose(() => {
-              renaming.value = id;
+              renaming.value = { id, draft: s.title };
             })}
           >
             Rename
@@ -176,24 +174,54 @@ export function More({ session: s, title }: { session: SessionSummary; title: st
 }
 
 export function Rename({ session: s }: { session: SessionSummary }) {
-  const field = useRef<HTMLInputElement>(null);
-  useLayoutEffect(() => field.current?.select(), []);
+  const edited = renaming.peek()!;
   const done = (title: string) => {
-    if (renaming.peek() !== s.session_id) return;
-    renaming.value = "";
-    if (title.trim() !== s.title) void update(s.session_id, { title: title.trim() });
+    renaming.value = null;
+    if (title !== s.title) void update(s.session_id, { title });
   };
   return (
-    <input
+    <TitleField
       class="field"
+      title={s.title}
+      draft={edited.draft}
+      write={(draft) => {
+        edited.draft = draft;
+      }}
+      done={done}
+    />
+  );
+}
+
+interface TitleProps {
+  class: string;
+  title: string;
+  draft?: string;
+  write?: (draft: string) => void;
+  done: (title: string) => void;
+}
+
+/** TitleField edits a title. Enter and leaving the field are done with it, Escape keeps the title. */
+export function TitleField({ class: look, title, draft = title, write, done }: TitleProps) {
+  const field = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => field.current!.setSelectionRange(draft === title ? 0 : draft.length, draft.length), []);
+  useLayoutEffect(() => field.current!.focus()); // an entry that moves in the list loses the focus
+  return (
+    <input
+      class={look}
       aria-label="Title"
       ref={field}
-      defaultValue={s.title}
+      defaultValue={draft}
       maxLength={200}
-      onBlur={(e) => done(e.currentTarget.value)}
+      onInput={(e) => write?.(e.currentTarget.value)}
+      onBlur={() =>
+        queueMicrotask(() => {
+          const left = field.current; // null: the field was removed
+          if (left && left !== document.activeElement) done(left.value.trim());
+        })
+      }
       onKeyDown={(e) => {
-        if (e.key === "Enter") done(e.currentTarget.value);
-        else if (e.key === "Escape") done(s.title);
+        if (e.key === "Enter") done(e.currentTarget.value.trim());
+        else if (e.key === "Escape") done(title);
         else return;
         e.stopPropagation(); // Escape also closes the list of a phone
       }}

@@ -78,7 +78,10 @@ export const impossible = computed(() => {
 /** turnOn asks for the permission of the person, and notifies from then on. Call it only for a click. */
 export async function turnOn(): Promise<void> {
   permission.value = await Notification.requestPermission();
-  if (permission.value === "granted") await change({ quietHours: "" });
+  if (permission.value === "granted") return change({ quietHours: "" });
+  if (permission.value === "default") {
+    throw new Refusal("access_denied", "Notifications stay off until you allow them when the browser asks.");
+  }
 }
 
 /** change keeps a wish, and tells it to the server. */
@@ -103,8 +106,9 @@ export async function turnOff(): Promise<void> {
 
 /** logOut logs out and ends the notifications of this browser, because they are for the person who is logged in. */
 export async function logOut(): Promise<void> {
-  await turnOff().catch(() => {}); // such as without a connection; the server drops the registration with the login
-  await logout();
+  const wanted = wish.peek();
+  await turnOff().catch(() => {}); // such as without a connection
+  if (!(await logout()) && wanted) await change(wanted);
 }
 
 let registering: Promise<void> = Promise.resolve();

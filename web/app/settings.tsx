@@ -36,7 +36,14 @@ export function Settings() {
       <App />
       <About />
       <footer>
-        <button type="button" class="button" onClick={() => void logOut()}>
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            close(); // the page says if it fails
+            void logOut();
+          }}
+        >
           Log out
         </button>
         <span class="meta">Logs out all tabs of this browser and ends its notifications.</span>
@@ -135,7 +142,10 @@ function Notifications() {
             checked={on}
             disabled={impossible.value !== ""}
             aria-describedby="notify-about"
-            onChange={(e) => attempt(e.currentTarget.checked ? turnOn : turnOff)}
+            onChange={(e) => {
+              attempt(e.currentTarget.checked ? turnOn : turnOff);
+              e.currentTarget.checked = on; // until it is done
+            }}
           />
           <span>Tell this browser when a question waits</span>
         </label>

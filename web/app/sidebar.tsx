@@ -36,7 +36,8 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
             class="button quiet square"
             title="New session"
             aria-label="New session"
-            onClick={() => {
+            onClick={(e) => {
+              if (e.detail > 1) return; // a double click
               pick();
               void createSession();
             }}
@@ -107,7 +108,14 @@ export function Sidebar({ pick, commands }: { pick: () => void; commands: () => 
         <button type="button" class="button quiet" title="Ctrl+K" onClick={commands}>
           Commands
         </button>
-        <button type="button" class="button quiet" onClick={() => void logOut()}>
+        <button
+          type="button"
+          class="button quiet"
+          onClick={() => {
+            pick();
+            void logOut();
+          }}
+        >
           Log out
         </button>
       </div>
@@ -132,8 +140,8 @@ function Entries({ of, pick }: { of: readonly SessionSummary[]; pick: () => void
     <ul>
       {of.map((s) => (
         <li key={s.session_id} class={role.value === "controller" ? "managed" : ""}>
-          {renaming.value === s.session_id ? <Rename session={s} /> : <Entry session={s} pick={pick} />}
-          {role.value === "controller" && renaming.value !== s.session_id && (
+          {renaming.value?.id === s.session_id ? <Rename session={s} /> : <Entry session={s} pick={pick} />}
+          {role.value === "controller" && renaming.value?.id !== s.session_id && (
             <More session={s} title={titleOf(s, s.session_id)} />
           )}
         </li>

@@ -167,13 +167,21 @@ tabs.onmessage = () => {
   goAway();
 };
 
-export async function logout(): Promise<void> {
+/** logout ends the login of this browser. It reports whether that was done, and shows why it was not. */
+export async function logout(): Promise<boolean> {
+  refusal.value = "";
+  try {
+    await server.logout();
+  } catch (err) {
+    refusal.value = `You are still logged in. ${inWords(err)}`;
+    return false;
+  }
   session.value?.close();
   localStorage.removeItem(nameKey);
   localStorage.removeItem(ownConnections.key);
-  await server.logout();
   tabs.postMessage("");
   goAway();
+  return true;
 }
 
 // goAway forgets the prompts that were being written, because the next person to log in must not see them.
@@ -189,6 +197,7 @@ export function fragment(name: string): string | null {
 export const address = (id: string) => `#session=${encodeURIComponent(id)}`;
 
 function follow(): void {
+  refusal.value = ""; // of the place that was left
   if (fragment("inbox") !== null) return; // the inbox shows one question of the session
   const id = fragment("session");
   if (id && id !== openID.value) open(id);
@@ -228,6 +237,7 @@ function open(id: string): void {
   batch(() => {
     openID.value = id;
     session.value = made;
+    control.value = made.control;
     moment.value = null;
     nowState.value = null;
     nowRows.value = [];
@@ -332,11 +342,12 @@ export function answer(id: string, digest: string | undefined, reply: Answer): P
 }
 
 const words: Partial<Record<string, string>> = {
-  request_not_found: "Somebody else was faster: the question is already answered.",
+  request_not_found: "Too late: this is already answered, or nobody asks it any more.",
   runtime_busy: "The agent is still working. The prompt was not sent.",
   digest_mismatch: "The question has changed since it was shown here. Look at it again.",
   already_voted: "You have already approved. Somebody else must approve as well.",
   controller_lease_held: "Somebody else drives. Ask for control first.",
+  network: "The server cannot be reached.",
   answer_lost: "The connection was lost before the answer came. Look whether it was done before you repeat it.",
   rate_limited: "Too much at once. Wait a moment and try again.",
 };
@@ -346,8 +357,16 @@ export function inWords(err: unknown): string {
   return words[err.code] ?? err.message;
 }
 
-/** createSession makes a session and opens it. It reports whether that was done. */
-export async function createSession(): Promise<boolean> {
+let creating: Promise<boolean> | undefined;
+
+/** createSession makes a session and opens it. It reports whether that was done. Calls at the same time make one. */
+export function createSession(): Promise<boolean> {
+  return (creating ??= create().finally(() => {
+    creating = undefined;
+  }));
+}
+
+async function create(): Promise<boolean> {
   refusal.value = "";
   try {
     const id = await server.create();

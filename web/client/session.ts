@@ -356,7 +356,10 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     if (event.type === "hello_ok") {
       replaying = false;
       setHolder(event.controller_connection_id ?? null);
-    } else if (event.type === "connection_info") setHolder(event.controller_connection_id ?? null);
+    } else if (event.type === "connection_info") {
+      setHolder(event.controller_connection_id ?? null);
+      if (event.connection_id && !event.role) forget(event.connection_id); // the connection has gone
+    }
     fold.apply(event);
     transcript.apply(cursor, event);
     utilities.apply(event);
@@ -410,12 +413,24 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   type LeaseFrame = Extract<ClientFrame, { type: `ws.${string}_control` }>;
   const leaseFrame = (frame: LeaseFrame) => transmit({ ...frame, id: newID() }, false) as Promise<Result>;
 
-  /** answered forgets a connection that asked, if the server accepts the answer. */
-  async function answered(connection: string, answer: Promise<Result>): Promise<Result> {
-    const result = await answer;
-    control = { ...control, asking: control.asking.filter((a) => a.connection_id !== connection) };
+  /** forget drops the request for control of a connection. */
+  function forget(connection: string): void {
+    const asking = control.asking.filter((a) => a.connection_id !== connection);
+    if (asking.length === control.asking.length) return;
+    control = { ...control, asking };
     mark("control");
-    return result;
+  }
+
+  /** answered forgets a connection that asked, if the server accepts the answer or knows no such request. */
+  async function answered(connection: string, answer: Promise<Result>): Promise<Result> {
+    try {
+      const result = await answer;
+      forget(connection);
+      return result;
+    } catch (err) {
+      if (err instanceof Refusal && err.code === "request_not_found") forget(connection);
+      throw err;
+    }
   }
 
   function shown(requestId: string): ShownRecord | undefined {

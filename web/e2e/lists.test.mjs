@@ -102,6 +102,8 @@ test("a tap on Sessions opens the list on a phone as soon as the page is drawn",
   });
   await phoned.page.reload();
   await button(phoned, "Sessions").click();
+  const { session_id } = await server.call("POST", "/api/headless/sessions", { role: "viewer" });
+  await phoned.page.locator(`.session[href="#session=${session_id}"]`).waitFor(); // a change of the list leaves it open
   await button(phoned, "Settings").click();
   assert.deepEqual(await phoned.complaints(), []);
 });
@@ -166,6 +168,30 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   }
   await p.page.getByLabel("Search sessions").press("Escape");
 
+  // A field in the head is for the session that was open.
+  await p.page.locator(".title-button").click();
+  await p.page.keyboard.type("half a title");
+  await p.page.goBack();
+  await p.page.locator(".title-button", { hasText: "The second of three" }).waitFor();
+  await p.page.goForward();
+  await p.page.locator(".title-button", { hasText: "hello, third" }).waitFor();
+
+  // One in the list goes with its session to another part of the list.
+  await prompt(p, "ask me something");
+  await p.page.getByRole("heading", { name: "Needs you" }).waitFor();
+  await act("hello, third", "Rename");
+  await p.page.keyboard.type("hello, ");
+  const [question] = (await server.call("GET", "/api/headless/inbox")).questions;
+  await server.call("POST", `/api/headless/inbox/${question.session_id}/${question.request_id}`, {
+    content: [{ type: "text", text: "UTC" }],
+  });
+  await p.page.getByRole("heading", { name: "Needs you" }).waitFor({ state: "detached" });
+  await p.page.getByRole("heading", { name: "Running" }).waitFor({ state: "detached" });
+  await p.page.keyboard.type("third");
+  assert.equal(await p.page.getByLabel("Title").inputValue(), "hello, third");
+  await p.page.keyboard.press("Enter");
+  await sessions.filter({ hasText: "hello, third" }).waitFor();
+
   // An archived session is only found by a search.
   await act("The second of three", "Archive");
   await p.page.locator(".notice", { hasText: "Archived “The second of three”." }).waitFor();
@@ -175,6 +201,18 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await act("The second of three", "Unarchive");
   await sessions.filter({ hasText: "archived" }).waitFor({ state: "detached" });
   await p.page.getByLabel("Search sessions").press("Escape");
+
+  // If the open session cannot be deleted, the page stays where it has gone meanwhile.
+  assert.equal(new URL(p.page.url()).hash, third);
+  await p.page.route("**/api/headless/sessions/*", (r) =>
+    r.request().method() === "DELETE" ? r.abort() : r.continue(),
+  );
+  await act("hello, third", "Delete");
+  await p.page.locator(".notice", { hasText: "The server cannot be reached." }).waitFor();
+  assert.notEqual(new URL(p.page.url()).hash, third);
+  await p.page.unrouteAll();
+  await sessions.filter({ hasText: "hello, third" }).click();
+  await p.page.waitForURL((url) => url.hash === third);
 
   // The open session is deleted: the page goes to another one, and undo comes back.
   assert.equal(new URL(p.page.url()).hash, third);
@@ -187,7 +225,43 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await p.page.waitForURL((url) => url.hash === third);
   await p.page.locator(".prompt", { hasText: "hello, third" }).waitFor();
   await until("three sessions", async () => (await titles()).length === 3);
-  assert.deepEqual(await p.complaints(), []);
+  assert.deepEqual(await p.complaints([/ERR_FAILED/]), []);
+});
+
+test("a double click makes one session, and the inbox shows what failed", { timeout: 4 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  await composer(p).waitFor();
+  await p.page.evaluate(() => {
+    const { fetch } = globalThis;
+    globalThis.made = 0;
+    globalThis.fetch = (url, more) => {
+      if (more.method === "POST" && String(url).endsWith("/sessions")) globalThis.made++;
+      return fetch(url, more);
+    };
+  });
+  const before = p.page.url();
+  const plus = button(p, "New session").first();
+  await plus.dblclick();
+  await p.page.waitForURL((url) => url.href !== before);
+  server.signal("SIGSTOP"); // two clicks while the server is slow
+  for (let i = 0; i < 2; i++) await plus.click();
+  assert.equal(await p.page.evaluate(() => globalThis.made), 2);
+  server.signal("SIGCONT");
+  await composer(p).waitFor();
+  await p.page.getByRole("link", { name: "Inbox" }).click();
+  await p.page.locator(".inbox").waitFor();
+  await server.stop();
+  const refused = (text) => p.page.locator(".main .refused", { hasText: text }).waitFor();
+  await plus.click();
+  await refused("The server cannot be reached.");
+  await accessible(p, "a refusal beside the inbox");
+  await button(p, "Log out").click();
+  await refused("You are still logged in. The server cannot be reached.");
+  await server.start();
+  await p.page.goBack();
+  await prompt(p, "hello again");
+  assert.deepEqual(await p.complaints([/ERR_CONNECTION_REFUSED/]), []);
 });
 
 test("the dashboard shows what many sessions do", { timeout: 6 * patience }, async () => {

@@ -209,6 +209,29 @@ test("a phone takes over, and the desk is told and takes it back", { timeout: 4 
   assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
 });
 
+test("who drives one session is not said to drive the next before it is open", { timeout: 3 * patience }, async () => {
+  await startServer();
+  const ann = await browser.open(await server.link());
+  await drives(ann, "You drive");
+  const ben = await browser.open(await server.link());
+  await button(ben, "Take over").waitFor();
+  await button(ben, "Ask for control").click();
+  await button(ann, "Hand over").waitFor();
+  const { session_id } = await server.call("POST", "/api/headless/sessions", { role: "viewer" });
+  const link = `.session[href="#session=${session_id}"]`;
+  for (const p of [ann, ben]) await p.page.locator(link).waitFor();
+  server.signal("SIGSTOP");
+  for (const p of [ann, ben]) {
+    await p.page.locator(link).click();
+    await p.page.locator(`${link}[aria-current="page"]`).waitFor();
+    await composer(p).waitFor();
+    assert.deepEqual(await p.page.locator(".drives, .dock .closed").allInnerTexts(), []);
+  }
+  server.signal("SIGCONT");
+  await drives(ann, /drive/);
+  assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
+});
+
 test("the whole way is possible with the keyboard", { timeout: 5 * patience }, async () => {
   await startServer();
   const ann = await browser.open(await server.link());

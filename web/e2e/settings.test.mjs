@@ -163,11 +163,27 @@ test("a page in the background tells of a question and takes it back", { timeout
 test("what makes notifications impossible is said", { timeout: 3 * patience }, async () => {
   await startServer();
   const blocked = await browser.open(await server.link());
-  await blocked.page.addInitScript(() => Object.defineProperty(Notification, "permission", { get: () => "denied" }));
+  await blocked.page.addInitScript(() =>
+    Object.defineProperty(Notification, "permission", { get: () => "denied", configurable: true }),
+  );
   await blocked.page.reload();
   await button(blocked, "Settings").click();
   await settings(blocked).getByText(/This browser blocks notifications of this page/).waitFor();
   assert.ok(await settings(blocked).getByRole("switch").isDisabled());
+
+  // The switch stays off if somebody closes the question of the browser, each time.
+  await blocked.page.addInitScript(() => {
+    Object.defineProperty(Notification, "permission", { get: () => "default" });
+    Notification.requestPermission = async () => "default";
+  });
+  await blocked.page.reload();
+  await button(blocked, "Settings").click();
+  for (let i = 0; i < 2; i++) {
+    await settings(blocked).getByRole("switch").click();
+    await settings(blocked).getByText("Notifications stay off until you allow them").waitFor();
+    assert.ok(!(await settings(blocked).getByRole("switch").isChecked()));
+  }
+
   const iphone = await browser.open(await server.link(), {
     ...phone,
     userAgent: "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 Version/17.4 Safari/604.1",

@@ -155,6 +155,28 @@ test("control is asked for, denied, granted, taken and released", async () => {
   assert.equal(holder.control.mine, false);
 });
 
+test("a request for control ends with the connection that asked", async () => {
+  const c = client(server);
+  const id = await c.create();
+  const ann = c.attach(id, { role: "controller" });
+  await ann.ready();
+  for (const kept of [true, false]) {
+    const bob = client(server).attach(id, { role: "controller" });
+    await bob.ready();
+    const { connectionId } = bob.me!;
+    await bob.lease.ask();
+    await ann.until(() => ann.control.asking.length === 1);
+    bob.close(kept);
+    if (kept) {
+      const listed = () => ann.state.connections.find((c) => c.connection_id === connectionId);
+      await ann.until(() => listed()?.attached_subscription_count === 0);
+      await assert.rejects(ann.lease.deny(connectionId), refusal("request_not_found"));
+      assert.equal(ann.control.asking.length, 0);
+    }
+    await ann.until(() => ann.control.asking.length === 0);
+  }
+});
+
 test("a page that is loaded again keeps control", async () => {
   const first = page();
   const c = client(server);
