@@ -35,9 +35,15 @@ function mayAnswer(kind: string, online: boolean): { can: boolean; why: string }
 
 export function Questions() {
   const all = pending.value;
-  const [at, setAt] = useState(0);
-  const index = Math.min(at, all.length - 1);
+  const [id, setID] = useState(""); // of the question that is shown: others come and go before it
+  const place = useRef(0); // of it, for the time when it is gone
+  const held = all.findIndex((r) => r.id === id);
+  const index = held >= 0 ? held : Math.min(place.current, all.length - 1);
   const one = all[index];
+  useLayoutEffect(() => {
+    place.current = Math.max(index, 0);
+    setID(one?.id ?? "");
+  });
   const first = all[0]?.id;
   useEffect(() => {
     if (first && !moment.peek()) announce("The agent asks a question.");
@@ -52,7 +58,7 @@ export function Questions() {
             class="button quiet square"
             aria-label="Previous question"
             disabled={index === 0}
-            onClick={() => setAt(index - 1)}
+            onClick={() => setID(all[index - 1]!.id)}
           >
             <Icon sign="left" />
           </button>
@@ -62,7 +68,7 @@ export function Questions() {
             class="button quiet square"
             aria-label="Next question"
             disabled={index === all.length - 1}
-            onClick={() => setAt(index + 1)}
+            onClick={() => setID(all[index + 1]!.id)}
           >
             <Icon sign="right" />
           </button>
