@@ -34,8 +34,8 @@ function mayAnswer(kind: string): { can: boolean; why: string } {
 
 export function Questions() {
   const all = pending.value;
-  const [id, setID] = useState(""); // of the question that is shown: others come and go before it
-  const place = useRef(0); // of it, for the time when it is gone
+  const [id, setID] = useState(""); // of the question that is shown; others come and go before it
+  const place = useRef(0); // of that question in the list, for when it is gone
   const held = all.findIndex((r) => r.id === id);
   const index = held >= 0 ? held : Math.min(place.current, all.length - 1);
   const one = all[index];
