@@ -117,7 +117,7 @@ export function wrong(f: Field, entered: unknown): string {
 export function content(fields: Field[], values: Values): Values {
   const all: Values = {};
   for (const f of fields) {
-    const value = f.type === "boolean" ? (values[f.name] ?? (f.required ? false : undefined)) : valueOf(f, values[f.name]);
+    const value = valueOf(f, values[f.name] ?? (f.type === "boolean" && f.required ? false : undefined));
     if (value !== undefined && value !== "") all[f.name] = value;
   }
   return all;

@@ -51,7 +51,8 @@ export function Shares() {
     await read();
   };
   const revoke = async (share: ShareAnswer) => {
-    if (await act(() => server.revoke(id, share.share_id))) setMade((m) => (m?.share_id === share.share_id ? undefined : m));
+    const done = await act(() => server.revoke(id, share.share_id));
+    if (done) setMade((m) => (m?.share_id === share.share_id ? undefined : m));
     await read();
   };
   return (

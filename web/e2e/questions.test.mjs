@@ -13,7 +13,7 @@ const agent = fileURLToPath(new URL("agent.mjs", import.meta.url));
 /** asks makes the agent ask for permission. */
 const asks = (name) => writeFileSync(join(server.root, name), "");
 
-test("a form stays while other questions come and go, and no click goes to the next one", { timeout: 4 * patience }, async () => {
+test("a form stays while questions come and go, and early clicks do nothing", { timeout: 4 * patience }, async () => {
   await startServer(["--agent", `acp:node ${agent}`]);
   const p = await browser.open(await server.link());
   const sheet = p.page.locator(".question");
