@@ -240,7 +240,7 @@ function Conversation() {
       <div class="dock">
         <Refused />
         {!past && <ControlRequests />}
-        <Questions key={String(past)} />
+        <Questions key={`${openID.value} ${past}`} />
         {!past && <PlanLine />}
         <Queue />
         <Unsent />

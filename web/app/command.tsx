@@ -7,6 +7,7 @@ import { mayWrite } from "./draft";
 import { clock, duration } from "./format";
 import { compareCommand } from "./git";
 import { Icon, type Outcome } from "./icons";
+import { useSeen } from "./keys";
 import { Text } from "./long";
 import { NeedsControl } from "./needs";
 import { Omitted, Preview, previewed, useOutput } from "./output";
@@ -164,11 +165,13 @@ export function CommandLine({
 /** Stop ends a command, and after a second click at once. */
 function Stop({ id }: { id: string }) {
   const [asked, setAsked] = useState(false);
+  const seen = useSeen(asked);
   return (
     <button
       type="button"
       class="button"
       onClick={() => {
+        if (asked && !seen) return; // the second click of a double click
         setAsked(true);
         void act((s) => s.send({ type: "utility_command_terminate", command_id: id, force: asked || undefined }));
       }}

@@ -11,6 +11,7 @@ type Props = {
 
 export function Dialog({ class: look, label, close, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const beside = useRef(false); // the pointer went down there, and not to select a text of the dialog
   useLayoutEffect(() => {
     const d = dialog.current!;
     d.showModal();
@@ -22,8 +23,11 @@ export function Dialog({ class: look, label, close, children }: Props) {
       aria-label={label}
       ref={dialog}
       onClose={close}
+      onPointerDown={(e) => {
+        beside.current = e.target === e.currentTarget;
+      }}
       onClick={(e) => {
-        if (e.target === e.currentTarget) close();
+        if (beside.current && e.target === e.currentTarget) close();
       }}
     >
       {children}

@@ -89,11 +89,12 @@ export function initialValues(fields: Field[]): Values {
 }
 
 /** wrong says what is wrong with a value, or nothing. */
-export function wrong(f: Field, value: unknown): string {
+export function wrong(f: Field, entered: unknown): string {
+  const value = valueOf(f, entered);
   const empty = value === undefined || value === "" || (Array.isArray(value) && value.length === 0);
   if (empty) return f.required && f.type !== "boolean" ? "Needed." : "";
   if (f.type === "number" || f.type === "integer") {
-    if (typeof value !== "number" || Number.isNaN(value)) return "Want a number.";
+    if (typeof value !== "number" || !Number.isFinite(value)) return "Want a number.";
     if (f.type === "integer" && !Number.isInteger(value)) return "Want a whole number.";
     if (f.min !== undefined && value < f.min) return `Want at least ${f.min}.`;
     if (f.max !== undefined && value > f.max) return `Want at most ${f.max}.`;
@@ -116,10 +117,17 @@ export function wrong(f: Field, value: unknown): string {
 export function content(fields: Field[], values: Values): Values {
   const all: Values = {};
   for (const f of fields) {
-    const value = f.type === "boolean" ? (values[f.name] ?? (f.required ? false : undefined)) : values[f.name];
+    const value = valueOf(f, values[f.name] ?? (f.type === "boolean" && f.required ? false : undefined));
     if (value !== undefined && value !== "") all[f.name] = value;
   }
   return all;
+}
+
+/** valueOf is what is sent for what the form has. The form keeps a number as it is typed: "0.0" becomes "0.05". */
+function valueOf(f: Field, entered: unknown): unknown {
+  if (typeof entered !== "string" || (f.type !== "number" && f.type !== "integer")) return entered;
+  const trimmed = entered.trim();
+  return /^-?\d+(\.\d+)?(e-?\d+)?$/i.test(trimmed) ? Number(trimmed) : trimmed;
 }
 
 const inputModes: Record<string, "email" | "url"> = { email: "email", uri: "url" };
@@ -235,31 +243,17 @@ function FormField({
         </select>
       ) : f.type === "string" && f.format === "date" ? (
         <input class="field" {...common} type="date" value={text(value)} onInput={(e) => set(e.currentTarget.value)} />
-      ) : f.type === "string" ? (
-        <input
-          class="field"
-          {...common}
-          inputMode={inputModes[f.format]}
-          value={text(value)}
-          onInput={(e) => set(e.currentTarget.value)}
-        />
       ) : (
         <input
           class="field"
           {...common}
-          inputMode="decimal"
-          value={value === undefined ? "" : String(value)}
-          onInput={(e) => set(numberIn(e.currentTarget.value))}
+          inputMode={f.type === "string" ? inputModes[f.format] : "decimal"}
+          value={String(value ?? "")}
+          onInput={(e) => set(e.currentTarget.value)}
         />
       )}
     </fieldset>
   );
-}
-
-function numberIn(typed: string): number | string | undefined {
-  const trimmed = typed.trim();
-  if (trimmed === "") return undefined;
-  return /^-?\d+(\.\d+)?(e-?\d+)?$/i.test(trimmed) ? Number(trimmed) : typed;
 }
 
 /** Choices is a list of options of which one or many can be chosen. A long one has a field that finds them. */

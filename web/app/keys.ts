@@ -1,5 +1,6 @@
 // Keys that act without a field. Somebody who writes while no field has the focus must not
 // thereby allow a command or leave the session: a key with such an effect counts only alone.
+import { useEffect, useState } from "preact/hooks";
 
 const alone = 250; // ms before and after the key without another one
 
@@ -35,4 +36,17 @@ export function typing(target: EventTarget | null): boolean {
     target instanceof HTMLElement &&
     (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
   );
+}
+
+/**
+ * useSeen is true when `what` has been on the screen for half a second. A click or key that was meant for what was in
+ * its place before comes sooner.
+ */
+export function useSeen(what: string | boolean): boolean {
+  const [seen, setSeen] = useState<string | boolean>();
+  useEffect(() => {
+    const timer = setTimeout(() => setSeen(what), 500);
+    return () => clearTimeout(timer);
+  }, [what]);
+  return seen === what;
 }

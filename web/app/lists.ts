@@ -92,7 +92,8 @@ export async function answerFromInbox(q: Named, digest: string | undefined, repl
   const { reason: note, ...rest } = { reason: undefined, ...reply };
   answered.add(keyOf(q));
   try {
-    await server.answer({ ...q, digest: digest ?? q.digest }, { ...rest, note } as InboxReply);
+    const receipt = await server.answer({ ...q, digest: digest ?? q.digest }, { ...rest, note } as InboxReply);
+    if (!receipt.ended) answered.delete(keyOf(q)); // a vote: somebody else may end the question
     return "";
   } catch (err) {
     answered.delete(keyOf(q));

@@ -7,7 +7,7 @@ import { Diff } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
-import { forPage, ifAlone, typing } from "./keys";
+import { forPage, ifAlone, typing, useSeen } from "./keys";
 import { Exposed, Label, Text, Windowed } from "./long";
 import { Arguments } from "./row";
 import { announce, answer, link, moment, pending, people, role, state } from "./store";
@@ -21,9 +21,8 @@ export const Asking = createContext({
 });
 
 /** mayAnswer says whether this page can answer, and why not. */
-function mayAnswer(kind: string, online: boolean): { can: boolean; why: string } {
+function mayAnswer(kind: string): { can: boolean; why: string } {
   if (moment.value) return { can: false, why: "This question was open then. It cannot be answered here." };
-  if (!online) return { can: false, why: "You can answer when the connection is back." };
   if (role.value === "viewer") return { can: false, why: "You are watching. Your link does not allow answers." };
   if (role.value === "approver") {
     return kind === "approval" || kind === "user_input"
@@ -35,9 +34,15 @@ function mayAnswer(kind: string, online: boolean): { can: boolean; why: string }
 
 export function Questions() {
   const all = pending.value;
-  const [at, setAt] = useState(0);
-  const index = Math.min(at, all.length - 1);
+  const [id, setID] = useState(""); // of the question that is shown; others come and go before it
+  const place = useRef(0); // of that question in the list, for when it is gone
+  const held = all.findIndex((r) => r.id === id);
+  const index = held >= 0 ? held : Math.min(place.current, all.length - 1);
   const one = all[index];
+  useLayoutEffect(() => {
+    place.current = Math.max(index, 0);
+    setID(one?.id ?? "");
+  });
   const first = all[0]?.id;
   useEffect(() => {
     if (first && !moment.peek()) announce("The agent asks a question.");
@@ -52,7 +57,7 @@ export function Questions() {
             class="button quiet square"
             aria-label="Previous question"
             disabled={index === 0}
-            onClick={() => setAt(index - 1)}
+            onClick={() => setID(all[index - 1]!.id)}
           >
             <Icon sign="left" />
           </button>
@@ -62,7 +67,7 @@ export function Questions() {
             class="button quiet square"
             aria-label="Next question"
             disabled={index === all.length - 1}
-            onClick={() => setAt(index + 1)}
+            onClick={() => setID(all[index + 1]!.id)}
           >
             <Icon sign="right" />
           </button>
@@ -79,9 +84,13 @@ export function Sheet({ request, shown, children }: SheetProps) {
   const asking = useContext(Asking);
   const title = useId();
   const [sent, setSent] = useState(false);
-  const { can, why } = mayAnswer(request.kind, asking.online());
+  const { can, why } = mayAnswer(request.kind);
+  const online = asking.online();
+  const seen = useSeen(request.id);
+  const ready = can && online && seen && !sent;
   const sheet = useRef<HTMLElement>(null);
   const send: Send = (reply) => {
+    if (!ready) return;
     // The focus would be lost with the question. A key acts late, when the question may have left the page.
     if (sheet.current?.contains(document.activeElement)) toComposer();
     setSent(true);
@@ -105,8 +114,8 @@ export function Sheet({ request, shown, children }: SheetProps) {
         </div>
         {children}
       </div>
-      <Body request={request} shown={shown} can={can && !sent} send={send} />
-      {!can && <p class="meta">{why}</p>}
+      <Body request={request} shown={shown} can={can} ready={ready} send={send} />
+      {!(can && online) && <p class="meta">{why || "You can answer when the connection is back."}</p>}
     </section>
   );
 }
@@ -149,7 +158,13 @@ function names(text: string, object: string | undefined): boolean {
   return !!object && text.endsWith(object) && /^(\w+ )?$/.test(text.slice(0, -object.length));
 }
 
-type BodyProps = { request: PendingRequest; shown: ShownRecord | undefined; can: boolean; send: Send };
+type BodyProps = {
+  request: PendingRequest;
+  shown: ShownRecord | undefined;
+  can: boolean;
+  ready: boolean; // the question was seen, the connection is there, and no answer is on its way
+  send: Send;
+};
 
 const bodies: Partial<Record<string, (p: BodyProps) => preact.JSX.Element>> = {
   approval: Approval,
@@ -183,32 +198,20 @@ function isCut(args: unknown): boolean {
 const remembering = new Set(["anthropic", "openai", "openai-chat"]); // providers whose agent keeps answers of a session
 const ownTools = new Set(["bash", "read", "write", "edit", "glob", "grep"]);
 
-/** useSeen is true when the question has been on the screen for half a second. A click or key
- * that was meant for the question before it comes sooner. */
-function useSeen(): boolean {
-  const [seen, setSeen] = useState(false);
-  useEffect(() => {
-    const timer = setTimeout(() => setSeen(true), 500);
-    return () => clearTimeout(timer);
-  }, []);
-  return seen;
-}
-
-function Approval({ request, shown, can, send }: BodyProps) {
+function Approval({ request, shown, can, ready, send }: BodyProps) {
   const [note, setNote] = useState("");
   const group = useRef<HTMLDivElement>(null);
   const options = useMemo(() => about(request.tool, request.args).options, [request]);
   const lasting = options.filter((o) => o.kind.endsWith("_always"));
   const provider = useContext(Asking).state()?.provider ?? "";
   const remembers = options.length === 0 && remembering.has(provider) && ownTools.has(request.tool);
-  const seen = useSeen();
   const allow = () => send({ approved: true });
   const deny = () => send(note.trim() ? { approved: false, reason: note.trim() } : { approved: false });
   useLayoutEffect(() => {
     if (!can) return;
     const keys = (e: KeyboardEvent) => {
       if (!forPage(e)) return;
-      if (e.key === "a") ifAlone(() => seen && allow());
+      if (e.key === "a") ifAlone(allow);
       else if (e.key === "d") ifAlone(deny);
       else return;
       e.preventDefault();
@@ -241,7 +244,12 @@ function Approval({ request, shown, can, send }: BodyProps) {
             aria-label="Reason, sent to the agent if you deny"
             onInput={(e) => setNote(e.currentTarget.value)}
           />
-          <button type="button" class={`button verdict ${note.trim() ? "primary" : ""}`} onClick={deny}>
+          <button
+            type="button"
+            class={`button verdict ${note.trim() ? "primary" : ""}`}
+            disabled={!ready}
+            onClick={deny}
+          >
             Deny{" "}
             <kbd class="only-wide" aria-hidden="true">
               D
@@ -250,7 +258,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
           <button
             type="button"
             class={`button verdict ${note.trim() ? "" : "primary"}`}
-            disabled={!seen}
+            disabled={!ready}
             onClick={allow}
           >
             Allow{" "}
@@ -268,6 +276,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
               <button
                 type="button"
                 class="button"
+                disabled={!ready}
                 onClick={() => send({ approved: true, reason: JSON.stringify({ remember: "session" }) })}
               >
                 Allow this in the whole session
@@ -277,6 +286,7 @@ function Approval({ request, shown, can, send }: BodyProps) {
               <button
                 type="button"
                 class="button"
+                disabled={!ready}
                 onClick={() =>
                   send({ approved: o.kind.startsWith("allow"), reason: JSON.stringify({ option_id: o.id }) })
                 }
@@ -318,7 +328,7 @@ function questionsOf(r: PendingRequest): Asked[] {
 
 const noAnswer = "The user did not answer.";
 
-function UserInput({ request, can, send }: BodyProps) {
+function UserInput({ request, can, ready, send }: BodyProps) {
   const asked = useMemo(() => questionsOf(request), [request]);
   const parts = asked.length > 0 ? asked : [{ header: "Answer", question: "", options: [], multiSelect: false }];
   const [chosen, setChosen] = useState<string[][]>(() => parts.map(() => []));
@@ -370,11 +380,12 @@ function UserInput({ request, can, send }: BodyProps) {
           <button
             type="button"
             class="button"
+            disabled={!ready}
             onClick={() => send({ content: [{ type: "text", text: noAnswer }], failed: true })}
           >
             Do not answer
           </button>
-          <button type="submit" class="button primary" disabled={answers.some((a) => a === "")}>
+          <button type="submit" class="button primary" disabled={!ready || answers.some((a) => a === "")}>
             Send answer
           </button>
         </div>
@@ -383,7 +394,7 @@ function UserInput({ request, can, send }: BodyProps) {
   );
 }
 
-function Elicitation({ request, can, send }: BodyProps) {
+function Elicitation({ request, can, ready, send }: BodyProps) {
   const args = request.args as { message?: string; url?: string; requestedSchema?: unknown } | null;
   const fields = useMemo(() => fieldsOf(args?.requestedSchema), [args]);
   const [values, setValues] = useState<Values>(() => initialValues(fields ?? []));
@@ -448,14 +459,14 @@ function Elicitation({ request, can, send }: BodyProps) {
       </div>
       {can && (
         <div class="answers">
-          <button type="button" class="button quiet" onClick={() => reply("cancel")}>
+          <button type="button" class="button quiet" disabled={!ready} onClick={() => reply("cancel")}>
             Cancel
           </button>
           <span class="grow" />
-          <button type="button" class="button" onClick={() => reply("decline")}>
+          <button type="button" class="button" disabled={!ready} onClick={() => reply("decline")}>
             Decline
           </button>
-          <button type="submit" class="button primary">
+          <button type="submit" class="button primary" disabled={!ready}>
             {args?.url ? "I have done it" : "Send"}
           </button>
         </div>
@@ -464,7 +475,7 @@ function Elicitation({ request, can, send }: BodyProps) {
   );
 }
 
-function Retry({ request, shown, can, send }: BodyProps) {
+function Retry({ request, shown, can, ready, send }: BodyProps) {
   const args = request.args as { args?: unknown; error_message?: string; attempt?: number } | null;
   return (
     <>
@@ -475,13 +486,13 @@ function Retry({ request, shown, can, send }: BodyProps) {
       {can && (
         <div class="answers">
           <span class="grow meta">{args?.attempt ? `Attempt ${args.attempt} failed.` : ""}</span>
-          <button type="button" class="button danger" onClick={() => send({ retry: "abort" })}>
+          <button type="button" class="button danger" disabled={!ready} onClick={() => send({ retry: "abort" })}>
             Abort
           </button>
-          <button type="button" class="button" onClick={() => send({ retry: "skip" })}>
+          <button type="button" class="button" disabled={!ready} onClick={() => send({ retry: "skip" })}>
             Skip
           </button>
-          <button type="button" class="button primary" onClick={() => send({ retry: "retry" })}>
+          <button type="button" class="button primary" disabled={!ready} onClick={() => send({ retry: "retry" })}>
             Retry
           </button>
         </div>

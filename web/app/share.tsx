@@ -1,8 +1,9 @@
 // Links that let somebody else watch, answer or drive: made, shown as text and QR code, listed and revoked.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { encode } from "uqr";
 import type { Role, ShareAnswer } from "../../contracts/ts/maestro";
 import { ago, exact } from "./format";
+import { useSeen } from "./keys";
 import { act, inWords, now, openID, server } from "./store";
 
 const roles: [Role, string][] = [
@@ -20,7 +21,9 @@ const times: [number, string][] = [
 
 export function Shares() {
   const id = openID.value!;
-  const [made, setMade] = useState("");
+  const [made, setMade] = useState<ShareAnswer>();
+  const seen = useSeen(made?.share_id ?? "");
+  const making = useRef(false);
   const [list, setList] = useState<ShareAnswer[]>([]);
   const [refused, setRefused] = useState("");
   const read = () =>
@@ -31,24 +34,25 @@ export function Shares() {
   useEffect(() => void read(), []);
   const make = async (e: SubmitEvent) => {
     e.preventDefault();
+    if (making.current || (made && !seen)) return; // the second click of a double click
+    making.current = true;
     const form = new FormData(e.currentTarget as HTMLFormElement);
     const text = (name: string) => String(form.get(name) ?? "");
     try {
       const label = text("label").trim() || undefined;
-      const share = await server.share(id, {
-        role: text("role") as Role,
-        expiresInSeconds: Number(text("time")),
-        label,
-      });
-      setMade(new URL(`/#share=${share.token}`, location.href).href);
+      setMade(
+        await server.share(id, { role: text("role") as Role, expiresInSeconds: Number(text("time")), label }),
+      );
       setRefused("");
     } catch (err) {
       setRefused(inWords(err));
     }
+    making.current = false;
     await read();
   };
   const revoke = async (share: ShareAnswer) => {
-    if (await act(() => server.revoke(id, share.share_id))) setMade("");
+    const done = await act(() => server.revoke(id, share.share_id));
+    if (done) setMade((m) => (m?.share_id === share.share_id ? undefined : m));
     await read();
   };
   return (
@@ -65,7 +69,7 @@ export function Shares() {
           {refused}
         </p>
       )}
-      {made && <Link key={made} link={made} />}
+      {made && <Link key={made.share_id} link={new URL(`/#share=${made.token}`, location.href).href} />}
       {list.length > 0 && <h2>Links</h2>}
       <ul>
         {list.map((s) => (

@@ -238,6 +238,14 @@ test("two people allow, and the prompt and its end say who, when and at what cos
   const by = ann.page.locator(".prompt .by").first();
   assert.equal(await by.locator("b").innerText(), "You");
   assert.ok(Math.abs(Date.parse(await by.locator("time").getAttribute("datetime")) - Date.now()) < 10 * patience);
+  // Who allowed it did not deny it.
+  await prompt(ann, "Please fix the login test again");
+  await ann.page.goto(`${server.url}/#inbox`);
+  await ann.page.locator(".entry > button").click();
+  await button(ann, "Allow").click();
+  await ann.page.locator(".question", { hasText: "Allowed by owner so far." }).waitFor();
+  await button(ben, "Deny").tap();
+  await ann.page.locator(".ended", { hasText: "Denied by Ben" }).waitFor();
   assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
 });
 

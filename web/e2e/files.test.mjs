@@ -288,18 +288,32 @@ test("who drives runs commands, and everyone sees them", { timeout: 3 * patience
   await run(ann, "sleep 600");
   await runs(ann).last().getByRole("button", { name: "Stop" }).click();
   for (const p of [ann, ben]) await runs(p).last().locator(".line", { hasText: "ended by SIGTERM" }).waitFor();
+  // A double click does not kill.
+  await run(ann, "trap 'sleep 0.3; exit $((2+2))' TERM; echo ready; while :; do sleep 0.05; done");
+  await runs(ann).last().locator(".output", { hasText: "ready" }).waitFor();
+  await runs(ann).last().getByRole("button", { name: "Stop" }).dblclick();
+  await runs(ann).last().locator(".line", { hasText: "exit 4" }).waitFor();
   await ben.page.reload();
   await runs(ben).first().locator(".line", { hasText: "exit 3" }).waitFor();
-  await runs(ben).last().locator(".line", { hasText: "sleep 600" }).waitFor();
+  await runs(ben).last().locator(".line", { hasText: "exit 4" }).waitFor();
   await key(ben, "r");
   const dialog = ben.page.getByRole("dialog", { name: "Run a command" });
   await dialog.getByText("Your link does not let you drive.").waitFor();
   await ben.page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   await key(ann, "r");
-  await ann.page.getByLabel("Command", { exact: true }).press("ArrowUp"); // the command before
+  const field = ann.page.getByLabel("Command", { exact: true });
+  await field.press("ArrowUp"); // the commands before
+  await field.press("ArrowUp");
   await ann.page.waitForFunction(() => document.querySelector(".run textarea").value === "sleep 600");
   await accessible(ann, "the dialog for a command");
+  await field.hover(); // a selection that ends beside the dialog does not close it
+  await ann.page.mouse.down();
+  await ann.page.mouse.move(5, 5);
+  await ann.page.mouse.up();
+  assert.equal(await field.inputValue(), "sleep 600");
+  await ann.page.mouse.click(5, 5); // this does
+  await field.waitFor({ state: "detached" });
   assert.deepEqual(await ann.complaints(), []);
   assert.deepEqual(await ben.complaints(), []);
 });

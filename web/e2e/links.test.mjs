@@ -64,9 +64,18 @@ test("a link that the page makes lets a phone answer until it is revoked", { tim
   await ann.page.locator(".main", { hasText: "by Ben's phone" }).waitFor();
   assert.equal(await ben.page.locator(".shares").count(), 0, "who has a share makes none");
   assert.equal(await ben.page.locator('[aria-label="New session"]').count(), 0, "and no session");
+  await ann.page.getByLabel("For whom").fill("Cat");
+  await button(ann, "Make a link").dblclick(); // makes one
+  await ann.page.getByRole("button", { name: "Revoke the link of Cat" }).waitFor();
+  const made = await ann.page.getByLabel("Link", { exact: true }).inputValue();
+  assert.notEqual(made, link);
   await ann.page.getByRole("button", { name: "Revoke the link of Ben's phone" }).click();
   await ben.page.getByRole("heading", { name: "This link does not work" }).waitFor();
+  await ann.page.locator(".shares li", { hasText: "Ben's phone" }).waitFor({ state: "detached" });
+  assert.equal(await ann.page.getByLabel("Link", { exact: true }).inputValue(), made, "it is shown only now");
+  await ann.page.getByRole("button", { name: "Revoke the link of Cat" }).click();
   await ann.page.locator(".shares li").waitFor({ state: "detached" });
+  assert.equal(await ann.page.getByLabel("Link", { exact: true }).count(), 0);
   assert.deepEqual(await ann.complaints(), []);
   assert.deepEqual(await ben.complaints([/401/]), []);
 });

@@ -253,7 +253,10 @@ test("forms take what their schema allows", () => {
   assert.equal(wrong(tags, []), "");
   assert.equal(wrong(mail, "nobody"), "Want an e-mail address.");
   assert.equal(wrong(yes, undefined), "");
+  assert.equal(wrong(n, " "), "Needed.");
+  assert.equal(wrong(n, "10"), "Want at most 9.");
   assert.deepEqual(content(fields, { n: 3, mail: "" }), { n: 3, yes: false });
+  assert.deepEqual(content(fields, { n: " 5.0", mail: "5" }), { n: 5, mail: "5", yes: false });
   assert.equal(fieldsOf({ properties: { deep: { type: "object" } } }), undefined);
 });
 
