@@ -98,7 +98,14 @@ test("a file is found, read in parts and quoted with the keyboard", { timeout: 3
       '> \tfunc line4321() string { return "4321" }\n> \tfunc line4322() string { return "4322" }\n\n',
   );
   assert.ok(await composer(p).evaluate((a) => a === document.activeElement));
-  await open(p, "invoice_test:3", "invoice_test.go");
+  await open(p, "hndlsinvoice", "invoice.go");
+  await key(p, "o");
+  const field = p.page.getByLabel("Name of a file");
+  await field.fill("hndls");
+  await p.page.locator('#files-list [aria-selected="true"]', { hasText: "invoice.go" }).waitFor();
+  await field.fill("invoice_test:3");
+  await field.press("Enter"); // waits for the file of this name
+  await p.page.locator(".reader h2", { hasText: "invoice_test.go" }).waitFor();
   await p.page.locator('.marked[data-line="3"]').waitFor();
   await p.page.locator(".code-lines").focus();
   await p.page.keyboard.press("Escape");
