@@ -5,7 +5,18 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
+import {
+  accessible,
+  browser,
+  button,
+  composer,
+  eachTest,
+  patience,
+  phone,
+  server,
+  startServer,
+  until,
+} from "./harness.mjs";
 
 eachTest();
 
@@ -268,6 +279,36 @@ test("changes of turns that are not loaded are looked up", { timeout: 3 * patien
   await p.page.getByRole("button", { name: "Edit 1 of 2" }).click();
   await p.page.locator(".transcript .diff", { hasText: "now.UTC()" }).waitFor();
   assert.deepEqual(await p.complaints(), []);
+});
+
+test("a session that is left for another one goes on as it was", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  const go = (hash) => p.page.evaluate((h) => (location.hash = h), hash);
+  const session = `#session=${server.session}`;
+  await prompt(p, "rename it", "It is renamed.");
+  await key(p, "`");
+  await p.page.getByRole("tab", { name: "Terminal 1" }).waitFor();
+  await p.page.getByRole("button", { name: "New session" }).first().click();
+  await p.page.getByText("No terminal is open.").waitFor();
+  const other = new URL(p.page.url()).hash;
+  await go(session);
+  await button(p, "Changes, 2 files").click();
+  await said(p, "Edits of the whole session");
+  // A terminal that starts later takes nobody out of the other session, and starts nothing there.
+  await p.context.setOffline(true);
+  await p.page.evaluate(() => dispatchEvent(new Event("online"))); // so that the page looks at once
+  await p.page.locator(".about", { hasText: "Keys are sent when the connection is back." }).waitFor();
+  await button(p, "New terminal").click();
+  await go(other);
+  await p.page.getByText("No terminal is open.").waitFor();
+  await p.context.setOffline(false);
+  const path = `/api/headless/sessions/${server.session}`;
+  await until("the terminal", async () => (await server.call("GET", path)).state.active_utility_commands.length === 2);
+  await prompt(p, "hello", "This is a script");
+  assert.equal(await p.page.getByText("No terminal is open.").count(), 1);
+  await go(session);
+  await p.page.getByRole("tab", { name: "Terminal 2" }).waitFor();
+  assert.deepEqual(await p.complaints([/WebSocket|Failed to (load|fetch)|ERR_|net::/]), []);
 });
 
 const runs = (p) => p.page.locator(".command");
