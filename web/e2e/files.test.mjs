@@ -49,6 +49,7 @@ const oneLine = (n) => `\tfunc line${n}() string { return "${n}" }\n`;
 const code = (n) => Array.from({ length: n }, (_, i) => oneLine(i + 1)).join("");
 const line = (p, n) => p.page.locator(`[data-line="${n}"]`);
 const shows = (p, n, text) => line(p, n).filter({ hasText: text }).waitFor();
+const lost = [/WebSocket|Failed to (load|fetch)|ERR_|net::/]; // complaints about a lost connection
 const tab = (p, name) => p.page.getByRole("tab", { name });
 const said = (p, text) => p.page.locator("#panel", { hasText: text }).waitFor();
 const value = (p, text) =>
@@ -148,10 +149,10 @@ test("an open file follows the disk, and what cannot be shown says why", { timeo
   write("[odd] *name?.txt", "odd\n");
   await open(p, "notes", "notes.md");
   await shows(p, 1, "# One");
-  await p.page.waitForFunction(async (url) => {
-    const res = await fetch(url);
-    return (await res.json()).state.active_file_watches.length === 1;
-  }, `${server.url}/api/headless/sessions/${server.session}`);
+  const path = `/api/headless/sessions/${server.session}`;
+  const watched = () =>
+    until("a watch", async () => (await server.call("GET", path)).state.active_file_watches.length === 1);
+  await watched();
   write("notes.md", "# Two\n\nMore\n");
   await shows(p, 1, "# Two");
   await shows(p, 3, "More");
@@ -160,6 +161,13 @@ test("an open file follows the disk, and what cannot be shown says why", { timeo
   write("notes.md", "# Three\n");
   await shows(p, 1, "# Three");
   await p.page.locator("#panel", { hasText: "was deleted" }).waitFor({ state: "detached" });
+  await server.stop("SIGKILL");
+  write("notes.md", "# Four\n");
+  await server.start();
+  await shows(p, 1, "# Four");
+  await watched();
+  write("notes.md", "# Five\n");
+  await shows(p, 1, "# Five");
   await open(p, "empty.txt", "empty.txt");
   await said(p, "The file is empty.");
   await open(p, "wide", "wide.txt");
@@ -175,7 +183,7 @@ test("an open file follows the disk, and what cannot be shown says why", { timeo
   await key(p, "o");
   await p.page.getByLabel("Name of a file").fill("no such name");
   await said(p, "No file is found");
-  assert.deepEqual(await p.complaints(), []);
+  assert.deepEqual(await p.complaints(lost), []);
 });
 
 test("the files that the agent changed are counted, shown and quoted", { timeout: 3 * patience }, async () => {
@@ -308,7 +316,7 @@ test("a session that is left for another one goes on as it was", { timeout: 3 * 
   assert.equal(await p.page.getByText("No terminal is open.").count(), 1);
   await go(session);
   await p.page.getByRole("tab", { name: "Terminal 2" }).waitFor();
-  assert.deepEqual(await p.complaints([/WebSocket|Failed to (load|fetch)|ERR_|net::/]), []);
+  assert.deepEqual(await p.complaints(lost), []);
 });
 
 const runs = (p) => p.page.locator(".command");
