@@ -73,10 +73,11 @@ async function readEarlier(s: Session): Promise<void> {
   if (covered.peek().reading) return;
   covered.value = { ...covered.peek(), reading: true, failed: "" };
   const { edits } = known.peek();
+  const stays = () => edits === known.peek().edits; // nobody went to another session
   try {
     for (let i = 0; i < pagesAtOnce && !covered.peek().whole && !covered.peek().full; i++) {
       const page = await s.history({ before: covered.peek().from, limit: 1000, bytes: 512 << 10 });
-      if (s !== session.peek()) return;
+      if (!stays()) return;
       for (const { cursor, at, message } of page.entries ?? []) {
         if (message) edits.event(cursor, Date.parse(at), message);
       }
@@ -91,9 +92,9 @@ async function readEarlier(s: Session): Promise<void> {
       known.value = { edits, version: known.peek().version + 1 };
     }
   } catch (err) {
-    if (s === session.peek()) covered.value = { ...covered.peek(), failed: inWords(err) };
+    if (stays()) covered.value = { ...covered.peek(), failed: inWords(err) };
   } finally {
-    if (s === session.peek()) covered.value = { ...covered.peek(), reading: false };
+    if (stays()) covered.value = { ...covered.peek(), reading: false };
   }
 }
 
