@@ -1,7 +1,7 @@
 // The list of the files that the agent changed, and their changes.
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Session } from "../client/index.ts";
+import type { Changes as News, Session } from "../client/index.ts";
 import { plain } from "./ansi";
 import { Diff, split, SplitButton } from "./diff";
 import { mayWrite } from "./draft";
@@ -49,7 +49,7 @@ effect(() => {
   comparison.value = null;
   if (!s) return;
   let newest = 0; // cursor of the newest event that was seen
-  return s.on(({ items, list }) => {
+  const take = ({ items, list }: Pick<News, "items" | "list">) => {
     const { edits, version } = known.peek();
     let more = false;
     for (const item of items) if (item.kind === "tool" && edits.take(item)) more = true;
@@ -63,7 +63,9 @@ effect(() => {
     if (first.cursor < from || lost) {
       covered.value = { ...nothing, from: first.cursor, at: first.at, whole: !before, reading };
     }
-  });
+  };
+  take({ items: new Set(s.transcript.items), list: true }); // of a session that stayed attached in the background
+  return s.on(take);
 });
 
 /** readEarlier looks for changes in the history before those that are known. */
@@ -71,10 +73,11 @@ async function readEarlier(s: Session): Promise<void> {
   if (covered.peek().reading) return;
   covered.value = { ...covered.peek(), reading: true, failed: "" };
   const { edits } = known.peek();
+  const stays = () => edits === known.peek().edits; // nobody went to another session
   try {
     for (let i = 0; i < pagesAtOnce && !covered.peek().whole && !covered.peek().full; i++) {
       const page = await s.history({ before: covered.peek().from, limit: 1000, bytes: 512 << 10 });
-      if (s !== session.peek()) return;
+      if (!stays()) return;
       for (const { cursor, at, message } of page.entries ?? []) {
         if (message) edits.event(cursor, Date.parse(at), message);
       }
@@ -89,9 +92,9 @@ async function readEarlier(s: Session): Promise<void> {
       known.value = { edits, version: known.peek().version + 1 };
     }
   } catch (err) {
-    if (s === session.peek()) covered.value = { ...covered.peek(), failed: inWords(err) };
+    if (stays()) covered.value = { ...covered.peek(), failed: inWords(err) };
   } finally {
-    if (s === session.peek()) covered.value = { ...covered.peek(), reading: false };
+    if (stays()) covered.value = { ...covered.peek(), reading: false };
   }
 }
 

@@ -6,7 +6,7 @@ import { highlight } from "./highlight";
 import { type FileText, newText } from "./reading";
 import { within } from "./paths";
 import { opened } from "./side";
-import { control, session } from "./store";
+import { control, link, session } from "./store";
 
 export type Token = { text: string; kind: string };
 
@@ -33,7 +33,7 @@ export const recent = signal<readonly string[]>([]);
 /** the file that the driver read last, for viewers */
 export const shared = signal<{ path: string; pages: UtilityFileReadResult[] } | null>(null);
 
-const mine = computed(() => control.value.mine);
+const follows = computed(() => control.value.mine && link.value.status === "online");
 const mostRecent = 12;
 // Bounds of what is kept of a file that somebody else reads.
 const mostPages = 64;
@@ -106,11 +106,15 @@ async function read(path: string, offset: number, limit: number): Promise<Utilit
   return s.utilities.readFile(path, { offset, limit });
 }
 
-// A file is read again when it changes on disk, as long as it is open and this page drives.
+// A file is read again when it changes on disk, as long as it is open and this page drives. A watch may have ended with
+// the connection, so a new one begins with the next.
+let followed: Reader | undefined;
 effect(() => {
   const file = reader.value;
   const s = session.peek();
-  if (!file || !s || !mine.value || file.path.startsWith("/")) return;
+  if (!file || !s || !follows.value || file.path.startsWith("/")) return;
+  if (file === followed) file.text.reload(); // it may have changed meanwhile
+  followed = file;
   const watch = s.utilities.watchFiles({ include_patterns: [literally(file.path)], debounce_ms: 200 }, (e) => {
     gone.value = e.change_type === "delete";
     if (!gone.value) file.text.reload();

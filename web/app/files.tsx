@@ -1,5 +1,5 @@
 // Files of the workspace in the right column: find one by its name.
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { FileMatch } from "../client/index.ts";
 import { changed, PathList, PathName } from "./changes";
 import { mayWrite } from "./draft";
@@ -22,11 +22,12 @@ export function Files() {
 
 function Find() {
   const [query, setQuery] = useState("");
-  const [found, setFound] = useState<{ files: readonly FileMatch[]; truncated: boolean; said: string }>();
+  const [found, setFound] = useState<{ of: string; files: readonly FileMatch[]; truncated: boolean; said: string }>();
   const [at, setAt] = useState(0);
   const { name, line } = wanted(query);
+  const entered = useRef(false); // Enter came before the files of this name
   useLayoutEffect(() => {
-    setAt(0);
+    entered.current = false;
     if (name === "") return setFound(undefined);
     let gone = false;
     const timer = setTimeout(() => {
@@ -37,9 +38,9 @@ function Find() {
           ({ results: files, truncated }) => {
             const some = plural(files.length, "file") + (truncated ? " and more" : "");
             const said = files.length > 0 ? some : "No file is found";
-            if (!gone) setFound({ files, truncated, said });
+            if (!gone) setFound({ of: name, files, truncated, said });
           },
-          (err) => !gone && setFound({ files: [], truncated: false, said: inWords(err) }),
+          (err) => !gone && setFound({ of: name, files: [], truncated: false, said: inWords(err) }),
         );
     }, pause);
     return () => {
@@ -53,6 +54,10 @@ function Find() {
     const file = files[i];
     if (file) openFile(file.path, line);
   };
+  useLayoutEffect(() => {
+    setAt(0);
+    if (entered.current) open(0);
+  }, [found]);
   if (!mayWrite()) return <Watched />;
   return (
     <div class="find">
@@ -76,6 +81,7 @@ function Find() {
             const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
             if (e.isComposing) return;
             if (step && files.length > 0) setAt((at + step + files.length) % files.length);
+            else if (e.key === "Enter" && found?.of !== name) entered.current = true;
             else if (e.key === "Enter") open(at);
             else if (e.key === "Escape" && query) setQuery("");
             else if (e.key === "Escape") e.currentTarget.blur();

@@ -1,6 +1,6 @@
 // Search in the conversation: the server finds, and the page goes there and marks what was found.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { HistoryHit, ToolItem } from "../client/index.ts";
 import { ago, exact, plural } from "./format";
 import { Icon } from "./icons";
@@ -55,13 +55,15 @@ function Finder() {
   const [said, setSaid] = useState("");
   const [at, setAt] = useState(-1);
   const list = useRef<HTMLOListElement>(null);
+  const entered = useRef(false); // Enter came before the hits of this text
   // read adds a page of hits to those that are known. It goes on while pages without hits have one before them.
   const read = async (known: HistoryHit[], from: number | undefined, gone: () => boolean) => {
+    const s = session.peek()!;
     try {
       let found: HistoryHit[] = [];
       let next: number | null | undefined = from;
       do {
-        const page = await session.peek()!.search(text, { before: next ?? undefined, limit: perPage });
+        const page = await s.search(text, { before: next ?? undefined, limit: perPage });
         if (gone()) return;
         found = (page.hits ?? []).toReversed();
         next = page.before;
@@ -74,8 +76,9 @@ function Finder() {
       if (!gone()) setSaid(inWords(err));
     }
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     let gone = false;
+    entered.current = false;
     setHits([]);
     setBefore(null);
     setAt(-1);
@@ -94,11 +97,15 @@ function Finder() {
   };
   const go = (i: number) => {
     const hit = hits[i];
+    entered.current = hits.length === 0;
     if (!hit) return;
     setAt(i);
     list.current?.children[i]?.scrollIntoView({ block: "nearest" });
     void goToCursor(hit.cursor, text);
   };
+  useLayoutEffect(() => {
+    if (entered.current) go(0);
+  }, [hits]);
   return (
     <search class="finder" aria-label="Search the conversation">
       <div class="ask">
@@ -193,7 +200,7 @@ export async function goToCursor(cursor: number, what = ""): Promise<void> {
     });
   }
   const item = s.transcript.items.findLast((i) => i.cursor <= cursor);
-  if (!item) return;
+  if (!item || s !== session.peek()) return;
   const own = rows.peek().filter((r) =>
     r.kind === "reads" ? r.items.includes(item as ToolItem) : `${r.key}.`.startsWith(`${item.key}.`),
   );

@@ -170,6 +170,7 @@ export async function startTerminal(size: Size): Promise<void> {
   }
   let n = 1;
   while (tabs.value.some((t) => t.name === `Terminal ${n}`)) n++;
+  const s = session.peek();
   const done = await driving(async (s) => {
     const started = s.utilities.run(commandOf(`Terminal ${n}`), {
       ...size,
@@ -178,27 +179,30 @@ export async function startTerminal(size: Size): Promise<void> {
       env: { COLORTERM: "truecolor" },
     });
     await started.started;
+    if (s !== session.peek()) return; // somebody went to another session meanwhile
     activeID.value = started.id;
     entering.value = true;
   });
-  if (!done) report(refusal.peek());
+  if (done || s !== session.peek()) return;
+  trouble.value = refusal.peek(); // and not beside the prompt
+  refusal.value = "";
 }
 
-/** report says what was refused in the pane, and not beside the prompt. */
-function report(why: string): void {
-  refusal.value = "";
-  trouble.value = why;
+/** tell says in the pane of a session what failed there. */
+function tell(s: Session, why: string): void {
+  if (s === session.peek()) trouble.value = why;
 }
 
 /** endTerminal ends a terminal with all that runs in it, or closes the tab of one that has ended. */
 export async function endTerminal(tab: Tab): Promise<void> {
   if (tab.ended !== null) return closeTab(tab.id);
   ending.value = new Set([...ending.value, tab.id]);
+  const s = session.peek()!;
   try {
-    await session.peek()!.utilities.controls(tab.id).stop();
+    await s.utilities.controls(tab.id).stop();
   } catch (err) {
     ending.value = new Set([...ending.value].filter((id) => id !== tab.id));
-    report(inWords(err));
+    tell(s, inWords(err));
   }
 }
 
@@ -218,17 +222,17 @@ function typed(s: Session, id: string, text: string): void {
     ctrl.value = false;
     text = String.fromCharCode(text.toUpperCase().charCodeAt(0) & 31);
   }
-  if (!inputs.has(id)) inputs.set(id, newInput(s.utilities.controls(id).write));
+  if (!inputs.has(id)) inputs.set(id, newInput(s.utilities.controls(id).write, (why) => tell(s, why)));
   inputs.get(id)!(text);
 }
 
 /** newInput sends what is typed in its order. While answers are due, it gathers. */
-function newInput(write: (text: string) => Promise<unknown>): (text: string) => void {
+function newInput(write: (text: string) => Promise<unknown>, tell: (why: string) => void): (text: string) => void {
   let waiting = "";
   let sent = 0;
   const fail = (why: string) => {
     waiting = "";
-    trouble.value = why;
+    tell(why);
   };
   const flush = () => {
     while (waiting && sent < mostSent) {
@@ -262,13 +266,14 @@ export function sizeTerminal(tab: Tab, size: Size): void {
   void (async () => {
     while (resizing) {
       const { id, size } = resizing;
+      const s = session.peek()!;
       resizing = undefined;
       const now = tabOf(id);
       if (!now || !mayType(now) || (now.size.columns === size.columns && now.size.rows === size.rows)) continue;
       try {
-        await session.peek()?.utilities.controls(id).resize(size.columns, size.rows);
+        await s.utilities.controls(id).resize(size.columns, size.rows);
       } catch (err) {
-        trouble.value = inWords(err);
+        tell(s, inWords(err));
       }
     }
     busy = false;

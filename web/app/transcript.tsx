@@ -14,7 +14,7 @@ import { Icon } from "./icons";
 import { onFrame, spend } from "./frame";
 import { RowView } from "./row";
 import type { Row } from "./rows";
-import { act, announce, busy, loaded, moment, older, rows, session } from "./store";
+import { act, announce, busy, loaded, moment, older, people, rows, session } from "./store";
 
 type List = Virtualizer<HTMLDivElement, HTMLDivElement>;
 
@@ -175,9 +175,9 @@ export function Transcript() {
             );
           })}
         </div>
-        {loaded.value && all.length === 0 && <NothingSaid />}
+        {loaded.value && all.length === 0 && !people.value?.prompts.length && <NothingSaid />}
       </div>
-      {(!atEnd || !live) && all.length > 0 && (
+      {(!live || (!atEnd && all.length > 0)) && (
         <div class="anchor">
           <button type="button" class="button jump" onClick={toEnd}>
             <Icon sign="down" />

@@ -4,11 +4,13 @@ import { Refusal, type Reason } from "./refusal.ts";
 /** What the server answered: a page for ws.history, otherwise a result. */
 export type Answer = Result | HistoryPage;
 
+/** Where a frame without an answer may be sent again; on any connection if it changes nothing. */
+type Repeat = "never" | "same" | "always";
+
 interface Call {
   id: string;
   text: string;
-  /** the frame may be sent again on the same connection */
-  repeat: boolean;
+  repeat: Repeat;
   written: boolean; // on this link
   lost: boolean; // written on an earlier link
   resolve(answer: Answer): void;
@@ -43,9 +45,9 @@ export function newCalls(write: (text: string) => void) {
 
   return {
     /** sends a frame and waits for its answer */
-    send(id: string, text: string, repeat: boolean): Promise<Answer> {
+    send(id: string, text: string, repeat: Repeat): Promise<Answer> {
       if (ended) return Promise.reject(ended);
-      if (!linked && !repeat)
+      if (!linked && repeat === "never")
         return Promise.reject(new Refusal("not_connected", "There is no connection to the server"));
       if (open.length >= maxWaiting)
         return Promise.reject(new Refusal("overloaded", "Too many commands wait for an answer", { retryable: true }));
@@ -68,12 +70,12 @@ export function newCalls(write: (text: string) => void) {
 
     /**
      * A new link begins. If the server continues the same connection, it knows which ids it has executed, so all
-     * unanswered frames are sent again. Otherwise those that were never sent are; the others fail.
+     * unanswered frames are sent again. Otherwise those that change nothing or were never sent are; the others fail.
      */
     link(same: boolean): void {
       linked = true;
       for (const c of open) {
-        if (c.lost && !same) finish(c, () => c.reject(lost()));
+        if (c.lost && !same && c.repeat !== "always") finish(c, () => c.reject(lost()));
         else c.written = false;
       }
       flush();
@@ -84,7 +86,7 @@ export function newCalls(write: (text: string) => void) {
       linked = false;
       for (const c of open) {
         c.lost ||= c.written;
-        if (!c.repeat) finish(c, () => c.reject(lost()));
+        if (c.repeat === "never") finish(c, () => c.reject(lost()));
       }
     },
 
@@ -92,7 +94,7 @@ export function newCalls(write: (text: string) => void) {
     end(why: Refusal): void {
       linked = false;
       ended = why;
-      for (const c of open) finish(c, () => c.reject(c.lost || c.written ? lost() : why));
+      for (const c of open) finish(c, () => c.reject(c.repeat !== "always" && (c.lost || c.written) ? lost() : why));
     },
 
     /** Calls are possible again, after end. */

@@ -227,14 +227,16 @@ export function connect(url: string | URL, options: Options = {}): Server {
         headers: { "Idempotency-Key": key },
       });
       const made = (await res.json()) as Snapshot;
-      // The request made a connection, which nobody needs.
+      // The request made a connection, which nobody needs. It would also end by itself.
       const token = res.headers.get("X-Maestro-Headless-Connection-Token");
       const connectionId = made.state.connections[0]?.connection_id;
       if (token && connectionId) {
-        await http.raw("POST", path(made.session_id, "/disconnect"), {
-          body: { connectionId },
-          headers: { "X-Maestro-Headless-Connection-Token": token },
-        });
+        await http
+          .raw("POST", path(made.session_id, "/disconnect"), {
+            body: { connectionId },
+            headers: { "X-Maestro-Headless-Connection-Token": token },
+          })
+          .catch(() => {});
       }
       return made.session_id;
     },

@@ -367,7 +367,7 @@ export function newWindow(touched: (item: Item) => void) {
       if (isOpen(item)) {
         const key = keyOf(item);
         if (latest.get(key) === item) latest.delete(key);
-        firsts.delete(key);
+        if (firsts.get(key)?.item === item) firsts.delete(key);
       }
       if (item === open) open = undefined;
     }

@@ -331,7 +331,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     connection = { id: a.connection_id, token: a.connection_token };
     position = { epoch: a.epoch, cursor: position.cursor, known: position.known && replay };
     replaying = replay;
-    const owed = replay && awaitsPage; // the last connection was lost before the page came
+    const owed = replay && (awaitsPage || transcript.unread); // the last connection was lost before the page came
     awaitsPage = !replay;
     control = {
       ...control,
@@ -392,7 +392,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   }
 
   /** transmit sends a frame and waits for its answer. A frame that is too long would end the connection. */
-  function transmit(frame: ClientFrame & { id?: string }, repeat: boolean): Promise<unknown> {
+  function transmit(frame: ClientFrame & { id?: string }, repeat: Parameters<typeof calls.send>[2]): Promise<unknown> {
     const text = JSON.stringify(frame);
     const most = attached?.limits.max_frame_bytes ?? 1 << 20;
     if (text.length * 3 > most && bytes(text) > most) {
@@ -402,16 +402,16 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   }
 
   function send(command: Command): Promise<Result> {
-    return transmit({ type: "ws.send", id: newID(), message: command }, true) as Promise<Result>;
+    return transmit({ type: "ws.send", id: newID(), message: command }, "same") as Promise<Result>;
   }
 
   function page(request: PageRequest): Promise<HistoryPage> {
-    return transmit({ ...request, type: "ws.history", id: newID() }, true) as Promise<HistoryPage>;
+    return transmit({ ...request, type: "ws.history", id: newID() }, "always") as Promise<HistoryPage>;
   }
 
   // Frames about the lease are never sent twice, because the holder may have changed meanwhile.
   type LeaseFrame = Extract<ClientFrame, { type: `ws.${string}_control` }>;
-  const leaseFrame = (frame: LeaseFrame) => transmit({ ...frame, id: newID() }, false) as Promise<Result>;
+  const leaseFrame = (frame: LeaseFrame) => transmit({ ...frame, id: newID() }, "never") as Promise<Result>;
 
   /** forget drops the request for control of a connection. */
   function forget(connection: string): void {

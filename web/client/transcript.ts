@@ -37,6 +37,8 @@ interface Hooks {
 
 /** What a session needs of its transcript. */
 export interface OwnTranscript extends Transcript {
+  /** the newest page could not be read */
+  readonly unread: boolean;
   /** at and omitted are those of an event of the history */
   apply(cursor: number, event: Event, at?: number, omitted?: number): void;
   /** forgets everything; the server sends the newest page by itself if it is expected */
@@ -127,6 +129,9 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
     },
     get loading() {
       return loading;
+    },
+    get unread() {
+      return live && !loading && before !== null && win.items.length === 0;
     },
     reset,
     settle,

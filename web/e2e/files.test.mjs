@@ -5,7 +5,18 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { accessible, browser, button, composer, eachTest, patience, phone, server, startServer } from "./harness.mjs";
+import {
+  accessible,
+  browser,
+  button,
+  composer,
+  eachTest,
+  patience,
+  phone,
+  server,
+  startServer,
+  until,
+} from "./harness.mjs";
 
 eachTest();
 
@@ -38,6 +49,7 @@ const oneLine = (n) => `\tfunc line${n}() string { return "${n}" }\n`;
 const code = (n) => Array.from({ length: n }, (_, i) => oneLine(i + 1)).join("");
 const line = (p, n) => p.page.locator(`[data-line="${n}"]`);
 const shows = (p, n, text) => line(p, n).filter({ hasText: text }).waitFor();
+const lost = [/WebSocket|Failed to (load|fetch)|ERR_|net::/]; // complaints about a lost connection
 const tab = (p, name) => p.page.getByRole("tab", { name });
 const said = (p, text) => p.page.locator("#panel", { hasText: text }).waitFor();
 const value = (p, text) =>
@@ -98,7 +110,14 @@ test("a file is found, read in parts and quoted with the keyboard", { timeout: 3
       '> \tfunc line4321() string { return "4321" }\n> \tfunc line4322() string { return "4322" }\n\n',
   );
   assert.ok(await composer(p).evaluate((a) => a === document.activeElement));
-  await open(p, "invoice_test:3", "invoice_test.go");
+  await open(p, "hndlsinvoice", "invoice.go");
+  await key(p, "o");
+  const field = p.page.getByLabel("Name of a file");
+  await field.fill("hndls");
+  await p.page.locator('#files-list [aria-selected="true"]', { hasText: "invoice.go" }).waitFor();
+  await field.fill("invoice_test:3");
+  await field.press("Enter"); // waits for the file of this name
+  await p.page.locator(".reader h2", { hasText: "invoice_test.go" }).waitFor();
   await p.page.locator('.marked[data-line="3"]').waitFor();
   await p.page.locator(".code-lines").focus();
   await p.page.keyboard.press("Escape");
@@ -130,10 +149,10 @@ test("an open file follows the disk, and what cannot be shown says why", { timeo
   write("[odd] *name?.txt", "odd\n");
   await open(p, "notes", "notes.md");
   await shows(p, 1, "# One");
-  await p.page.waitForFunction(async (url) => {
-    const res = await fetch(url);
-    return (await res.json()).state.active_file_watches.length === 1;
-  }, `${server.url}/api/headless/sessions/${server.session}`);
+  const path = `/api/headless/sessions/${server.session}`;
+  const watched = () =>
+    until("a watch", async () => (await server.call("GET", path)).state.active_file_watches.length === 1);
+  await watched();
   write("notes.md", "# Two\n\nMore\n");
   await shows(p, 1, "# Two");
   await shows(p, 3, "More");
@@ -142,6 +161,13 @@ test("an open file follows the disk, and what cannot be shown says why", { timeo
   write("notes.md", "# Three\n");
   await shows(p, 1, "# Three");
   await p.page.locator("#panel", { hasText: "was deleted" }).waitFor({ state: "detached" });
+  await server.stop("SIGKILL");
+  write("notes.md", "# Four\n");
+  await server.start();
+  await shows(p, 1, "# Four");
+  await watched();
+  write("notes.md", "# Five\n");
+  await shows(p, 1, "# Five");
   await open(p, "empty.txt", "empty.txt");
   await said(p, "The file is empty.");
   await open(p, "wide", "wide.txt");
@@ -157,7 +183,7 @@ test("an open file follows the disk, and what cannot be shown says why", { timeo
   await key(p, "o");
   await p.page.getByLabel("Name of a file").fill("no such name");
   await said(p, "No file is found");
-  assert.deepEqual(await p.complaints(), []);
+  assert.deepEqual(await p.complaints(lost), []);
 });
 
 test("the files that the agent changed are counted, shown and quoted", { timeout: 3 * patience }, async () => {
@@ -261,6 +287,36 @@ test("changes of turns that are not loaded are looked up", { timeout: 3 * patien
   await p.page.getByRole("button", { name: "Edit 1 of 2" }).click();
   await p.page.locator(".transcript .diff", { hasText: "now.UTC()" }).waitFor();
   assert.deepEqual(await p.complaints(), []);
+});
+
+test("a session that is left for another one goes on as it was", { timeout: 3 * patience }, async () => {
+  const p = await start();
+  const go = (hash) => p.page.evaluate((h) => (location.hash = h), hash);
+  const session = `#session=${server.session}`;
+  await prompt(p, "rename it", "It is renamed.");
+  await key(p, "`");
+  await p.page.getByRole("tab", { name: "Terminal 1" }).waitFor();
+  await p.page.getByRole("button", { name: "New session" }).first().click();
+  await p.page.getByText("No terminal is open.").waitFor();
+  const other = new URL(p.page.url()).hash;
+  await go(session);
+  await button(p, "Changes, 2 files").click();
+  await said(p, "Edits of the whole session");
+  // A terminal that starts later takes nobody out of the other session, and starts nothing there.
+  await p.context.setOffline(true);
+  await p.page.evaluate(() => dispatchEvent(new Event("online"))); // so that the page looks at once
+  await p.page.locator(".about", { hasText: "Keys are sent when the connection is back." }).waitFor();
+  await button(p, "New terminal").click();
+  await go(other);
+  await p.page.getByText("No terminal is open.").waitFor();
+  await p.context.setOffline(false);
+  const path = `/api/headless/sessions/${server.session}`;
+  await until("the terminal", async () => (await server.call("GET", path)).state.active_utility_commands.length === 2);
+  await prompt(p, "hello", "This is a script");
+  assert.equal(await p.page.getByText("No terminal is open.").count(), 1);
+  await go(session);
+  await p.page.getByRole("tab", { name: "Terminal 2" }).waitFor();
+  assert.deepEqual(await p.complaints(lost), []);
 });
 
 const runs = (p) => p.page.locator(".command");

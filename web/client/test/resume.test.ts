@@ -296,3 +296,35 @@ test("the first page of the transcript comes although the connection is lost bef
   await late.ready();
   assert.deepEqual(texts(late), ["> hi", "hello"]);
 });
+
+test("a page comes over the next connection, and the newest one after a closed link", { timeout: 60_000 }, async () => {
+  const server = await serve(script, "--subscription-ttl", "1s");
+  const net = await network(server);
+  let token = server.token;
+  const s = client({ url: net.url }, { token: () => token }).attach("main", { role: "controller" });
+  await s.ready();
+  await s.prompt("hi");
+  await s.until(() => texts(s).includes("hello") && !s.state.is_responding);
+  const first = s.me!.connectionId;
+  net.freeze();
+  const page = s.history({ limit: 1 });
+  net.cut();
+  const near = client(server);
+  while ((await near.connections("main")).connections.length > 0) await sleep(50);
+  net.thaw();
+  assert.equal((await page).entries?.length, 1);
+  assert.notEqual(s.me!.connectionId, first);
+
+  await s.transcript.jump(s.cursor);
+  net.freeze();
+  const end = assert.rejects(s.transcript.toEnd());
+  token = "wrong";
+  net.cut();
+  net.thaw();
+  await end;
+  assert.deepEqual([s.link.status, texts(s)], ["closed", []]);
+  token = server.token;
+  s.reconnect();
+  await s.until(() => texts(s).length > 0);
+  assert.deepEqual(texts(s), ["> hi", "hello"]);
+});

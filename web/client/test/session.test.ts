@@ -331,3 +331,12 @@ test("a ticket becomes a cookie", async () => {
   assert.match(seen.join(), /maestro_session_\d+=.*HttpOnly/);
   await c.logout();
 });
+
+test("a session is made although the connection is lost right after it", async () => {
+  const c = client(server, {
+    fetch: (url, init) =>
+      String(url).endsWith("/disconnect") ? Promise.reject(new TypeError("lost")) : fetch(url, init),
+  });
+  const id = await c.create();
+  assert.ok((await c.overview()).sessions.some((s) => s.session_id === id));
+});

@@ -242,6 +242,37 @@ test("a page that comes after its place was dropped leaves no hole", async () =>
   assert.ok(t.more && !t.loading);
 });
 
+test("a call is whole although its window lost a later one with the same id", async () => {
+  const at = "2026-05-03T10:59:30.250Z";
+  const begin: Event = { type: "tool_call", call_id: "c", tool: "t", args: {}, requires_approval: false };
+  const end: Event = { type: "tool_end", call_id: "c", success: true };
+  const status: Event = { type: "status", message: "s" };
+  const t = transcriptOf(
+    (before) => {
+      const first = Math.max(1, before - 40);
+      const entries = Array.from({ length: before - first }, (_, i) => ({
+        cursor: first + i,
+        at,
+        message: first + i === 1 ? begin : status,
+      }));
+      return { epoch: "e", entries, before: first > 1 ? first : null };
+    },
+    () => 100,
+  );
+  await t.load();
+  t.apply(101, end);
+  for (let i = 102; i < 10_050; i++) t.apply(i, status);
+  t.apply(10_050, begin);
+  t.apply(10_051, end);
+  assert.ok(t.live && t.items.length <= 10_000, `${t.items.length} items`);
+  while (t.more) await t.older();
+  const calls = t.items.filter((i) => i.kind === "tool");
+  assert.deepEqual(
+    calls.map((i) => [i.cursor, i.last]),
+    [[1, 101]],
+  );
+});
+
 test("a window counts each text once, and those of notes too", () => {
   const t = transcriptOf(() => ({ epoch: "e", before: null }));
   const args = { text: "x".repeat(64 << 10) };
