@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
-import { mayWrite, quoted, selectedIn } from "./draft";
+import { intoPrompt, mayWrite, selectedIn } from "./draft";
 import { plural } from "./format";
 import { type Line, linesOf, piecesOf, stats } from "./lines";
 import { Exposed, Windowed } from "./long";
@@ -107,7 +107,7 @@ export function Diff({
   const comment = () => {
     if (lines.length > 0) {
       const texts = lines.map((l) => l.sign + l.text);
-      quoted.value = quote(change.path || "The change", placeOf(lines), texts);
+      intoPrompt(quote(change.path || "The change", placeOf(lines), texts));
     }
     setChosen(null);
     getSelection()?.removeAllRanges();
