@@ -6,6 +6,7 @@ import type { Change } from "./tools";
 import { intoPrompt, mayWrite, selectedIn } from "./draft";
 import { plural } from "./format";
 import { type Line, linesOf, piecesOf, stats } from "./lines";
+import { place as shown } from "./lists";
 import { Exposed, Windowed } from "./long";
 import { place, quote } from "./paths";
 import { narrow } from "./screen";
@@ -231,14 +232,18 @@ export function SplitButton() {
   );
 }
 
-/** PathLink opens a file in the right column, at a line if one is given. */
+/** PathLink opens a file of the open session in the right column, at a line if one is given. */
 export function PathLink({ path, line }: { path: string; line?: number }) {
   if (!path) return <bdi>change</bdi>;
+  const name = (
+    <bdi>
+      <Exposed text={path} />
+    </bdi>
+  );
+  if (shown.value !== "session") return name; // in the inbox, the file is of another session
   return (
     <button type="button" class="opens" title="Open the file" onClick={() => openFile(path, line)}>
-      <bdi>
-        <Exposed text={path} />
-      </bdi>
+      {name}
     </button>
   );
 }

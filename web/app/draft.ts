@@ -1,12 +1,17 @@
 // Sending the prompt that is being written, and what other parts of the page add to it.
 import { batch } from "@preact/signals";
 import { addDraft, returnPrompt, setDraft, setUnsent, unsent } from "./kept";
+import { place } from "./lists";
 import { settle } from "./rest";
-import { control, driving, moment, openID, role, session } from "./store";
+import { control, driving, link, moment, openID, role, session } from "./store";
 
-/** mayWrite reports whether the page shows a composer. */
+/** mayWrite reports whether the page shows a composer in which something can be sent. */
 export const mayWrite = () =>
-  !moment.value && role.value === "controller" && (control.value.mine || control.value.holder === null);
+  place.value === "session" &&
+  link.value.status !== "closed" &&
+  !moment.value &&
+  role.value === "controller" &&
+  (control.value.mine || control.value.holder === null);
 
 /** compose moves the focus to the prompt. */
 export function compose(): void {
