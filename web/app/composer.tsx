@@ -76,10 +76,9 @@ function Watching() {
     );
   }
   const name = who(people.value?.controller);
-  const denied =
-    last?.reason === "denied" ? ` ${name} did not hand over${last.message ? `: ${last.message}` : "."}` : "";
-  const lost = last?.reason === "taken_over" && last.controller_connection_id === holder;
-  const drives = lost ? "has taken over" : "is driving";
+  const why = last?.controller_connection_id === holder ? last?.reason : undefined; // of who drives now
+  const denied = why === "denied" ? ` ${name} did not hand over${last?.message ? `: ${last.message}` : "."}` : "";
+  const drives = why === "taken_over" ? "has taken over" : "is driving";
   return (
     <div class="closed">
       <p role="status">
