@@ -96,8 +96,12 @@ test("prompts that wait are edited, moved and removed, and go on after a stop", 
   await button(p, "Remove the prompt third").click();
   await texts("the second, edited", "first");
   await button(p, "Stop").click();
+  await composer(p).fill("Before.");
+  await button(p, "Edit the prompt the second, edited").click();
+  await field.fill("edited too late");
   await button(p, "Go on").click();
   await p.page.locator(".prompt", { hasText: "the second, edited" }).waitFor();
+  await value(p, "Before.\n\nedited too late");
   await p.page.locator(".prompt", { hasText: "first" }).waitFor();
   assert.deepEqual(await p.complaints(), []);
 });
