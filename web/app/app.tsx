@@ -5,6 +5,7 @@ import { Composer, ControlRequests, Refused, Unsent } from "./composer";
 import { Dashboard } from "./dashboard";
 import { RunCommand } from "./command";
 import { Dialog, DialogHead } from "./dialog";
+import { compose } from "./draft";
 import { Connection, Head } from "./head";
 import icon from "./icon.svg";
 import { nameTab } from "./badge";
@@ -248,10 +249,6 @@ function Conversation() {
       </div>
     </>
   );
-}
-
-function compose(): void {
-  document.querySelector<HTMLTextAreaElement>(".composer textarea")?.focus();
 }
 
 const moreKeys: [string, string][] = [

@@ -1,15 +1,16 @@
 // Files that somebody drops, pastes or chooses become a part of the prompt. The server reads attachments from its own
 // file system only, so the page can send texts and no images.
 import { useRef } from "preact/hooks";
-import { quoted } from "./draft";
+import { intoPrompt } from "./draft";
 import { bytes } from "./format";
 import { Icon } from "./icons";
-import { refusal } from "./store";
+import { openID, refusal } from "./store";
 
 const longest = 64 << 10; // bytes of a file
 
 /** attach puts texts into the prompt, and says which files it cannot take. */
 export async function attach(files: readonly File[]): Promise<void> {
+  const id = openID.peek(); // the files are read only after this
   const refused: string[] = [];
   let added = "";
   for (const file of files) {
@@ -21,7 +22,7 @@ export async function attach(files: readonly File[]): Promise<void> {
   }
   if (refused.length > 0) refused.push("The agent can read files in its workspace: write @ and the name of one.");
   refusal.value = refused.join(" ");
-  quoted.value += added;
+  intoPrompt(added, id);
 }
 
 /** read returns the text of a file, and null if it is not UTF-8 or has a NUL. */

@@ -1,10 +1,12 @@
 // What the page shows before the first prompt: instructions, examples, and a field if no session is open.
-import { useRef, useState } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 import { Refused } from "./composer";
-import { mayWrite, quoted } from "./draft";
+import { intoPrompt, mayWrite, send } from "./draft";
 import { Icon } from "./icons";
+import { draft, setDraft } from "./kept";
 import { coarse } from "./screen";
-import { createSession, driving, listLink, moment, role, sessions, state } from "./store";
+import { createSession, listLink, moment, role, sessions, state } from "./store";
 
 /** isShell reports whether the agent of the open session is the shell, which runs each prompt as a command. */
 export const isShell = () => state.value?.provider === "local" && state.value.model === "shell";
@@ -44,9 +46,7 @@ export function NothingSaid() {
             <button
               type="button"
               class={shell ? "button mono" : "button"}
-              onClick={() => {
-                quoted.value = text;
-              }}
+              onClick={() => intoPrompt(text)}
             >
               {text}
             </button>
@@ -62,15 +62,22 @@ export function NothingSaid() {
   );
 }
 
-// begin makes a session and sends its first prompt. A prompt that cannot be sent goes into the field of the session.
+const beginning = signal(false);
+
+/** begin makes a session and sends its first prompt. */
 async function begin(prompt: string): Promise<void> {
-  if ((await createSession()) && !(await driving((s) => s.prompt(prompt)))) quoted.value = prompt;
+  beginning.value = true;
+  if (await createSession()) {
+    setDraft("", "");
+    void send(prompt);
+  }
+  beginning.value = false;
 }
 
 /** Begin fills the page while no session is open. A prompt there makes a session. */
 export function Begin() {
-  const [text, setText] = useState("");
-  const [busy, setBusy] = useState(false);
+  const text = draft("");
+  const busy = beginning.value;
   const online = listLink.value.status === "online";
   const ready = useRef(false); // the list was read once; before, its first session may open
   ready.current ||= online;
@@ -85,9 +92,7 @@ export function Begin() {
     );
   }
   const submit = () => {
-    if (text.trim() === "" || busy) return;
-    setBusy(true);
-    void begin(text.trim()).finally(() => setBusy(false));
+    if (text.trim() !== "" && !busy) void begin(text.trim());
   };
   return (
     <div class="nothing">
@@ -105,10 +110,11 @@ export function Begin() {
           aria-label="Prompt"
           placeholder="Ask the agent to do something"
           value={text}
+          readOnly={busy}
           ref={(t) => {
             if (t && document.activeElement === document.body && !coarse.peek()) t.focus();
           }}
-          onInput={(e) => setText(e.currentTarget.value)}
+          onInput={(e) => setDraft("", e.currentTarget.value)}
           onKeyDown={(e) => {
             if (e.key !== "Enter" || e.shiftKey || e.isComposing || coarse.peek()) return;
             e.preventDefault();

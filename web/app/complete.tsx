@@ -1,6 +1,6 @@
 // Completion in the composer: @file by the file search of the server, and / at the start by the commands of the agent
 // and the actions of the page.
-import { useContext, useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { offer, readOffer } from "./agent";
 import { Name } from "./long";
 import { Actions, type Action } from "./palette";
@@ -28,6 +28,8 @@ type Completion = {
   key(e: KeyboardEvent): boolean;
   pick(i: number): void;
 };
+
+const none = { query: "", found: [] as readonly Choice[] };
 
 type Word = { sign: "@" | "/"; from: number; query: string };
 
@@ -65,7 +67,8 @@ export function useCompletion(
   caret: number,
   insert: (text: string, caret: number) => void,
 ): Completion | null {
-  const [files, setFiles] = useState<readonly Choice[]>([]);
+  const [files, setFiles] = useState(none);
+  const early = useRef<string | null>(null); // a query that was chosen before its files were there
   const [chosen, setAt] = useState(0);
   const [left, setLeft] = useState<number | null>(null); // the word whose list somebody closed begins here
   const actions = useContext(Actions);
@@ -81,7 +84,7 @@ export function useCompletion(
   useLayoutEffect(() => setAt(0), [command]); // before the next key, which may be an arrow
   useEffect(() => {
     if (query === "") {
-      setFiles([]);
+      setFiles(none);
       return;
     }
     let gone = false;
@@ -89,17 +92,18 @@ export function useCompletion(
       session.peek()?.utilities.findFiles(query, { limit: most }).then(
         ({ results }) => {
           if (gone) return;
-          setFiles(
-            results.map(({ path }) => ({
+          setFiles({
+            query,
+            found: results.map(({ path }) => ({
               name: path.slice(path.lastIndexOf("/") + 1),
               note: path.slice(0, Math.max(0, path.lastIndexOf("/"))),
               take: `@${path}`,
             })),
-          );
+          });
           setAt(0);
           announce(results.length > 0 ? plural(results.length, "file") : "No file is found");
         },
-        () => !gone && setFiles([]), // such as without a connection: the text stays as it is written
+        () => !gone && setFiles(none), // such as without a connection: the text stays as it is written
       );
     }, pause);
     return () => {
@@ -107,17 +111,21 @@ export function useCompletion(
       clearTimeout(timer);
     };
   }, [query]);
-  const choices = command !== null ? commandsFor(command, offer.value, actions) : query === "" ? [] : files;
-  if (!word || choices.length === 0) return null;
+  const choices = command !== null ? commandsFor(command, offer.value, actions) : query === "" ? [] : files.found;
   const at = Math.min(chosen, choices.length - 1);
   const pick = (i: number) => {
     const { take } = choices[i]!;
-    const before = typeof take === "string" ? `${text.slice(0, word.from)}${take} ` : "";
-    setFiles([]);
+    const before = typeof take === "string" ? `${text.slice(0, word!.from)}${take} ` : "";
+    setFiles(none);
     setLeft(null);
     insert(before + text.slice(caret).replace(/^ /, ""), before.length);
     if (typeof take !== "string") take();
   };
+  useLayoutEffect(() => {
+    if (early.current === query && choices.length > 0) pick(0);
+    early.current = null;
+  }, [files]);
+  if (!word || choices.length === 0) return null;
   return {
     choices,
     at,
@@ -128,8 +136,10 @@ export function useCompletion(
       const move = { ArrowDown: 1, ArrowUp: -1 }[e.key];
       if (move) setAt((at + move + choices.length) % choices.length);
       else if (e.key === "Enter" && choices[at]!.take === text) return false; // it is written whole: Enter sends it
-      else if ((e.key === "Enter" && !e.shiftKey) || e.key === "Tab") pick(at);
-      else if (e.key === "Escape") setLeft(word.from);
+      else if ((e.key === "Enter" && !e.shiftKey) || e.key === "Tab") {
+        if (command !== null || files.query === query) pick(at);
+        else early.current = query;
+      } else if (e.key === "Escape") setLeft(word.from);
       else return false;
       e.preventDefault();
       return true;

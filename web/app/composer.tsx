@@ -1,20 +1,19 @@
 // What stands below the transcript: the composer, or why there is none, and requests for control.
-import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { oneLine } from "./tools";
 import { AttachButton, fileEvents } from "./attach";
 import { isShell } from "./begin";
 import { Choices, useCompletion } from "./complete";
-import { quoted } from "./draft";
+import { send } from "./draft";
 import { who } from "./format";
 import { Icon } from "./icons";
+import { draft, setDraft, unsent } from "./kept";
 import { coarse } from "./screen";
 import { toEnd } from "./transcript";
 import {
   act,
   busy,
   control,
-  driving,
   link,
   openID,
   otherTab,
@@ -24,40 +23,6 @@ import {
   refusal,
   role,
 } from "./store";
-
-const draftKey = (id: string | null) => `maestro.draft.${id}`;
-
-/** unsent are the prompts of all sessions that the server has not answered. The tab keeps them when it is loaded again. */
-const unsent = signal<readonly { id: string | null; content: string }[]>([]);
-const unsentKey = (id: string | null) => `maestro.unsent.${id}`;
-
-function keepUnsent(id: string | null, all: typeof unsent.value): void {
-  unsent.value = all;
-  const own = all.filter((p) => p.id === id).map((p) => p.content);
-  keep(unsentKey(id), own.length === 0 ? "" : JSON.stringify(own));
-}
-
-/** keep lets the tab keep a text for when it is loaded again, if the browser has room for it. */
-function keep(key: string, text: string): void {
-  sessionStorage.removeItem(key);
-  if (!text) return;
-  try {
-    sessionStorage.setItem(key, text);
-  } catch {
-    // The page still has the text.
-  }
-}
-
-/** begun is what was being written, after the prompts that the page before this one did not send. */
-function begun(id: string | null): string {
-  const draft = sessionStorage.getItem(draftKey(id)) ?? "";
-  if (unsent.peek().some((p) => p.id === id)) return draft; // this page sends them
-  const left = JSON.parse(sessionStorage.getItem(unsentKey(id)) ?? "[]") as string[];
-  const text = [...left, draft].filter(Boolean).join("\n\n");
-  sessionStorage.removeItem(unsentKey(id)); // first, because the browser may have no room for both
-  keep(draftKey(id), text);
-  return text;
-}
 
 /** Unsent shows the prompts that wait for the connection. */
 export function Unsent() {
@@ -82,7 +47,7 @@ export function Unsent() {
 export function Composer() {
   const { mine, holder } = control.value;
   // Nothing can be sent; what was being written stays.
-  if (link.value.status === "closed" && !sessionStorage.getItem(draftKey(openID.value))) return null;
+  if (link.value.status === "closed" && !draft(openID.value!)) return null;
   if (role.value !== "controller") {
     return (
       <div class="closed">
@@ -111,10 +76,9 @@ function Watching() {
     );
   }
   const name = who(people.value?.controller);
-  const denied =
-    last?.reason === "denied" ? ` ${name} did not hand over${last.message ? `: ${last.message}` : "."}` : "";
-  const lost = last?.reason === "taken_over" && last.controller_connection_id === holder;
-  const drives = lost ? "has taken over" : "is driving";
+  const why = last?.controller_connection_id === holder ? last?.reason : undefined; // of who drives now
+  const denied = why === "denied" ? ` ${name} did not hand over${last?.message ? `: ${last.message}` : "."}` : "";
+  const drives = why === "taken_over" ? "has taken over" : "is driving";
   return (
     <div class="closed">
       <p role="status">
@@ -138,8 +102,9 @@ export function toComposer(): void {
 }
 
 function Writing() {
-  const id = openID.value;
-  const [text, setText] = useState(() => begun(id));
+  const id = openID.value!;
+  const text = draft(id);
+  const written = useRef(text); // in this field; if the text is another one, it comes from elsewhere
   const area = useRef<HTMLTextAreaElement>(null);
   const recalled = useRef<{ at: number; text: string } | null>(null); // an earlier prompt that the arrows brought back
   const [caret, setCaret] = useState(text.length);
@@ -150,6 +115,8 @@ function Writing() {
     const a = area.current!;
     a.style.height = "auto";
     a.style.height = `${a.scrollHeight}px`;
+    if (text !== written.current) setCaret((caretAt.current = text.length));
+    written.current = text;
     if (caretAt.current === null) return;
     a.setSelectionRange(caretAt.current, caretAt.current);
     a.scrollTop = a.scrollHeight;
@@ -159,8 +126,8 @@ function Writing() {
     if (document.activeElement === document.body && !coarse.peek()) area.current!.focus();
   }, []);
   const write = (next: string) => {
-    setText(next);
-    keep(draftKey(id), next);
+    written.current = next;
+    setDraft(id, next);
   };
   const place = (next: string, at: number) => {
     caretAt.current = at;
@@ -169,28 +136,11 @@ function Writing() {
     area.current!.focus();
   };
   const completion = useCompletion(text, caret, place);
-  const quote = quoted.value;
-  useLayoutEffect(() => {
-    if (!quote) return;
-    quoted.value = "";
-    const next = `${text && text.replace(/\n*$/, "\n\n")}${quote}`;
-    place(next, next.length);
-  }, [quote]);
   const submit = (when?: "next" | "steer") => {
     const content = text.trim();
     if (!content || status === "closed") return;
-    const sent = { id, content };
-    write("");
-    keepUnsent(id, [...unsent.peek(), sent]);
+    void send(content, when);
     toEnd();
-    void driving((s) => s.prompt(content, { when })).then((done) => {
-      keepUnsent(
-        id,
-        unsent.peek().filter((p) => p !== sent),
-      );
-      const since = sessionStorage.getItem(draftKey(id)); // what was written meanwhile
-      if (!done) write(since ? `${content}\n\n${since}` : content);
-    });
     area.current?.focus();
   };
   const keys = (e: KeyboardEvent) => {

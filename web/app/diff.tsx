@@ -3,9 +3,10 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Change } from "./tools";
-import { mayWrite, quoted, selectedIn } from "./draft";
+import { intoPrompt, mayWrite, selectedIn } from "./draft";
 import { plural } from "./format";
 import { type Line, linesOf, piecesOf, stats } from "./lines";
+import { place as shown } from "./lists";
 import { Exposed, Windowed } from "./long";
 import { place, quote } from "./paths";
 import { narrow } from "./screen";
@@ -107,7 +108,7 @@ export function Diff({
   const comment = () => {
     if (lines.length > 0) {
       const texts = lines.map((l) => l.sign + l.text);
-      quoted.value = quote(change.path || "The change", placeOf(lines), texts);
+      intoPrompt(quote(change.path || "The change", placeOf(lines), texts));
     }
     setChosen(null);
     getSelection()?.removeAllRanges();
@@ -231,14 +232,18 @@ export function SplitButton() {
   );
 }
 
-/** PathLink opens a file in the right column, at a line if one is given. */
+/** PathLink opens a file of the open session in the right column, at a line if one is given. */
 export function PathLink({ path, line }: { path: string; line?: number }) {
   if (!path) return <bdi>change</bdi>;
+  const name = (
+    <bdi>
+      <Exposed text={path} />
+    </bdi>
+  );
+  if (shown.value !== "session") return name; // in the inbox, the file is of another session
   return (
     <button type="button" class="opens" title="Open the file" onClick={() => openFile(path, line)}>
-      <bdi>
-        <Exposed text={path} />
-      </bdi>
+      {name}
     </button>
   );
 }

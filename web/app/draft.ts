@@ -1,13 +1,43 @@
-// What other parts of the page add to the prompt that is being written.
-import { signal } from "@preact/signals";
-import { control, moment, role } from "./store";
+// Sending the prompt that is being written, and what other parts of the page add to it.
+import { batch } from "@preact/signals";
+import { addDraft, returnPrompt, setDraft, setUnsent, unsent } from "./kept";
+import { place } from "./lists";
+import { settle } from "./rest";
+import { control, driving, link, moment, openID, role, session } from "./store";
 
-/** A text for the composer, which takes it and empties the signal. */
-export const quoted = signal("");
-
-/** mayWrite reports whether the page shows a composer. */
+/** mayWrite reports whether the page shows a composer in which something can be sent. */
 export const mayWrite = () =>
-  !moment.value && role.value === "controller" && (control.value.mine || control.value.holder === null);
+  place.value === "session" &&
+  link.value.status !== "closed" &&
+  !moment.value &&
+  role.value === "controller" &&
+  (control.value.mine || control.value.holder === null);
+
+/** compose moves the focus to the prompt. */
+export function compose(): void {
+  document.querySelector<HTMLElement>(".composer textarea")?.focus();
+}
+
+/** intoPrompt adds a text to what is being written in a session, and goes there if the session is open. */
+export function intoPrompt(text: string, id = openID.peek()): void {
+  if (!text || id === null) return;
+  addDraft(id, text);
+  if (id === openID.peek()) compose();
+}
+
+/** send sends what was written in the open session. If the server refuses it, the prompt is being written again. */
+export async function send(content: string, when?: "next" | "steer"): Promise<void> {
+  const s = session.peek()!;
+  const sent = { id: s.id, content };
+  setDraft(s.id, "");
+  setUnsent([...unsent.peek(), sent]);
+  const done = await driving((s) => s.prompt(content, { when }));
+  batch(() => {
+    setUnsent(unsent.peek().filter((p) => p !== sent));
+    if (!done) returnPrompt(sent);
+  });
+  settle(s);
+}
 
 /** selectedIn returns in which elements a selected text begins and ends, by their data-row or data-line. */
 export function selectedIn(view: HTMLElement, name: "row" | "line"): { from: number; to: number } | undefined {

@@ -1,10 +1,11 @@
 // The prompts that wait. The person who drives can edit, move and remove them.
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { QueuedPrompt } from "../../contracts/ts/maestro";
 import { oneLine } from "./tools";
 import { plural, who } from "./format";
 import { Icon, type Sign } from "./icons";
-import { act, control, moment, people, you } from "./store";
+import { addDraft } from "./kept";
+import { act, control, moment, openID, people, you } from "./store";
 
 export function Queue() {
   const prompts = people.value?.queue ?? [];
@@ -79,9 +80,28 @@ function Waiting({ prompt: p, mine, up, down }: Props) {
 
 function Edit({ prompt: p, close }: { prompt: QueuedPrompt; close: () => void }) {
   const [text, setText] = useState(p.content);
+  const now = useRef(text);
+  now.current = text;
+  const done = useRef(Promise.resolve(false)); // saved or given up
+  // The prompt may leave the queue meanwhile, or the queue the screen. Then the text is being written in its session.
+  useLayoutEffect(() => {
+    const id = openID.peek()!;
+    return () => {
+      close();
+      void done.current.then((is) => {
+        if (!is && now.current !== p.content) addDraft(id, now.current);
+      });
+    };
+  }, []);
+  const cancel = () => {
+    done.current = Promise.resolve(true);
+    close();
+  };
   const save = async () => {
     const content = text.trim();
-    if (content && (content === p.content || (await act((s) => s.queue.edit(p.prompt_id, content))))) close();
+    if (!content) return;
+    done.current = content === p.content ? Promise.resolve(true) : act((s) => s.queue.edit(p.prompt_id, content));
+    if (await done.current) close();
   };
   return (
     <li class="edit">
@@ -98,13 +118,13 @@ function Edit({ prompt: p, close }: { prompt: QueuedPrompt; close: () => void })
         }}
         onInput={(e) => setText(e.currentTarget.value)}
         onKeyDown={(e) => {
-          if (e.key === "Escape") close();
+          if (e.key === "Escape") cancel();
           if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
           e.preventDefault();
           void save();
         }}
       />
-      <button type="button" class="button" onClick={close}>
+      <button type="button" class="button" onClick={cancel}>
         Cancel
       </button>
       <button type="button" class="button primary" disabled={text.trim() === ""} onClick={() => void save()}>

@@ -3,7 +3,7 @@ import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exposed } from "./hidden";
 import { Exposed, Name } from "./long";
-import { mayWrite, quoted, selectedIn } from "./draft";
+import { intoPrompt, mayWrite, selectedIn } from "./draft";
 import { drawn, gone, type Reader as Source } from "./files-open";
 import { plural } from "./format";
 import { Icon } from "./icons";
@@ -98,7 +98,7 @@ export function Reader({ of: file }: { of: Source }) {
   const comment = () => {
     if (first === 0 || unread()) return;
     const lines = Array.from({ length: last - first + 1 }, (_, i) => file.text.at(first + i) ?? "");
-    quoted.value = quote(file.path, place(first, last), lines);
+    intoPrompt(quote(file.path, place(first, last), lines));
     setChosen(null);
     getSelection()?.removeAllRanges();
     closeSheet();

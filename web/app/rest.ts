@@ -1,5 +1,7 @@
-// Connections that stay while the page shows another session: a terminal ends with the connection that started it.
+// Connections that stay while the page shows another session: a terminal ends with the connection that started it, and
+// a prompt that was sent without a connection waits for one.
 import type { Connection, Session } from "../client/index.ts";
+import { unsent } from "./kept";
 
 const key = "maestro.connection";
 const most = 4; // sessions that stay attached in the background
@@ -26,8 +28,9 @@ export function keepAlive(shown: () => Session | null): void {
   addEventListener("pageshow", () => sessionStorage.removeItem(key));
 }
 
-/** ownRunning reports whether a session has a terminal of this page that runs. */
-function ownRunning(s: Session): boolean {
+/** needed reports whether a session has a terminal of this page that runs, or a prompt that is not sent yet. */
+function needed(s: Session): boolean {
+  if (unsent.peek().some((p) => p.id === s.id)) return true;
   return s.state.active_utility_commands.some(
     (c) => c.terminal_mode === "pty" && c.owner_connection_id === s.me?.connectionId,
   );
@@ -35,16 +38,23 @@ function ownRunning(s: Session): boolean {
 
 const background = new Map<string, Session>();
 
-/** rest is called when the page leaves a session. If the page has terminals there, it stays attached. */
+/** rest is called when the page leaves a session. If the session is needed, it stays attached. */
 export function rest(s: Session): void {
   // After close(true) the server keeps control for some time, for a page that comes back.
-  if (s.link.status === "closed" || !ownRunning(s)) return s.close(true);
+  if (s.link.status === "closed" || !needed(s)) return s.close(true);
   background.set(s.id, s);
   for (const [id, oldest] of background) {
     if (background.size <= most) return;
     background.delete(id);
     oldest.close(true);
   }
+}
+
+/** settle is called when a prompt was sent. A session that rests and is not needed any more is closed. */
+export function settle(s: Session): void {
+  if (background.get(s.id) !== s || needed(s)) return;
+  background.delete(s.id);
+  s.close(true);
 }
 
 /** revive returns the session that rests, if there is one and it was not ended meanwhile. */

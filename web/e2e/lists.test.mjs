@@ -91,6 +91,21 @@ test("questions of all sessions are answered in the inbox", { timeout: 6 * patie
   assert.deepEqual(await Promise.all([ann, ben].map((p) => p.complaints())), [[], []]);
 });
 
+test("a change in the inbox adds nothing to the open session", { timeout: 3 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  const file = p.page.locator(".diff").getByRole("button", { name: "login/login.go" });
+  const lines = p.page.getByRole("group", { name: "Lines of login/login.go; arrows choose, Enter comments" });
+  await prompt(p, "change a file");
+  await lines.waitFor();
+  await file.waitFor();
+  await p.page.getByRole("link", { name: "Inbox 1" }).click();
+  await entry(p, "Wants to change login/login.go").getByRole("button").first().click();
+  await p.page.locator(".entry .diff", { hasText: "now.UTC()" }).waitFor();
+  assert.deepEqual([await lines.count(), await file.count()], [0, 0]);
+  assert.deepEqual(await p.complaints(), []);
+});
+
 test("a tap on Sessions opens the list on a phone as soon as the page is drawn", { timeout: 3 * patience }, async () => {
   await startServer();
   await browser.open(await server.link());

@@ -87,6 +87,15 @@ test(
     await composer(ben).waitFor();
     await shows(ann, "owner has taken over. You are watching.");
     await button(ann, "Ask for control").click();
+    await button(ben, "Keep it").click();
+    await shows(ann, "owner did not hand over.");
+    await button(ben, "Release").click();
+    const cleo = await browser.open(await server.link());
+    await prompt(cleo, "Cleo drives");
+    await ann.page.getByText("owner is driving. You are watching.", { exact: true }).waitFor();
+    await button(ben, "Take over").click();
+    await cleo.context.close();
+    await button(ann, "Ask for control").click();
     await shows(ann, "You have asked owner for control.");
   await shows(ben, "owner asks for control.");
     await button(ben, "Hand over").click();

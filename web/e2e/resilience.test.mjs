@@ -16,6 +16,7 @@ import {
   server,
   shows,
   startServer,
+  until,
 } from "./harness.mjs";
 import { screens } from "./screens.mjs";
 
@@ -80,7 +81,7 @@ test("a prompt that was not sent comes back into the field of the next page", { 
   assert.deepEqual(await ann.complaints(offline), []);
 });
 
-test("a tab whose storage is full sends what is written", { timeout: 3 * patience }, async () => {
+test("a tab whose storage is full loses no prompt", { timeout: 3 * patience }, async () => {
   await startServer();
   const ann = await browser.open(await server.link());
   await composer(ann).waitFor();
@@ -102,6 +103,47 @@ test("a tab whose storage is full sends what is written", { timeout: 3 * patienc
   await ann.context.setOffline(false);
   await ann.page.locator(".prompt", { hasText: "written without room" }).waitFor();
   assert.equal(await composer(ann).inputValue(), "a draft without room");
+  await ann.context.setOffline(true);
+  await strip(ann).filter({ hasText: "Reconnecting" }).waitFor();
+  await composer(ann).fill("refused");
+  await composer(ann).press("Enter");
+  await unsent(ann, "refused").waitFor();
+  await ann.page.getByRole("link", { name: "Inbox" }).click();
+  await ann.page.getByRole("heading", { name: "Inbox" }).waitFor();
+  await ann.page.goBack(); // to another field
+  await composer(ann).fill("written since");
+  await server.call("DELETE", `/api/headless/sessions/${server.session}`);
+  await ann.context.setOffline(false);
+  await until("the prompt", async () => (await composer(ann).inputValue()) === "refused\n\nwritten since");
+  assert.deepEqual(await ann.complaints(offline), []);
+});
+
+test("a first prompt waits for its session, whatever is opened meanwhile", { timeout: 3 * patience }, async () => {
+  await startServer();
+  await server.call("DELETE", `/api/headless/sessions/${server.session}`);
+  const ann = await browser.open(await server.link());
+  await composer(ann).waitFor();
+  const { state } = await server.call("POST", "/api/headless/sessions", {});
+  const other = ann.page.locator(`a[href="#session=${state.session_id}"]`);
+  await other.waitFor();
+  const last = async (route) => {
+    const response = await route.fetch();
+    await ann.context.setOffline(true);
+    await route.fulfill({ response });
+  };
+  await ann.page.route("**/disconnect", last, { times: 1 }); // ends the making of the session
+  await composer(ann).fill("the first prompt");
+  await composer(ann).press("Enter");
+  await unsent(ann, "the first prompt").waitFor();
+  const id = new URLSearchParams(new URL(ann.page.url()).hash.slice(1)).get("session");
+  await other.click();
+  await ann.context.setOffline(false);
+  await until("the prompt", async () => {
+    const { turns } = await server.call("GET", `/api/headless/sessions/${id}/turns`);
+    return turns[0]?.line === "the first prompt";
+  });
+  await drives(ann, "Nobody drives"); // the other session
+  assert.equal(await composer(ann).inputValue(), "");
   assert.deepEqual(await ann.complaints(offline), []);
 });
 
