@@ -186,7 +186,7 @@ export async function logout(): Promise<boolean> {
 
 // goAway forgets the prompts that were being written, because the next person to log in must not see them.
 function goAway(): void {
-  sessionStorage.clear();
+  addEventListener("pagehide", () => sessionStorage.clear()); // until then, prompts that were not sent come back
   location.reload();
 }
 
