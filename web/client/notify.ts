@@ -75,20 +75,31 @@ export function newListeners<T>(): Listeners<T> {
   };
 }
 
-/** onWake calls run when the page comes back from sleep or the background, and when it loses or finds its network. */
+/**
+ * onWake calls run when the page comes back from sleep or the background, and when it loses or finds its network. A page
+ * that was left wakes only when it is shown again: another one may have its place.
+ */
 export function onWake(around: Surroundings, run: () => void): () => void {
-  const visible = () => {
-    if (around.document?.visibilityState !== "hidden") run();
+  let left = false;
+  const network = () => {
+    if (!left) run();
   };
+  const visible = () => {
+    if (around.document?.visibilityState !== "hidden") network();
+  };
+  const leave = () => {
+    left = true;
+  };
+  const show = () => {
+    left = false;
+    run();
+  };
+  const listeners = { online: network, offline: network, pagehide: leave, pageshow: show };
   around.document?.addEventListener("visibilitychange", visible);
-  around.window?.addEventListener("pageshow", run);
-  around.window?.addEventListener("online", run);
-  around.window?.addEventListener("offline", run);
+  for (const [name, listen] of Object.entries(listeners)) around.window?.addEventListener(name, listen);
   return () => {
     around.document?.removeEventListener("visibilitychange", visible);
-    around.window?.removeEventListener("pageshow", run);
-    around.window?.removeEventListener("online", run);
-    around.window?.removeEventListener("offline", run);
+    for (const [name, listen] of Object.entries(listeners)) around.window?.removeEventListener(name, listen);
   };
 }
 

@@ -196,6 +196,8 @@ test("a page that is loaded again keeps control", async () => {
   await after.ready();
   assert.equal(after.control.mine, true);
   await before.until(() => before.link.status === "waiting");
+  first.fire("online"); // the page after it has its place
+  assert.equal(before.link.status, "waiting");
   first.fire("pageshow"); // the browser kept the page, and shows it again
   await before.until(() => before.link.status === "online");
   await before.until(() => !before.control.mine && before.control.holder === after.me!.connectionId);
