@@ -61,5 +61,7 @@ export function settle(s: Session): void {
 export function revive(id: string): Session | undefined {
   const found = background.get(id);
   background.delete(id);
-  return found?.link.status === "closed" ? undefined : found;
+  if (found?.link.status !== "closed") return found;
+  found.close(); // and what listens to it
+  return undefined;
 }
