@@ -366,7 +366,7 @@ test("keys answer no question behind a dialog", { timeout: 2 * patience }, async
   await startServer();
   const p = await browser.open(await server.link());
   await ask(p);
-  await p.page.locator("button.verdict:disabled").waitFor({ state: "detached" }); // the question was seen
+  await p.page.locator("button.verdict.primary:disabled").waitFor({ state: "detached" }); // the question was seen
   await p.page.evaluate(() => {
     globalThis.taken = []; // of each key, whether something took it
     addEventListener("keydown", (e) => setTimeout(() => globalThis.taken.push([e.key, e.defaultPrevented])));
