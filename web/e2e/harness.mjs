@@ -180,7 +180,11 @@ export async function startServer(args = []) {
         "--ready-stdout",
         ...args,
       ],
-      { stdio: ["ignore", "pipe", "pipe"] },
+      {
+        stdio: ["ignore", "pipe", "pipe"],
+        // Shells in terminals neither read the files of who runs the tests nor write a history there.
+        env: { ...process.env, HOME: join(root, "state"), SHELL: "/bin/bash" },
+      },
     );
     let errors = "";
     child.stderr.on("data", (d) => {
