@@ -191,22 +191,28 @@ export async function goToCursor(cursor: number, what = ""): Promise<void> {
   const { items } = s.transcript;
   if (items.length === 0 || items[0]!.cursor > cursor || items.at(-1)!.last < cursor) {
     if (!(await act((o) => o.transcript.jump(cursor + 1)))) return;
-    // The rows of that part are made when the page is told of it.
+  }
+  const item = s.transcript.items.findLast((i) => i.cursor <= cursor);
+  if (!item) return;
+  const low = what.toLowerCase();
+  const find = () => {
+    const own = rows.peek().filter((r) =>
+      r.kind === "reads" ? r.items.includes(item as ToolItem) : `${r.key}.`.startsWith(`${item.key}.`),
+    );
+    return own.find((r) => r.kind === "block" && r.text.toLowerCase().includes(low)) ?? own[0];
+  };
+  let row = find();
+  if (!row) {
+    // The rows of what was just read are made when the page is told of it.
     await new Promise<void>((told) => {
       const stop = s.on(() => {
         stop();
         told();
       });
     });
+    row = find();
   }
-  const item = s.transcript.items.findLast((i) => i.cursor <= cursor);
-  if (!item || s !== session.peek()) return;
-  const own = rows.peek().filter((r) =>
-    r.kind === "reads" ? r.items.includes(item as ToolItem) : `${r.key}.`.startsWith(`${item.key}.`),
-  );
-  const low = what.toLowerCase();
-  const row = own.find((r) => r.kind === "block" && r.text.toLowerCase().includes(low)) ?? own[0];
-  if (!row) return;
+  if (!row || s !== session.peek()) return;
   reveal(row.key);
   if (row.kind === "reads") reveal(item.key);
   show(row.key);

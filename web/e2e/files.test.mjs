@@ -278,14 +278,38 @@ test("changes of turns that are not loaded are looked up", { timeout: 3 * patien
   const p = await start();
   await prompt(p, "rename it", "It is renamed.");
   await prompt(p, "look around", "There is nothing else.");
-  await p.page.reload();
-  await p.page.locator(".main", { hasText: "There is nothing else." }).waitFor();
-  assert.equal(await p.page.getByText("It is renamed.").count(), 0);
-  await key(p, "c");
-  await p.page.locator(".changes h3", { hasText: /login\.go login\s*\+6 −4/ }).waitFor();
-  await said(p, "Edits of the whole session");
-  await p.page.getByRole("button", { name: "Edit 1 of 2" }).click();
-  await p.page.locator(".transcript .diff", { hasText: "now.UTC()" }).waitFor();
+  await p.page.addInitScript(() => {
+    globalThis.WebSocket = class extends WebSocket {
+      constructor(...args) {
+        super(...args);
+        this.addEventListener("message", ({ data }) => setTimeout(() => globalThis.heard?.(data)));
+      }
+    };
+  });
+  const shown = p.page.locator(".transcript .diff", { hasText: "now.UTC()" });
+  const edit = p.page.getByRole("button", { name: "Edit 1 of 2" });
+  const again = async () => {
+    await p.page.reload();
+    await p.page.locator(".main", { hasText: "There is nothing else." }).waitFor();
+    assert.equal(await p.page.getByText("It is renamed.").count(), 0);
+    await key(p, "c");
+    await p.page.locator(".changes h3", { hasText: /login\.go login\s*\+6 −4/ }).waitFor();
+    await said(p, "Edits of the whole session");
+  };
+  await again();
+  await edit.click();
+  await shown.waitFor();
+  // They were read, but are not drawn yet.
+  await again();
+  await edit.evaluate(async (button) => {
+    const read = new Promise((done) => {
+      globalThis.heard = (data) => data.includes("now.UTC()") && done();
+    });
+    document.querySelector(".transcript").scrollTop = 0;
+    await read;
+    button.click();
+  });
+  await shown.waitFor();
   assert.deepEqual(await p.complaints(), []);
 });
 
