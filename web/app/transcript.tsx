@@ -124,6 +124,12 @@ export function Transcript() {
     };
   }, [begun, then, list]);
 
+  const { gap, more, live } = older.value;
+  const empty = loaded.value && all.length === 0;
+  useEffect(() => {
+    if (empty && more) void readOlder(); // nobody can scroll up here
+  }, [empty, more, then]);
+
   // What becomes visible is drawn first. A row that has to wait keeps its place.
   const places = list.getVirtualItems();
   const [from, to] = [list.range?.startIndex ?? 0, list.range?.endIndex ?? 0];
@@ -140,7 +146,6 @@ export function Transcript() {
       : undefined;
   });
 
-  const { gap, more, live } = older.value;
   return (
     <>
       <div
@@ -175,7 +180,7 @@ export function Transcript() {
             );
           })}
         </div>
-        {loaded.value && all.length === 0 && !people.value?.prompts.length && <NothingSaid />}
+        {empty && !more && !people.value?.prompts.length && <NothingSaid />}
       </div>
       {(!live || (!atEnd && all.length > 0)) && (
         <div class="anchor">

@@ -158,7 +158,11 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
     },
     async older() {
       if (before === null || loading) return;
-      await read({ before, limit: 200 });
+      const mine = generation;
+      const { length } = win.items;
+      // A page may have nothing to show, although there is one before it.
+      do await read({ before, limit: 200 });
+      while (mine === generation && before !== null && !loading && win.items.length === length);
       if (!win.trimEnd()) return;
       live = false;
       hooks.listed();

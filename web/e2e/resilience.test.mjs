@@ -1,5 +1,7 @@
 // Lost networks, dead peers, pages that were away, and several tabs, in a browser against the program that was built.
 import assert from "node:assert/strict";
+import { cpSync, readdirSync, renameSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import {
   accessible,
@@ -362,3 +364,20 @@ for (const [name, show] of Object.entries(screens)) {
     assert.deepEqual(await p.complaints(offline), []);
   });
 }
+
+test("a session that was restored from a copy shows its turns", { timeout: 3 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link());
+  await prompt(p, "hello");
+  await shows(p, "This is a script, not a model.");
+  await finished(p);
+  await browser.leave();
+  const workspaces = join(server.root, "state/workspaces");
+  const session = join(workspaces, readdirSync(workspaces)[0], `s-${server.session}`);
+  await server.stop();
+  renameSync(session, join(server.root, "copy"));
+  cpSync(join(server.root, "copy"), session, { recursive: true });
+  await server.start();
+  const other = await browser.open(await server.link({ role: "viewer" }));
+  await shows(other, "This is a script, not a model.");
+});
