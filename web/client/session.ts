@@ -262,7 +262,10 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
       );
     },
     frame: (text) => handle(JSON.parse(text) as ServerFrame),
-    lost: () => calls.unlink(),
+    lost() {
+      calls.unlink();
+      utilities.doubt();
+    },
     judge,
     changed(status) {
       if (status.status === "closed") {
@@ -369,6 +372,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   function snapshot(s: Snapshot, reset: boolean): void {
     if (!reset && position.known && s.cursor <= position.cursor) return;
     const fresh = reset || !position.known;
+    if (position.known && reset) utilities.doubt();
     position = { ...position, cursor: s.cursor, known: true };
     fold.restore(s);
     setHolder(s.state.controller_connection_id ?? null);
