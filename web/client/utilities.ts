@@ -14,7 +14,7 @@ import type {
   UtilityFileWatchEvent,
   UtilityFileWatchStart,
 } from "../../contracts/ts/maestro.d.ts";
-import { newListeners } from "./notify.ts";
+import { call, newListeners } from "./notify.ts";
 import { Refusal } from "./refusal.ts";
 
 /** What the owner of a command or terminal may do with it while it has control. */
@@ -153,7 +153,7 @@ export function newUtilities(hooks: Hooks) {
         {
           event(e) {
             if (e.type === "utility_command_started") started.resolve(e);
-            if (e.type === "utility_command_output") output(e);
+            if (e.type === "utility_command_output") call(output, e);
             if (e.type === "utility_command_exited") exited.resolve(e);
             return e.type === "utility_command_exited";
           },
@@ -196,7 +196,7 @@ export function newUtilities(hooks: Hooks) {
         { type: "utility_file_watch_start", watch_id: id, ...options },
         {
           event(e) {
-            if (e.type === "utility_file_watch_event") changed(e);
+            if (e.type === "utility_file_watch_event") call(changed, e);
             if (e.type === "utility_file_watch_stopped") stopped.resolve();
             return e.type === "utility_file_watch_stopped";
           },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import {
   Refusal,
   type ActiveCommand,
@@ -194,6 +194,20 @@ test("a command whose beginning was missed has begun, and one that the server do
   await assert.rejects(unknown.started, (e) => (e as Refusal).code === "answer_lost");
   utilities.end(new Refusal("closed", "The session was closed"));
   await assert.rejects(late.started, (e) => (e as Refusal).code === "closed");
+});
+
+test("an error of who listens to a command is reported, and the command goes on", async () => {
+  const reported = mock.method(globalThis, "queueMicrotask", () => {});
+  const state = { active_utility_commands: [] as ActiveCommand[] } as State;
+  const utilities = newUtilities({ send: () => new Promise(() => {}), newID: () => "u", state });
+  const ran = utilities.run("x", {}, () => {
+    throw new Error("not drawn");
+  });
+  utilities.apply({ type: "utility_command_output", command_id: "u", stream: "stdout", content: "x" });
+  assert.equal(reported.mock.callCount(), 1);
+  reported.mock.restore();
+  utilities.apply({ type: "utility_command_exited", command_id: "u", success: true, exit_code: 0, signal: null });
+  await ran.exited;
 });
 
 test("terminals come again when events were missed", () => {
