@@ -221,7 +221,7 @@ export function connect(url: string | URL, options: Options = {}): Server {
     },
 
     offer: (id) => http.json("GET", path(id, "/offer")),
-    async create(key = crypto.randomUUID()) {
+    async create(key = crypto.getRandomValues(new Uint32Array(4)).join("-")) {
       const { headers, text } = await http.raw("POST", `${api}/sessions`, {
         body: { role: "viewer" },
         headers: { "Idempotency-Key": key },

@@ -354,3 +354,9 @@ test("a session is made although the connection is lost right after it", async (
   const id = await c.create();
   assert.ok((await c.overview()).sessions.some((s) => s.session_id === id));
 });
+
+test("a page that came without TLS makes sessions", async (t) => {
+  t.mock.method(crypto, "randomUUID", () => assert.fail("browsers leave it out there"));
+  const c = client(server);
+  assert.notEqual(await c.create(), await c.create());
+});
