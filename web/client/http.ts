@@ -50,16 +50,12 @@ export function newHttp(
       return renewals;
     },
 
-    login(why, since) {
-      if (!renew) return Promise.reject(why);
-      if (since < renewals) return Promise.resolve();
+    async login(why, since) {
+      if (!renew) throw why;
+      if (since < renewals) return;
       renewal ??= renew(why)
-        .then(() => {
-          renewals++;
-        })
-        .finally(() => {
-          renewal = undefined;
-        });
+        .then(() => void renewals++)
+        .finally(() => (renewal = undefined));
       return renewal;
     },
 
@@ -69,17 +65,14 @@ export function newHttp(
       const headers: Record<string, string> = { ...more.headers };
       if (token) headers.Authorization ??= `Bearer ${token}`;
       if (more.body !== undefined) headers["Content-Type"] = "application/json";
-      const { redirect = "follow" } = more;
       const [res, text] = await exchange(new URL(path, base), {
         method,
         headers,
-        redirect,
-        credentials: "same-origin",
+        redirect: more.redirect,
         cache: "no-store",
-        body: more.body === undefined ? undefined : JSON.stringify(more.body),
+        body: JSON.stringify(more.body),
       });
-      if (res.ok || res.type === "opaqueredirect" || (redirect === "manual" && res.status < 400))
-        return { headers: res.headers, text };
+      if (res.ok || (more.redirect === "manual" && res.status < 400)) return { headers: res.headers, text };
       const why = refusedBy(res, text);
       if (why.code !== "unauthenticated" || more.once || !renew) throw why;
       await http.login(why, since);
@@ -97,33 +90,30 @@ export function newHttp(
     let timer: ReturnType<typeof setTimeout> | undefined;
     const heard = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => end.abort(), silence);
+      timer = setTimeout(() => {
+        end.abort(new Refusal("timeout", "The server did not answer in time", { retryable: true }));
+      }, silence);
     };
     let res: Response | undefined;
     try {
       heard();
       res = await fetcher(url, { ...init, signal: end.signal });
       const pieces = res.body?.getReader();
-      const decoder = new TextDecoder();
-      let text = "";
+      const read: BlobPart[] = [];
       let size = 0;
       for (;;) {
         heard();
         const piece = await pieces?.read();
-        if (!piece || piece.done) return [res, text + decoder.decode()];
+        if (!piece || piece.done) return [res, await new Blob(read).text()];
         size += piece.value.length;
-        if (size > maxAnswer) throw new Refusal("broken_protocol", `The answer has more than ${maxAnswer} bytes`);
-        text += decoder.decode(piece.value, { stream: true });
+        if (size > maxAnswer) throw new Refusal("broken_protocol", "The answer is too long");
+        read.push(piece.value);
       }
     } catch (err) {
-      const silent = end.signal.aborted;
+      const { reason = err } = end.signal;
       end.abort(); // an answer that is too long
-      if (res && res.status >= 400) return [res, ""]; // only the message is lost
-      throw silent
-        ? new Refusal("timeout", res ? "The answer stopped in the middle" : "The server did not answer", {
-            retryable: true,
-          })
-        : refusalOf(err);
+      if (res && !res.ok) return [res, ""]; // only the message is lost
+      throw refusalOf(reason);
     } finally {
       clearTimeout(timer);
     }

@@ -164,7 +164,7 @@ export function newUtilities(hooks: Hooks) {
           known() {
             const found = hooks.state.active_utility_commands.find((c) => c.command_id === id);
             if (found) started.resolve({ type: "utility_command_started", ...found });
-            return found !== undefined;
+            return !!found;
           },
         },
       );
