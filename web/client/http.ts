@@ -4,13 +4,19 @@ import { Refusal, refusalOf, type Reason } from "./refusal.ts";
 /** A Credential is a bearer token, or what returns one. Without it the browser sends its cookie. */
 export type Credential = string | (() => string | undefined | Promise<string | undefined>);
 
-const answerTimeout = 30_000;
+const silence = 30_000; // milliseconds without the answer, or without its next piece
+const maxAnswer = 64 << 20; // bytes; a snapshot is the longest answer
+
+export interface Answer {
+  headers: Headers;
+  text: string;
+}
 
 export interface Http {
   /** the bearer token for the next request */
   token(): Promise<string | undefined>;
-  /** sends a request and returns the answer; a refused credential is renewed once */
-  raw(method: string, path: string, more?: Request): Promise<Response>;
+  /** sends a request and returns the whole answer; a refused credential is renewed once */
+  raw(method: string, path: string, more?: Request): Promise<Answer>;
   json<T>(method: string, path: string, more?: Request): Promise<T>;
   /** how often the credential was renewed */
   readonly renewals: number;
@@ -21,7 +27,6 @@ export interface Http {
 export interface Request {
   body?: unknown;
   headers?: Record<string, string>;
-  signal?: AbortSignal;
   redirect?: RequestRedirect;
   /** do not renew the credential */
   once?: boolean;
@@ -45,16 +50,12 @@ export function newHttp(
       return renewals;
     },
 
-    login(why, since) {
-      if (!renew) return Promise.reject(why);
-      if (since < renewals) return Promise.resolve();
+    async login(why, since) {
+      if (!renew) throw why;
+      if (since < renewals) return;
       renewal ??= renew(why)
-        .then(() => {
-          renewals++;
-        })
-        .finally(() => {
-          renewal = undefined;
-        });
+        .then(() => void renewals++)
+        .finally(() => (renewal = undefined));
       return renewal;
     },
 
@@ -64,53 +65,77 @@ export function newHttp(
       const headers: Record<string, string> = { ...more.headers };
       if (token) headers.Authorization ??= `Bearer ${token}`;
       if (more.body !== undefined) headers["Content-Type"] = "application/json";
-      const timeout = new AbortController();
-      const stop = () => timeout.abort();
-      more.signal?.addEventListener("abort", stop); // also ends the body
-      if (more.signal?.aborted) stop();
-      const timer = setTimeout(stop, answerTimeout);
-      let res: Response;
-      try {
-        res = await fetcher(new URL(path, base), {
-          method,
-          headers,
-          signal: timeout.signal,
-          redirect: more.redirect ?? "follow",
-          credentials: "same-origin",
-          cache: "no-store",
-          body: more.body === undefined ? undefined : JSON.stringify(more.body),
-        });
-      } catch (err) {
-        throw timeout.signal.aborted && !more.signal?.aborted
-          ? new Refusal("timeout", "The server did not answer", { retryable: true })
-          : refusalOf(err);
-      } finally {
-        clearTimeout(timer);
-      }
-      if (res.ok || res.type === "opaqueredirect" || (more.redirect === "manual" && res.status < 400)) return res;
-      const why = await refusedBy(res);
+      const [res, text] = await exchange(new URL(path, base), {
+        method,
+        headers,
+        redirect: more.redirect,
+        cache: "no-store",
+        body: JSON.stringify(more.body),
+      });
+      if (res.ok || (more.redirect === "manual" && res.status < 400)) return { headers: res.headers, text };
+      const why = refusedBy(res, text);
       if (why.code !== "unauthenticated" || more.once || !renew) throw why;
       await http.login(why, since);
       return http.raw(method, path, { ...more, once: true });
     },
 
     async json<T>(method: string, path: string, more?: Request) {
-      const res = await http.raw(method, path, more);
-      try {
-        return (await res.json()) as T;
-      } catch (err) {
-        throw refusalOf(err);
-      }
+      return parse<T>((await http.raw(method, path, more)).text);
     },
   };
+
+  /** exchange sends a request and reads its answer, which may take any time as long as pieces of it come. */
+  async function exchange(url: URL, init: RequestInit): Promise<[Response, string]> {
+    const end = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        end.abort(new Refusal("timeout", "The server did not answer in time", { retryable: true }));
+      }, silence);
+    };
+    let res: Response | undefined;
+    try {
+      heard();
+      res = await fetcher(url, { ...init, signal: end.signal });
+      const pieces = res.body?.getReader();
+      const read: BlobPart[] = [];
+      let size = 0;
+      for (;;) {
+        heard();
+        const piece = await pieces?.read();
+        if (!piece || piece.done) return [res, await new Blob(read).text()];
+        size += piece.value.length;
+        if (size > maxAnswer) throw new Refusal("broken_protocol", "The answer is too long");
+        read.push(piece.value);
+      }
+    } catch (err) {
+      const { reason = err } = end.signal;
+      end.abort(); // an answer that is too long
+      if (res && !res.ok) return [res, ""]; // only the message is lost
+      throw refusalOf(reason);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
   return http;
 }
 
+/** parse returns the body of an answer. */
+export function parse<T>(text: string): T {
+  try {
+    return JSON.parse(text) as T;
+  } catch (err) {
+    throw refusalOf(err);
+  }
+}
+
 /** refusedBy reads the refusal from an answer. */
-async function refusedBy(res: Response): Promise<Refusal> {
+function refusedBy(res: Response, text: string): Refusal {
   let body: { error?: string; code?: Reason; retryable?: boolean; details?: ErrorDetail[] } = {};
   try {
-    body = (await res.json()) as typeof body;
+    body = (JSON.parse(text) as typeof body | null) ?? {};
   } catch {
     // not from this server, such as from a proxy
   }

@@ -22,7 +22,7 @@ import type {
   TicketRequest,
   WhoAmI,
 } from "../../contracts/ts/maestro.d.ts";
-import { newHttp, type Credential } from "./http.ts";
+import { newHttp, parse, type Credential } from "./http.ts";
 import { subprotocol, type Socket } from "./link.ts";
 import { newLists, type InboxList, type SessionList } from "./lists.ts";
 import { frames, surroundings, type Schedule, type Surroundings } from "./notify.ts";
@@ -221,14 +221,14 @@ export function connect(url: string | URL, options: Options = {}): Server {
     },
 
     offer: (id) => http.json("GET", path(id, "/offer")),
-    async create(key = crypto.randomUUID()) {
-      const res = await http.raw("POST", `${api}/sessions`, {
+    async create(key = crypto.getRandomValues(new Uint32Array(4)).join("-")) {
+      const { headers, text } = await http.raw("POST", `${api}/sessions`, {
         body: { role: "viewer" },
         headers: { "Idempotency-Key": key },
       });
-      const made = (await res.json()) as Snapshot;
+      const made = parse<Snapshot>(text);
       // The request made a connection, which nobody needs. It would also end by itself.
-      const token = res.headers.get("X-Maestro-Headless-Connection-Token");
+      const token = headers.get("X-Maestro-Headless-Connection-Token");
       const connectionId = made.state.connections[0]?.connection_id;
       if (token && connectionId) {
         await http

@@ -51,6 +51,17 @@ export interface Listeners<T> {
   clear(): void;
 }
 
+/** call runs a listener. Its error is reported as uncaught, like that of an event listener. */
+export function call<T>(listen: (news: T) => void, news: T): void {
+  try {
+    listen(news);
+  } catch (err) {
+    queueMicrotask(() => {
+      throw err;
+    });
+  }
+}
+
 /** newListeners makes a list of listeners. An error of one listener does not reach the others. */
 export function newListeners<T>(): Listeners<T> {
   const all = new Set<(news: T) => void>();
@@ -61,15 +72,7 @@ export function newListeners<T>(): Listeners<T> {
       return () => void all.delete(own);
     },
     tell(news) {
-      for (const listen of [...all]) {
-        try {
-          listen(news);
-        } catch (err) {
-          queueMicrotask(() => {
-            throw err;
-          }); // reported as uncaught, like that of an event listener
-        }
-      }
+      for (const listen of [...all]) call(listen, news);
     },
     clear: () => all.clear(),
   };

@@ -73,21 +73,29 @@ export function newPast(hooks: Hooks): Past {
 
   function show(to: number): Promise<void> {
     wanted = Math.max(1, Math.floor(to));
-    return (reading ??= read().finally(() => {
-      reading = undefined;
-    }));
+    return (reading ??= read());
   }
 
   async function read(): Promise<void> {
-    while (wanted !== undefined) {
-      const to = wanted;
-      wanted = undefined;
-      const near = cursor > 0 && to > cursor && to - cursor <= chunkSize && transcript.live;
-      const [snapshot, next] = await Promise.all([hooks.stateAt(to), near ? readChunk(to) : undefined]);
-      if (next && next.until >= to && snapshot.cursor <= to) advance(snapshot, next.entries);
-      else await replace(snapshot);
-      changed();
+    try {
+      while (wanted !== undefined) {
+        const to = wanted;
+        wanted = undefined;
+        await go(to).catch((err) => {
+          if (wanted === undefined) throw err; // otherwise a later call has replaced this one
+        });
+      }
+    } finally {
+      reading = undefined;
     }
+  }
+
+  async function go(to: number): Promise<void> {
+    const near = cursor > 0 && to > cursor && to - cursor <= chunkSize && transcript.live;
+    const [snapshot, next] = await Promise.all([hooks.stateAt(to), near ? readChunk(to) : undefined]);
+    if (next && next.until >= to && snapshot.cursor <= to) advance(snapshot, next.entries);
+    else await replace(snapshot);
+    changed();
   }
 
   /** advance adds the events up to a moment that is a little later. */
@@ -116,7 +124,7 @@ export function newPast(hooks: Hooks): Past {
   async function readChunk(to: number): Promise<typeof chunk> {
     if (chunk.after <= cursor && chunk.until >= to) return chunk;
     const after = cursor;
-    for (let size = chunkSize; size > 0; size = Math.floor(size / 4)) {
+    for (let size = chunkSize; size > 0; size = size > 2 ? size / 4 : size - 1) {
       const page = await hooks.history({
         before: after + size + 1,
         limit: size,

@@ -262,7 +262,10 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
       );
     },
     frame: (text) => handle(JSON.parse(text) as ServerFrame),
-    lost: () => calls.unlink(),
+    lost() {
+      calls.unlink();
+      utilities.doubt();
+    },
     judge,
     changed(status) {
       if (status.status === "closed") {
@@ -369,6 +372,7 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
   function snapshot(s: Snapshot, reset: boolean): void {
     if (!reset && position.known && s.cursor <= position.cursor) return;
     const fresh = reset || !position.known;
+    if (position.known && reset) utilities.doubt();
     position = { ...position, cursor: s.cursor, known: true };
     fold.restore(s);
     setHolder(s.state.controller_connection_id ?? null);
@@ -473,14 +477,18 @@ export function newSession(id: string, options: AttachOptions, hooks: Hooks): Se
     until(condition, signal) {
       return new Promise((resolve, reject) => {
         const check = () => {
-          const closed = link.status.status === "closed" ? link.status.why : undefined;
-          const met = condition(session);
-          if (!met && !closed && !signal?.aborted) return false;
+          try {
+            if (!condition(session)) {
+              if (link.status.status === "closed") throw link.status.why;
+              if (signal?.aborted) throw new Refusal("closed", "The wait was ended");
+              return;
+            }
+            resolve();
+          } catch (err) {
+            reject(err as Error);
+          }
           remove();
           signal?.removeEventListener("abort", check);
-          if (met) resolve();
-          else reject(closed ?? new Refusal("closed", "The wait was ended"));
-          return true;
         };
         const remove = listeners.add(check);
         signal?.addEventListener("abort", check);

@@ -14,7 +14,7 @@ import type {
   UtilityFileWatchEvent,
   UtilityFileWatchStart,
 } from "../../contracts/ts/maestro.d.ts";
-import { newListeners } from "./notify.ts";
+import { call, newListeners } from "./notify.ts";
 import { Refusal } from "./refusal.ts";
 
 /** What the owner of a command or terminal may do with it while it has control. */
@@ -92,6 +92,7 @@ export function newUtilities(hooks: Hooks) {
   const jobs = new Map<string, Job>();
   const terminals = newListeners<TerminalNews>();
   let shown = new Set<string>(); // ids of the terminals that listeners know
+  let doubted = new Set<string>(); // ids of jobs whose events may be missing when a fresh state comes
 
   const running = () => hooks.state.active_utility_commands.filter((c) => c.terminal_mode === "pty");
   const news = (terminal: ActiveCommand) => ({ kind: "running", id: terminal.command_id, terminal }) as const;
@@ -152,7 +153,7 @@ export function newUtilities(hooks: Hooks) {
         {
           event(e) {
             if (e.type === "utility_command_started") started.resolve(e);
-            if (e.type === "utility_command_output") output(e);
+            if (e.type === "utility_command_output") call(output, e);
             if (e.type === "utility_command_exited") exited.resolve(e);
             return e.type === "utility_command_exited";
           },
@@ -160,7 +161,11 @@ export function newUtilities(hooks: Hooks) {
             started.reject(why);
             exited.reject(why);
           },
-          known: () => hooks.state.active_utility_commands.some((c) => c.command_id === id),
+          known() {
+            const found = hooks.state.active_utility_commands.find((c) => c.command_id === id);
+            if (found) started.resolve({ type: "utility_command_started", ...found });
+            return !!found;
+          },
         },
       );
       return {
@@ -191,7 +196,7 @@ export function newUtilities(hooks: Hooks) {
         { type: "utility_file_watch_start", watch_id: id, ...options },
         {
           event(e) {
-            if (e.type === "utility_file_watch_event") changed(e);
+            if (e.type === "utility_file_watch_event") call(changed, e);
             if (e.type === "utility_file_watch_stopped") stopped.resolve();
             return e.type === "utility_file_watch_stopped";
           },
@@ -231,15 +236,21 @@ export function newUtilities(hooks: Hooks) {
       if (e.type === "error") job.fail(new Refusal("bad_request", e.message));
     },
 
+    /** The connection was lost, or the server leaves events out: those of the jobs until now may be missing. */
+    doubt(): void {
+      doubted = new Set(jobs.keys());
+    },
+
     /** The state was replaced. If it is fresh, events before it may be missing. */
     restored(fresh: boolean): void {
       const known = shown;
       shown = new Set(running().map((c) => c.command_id));
       for (const id of known) if (!shown.has(id)) terminals.tell({ kind: "ended", id, exit: null });
       for (const c of running()) if (fresh || !known.has(c.command_id)) terminals.tell(news(c));
+      if (!fresh) return;
       const why = new Refusal("answer_lost", "The server no longer knows how it ended");
       for (const [id, job] of jobs) {
-        if (job.known?.()) continue;
+        if (job.known?.() || !doubted.has(id)) continue;
         jobs.delete(id);
         job.fail(why);
       }

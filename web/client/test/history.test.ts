@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
-import type {
-  ActiveCommand,
-  AttachOptions,
+import { mock, test } from "node:test";
+import {
   Refusal,
-  Session,
-  State,
-  TerminalNews,
-  UtilityFileWatchEvent,
+  type ActiveCommand,
+  type AttachOptions,
+  type Session,
+  type State,
+  type TerminalNews,
+  type UtilityFileWatchEvent,
 } from "../index.ts";
 import { newUtilities } from "../utilities.ts";
 import { client, network, page, serve, texts } from "./harness.ts";
@@ -18,6 +18,7 @@ const script = {
   model: "m",
   provider: "p",
   prompts: [
+    { match: "wait", steps: [{ delay_ms: 60_000 }] },
     { match: "big", steps: [{ tool: { name: "t", args: {}, output: "o".repeat(40_000) } }, { say: "big done" }] },
   ],
   default: [{ say: "a lantern" }],
@@ -165,6 +166,48 @@ test("all clients follow a terminal, also late ones and a reloaded page that con
   const other = client(server).attach(id, { role: "controller", connection: { id: "conn_gone", token: "x" } });
   await other.ready();
   assert.notEqual(other.me?.connectionId, "conn_gone");
+});
+
+test("a utility ends with its own answer, also if it was started before the first state or beside an interrupt", async () => {
+  const c = client(server);
+  const s = c.attach(await c.create(), { role: "controller" });
+  await s.utilities.findFiles("x");
+  await s.prompt("wait");
+  const interrupted = s.interrupt(); // the server sends a state
+  const found = s.utilities.findFiles("x");
+  const ran = s.utilities.run("exit 3");
+  await Promise.all([interrupted, found, ran.exited]);
+});
+
+test("a command whose beginning was missed has begun, and one that the server does not know is lost", async () => {
+  const state = { active_utility_commands: [] as ActiveCommand[] } as State;
+  let ids = 0;
+  const utilities = newUtilities({ send: () => new Promise(() => {}), newID: () => `u${++ids}`, state });
+  const [known, unknown] = [utilities.run("x"), utilities.run("y")];
+  utilities.doubt();
+  const late = utilities.run("z");
+  state.active_utility_commands = [
+    { command_id: known.id, command: "x", shell_mode: "shell", terminal_mode: "pipe", output: "" },
+  ];
+  utilities.restored(true);
+  assert.equal((await known.started).command, "x");
+  await assert.rejects(unknown.started, (e) => (e as Refusal).code === "answer_lost");
+  utilities.end(new Refusal("closed", "The session was closed"));
+  await assert.rejects(late.started, (e) => (e as Refusal).code === "closed");
+});
+
+test("an error of who listens to a command is reported, and the command goes on", async () => {
+  const reported = mock.method(globalThis, "queueMicrotask", () => {});
+  const state = { active_utility_commands: [] as ActiveCommand[] } as State;
+  const utilities = newUtilities({ send: () => new Promise(() => {}), newID: () => "u", state });
+  const ran = utilities.run("x", {}, () => {
+    throw new Error("not drawn");
+  });
+  utilities.apply({ type: "utility_command_output", command_id: "u", stream: "stdout", content: "x" });
+  assert.equal(reported.mock.callCount(), 1);
+  reported.mock.restore();
+  utilities.apply({ type: "utility_command_exited", command_id: "u", success: true, exit_code: 0, signal: null });
+  await ran.exited;
 });
 
 test("terminals come again when events were missed", () => {

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Item, Session, State } from "../index.ts";
+import { newFold } from "../fold.ts";
+import {
+  Refusal,
+  type HistoryEntry,
+  type Item,
+  type PageRequest,
+  type Session,
+  type Snapshot,
+  type State,
+} from "../index.ts";
+import { newPast } from "../past.ts";
 import { client, serve } from "./harness.ts";
 
 const script = {
@@ -186,4 +196,43 @@ test("the next events are read in parts, up to the end", async () => {
     await past.show(next.at(-1)!.cursor);
   }
   assert.equal(words, [...Array(2000).keys()].map((i) => `word ${i + 1} `).join(""));
+});
+
+/** stored is the past of a session with these events. The state at the cursor 3 cannot be read. */
+function stored(all: HistoryEntry[]) {
+  return newPast({
+    schedule: queueMicrotask,
+    async stateAt(cursor) {
+      if (cursor === 3) throw new Refusal("network", "lost");
+      return { cursor, state: newFold().snapshot() } as Snapshot;
+    },
+    async history({ before = Infinity, limit = 100, bytes = Infinity }: PageRequest) {
+      const fitting = all.filter((e) => e.cursor < before).slice(-limit);
+      while (fitting.length > 1 && JSON.stringify(fitting).length > bytes) fitting.shift();
+      const first = fitting[0]?.cursor ?? 1;
+      return { epoch: "e", entries: fitting, before: first > 1 ? first : null };
+    },
+  });
+}
+
+test("a moment that is wished while another one ends or fails is shown", async () => {
+  const past = stored([]);
+  let next: Promise<void> | undefined;
+  past.on(() => {
+    next ??= past.show(2);
+  });
+  await past.show(1);
+  await next;
+  assert.equal(past.cursor, 2);
+  await Promise.all([past.show(3), past.show(4)]);
+  assert.equal(past.cursor, 4);
+  await assert.rejects(past.show(3), (err) => (err as Refusal).code === "network");
+});
+
+test("long events do not end what is read ahead", async () => {
+  const content = "x".repeat(300 << 10);
+  const message = { type: "response_chunk", response_id: "r", content, is_thinking: false } as const;
+  const past = stored([1, 2, 3].map((cursor) => ({ cursor, at: "2026-05-03T10:59:30Z", message })));
+  await past.show(1);
+  assert.deepEqual((await past.ahead()).map((e) => e.cursor), [2]);
 });

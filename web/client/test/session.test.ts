@@ -228,6 +228,18 @@ test("prompts wait in a queue that is edited, ordered and cancelled", async () =
   assert.equal(s.state.people?.queue, undefined);
 });
 
+test("a wait fails with the error of its condition", async () => {
+  const s = client(server).attach("main");
+  await s.ready();
+  let looks = 0;
+  const wait = s.until(() => {
+    if (looks++ > 0) throw new TypeError("not there");
+    return false;
+  });
+  s.close();
+  await assert.rejects(wait, TypeError);
+});
+
 test("a message that is too long is refused and the connection goes on", async () => {
   const c = client(server);
   const s = c.attach(await c.create(), { role: "controller" });
@@ -341,4 +353,10 @@ test("a session is made although the connection is lost right after it", async (
   });
   const id = await c.create();
   assert.ok((await c.overview()).sessions.some((s) => s.session_id === id));
+});
+
+test("a page that came without TLS makes sessions", async (t) => {
+  t.mock.method(crypto, "randomUUID", () => assert.fail("browsers leave it out there"));
+  const c = client(server);
+  assert.notEqual(await c.create(), await c.create());
 });
