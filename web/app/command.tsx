@@ -113,7 +113,7 @@ export function CommandLine({
   const { text: all, omitted, readAll } = useOutput(item);
   const text = useMemo(
     () => (over && open ? all() : plain(item.output.slice(-liveSize))).replace(/\n$/, ""),
-    [version, open, readAll === undefined],
+    [version, open, omitted],
   );
   const owner = start?.owner_connection_id;
   const own = owner !== undefined && owner === session.value?.me?.connectionId;
