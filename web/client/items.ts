@@ -72,6 +72,8 @@ export interface ToolItem extends Entry {
   endedAt?: number;
   /** it ended without a tool_end, such as by an interrupt */
   stopped?: boolean;
+  /** it ended after the window, which is not live */
+  endedLater?: boolean;
 }
 
 /** A command that a client runs beside the agent. `output` has both streams. */
@@ -88,6 +90,8 @@ export interface CommandItem extends Entry {
   endedAt?: number;
   /** it ended without an event, such as with the server */
   stopped?: boolean;
+  /** as in a ToolItem */
+  endedLater?: boolean;
 }
 
 /** A question, and how it ended. */
@@ -103,6 +107,8 @@ export interface QuestionItem extends Entry {
   answer?: { author: Author; timestamp: string };
   /** it ended without an event */
   stopped?: boolean;
+  /** as in a ToolItem */
+  endedLater?: boolean;
 }
 
 /** The end of a response: usage and durations. */
@@ -420,13 +426,13 @@ export function newWindow(touched: (item: Item) => void) {
     return true;
   }
 
-  /** settle ends the items that are open although running says that they are not. */
-  function settle(running: (item: Item) => boolean): void {
+  /** settle marks the items that are open although running says that they are not. */
+  function settle(running: (item: Item) => boolean, mark: "stopped" | "endedLater"): void {
     if (open && !running(open)) closeText();
     for (const item of latest.values()) {
       const begun = item.kind === "tool" ? item.call : item.kind === "command" ? item.start : item.request;
-      if (item.stopped || !begun || isOver(item) || running(item)) continue;
-      item.stopped = true;
+      if (item.stopped || item.endedLater || !begun || isOver(item) || running(item)) continue;
+      item[mark] = true;
       change(item, item.last);
     }
   }
