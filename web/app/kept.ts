@@ -5,7 +5,7 @@ import { signal } from "@preact/signals";
 const draftKey = "maestro.draft.";
 const unsentKey = "maestro.unsent";
 
-type Prompt = { id: string; content: string };
+type Prompt = { id: string; content: string; refused?: boolean };
 
 /** drafts are what is being written, by the id of the session; that without an id begins one. */
 const drafts = signal<ReadonlyMap<string, string>>(
@@ -35,7 +35,7 @@ export function addDraft(id: string, text: string): void {
 }
 
 /** returnPrompt puts a prompt that was not sent above what was written since. */
-export function returnPrompt({ id, content }: Prompt): void {
+function returnPrompt({ id, content }: Prompt): void {
   setDraft(id, joined(content, drafts.peek().get(id)));
 }
 
@@ -44,6 +44,19 @@ const joined = (first = "", second = "") => `${first && second ? first.replace(/
 export function setUnsent(all: readonly Prompt[]): void {
   unsent.value = all;
   keep(unsentKey, all.length > 0 ? JSON.stringify(all) : "");
+}
+
+/**
+ * answered is called when the server has taken or refused a prompt. Refused ones are written again once none of their
+ * session waits, so that they keep their order.
+ */
+export function answered(prompt: Prompt, taken: boolean): void {
+  prompt.refused = !taken;
+  const rest = unsent.peek().filter((p) => p !== prompt || !taken);
+  const own = rest.filter((p) => p.id === prompt.id);
+  if (own.some((p) => !p.refused)) return setUnsent(rest);
+  setUnsent(rest.filter((p) => p.id !== prompt.id));
+  own.reverse().forEach(returnPrompt);
 }
 
 /** keep lets the tab keep a text, if the browser has room for it. The page has it in any case. */
