@@ -254,7 +254,7 @@ function sessionFeed(
 }
 
 function inboxFeed(shared: Shared<InboxList>): Feed<InboxList, InboxEvent> {
-  const known = new Map<string, InboxQuestion>();
+  const known = new Map<string, InboxQuestion>(); // the server has at most 1,024 of one scope, and sends the end of each
   let truncated = false;
   let ended: InboxEnding[] = [];
   let shown: InboxQuestion[] | undefined;
