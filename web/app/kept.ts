@@ -1,5 +1,5 @@
-// What the tab keeps when the page is loaded again: what is being written in each session and in the forms of questions,
-// and the prompts that the server has not answered.
+// What the tab keeps when the page is loaded again: what is being written in each session and in the forms of
+// questions, and the prompts that the server has not answered.
 import { signal } from "@preact/signals";
 
 const unsentKey = "maestro.unsent";

@@ -409,7 +409,10 @@ function Elicitation({ request, can, ready, send }: BodyProps) {
   const args = request.args as { message?: string; url?: string; requestedSchema?: unknown } | null;
   const fields = useMemo(() => fieldsOf(args?.requestedSchema), [args]);
   type Written = { values: Values; raw: string };
-  const [{ values, raw }, write] = useForm<Written>(request, () => ({ values: initialValues(fields ?? []), raw: "{}" }));
+  const [{ values, raw }, write] = useForm<Written>(request, () => ({
+    values: initialValues(fields ?? []),
+    raw: "{}",
+  }));
   const [errors, setErrors] = useState<Record<string, string>>({});
   const go = useRef<(i: number) => void>(undefined);
   const reply = (action: string, more: object = {}) =>

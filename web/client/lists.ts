@@ -254,7 +254,8 @@ function sessionFeed(
 }
 
 function inboxFeed(shared: Shared<InboxList>): Feed<InboxList, InboxEvent> {
-  const known = new Map<string, InboxQuestion>(); // the server has at most 1,024 of one scope, and sends the end of each
+  // The server has at most 1,024 open questions of one scope, and sends the end of each.
+  const known = new Map<string, InboxQuestion>();
   let truncated = false;
   let ended: InboxEnding[] = [];
   let shown: InboxQuestion[] | undefined;

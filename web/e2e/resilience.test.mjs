@@ -116,7 +116,8 @@ test("a tab whose storage is full loses no prompt", { timeout: 3 * patience }, a
   await composer(ann).fill("written since");
   await server.call("DELETE", `/api/headless/sessions/${server.session}`);
   await ann.context.setOffline(false);
-  await until("the prompt", async () => (await composer(ann).inputValue()) === "refused\n\nrefused too\n\nwritten since");
+  const all = "refused\n\nrefused too\n\nwritten since";
+  await until("the prompts", async () => (await composer(ann).inputValue()) === all);
   assert.deepEqual(await ann.complaints(offline), []);
 });
 
