@@ -87,12 +87,13 @@ function Ask() {
   );
 }
 
-function outcome({ exit, stopped }: CommandItem): Outcome {
+function outcome({ exit, stopped, endedLater }: CommandItem): Outcome {
   if (exit?.success) return { sign: "check", tone: "good", word: "exit 0" };
   if (exit?.signal) return { sign: "stop", tone: "", word: `ended by ${exit.signal}` };
   if (exit?.exit_code != null) return { sign: "cross", tone: "bad", word: `exit ${exit.exit_code}` };
   if (exit) return { sign: "cross", tone: "bad", word: exit.reason ? "not started" : "failed" };
   if (stopped) return { sign: "stop", tone: "", word: "stopped" };
+  if (endedLater) return { sign: "right", tone: "", word: "ended later" };
   return { sign: "run", tone: "spin", word: "runs" };
 }
 
@@ -109,11 +110,11 @@ export function CommandLine({
 }) {
   const { start, exit, version } = item;
   const { sign, tone, word } = outcome(item);
-  const over = exit !== undefined || item.stopped;
+  const over = exit !== undefined || item.stopped || item.endedLater;
   const { text: all, omitted, readAll } = useOutput(item);
   const text = useMemo(
     () => (over && open ? all() : plain(item.output.slice(-liveSize))).replace(/\n$/, ""),
-    [version, open, readAll === undefined],
+    [version, open, omitted],
   );
   const owner = start?.owner_connection_id;
   const own = owner !== undefined && owner === session.value?.me?.connectionId;

@@ -1,6 +1,6 @@
 // Sending the prompt that is being written, and what other parts of the page add to it.
 import { batch } from "@preact/signals";
-import { addDraft, returnPrompt, setDraft, setUnsent, unsent } from "./kept";
+import { addDraft, answered, setDraft, setUnsent, unsent } from "./kept";
 import { place } from "./lists";
 import { settle } from "./rest";
 import { control, driving, link, moment, openID, role, session } from "./store";
@@ -32,10 +32,7 @@ export async function send(content: string, when?: "next" | "steer"): Promise<vo
   setDraft(s.id, "");
   setUnsent([...unsent.peek(), sent]);
   const done = await driving((s) => s.prompt(content, { when }));
-  batch(() => {
-    setUnsent(unsent.peek().filter((p) => p !== sent));
-    if (!done) returnPrompt(sent);
-  });
+  batch(() => answered(sent, done));
   settle(s);
 }
 

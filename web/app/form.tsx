@@ -96,6 +96,8 @@ export function wrong(f: Field, entered: unknown): string {
   if (f.type === "number" || f.type === "integer") {
     if (typeof value !== "number" || !Number.isFinite(value)) return "Want a number.";
     if (f.type === "integer" && !Number.isInteger(value)) return "Want a whole number.";
+    // JavaScript would send another number than was typed.
+    if (!Number.isSafeInteger(value) && /^-?\d+$/.test(String(entered).trim())) return "Want at most 15 digits.";
     if (f.min !== undefined && value < f.min) return `Want at least ${f.min}.`;
     if (f.max !== undefined && value > f.max) return `Want at most ${f.max}.`;
   }

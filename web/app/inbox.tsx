@@ -232,6 +232,7 @@ function Whole({ question: q }: { question: Named }) {
   const [refused, setRefused] = useState("");
   const asking = useMemo(
     () => ({
+      id: () => q.session_id,
       state: () => session?.state ?? null,
       online: () => session?.link.status === "online",
       async answer(_: string, digest: string | undefined, reply: Parameters<typeof answerFromInbox>[2]) {

@@ -1,6 +1,7 @@
 // What the page knows about all sessions: which part of it is shown, and the inbox.
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Answer, InboxEnding, InboxQuestion, InboxReply, Session } from "../client/index.ts";
+import { setForm } from "./kept";
 import { announce, fragment, inWords, role, server, sessions, stage } from "./store";
 
 type Place = "session" | "inbox" | "dashboard";
@@ -69,6 +70,7 @@ effect(() => {
       const ended = list.ended.flatMap((ending): Closed[] => {
         const question = known.get(keyOf(ending));
         const yours = answered.delete(keyOf(ending));
+        setForm(keyOf(ending), "");
         return question ? [{ question, ending, at: Date.now(), yours }] : [];
       });
       if (ended.length > 0) closed.value = [...ended.reverse(), ...closed.peek()].slice(0, maxClosed);

@@ -1,6 +1,6 @@
 // The output of a tool or command. The history may have cut it.
 import { useState } from "preact/hooks";
-import type { CommandItem, ToolItem } from "../client/index.ts";
+import { wholeOutput, type CommandItem, type ToolItem } from "../client/items.ts";
 import { plain } from "./ansi";
 import { bytes } from "./format";
 import { act } from "./store";
@@ -32,27 +32,25 @@ export function Omitted({ bytes: n, readAll }: { bytes: number; readAll: (() => 
 }
 
 export function useOutput(item: ToolItem | CommandItem) {
-  const [whole, setWhole] = useState<string | null>(null);
+  const [read, setRead] = useState<ReadonlyMap<number, string>>(new Map()); // for the cuts, by cursor
+  const { text, omitted } = wholeOutput(item, read);
+  const cuts = item.cuts.filter((c) => !read.has(c.cursor));
+  const readAll = () =>
+    void act(async (s) => {
+      const texts = new Map(read);
+      for (const { cursor } of cuts) {
+        const [e] = (await s.history({ before: cursor + 1, limit: 1, full: true })).entries ?? [];
+        const m = e?.cursor === cursor ? e.message : undefined; // else it is not stored any more
+        if (m?.type === "tool_output" || m?.type === "utility_command_output") texts.set(cursor, m.content);
+      }
+      setRead(texts);
+    });
   return {
     /** without what only a terminal understands */
-    text: () => plain(whole ?? item.output),
+    text: () => plain(text),
     /** bytes or characters that are not in the text */
-    omitted: whole === null ? item.omitted : 0,
+    omitted,
     /** reads all of it, if the server has it */
-    readAll:
-      whole === null && item.cutAt.length > 0
-        ? () =>
-            void act(async (s) => {
-              const pages = await Promise.all(
-                item.cutAt.map((cursor) => s.history({ before: cursor + 1, limit: 1, full: true })),
-              );
-              const texts = pages.flatMap((p) => p.entries ?? []).map(({ message: m }) => m);
-              setWhole(
-                texts
-                  .map((m) => (m?.type === "tool_output" || m?.type === "utility_command_output" ? m.content : ""))
-                  .join(""),
-              );
-            })
-        : undefined,
+    readAll: cuts.length > 0 ? readAll : undefined,
   };
 }

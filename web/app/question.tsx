@@ -7,18 +7,28 @@ import { Diff } from "./diff";
 import { Choices, content, Fields, fieldsOf, initialValues, wrong, type Values } from "./form";
 import { plural, who } from "./format";
 import { Icon } from "./icons";
+import { form, setForm } from "./kept";
 import { forPage, ifAlone, typing, useSeen } from "./keys";
 import { Exposed, Label, Text, Windowed } from "./long";
 import { Arguments } from "./row";
-import { announce, answer, link, moment, pending, people, role, state } from "./store";
+import { announce, answer, link, moment, openID, pending, people, role, state } from "./store";
 import { about, adds, json, longestPath, oneLine } from "./tools";
 
 /** Asking is the session of a question and the way of an answer to it. By default it is the open session. */
 export const Asking = createContext({
+  id: () => openID.value,
   state: (): Readonly<State> | null => state.value,
   online: () => link.value.status === "online",
   answer,
 });
+
+/** useForm returns what is written in the form of a question. It outlives the form, until the question ends. */
+function useForm<T extends object>(request: PendingRequest, initial: () => T): [T, (change: Partial<T>) => void] {
+  const name = `${useContext(Asking).id()} ${request.id}`;
+  const text = form(name);
+  const written = useMemo((): T => ({ ...initial(), ...(text && JSON.parse(text)) }), [request, text]);
+  return [written, (change) => setForm(name, JSON.stringify({ ...written, ...change }))];
+}
 
 /** mayAnswer says whether this page can answer, and why not. */
 function mayAnswer(kind: string): { can: boolean; why: string } {
@@ -199,7 +209,7 @@ const remembering = new Set(["anthropic", "openai", "openai-chat"]); // provider
 const ownTools = new Set(["bash", "read", "write", "edit", "glob", "grep"]);
 
 function Approval({ request, shown, can, ready, send }: BodyProps) {
-  const [note, setNote] = useState("");
+  const [{ note }, write] = useForm(request, () => ({ note: "" }));
   const group = useRef<HTMLDivElement>(null);
   const options = useMemo(() => about(request.tool, request.args).options, [request]);
   const lasting = options.filter((o) => o.kind.endsWith("_always"));
@@ -242,7 +252,7 @@ function Approval({ request, shown, can, ready, send }: BodyProps) {
             value={note}
             placeholder="Reason, if you deny"
             aria-label="Reason, sent to the agent if you deny"
-            onInput={(e) => setNote(e.currentTarget.value)}
+            onInput={(e) => write({ note: e.currentTarget.value })}
           />
           <button
             type="button"
@@ -331,10 +341,9 @@ const noAnswer = "The user did not answer.";
 function UserInput({ request, can, ready, send }: BodyProps) {
   const asked = useMemo(() => questionsOf(request), [request]);
   const parts = asked.length > 0 ? asked : [{ header: "Answer", question: "", options: [], multiSelect: false }];
-  const [chosen, setChosen] = useState<string[][]>(() => parts.map(() => []));
-  const [typed, setTyped] = useState<string[]>(() => parts.map(() => ""));
-  const at = <T,>(list: T[], i: number, value: T) => list.map((old, j) => (i === j ? value : old));
-  const answers = parts.map((_, i) => [...(chosen[i] ?? []), typed[i]!.trim()].filter(Boolean).join(", "));
+  type Written = { chosen: Record<number, string[]>; typed: Record<number, string> };
+  const [{ chosen, typed }, write] = useForm<Written>(request, () => ({ chosen: {}, typed: {} }));
+  const answers = parts.map((_, i) => [...(chosen[i] ?? []), typed[i]?.trim()].filter(Boolean).join(", "));
   const submit = (e: Event) => {
     e.preventDefault();
     const text = answers.length === 1 ? answers[0]! : answers.map((a, i) => `${parts[i]!.header}: ${a}`).join("\n");
@@ -353,16 +362,18 @@ function UserInput({ request, can, ready, send }: BodyProps) {
           many={p.multiSelect}
           chosen={chosen[i] ?? []}
           choices={p.options.map((o) => ({ value: o.label, title: o.label, hint: o.description }))}
-          set={(c) => setChosen(at(chosen, i, c))}
+          set={(c) => write({ chosen: { ...chosen, [i]: c } })}
         />
         <input
           class="field"
-          value={typed[i]}
+          value={typed[i] ?? ""}
           placeholder={p.options.length > 0 ? "Something else" : "Answer"}
           aria-label={p.options.length > 0 ? "Something else" : oneLine(p.question) || "Answer"}
           onInput={(e) => {
-            setTyped(at(typed, i, e.currentTarget.value));
-            if (!p.multiSelect) setChosen(at(chosen, i, []));
+            write({
+              typed: { ...typed, [i]: e.currentTarget.value },
+              chosen: p.multiSelect ? chosen : { ...chosen, [i]: [] },
+            });
           }}
         />
       </fieldset>
@@ -397,8 +408,11 @@ function UserInput({ request, can, ready, send }: BodyProps) {
 function Elicitation({ request, can, ready, send }: BodyProps) {
   const args = request.args as { message?: string; url?: string; requestedSchema?: unknown } | null;
   const fields = useMemo(() => fieldsOf(args?.requestedSchema), [args]);
-  const [values, setValues] = useState<Values>(() => initialValues(fields ?? []));
-  const [raw, setRaw] = useState("{}");
+  type Written = { values: Values; raw: string };
+  const [{ values, raw }, write] = useForm<Written>(request, () => ({
+    values: initialValues(fields ?? []),
+    raw: "{}",
+  }));
   const [errors, setErrors] = useState<Record<string, string>>({});
   const go = useRef<(i: number) => void>(undefined);
   const reply = (action: string, more: object = {}) =>
@@ -436,7 +450,7 @@ function Elicitation({ request, can, ready, send }: BodyProps) {
           ))}
         {fields ? (
           <fieldset class="form" disabled={!can}>
-            <Fields fields={fields} values={values} errors={errors} change={setValues} go={go} />
+            <Fields fields={fields} values={values} errors={errors} change={(values) => write({ values })} go={go} />
           </fieldset>
         ) : (
           !args?.url && (
@@ -450,7 +464,7 @@ function Elicitation({ request, can, ready, send }: BodyProps) {
                 id={`raw-${request.id}`}
                 rows={4}
                 value={raw}
-                onInput={(e) => setRaw(e.currentTarget.value)}
+                onInput={(e) => write({ raw: e.currentTarget.value })}
               />
               {errors.raw && <span class="wrong">{errors.raw}</span>}
             </fieldset>

@@ -223,6 +223,7 @@ function outcome(item: ToolItem, waits: boolean): Outcome {
   }
   if (waits) return { sign: "attention", tone: "wait", word: "waits for an answer" };
   if (item.stopped) return { sign: "stop", tone: "", word: "stopped" };
+  if (item.endedLater) return { sign: "right", tone: "", word: "ended later" };
   return { sign: "run", tone: "spin", word: "runs" };
 }
 
@@ -400,7 +401,7 @@ function Question({ row: { item } }: Of<"question">) {
           <Icon sign="ask" tone="wait" />
           <span>
             {what}
-            {item.stopped ? "not answered" : "waits for an answer"}
+            {item.stopped ? "not answered" : item.endedLater ? "ended later" : "waits for an answer"}
           </span>
         </p>
       </div>

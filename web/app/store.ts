@@ -21,6 +21,7 @@ import {
   type WhoAmI,
 } from "../client/index.ts";
 import { who } from "./format";
+import { dropForms } from "./kept";
 import { keepAlive, keptConnection, rest, revive } from "./rest";
 import { newRows, type Row } from "./rows";
 import { narrow } from "./screen";
@@ -250,7 +251,10 @@ function open(id: string): void {
       if (changes.link) link.value = made.link;
       if (changes.control) control.value = made.control;
       if (made.me && made.me.connectionId !== connection) ownConnections.add((connection = made.me.connectionId));
-      if (changes.state.size > 0) nowState.value = { ...made.state };
+      if (changes.state.size > 0) {
+        nowState.value = { ...made.state };
+        dropForms(id, made.state.pending_requests);
+      }
       head.value = made.cursor;
       const t = made.transcript;
       if (changes.list) nowOlder.value = { more: t.more, gap: t.gap, loading: t.loading, live: t.live };

@@ -12,6 +12,7 @@ import type {
   UtilityCommandExited,
   UtilityCommandStarted,
 } from "../../contracts/ts/maestro.d.ts";
+import { bytes, tail } from "./texts.ts";
 
 interface Entry {
   /** unique among the items, and stays as long as the item is there */
@@ -41,6 +42,19 @@ export interface TextItem extends Entry {
   open: boolean;
 }
 
+/**
+ * A Cut is an output of which the history has sent the beginning. Ask for all of it with
+ * `before: cursor + 1, limit: 1, full: true`.
+ */
+interface Cut {
+  cursor: number;
+  /** where the beginning is in the output of the item */
+  from: number;
+  to: number;
+  /** bytes that are left out after it */
+  omitted: number;
+}
+
 /** A tool call. */
 export interface ToolItem extends Entry {
   kind: "tool";
@@ -52,12 +66,14 @@ export interface ToolItem extends Entry {
   output: string;
   /** characters or bytes of the output that are left out at its end, or at its beginning if it is live */
   omitted: number;
-  /** cursors of outputs that the history cut; ask for them with `before: cursor + 1, limit: 1, full: true` */
-  cutAt: number[];
+  /** the outputs that the history cut, the oldest first */
+  cuts: Cut[];
   end?: ToolEnd;
   endedAt?: number;
   /** it ended without a tool_end, such as by an interrupt */
   stopped?: boolean;
+  /** it ended after the window, which is not live */
+  endedLater?: boolean;
 }
 
 /** A command that a client runs beside the agent. `output` has both streams. */
@@ -69,11 +85,13 @@ export interface CommandItem extends Entry {
   /** as in a ToolItem */
   output: string;
   omitted: number;
-  cutAt: number[];
+  cuts: Cut[];
   exit?: UtilityCommandExited;
   endedAt?: number;
   /** it ended without an event, such as with the server */
   stopped?: boolean;
+  /** as in a ToolItem */
+  endedLater?: boolean;
 }
 
 /** A question, and how it ended. */
@@ -89,6 +107,8 @@ export interface QuestionItem extends Entry {
   answer?: { author: Author; timestamp: string };
   /** it ended without an event */
   stopped?: boolean;
+  /** as in a ToolItem */
+  endedLater?: boolean;
 }
 
 /** The end of a response: usage and durations. */
@@ -177,14 +197,14 @@ export function newWindow(touched: (item: Item) => void) {
   function tool(id: string, cursor: number, at: number, begins = false): ToolItem {
     return find<ToolItem>("tool", id, begins, () => ({
       ...entry("c", cursor, at),
-      ...{ kind: "tool", id, output: "", omitted: 0, cutAt: [] },
+      ...{ kind: "tool", id, output: "", omitted: 0, cuts: [] },
     }));
   }
 
   function command(id: string, cursor: number, at: number, begins = false): CommandItem {
     return find<CommandItem>("command", id, begins, () => ({
       ...entry("u", cursor, at),
-      ...{ kind: "command", id, output: "", omitted: 0, cutAt: [] },
+      ...{ kind: "command", id, output: "", omitted: 0, cuts: [] },
     }));
   }
 
@@ -197,15 +217,17 @@ export function newWindow(touched: (item: Item) => void) {
 
   function output(item: ToolItem | CommandItem, cursor: number, content: string, omitted: number): void {
     size += content.length;
+    const from = item.output.length;
     item.output += content;
     if (omitted > 0) {
       item.omitted += omitted;
-      item.cutAt.push(cursor);
+      item.cuts.push({ cursor, from, to: item.output.length, omitted });
     }
     const over = item.output.length - maxOutput;
     if (over > maxOutput) {
       // twice as long: cutting is rare
       item.output = item.output.slice(over);
+      item.cuts = moved(item.cuts, -over);
       item.omitted += over;
       size -= over;
     }
@@ -318,7 +340,7 @@ export function newWindow(touched: (item: Item) => void) {
         absorb(mine, later as typeof mine, {
           output: mine.output + later.output,
           omitted: mine.omitted + later.omitted,
-          cutAt: [...mine.cutAt, ...later.cutAt],
+          cuts: [...mine.cuts, ...moved(later.cuts, mine.output.length)],
           ...(mine.kind === "tool" && { startedAt: (later as ToolItem).startedAt ?? mine.startedAt }),
         });
       }
@@ -404,13 +426,13 @@ export function newWindow(touched: (item: Item) => void) {
     return true;
   }
 
-  /** settle ends the items that are open although running says that they are not. */
-  function settle(running: (item: Item) => boolean): void {
+  /** settle marks the items that are open although running says that they are not. */
+  function settle(running: (item: Item) => boolean, mark: "stopped" | "endedLater"): void {
     if (open && !running(open)) closeText();
     for (const item of latest.values()) {
       const begun = item.kind === "tool" ? item.call : item.kind === "command" ? item.start : item.request;
-      if (item.stopped || !begun || isOver(item) || running(item)) continue;
-      item.stopped = true;
+      if (item.stopped || item.endedLater || !begun || isOver(item) || running(item)) continue;
+      item[mark] = true;
       change(item, item.last);
     }
   }
@@ -441,6 +463,27 @@ function isOver(item: OpenItem): boolean {
 }
 
 const keyOf = ({ kind, id }: Pick<OpenItem, "kind" | "id">) => `${kind} ${id}`;
+
+/** moved returns cuts of an output that gets a longer or shorter beginning. */
+const moved = (cuts: Cut[], by: number) =>
+  cuts.map((c) => ({ ...c, from: c.from + by, to: c.to + by })).filter((c) => c.from >= 0);
+
+/**
+ * wholeOutput returns the output of an item with the texts that were read for its cuts, by cursor, in their places. A
+ * text may begin with earlier outputs, because the history joins them.
+ */
+export function wholeOutput({ output, omitted, cuts }: ToolItem | CommandItem, read: ReadonlyMap<number, string>) {
+  let text = "";
+  let at = 0;
+  for (const { cursor, from, to, omitted: rest } of cuts) {
+    const full = read.get(cursor);
+    if (full === undefined) continue;
+    text += output.slice(at, from) + tail(full, Infinity, bytes(output.slice(from, to)) + rest);
+    at = to;
+    omitted -= rest;
+  }
+  return { text: text + output.slice(at), omitted };
+}
 
 const sizeOf = (args: unknown) => JSON.stringify(args)?.length ?? 0;
 

@@ -254,6 +254,7 @@ function sessionFeed(
 }
 
 function inboxFeed(shared: Shared<InboxList>): Feed<InboxList, InboxEvent> {
+  // The server has at most 1,024 open questions of one scope, and sends the end of each.
   const known = new Map<string, InboxQuestion>();
   let truncated = false;
   let ended: InboxEnding[] = [];

@@ -101,7 +101,6 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
   }
 
   function settle(): void {
-    if (!live) return;
     const { state } = hooks;
     const tools = new Set([...state.tracked_tools, ...state.active_tools].map((t) => t.call_id));
     const questions = new Set(state.pending_requests.map((r) => r.id));
@@ -111,6 +110,7 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
       isOpen(i)
         ? running[i.kind].has(i.id)
         : !isText(i) || state.current_response?.response_id === i.response,
+      live ? "stopped" : "endedLater",
     );
   }
 
@@ -145,7 +145,10 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
       return read({ before, turns: hooks.turns, limit: 1000 });
     },
     apply(cursor, event, at = timeOf(event), omitted) {
-      if (!live) return;
+      if (!live) {
+        if (endings.has(event.type)) settle(); // the items of the window do not get the event
+        return;
+      }
       const length = win.items.length;
       win.add(cursor, at, event, omitted);
       const cut = win.trimStart();
@@ -179,6 +182,8 @@ export function newTranscript(hooks: Hooks): OwnTranscript {
     },
   };
 }
+
+const endings = new Set(["tool_end", "utility_command_exited", "server_request_resolved", "response_end"]);
 
 /** timeOf returns when a live event happened. */
 function timeOf(event: Event): number {

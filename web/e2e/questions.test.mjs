@@ -32,6 +32,17 @@ test("a form stays while questions come and go, and early clicks do nothing", { 
   await step("2 of 2");
   await shows(p, "one: yes");
 
+  // What is written outlives the question on the screen, and the page.
+  await button(p, "Previous question").click();
+  const reason = p.page.getByLabel(/^Reason/);
+  await reason.fill("not yet");
+  await button(p, "Next question").click();
+  assert.equal(await field.inputValue(), "0.05");
+  await p.page.reload();
+  assert.equal(await reason.inputValue(), "not yet");
+  await button(p, "Next question").click();
+  await field.press("End");
+
   // A lost connection takes no key.
   await ready("Send").waitFor();
   await p.context.setOffline(true);
@@ -58,5 +69,6 @@ test("a form stays while questions come and go, and early clicks do nothing", { 
   await ready("Allow").click();
   assert.equal(await p.page.evaluate(() => globalThis.pressed), true);
   await shows(p, "two: yes");
+  assert.deepEqual(await p.page.evaluate(() => Object.keys(sessionStorage).filter((k) => /form/.test(k))), []);
   assert.deepEqual(await p.complaints([/ERR_INTERNET_DISCONNECTED|WebSocket connection/]), []);
 });

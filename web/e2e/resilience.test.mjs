@@ -107,16 +107,19 @@ test("a tab whose storage is full loses no prompt", { timeout: 3 * patience }, a
   assert.equal(await composer(ann).inputValue(), "a draft without room");
   await ann.context.setOffline(true);
   await strip(ann).filter({ hasText: "Reconnecting" }).waitFor();
-  await composer(ann).fill("refused");
-  await composer(ann).press("Enter");
-  await unsent(ann, "refused").waitFor();
+  for (const text of ["refused", "refused too"]) {
+    await composer(ann).fill(text);
+    await composer(ann).press("Enter");
+    await unsent(ann, text).waitFor();
+  }
   await ann.page.getByRole("link", { name: "Inbox" }).click();
   await ann.page.getByRole("heading", { name: "Inbox" }).waitFor();
   await ann.page.goBack(); // to another field
   await composer(ann).fill("written since");
   await server.call("DELETE", `/api/headless/sessions/${server.session}`);
   await ann.context.setOffline(false);
-  await until("the prompt", async () => (await composer(ann).inputValue()) === "refused\n\nwritten since");
+  const all = "refused\n\nrefused too\n\nwritten since";
+  await until("the prompts", async () => (await composer(ann).inputValue()) === all);
   assert.deepEqual(await ann.complaints(offline), []);
 });
 

@@ -160,6 +160,20 @@ test("a page in the background tells of a question and takes it back", { timeout
   assert.deepEqual(await p.complaints(), []);
 });
 
+test("notifications are on again after a logout that failed", { timeout: 2 * patience }, async () => {
+  await startServer();
+  const p = await browser.open(await server.link(), { permissions: ["notifications"] });
+  await button(p, "Settings").click();
+  await settings(p).getByRole("switch").click();
+  await settings(p).getByText(/only while a page of Maestro is open/).waitFor();
+  await p.page.keyboard.press("Escape");
+  await p.page.route("**/logout", (route) => route.abort());
+  await button(p, "Log out").click();
+  await p.page.getByText(/^You are still logged in/).waitFor();
+  await until("the wish", () => p.page.evaluate(() => "maestro.notify" in localStorage));
+  await until("the worker", () => p.page.evaluate(() => navigator.serviceWorker.getRegistration().then(Boolean)));
+});
+
 test("what makes notifications impossible is said", { timeout: 3 * patience }, async () => {
   await startServer();
   const blocked = await browser.open(await server.link());

@@ -152,7 +152,7 @@ test("changes are the same in whatever order their events come", () => {
 test("a call whose beginning is read later counts then", () => {
   const edits = newEdits();
   const item = { key: "c9", cursor: 9, at: 0, version: 1, last: 9, kind: "tool", id: "a", output: "" };
-  edits.take({ ...item, omitted: 0, cutAt: [], end: { type: "tool_end", call_id: "a", success: true } } as ToolItem);
+  edits.take({ ...item, omitted: 0, cuts: [], end: { type: "tool_end", call_id: "a", success: true } } as ToolItem);
   assert.deepEqual(edits.list(), []);
   edits.event(4, 0, call("a", change("one.go", "x", "y")));
   assert.deepEqual(edits.list().map((f) => f.path), ["one.go"]);

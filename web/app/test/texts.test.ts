@@ -249,6 +249,8 @@ test("forms take what their schema allows", () => {
   assert.equal(wrong(n, 1.5), "Want a whole number.");
   assert.equal(wrong(n, 10), "Want at most 9.");
   assert.equal(wrong(n, "ten"), "Want a number.");
+  assert.equal(wrong({ ...n, max: undefined }, "9007199254740993"), "Want at most 15 digits.");
+  assert.equal(wrong({ ...n, max: undefined }, "9007199254740991"), "");
   assert.equal(wrong(n, 3), "");
   assert.equal(wrong(tags, []), "");
   assert.equal(wrong(mail, "nobody"), "Want an e-mail address.");

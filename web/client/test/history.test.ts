@@ -6,20 +6,25 @@ import {
   Refusal,
   type ActiveCommand,
   type AttachOptions,
+  type Item,
   type Session,
   type State,
   type TerminalNews,
   type UtilityFileWatchEvent,
 } from "../index.ts";
+import { wholeOutput } from "../items.ts";
 import { newUtilities } from "../utilities.ts";
 import { client, network, page, serve, texts } from "./harness.ts";
 
+// It becomes five entries of the history, of which the first is not cut.
+const output = Array.from({ length: 18_500 }, (_, i) => `line ${i} ä\n`).join("");
 const script = {
   model: "m",
   provider: "p",
   prompts: [
     { match: "wait", steps: [{ delay_ms: 60_000 }] },
-    { match: "big", steps: [{ tool: { name: "t", args: {}, output: "o".repeat(40_000) } }, { say: "big done" }] },
+    { match: "big", steps: [{ tool: { name: "t", args: {}, output, chunk: 1000 } }, { say: "big done" }] },
+    { match: "pieces", steps: [{ tool: { name: "t", args: {}, output: output.slice(0, 66_000), chunk: 20_000 } }] },
   ],
   default: [{ say: "a lantern" }],
 };
@@ -62,15 +67,33 @@ test("an old session opens with its last turns, and the others are read page by 
   assert.equal((await late.history({ limit: 1 })).entries?.length, 1);
 });
 
-test("a long output is cut in the history and fetched when it is opened", async () => {
+test("a long output is cut in the history, and its cuts are read and put in their places", async () => {
   const s = await session(["big"]);
   const late = client(server).attach(s.id);
   await late.ready();
-  const tool = late.transcript.items.find((i) => i.kind === "tool");
-  assert.ok(tool?.kind === "tool" && tool.omitted > 0 && tool.output.length < 10_000);
-  const whole = await late.history({ before: tool.cutAt[0]! + 1, limit: 1, full: true });
-  const message = whole.entries?.[0]?.message;
-  assert.equal(message?.type === "tool_output" && message.content.length, 40_000);
+  const whole = async (item: Item | undefined) => {
+    assert.ok(item?.kind === "tool");
+    const read = new Map<number, string>();
+    for (const { cursor } of item.cuts) {
+      const { entries } = await late.history({ before: cursor + 1, limit: 1, full: true });
+      const message = entries?.[0]?.message;
+      if (message?.type === "tool_output") read.set(cursor, message.content);
+    }
+    const { text, omitted } = wholeOutput(item, read);
+    return { cuts: item.cuts.length, same: output.startsWith(text), length: text.length, omitted };
+  };
+  const found = () => late.transcript.items.findLast((i) => i.kind === "tool");
+  assert.ok(found()!.output.length < 60_000);
+  assert.deepEqual(await whole(found()), { cuts: 4, same: true, length: output.length, omitted: 0 });
+
+  // Those who look back read the same output in pieces, each of which is cut.
+  const past = late.past();
+  await past.show(late.cursor);
+  await s.prompt("pieces");
+  await s.until(() => s.transcript.items.filter((i) => i.kind === "end").length === 2 && !s.state.is_responding);
+  await past.show(s.cursor);
+  const piece = past.transcript.items.findLast((i) => i.kind === "tool");
+  assert.deepEqual(await whole(piece), { cuts: 3, same: true, length: 66_000, omitted: 0 });
 });
 
 test("the controller runs commands and terminals, and finds, reads and watches files", async () => {

@@ -68,7 +68,7 @@ function shown(state: Readonly<State>, items: readonly Item[]) {
     ),
     items: structuredClone(items).map((item) => {
       const { key: _, cursor: _c, at: _a, version: _v, last: _l, ...rest } = item;
-      for (const name of ["stopped", "startedAt", "endedAt", "open", "cutAt"]) delete (rest as never)[name];
+      for (const name of ["stopped", "startedAt", "endedAt", "open", "cuts"]) delete (rest as never)[name];
       return JSON.parse(JSON.stringify(rest)) as unknown;
     }),
   };

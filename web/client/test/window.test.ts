@@ -273,6 +273,25 @@ test("a call is whole although its window lost a later one with the same id", as
   );
 });
 
+test("what ended after a window that is not live does not run in it", async () => {
+  const call = { tool: "t", args: {}, requires_approval: false };
+  const begin = (id: string): Event => ({ type: "tool_call", call_id: id, ...call });
+  const end = (id: string): Event => ({ type: "tool_end", call_id: id, success: true });
+  const events = [begin("over"), begin("runs"), end("over")];
+  const fold = newFold();
+  const at = "2026-05-03T10:59:30.250Z";
+  const entries = events.map((message, i) => ({ cursor: i + 1, at, message }));
+  const pages = (before: number) => ({ epoch: "e", before: null, entries: entries.slice(0, before - 1) });
+  const t = transcriptOf(pages, undefined, fold.state);
+  events.forEach(fold.apply);
+  await t.jump(3);
+  const marks = () => t.items.map((i) => i.kind === "tool" && [i.id, i.endedLater ?? false, i.stopped ?? false]);
+  assert.deepEqual(marks(), [["over", true, false], ["runs", false, false]]);
+  fold.apply(end("runs"));
+  t.apply(4, end("runs"));
+  assert.deepEqual(marks(), [["over", true, false], ["runs", true, false]]);
+});
+
 test("a window counts each text once, and those of notes too", () => {
   const t = transcriptOf(() => ({ epoch: "e", before: null }));
   const args = { text: "x".repeat(64 << 10) };
