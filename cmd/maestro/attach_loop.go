@@ -372,7 +372,7 @@ func (a *attachment) catchUp(u client.Update) {
 		st := a.client.State()
 		a.activity.restore(&st, false)
 		if u.Attached.Resume == "replay" {
-			a.view.notice(console.Dim, "%d earlier entries are not shown: /history shows the session from its beginning", a.skipped)
+			a.view.notice(console.Dim, "earlier entries are not shown: /history shows the session from its beginning")
 		}
 	}
 	if _, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {

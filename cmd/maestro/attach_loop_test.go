@@ -827,7 +827,7 @@ func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
 		}
 		if got, want := tm.out.String(), `-- attached to session sess_a
 -- you are in control
--- 998000 earlier entries are not shown: /history shows the session from its beginning
+-- earlier entries are not shown: /history shows the session from its beginning
   the story
 * bash {}
 -- workspace /srv

@@ -107,10 +107,13 @@ func (v *view) show(u client.Update) {
 			v.snapshot(u.Snapshot)
 		}
 	case client.KindReset:
-		if v.present {
-			v.notice(console.Yellow, "missed too much (%s): starting over from the current state", show.OneLine(string(u.Reason), 40))
-		} else {
+		switch {
+		case v.past:
 			v.notice(console.Yellow, "what was before is not kept any more: this is the current state")
+		case v.present:
+			v.notice(console.Yellow, "missed too much (%s): starting over from the current state", show.OneLine(string(u.Reason), 40))
+		default: // earlier entries may be kept, such as those of an earlier epoch
+			v.notice(console.Yellow, "this is the current state: /history shows what is kept of the time before")
 		}
 		v.forget()
 		v.snapshot(u.Snapshot)

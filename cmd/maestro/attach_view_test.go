@@ -236,6 +236,23 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 `)
 }
 
+// TestFirstResetPointsToTheHistory attaches to a session that cannot replay, such as one in a new epoch.
+func TestFirstResetPointsToTheHistory(t *testing.T) {
+	reset := client.Update{Kind: client.KindReset, Reason: contracts.ResetGap, Snapshot: &contracts.Snapshot{State: contracts.State{Cwd: "/srv"}}}
+	compareText(t, rendered(connectedAs("conn_a", "conn_a"), reset), `-- attached to session sess_a
+-- you are in control
+-- this is the current state: /history shows what is kept of the time before
+-- workspace /srv
+`)
+	var out strings.Builder
+	v := newView(console.NewScreen(&out, false, nil, nil))
+	v.past = true
+	v.show(reset)
+	compareText(t, out.String(), `-- what was before is not kept any more: this is the current state
+-- workspace /srv
+`)
+}
+
 func TestQuestionsShowWhatIsAsked(t *testing.T) {
 	for _, test := range []struct {
 		kind       contracts.RequestType

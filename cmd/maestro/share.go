@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +47,9 @@ func (f *shareFlags) register(cmd *cobra.Command, run func(ctx context.Context, 
 		if len(args) < own {
 			return usage{fmt.Errorf("too few arguments: want %s", cmd.UseLine())}
 		}
+		if len(args) == 2 && shareID.MatchString(args[1]) { // the server first, as with other commands
+			slices.Reverse(args)
+		}
 		if f.server, err = f.address(append(args[own:], defaultListen)[0]); err != nil {
 			return usage{err}
 		}
@@ -56,6 +61,8 @@ func (f *shareFlags) register(cmd *cobra.Command, run func(ctx context.Context, 
 	cmd.Flags().StringVar(&f.session, "session", "", "session `ID`; default: the server's first session")
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", tokenFile(defaultStateRoot()), "`FILE` with the server's token")
 }
+
+var shareID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
 func (f *shareFlags) id() string { return cmp.Or(f.session, wiring.FirstSession) }
 
@@ -155,7 +162,8 @@ func listSharesCommand() *cobra.Command {
 
 func revokeShareCommand() *cobra.Command {
 	var flags shareFlags
-	cmd := &cobra.Command{Use: "revoke SHARE [URL]", Short: "Revoke a share and end its connections"}
+	cmd := &cobra.Command{Use: "revoke SHARE [URL]", Short: "Revoke a share and end its connections",
+		Long: "Revoke ends a share and its connections. SHARE is the first column of maestro share list.\nThe two arguments may come in either order."}
 	flags.register(cmd, func(ctx context.Context, out io.Writer, args []string) error {
 		return flags.ask(ctx, func(ctx context.Context, s *client.Server) error {
 			err := s.RevokeShare(ctx, flags.id(), args[0])

@@ -65,6 +65,12 @@ func TestShareCommands(t *testing.T) {
 	if got := share("list"); strings.Contains(got, id) {
 		t.Errorf("got the list\n%s\nwant no share", got)
 	}
+	_, other, _ := strings.Cut(share("create"), "share ")
+	other, _, _ = strings.Cut(other, " ")
+	out, err := program(t, "share", "revoke", r.ready.BaseURL, other, "--token-file", r.ready.TokenFile).CombinedOutput()
+	if want := "share " + other + " is revoked\n"; err != nil || string(out) != want {
+		t.Errorf("got %v and %s with the server first, want %s", err, out, want)
+	}
 	for _, args := range [][]string{{"revoke", id}, {"create", "--session", "none"}} {
 		cmd := program(t, append(append([]string{"share"}, args...), r.ready.BaseURL, "--token-file", r.ready.TokenFile)...)
 		if out, err := cmd.CombinedOutput(); exitCode(t, err) != exitFailure {

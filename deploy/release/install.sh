@@ -57,6 +57,9 @@ if [ -n "$uninstall" ]; then
 	exit
 fi
 
+case $version in
+@*) fail "this is a template without a version: make snapshot writes bin/dist/install.sh" ;;
+esac
 case $(uname -s) in
 Linux) os=linux ;;
 Darwin) os=darwin ;;

@@ -83,7 +83,8 @@ function Login() {
         {link === "none" && (
           <p>
             Open the link that <code>maestro serve</code> printed when it started, one that <code>maestro login</code>{" "}
-            prints, or one that somebody shared with you. This browser then stays logged in.
+            prints, or one that somebody shared with you. This browser then stays logged in. If a shared link worked
+            before, it has expired or was revoked: ask the person who sent it for a new one.
           </p>
         )}
         {why.code !== "unauthenticated" && <p class="meta">The server said: {why.message}</p>}
