@@ -261,8 +261,8 @@ func (w *watch) responseEvent(p *Peer, f *Frame) {
 	id := f.str("response_id")
 	switch {
 	case f.Type == "response_start":
-		p.s.failIf(w.response != "" || w.finished[id], "R36",
-			"%s: response %s starts while %q is open or after it ended", p.name, id, w.response)
+		p.s.failIf(w.finished[id], "R36", "%s: response %s starts again after its response_end", p.name, id)
+		p.s.failIf(w.response != "", "R36", "%s: response %s starts, but response %s has no response_end yet", p.name, id, w.response)
 		w.response, w.chunks = id, 0
 	case w.response == "" && w.joined && !w.finished[id]: // begun before we came
 	case w.response != id && w.complete:

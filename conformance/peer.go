@@ -98,9 +98,12 @@ func (p *Peer) read() {
 			}
 			text, err := p.link.Recv(ctx)
 			a := arrival{p.s.now(), text, err}
-			if err == nil {
+			switch {
+			case err == nil:
 				p.s.trace.add(a.at, p.name, "<", text)
-			} else {
+			case ctx.Err() != nil:
+				p.s.trace.add(a.at, p.name, "<", []byte("(the suite closed it)"))
+			default:
 				p.s.trace.add(a.at, p.name, "<", []byte("("+err.Error()+")"))
 			}
 			select {

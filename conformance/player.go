@@ -108,10 +108,22 @@ func (s *Session) close() {
 	}
 }
 
+// judged reports whether the scenario has failed, was skipped, or ended with advice.
+func (s *Session) judged() bool { return s.failure != nil || s.skipped != "" || s.ended != "" }
+
+// keepVerdict ends the goroutine if the scenario is judged: what goes wrong while it
+// removes its directory does not replace the verdict.
+func (s *Session) keepVerdict() {
+	if s.judged() {
+		runtime.Goexit()
+	}
+}
+
 // fail ends the scenario with a failure, because the server broke rule. If the server
 // is judged by the published protocol, which does not have rule, it ends with advice.
 // After the run was cancelled, nothing is the server's fault.
 func (s *Session) fail(rule, format string, args ...any) {
+	s.keepVerdict()
 	if s.run.Err() != nil {
 		s.skip(cancelled)
 	}
@@ -139,6 +151,7 @@ func (s *Session) advise(rule, format string, args ...any) {
 
 // skip ends the scenario: the server does not do what it is about.
 func (s *Session) skip(format string, args ...any) {
+	s.keepVerdict()
 	s.skipped = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }

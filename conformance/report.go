@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,12 +75,15 @@ func (r *Report) OK() bool {
 // A Printer writes a report for people, each part as soon as it is given.
 type Printer struct {
 	w     io.Writer
+	suite *Suite
 	given map[string]string // rule of an advice to the first scenario that gave it
 	err   error             // the first one of w
 }
 
-// NewPrinter returns a printer that writes to w.
-func NewPrinter(w io.Writer) *Printer { return &Printer{w: w, given: map[string]string{}} }
+// NewPrinter returns a printer that writes to w and has the texts of rules from the suite.
+func NewPrinter(w io.Writer, suite *Suite) *Printer {
+	return &Printer{w: w, suite: suite, given: map[string]string{}}
+}
 
 func (p *Printer) write(text string) {
 	if p.err == nil {
@@ -115,23 +120,11 @@ func (p *Printer) Result(res *Result) {
 	p.write(b.String())
 }
 
-// Sum writes the scenarios that failed, ordered by the rule that was broken, how many
-// sessions are left, and one line that counts all. It returns the first error of writing.
+// Sum writes the broken rules with the scenarios that failed, how many sessions are left,
+// and one line that counts all. It returns the first error of writing.
 func (p *Printer) Sum(r *Report) error {
 	var b strings.Builder
-	var failed []*Result
-	for i := range r.Results {
-		if r.Results[i].Outcome == Failed {
-			failed = append(failed, &r.Results[i])
-		}
-	}
-	if len(failed) > 0 {
-		b.WriteString("failed:\n")
-	}
-	slices.SortStableFunc(failed, func(a, b *Result) int { return compareCodes(a.Failure.Rule, b.Failure.Rule) })
-	for _, res := range failed {
-		fmt.Fprintf(&b, "        %-6s  %s\n", res.Failure.Rule, res.Name)
-	}
+	p.broken(&b, r)
 	if r.Left > 0 {
 		fmt.Fprintf(&b, "sessions that could not be ended and may be left at the server: %d\n", r.Left)
 	}
@@ -146,6 +139,50 @@ func (p *Printer) Sum(r *Report) error {
 	fmt.Fprintf(&b, "%d failed, %d skipped in %.1fs\n", r.Count(Failed), r.Count(Skipped), r.Duration.Seconds())
 	p.write(b.String())
 	return p.err
+}
+
+// Bounds of what Sum writes about one rule.
+const (
+	maxAlso    = 8   // scenarios that failed after the first one
+	maxMessage = 240 // bytes of the first failure
+)
+
+// broken writes each broken rule, the one with the most failures first: what it demands,
+// its first failure, and the names of other scenarios that failed.
+func (p *Printer) broken(b *strings.Builder, r *Report) {
+	failed := map[string][]*Result{}
+	for i := range r.Results {
+		if f := r.Results[i].Failure; f != nil {
+			failed[f.Rule] = append(failed[f.Rule], &r.Results[i])
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	codes := slices.SortedFunc(maps.Keys(failed), func(x, y string) int {
+		return cmp.Or(len(failed[y])-len(failed[x]), compareCodes(x, y))
+	})
+	b.WriteString("failed, by rule:\n")
+	for _, code := range codes {
+		text := ""
+		if at, ok := findRule(p.suite.Rules, code); ok {
+			text = ": " + p.suite.Rules[at].Text
+		}
+		first, also := failed[code][0], failed[code][1:]
+		fmt.Fprintf(b, "  %s (%d)%s\n      %s: %s\n", code, len(also)+1, text, first.Name, abridge([]byte(first.Failure.Message), maxMessage))
+		if len(also) == 0 {
+			continue
+		}
+		b.WriteString("      also")
+		for _, res := range also[:min(len(also), maxAlso)] {
+			b.WriteString(" " + res.Name)
+		}
+		if more := len(also) - maxAlso; more > 0 {
+			fmt.Fprintf(b, " and %d more", more)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(b, "For more about a rule: %s --explain %s\n", p.suite.command(), codes[0])
 }
 
 // WriteJSON writes the report as one JSON object. Durations are milliseconds.

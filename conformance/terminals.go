@@ -299,6 +299,7 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 		u, witness := s.user(), s.user()
 		u.settle()
 		witness.root, witness.home, witness.rel = u.root, u.home, u.rel
+		defer witness.leave()
 		j := u.sh("R19:children", u.family("trap '' TERM; "))
 		u.born("R19:children", 3)
 		end(u.Peer)
@@ -310,7 +311,6 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 		status, err := u.link.Wait(ctx)
 		s.failIf(err != nil || status != 0, "R19:children", "expected exit status 0, got %d (%v)", status, err)
 		witness.gone("R19:children")
-		witness.leave()
 	}
 }
 

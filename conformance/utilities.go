@@ -403,6 +403,7 @@ func audiences() []Scenario {
 
 func (u *user) busy() {
 	u.settle()
+	defer u.leave()
 	l := u.watch("A48", contracts.UtilityFileWatchStart{DebounceMS: new(int64(10))})
 	u.files("f")
 	l.reports("A48", contracts.FileCreated, "f")
@@ -414,7 +415,6 @@ func (u *user) busy() {
 	u.search("A48", "f", nil)
 	u.reads("A48", u.all("f"), window{"text", 1, 1, 1, false})
 	l.stop()
-	u.leave()
 }
 
 func manyReads(u *user) {

@@ -34,15 +34,14 @@ func (s *Session) user(also ...contracts.UtilityOperation) *user {
 // using makes a scenario of a story about a user.
 func using(story func(*user)) func(*Session) { return func(s *Session) { story(s.user()) } }
 
-// settled is using with a directory in the workspace, which commands made. It is
-// removed in the end, if the story has a good one. also are operations beside
-// the one the scenario needs.
+// settled is using with a directory in the workspace, which commands make
+// and remove. also are operations beside the one the scenario needs.
 func settled(story func(*user), also ...contracts.UtilityOperation) func(*Session) {
 	return func(s *Session) {
 		u := s.user(append(also, contracts.OperationCommandExec)...)
 		u.settle()
+		defer u.leave()
 		story(u)
-		u.leave()
 	}
 }
 
@@ -68,7 +67,15 @@ func (u *user) settle() {
 	u.s.failIf(u.root == u.home, "5.0", "expected commands to run in the workspace, got a directory %q", u.home)
 }
 
-func (u *user) leave() { u.shell("rm -rf " + u.rel) }
+// leave removes the directory, also after a failure if the connection and the scenario's
+// time still allow a command. Commands that a failed scenario left cannot create files
+// while rm runs, because the directory is renamed first.
+func (u *user) leave() {
+	if u.s.judged() {
+		u.s.trace.add(u.s.now(), u.name, ">", []byte("(the suite removes the scenario's directory)"))
+	}
+	u.shell("mv " + u.rel + " " + u.rel + ".old && rm -rf " + u.rel + ".old")
+}
 
 func (u *user) id(kind string) string {
 	u.counter++

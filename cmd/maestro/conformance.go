@@ -132,9 +132,14 @@ func conformanceCommand() *cobra.Command {
 			if err := cmp.Or(readTrimmed(tokenPath, &c.Token), readTrimmed(secretPath, &c.Secret)); err != nil {
 				return err
 			}
-			printer := conformance.NewPrinter(out)
+			printer := conformance.NewPrinter(out, suite)
 			if format == "text" { // results are printed while the run goes on
 				c.Each = printer.Result
+				if c.Patience < conformance.DefaultPatience {
+					if _, err := fmt.Fprintf(out, "--patience %s is shorter than the default, %s: scenarios may fail although the server is right\n", c.Patience, conformance.DefaultPatience); err != nil {
+						return err
+					}
+				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), leaving()...)
 			defer stop()
