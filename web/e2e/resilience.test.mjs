@@ -74,6 +74,14 @@ test("a prompt that was not sent comes back into the field of the next page", { 
   await composer(ann).press("Enter");
   await unsent(ann, "written without a network").waitFor();
   await composer(ann).fill("a draft");
+  // The page may hear that the network is back before it hears that it was left.
+  await ann.page.evaluate(() => {
+    globalThis.WebSocket = class extends WebSocket {
+      constructor() {
+        super(`ws://${location.host}/none`);
+      }
+    };
+  });
   await ann.page.goto("about:blank");
   await ann.context.setOffline(false);
   await ann.page.goto(`${server.url}/#session=${server.session}`);
