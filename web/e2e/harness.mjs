@@ -182,8 +182,8 @@ export async function startServer(args = []) {
       ],
       {
         stdio: ["ignore", "pipe", "pipe"],
-        // Shells in terminals neither read the files of who runs the tests nor write a history there.
-        env: { ...process.env, HOME: join(root, "state"), SHELL: "/bin/bash" },
+        // Shells in terminals read no files of who runs the tests, and write no history, which could come after close.
+        env: { ...process.env, HOME: join(root, "state"), HISTFILE: "", SHELL: "/bin/bash" },
       },
     );
     let errors = "";
@@ -231,6 +231,9 @@ export async function startServer(args = []) {
     stop,
     session: ready.sessionId,
     signal: (name) => child.kill(name),
+    /** the first question in the inbox that fits, once it is there */
+    question: (fits = () => true) =>
+      until("a question", async () => (await call("GET", "/api/headless/inbox")).questions.find(fits)),
     /** a link that logs in once */
     async link(request = {}) {
       const { ticket } = await call("POST", "/api/headless/ws-tickets", request);
@@ -238,7 +241,7 @@ export async function startServer(args = []) {
     },
     async close() {
       await stop("SIGKILL");
-      rmSync(root, { recursive: true, force: true });
+      rmSync(root, { recursive: true, force: true, maxRetries: 5 }); // shells may be about to end
     },
   };
   return server;

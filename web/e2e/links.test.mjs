@@ -11,7 +11,7 @@ test("the link of a notification opens its question", { timeout: 4 * patience },
   await composer(ann).fill("Please fix the login test");
   await button(ann, "Send").click();
   await button(ann, "Allow").waitFor();
-  const [question] = (await server.call("GET", "/api/headless/inbox")).questions;
+  const question = await server.question();
   const link = `${server.url}/inbox?session=${question.session_id}&request=${question.request_id}`;
 
   await ann.page.goto(link);

@@ -196,7 +196,7 @@ test("sessions are found, renamed, archived and deleted in their list", { timeou
   await p.page.getByRole("heading", { name: "Needs you" }).waitFor();
   await act("hello, third", "Rename");
   await p.page.keyboard.type("hello, ");
-  const [question] = (await server.call("GET", "/api/headless/inbox")).questions;
+  const question = await server.question();
   await server.call("POST", `/api/headless/inbox/${question.session_id}/${question.request_id}`, {
     content: [{ type: "text", text: "UTC" }],
   });

@@ -27,7 +27,7 @@ test("a form stays while questions come and go, and early clicks do nothing", { 
   await p.page.keyboard.type("5");
   asks("two");
   await step("3 of 3");
-  const [one] = (await server.call("GET", "/api/headless/inbox")).questions.filter((q) => q.display.includes("one"));
+  const one = await server.question((q) => q.display.includes("one"));
   await server.call("POST", `/api/headless/inbox/${one.session_id}/${one.request_id}`, { approved: true });
   await step("2 of 2");
   await shows(p, "one: yes");
