@@ -100,7 +100,7 @@ func (t *trial) viewAgent() delay {
 	s, controller := t.serveDriven(t.tempDir(t.bin), "acp:"+t.built["acpagent"])
 	t.hurry(s)
 	left := make(chan error, 1)
-	go func() { left <- controller.await(answerEnd) }() // ends with the answer, or with the server
+	go func() { left <- controller.await(runEnd) }() // ends with the run, or with the server
 	view := must(dialWire(s.addr, s.dialect))
 	t.atEnd(view.close)
 	check(controller.command(&contracts.Prompt{Content: t.agentPrompt()}))

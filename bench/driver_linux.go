@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,8 +20,8 @@ import (
 // A driver is the controller of a session, over a WebSocket.
 type driver struct{ *wire }
 
-// answerEnd is in the last message of every answer.
-const answerEnd = `"type":"response_end"`
+// runEnd is in the last message of every run. Until it comes, another prompt is refused.
+const runEnd = `"agent_end"`
 
 // drive attaches a controller to a session of a server, which it creates if there
 // is none.
@@ -46,33 +47,35 @@ func (d driver) command(c contracts.Command) error {
 	return d.send(text)
 }
 
-// await reads until a message contains mark. It fails if an error or a reset
-// comes first.
-func (d driver) await(mark string) error {
+// await reads until each of the marks was in a message, in any order. It fails if an
+// error or a reset comes first.
+func (d driver) await(marks ...string) error {
 	var goodbye []byte // why the server ends the connection
 	for {
 		payload, err := d.next()
 		if err != nil {
-			return fmt.Errorf("wait for %s: %w %s", mark, err, goodbye)
+			return fmt.Errorf("wait for %s: %w %s", marks, err, goodbye)
 		}
 		if bytes.HasPrefix(payload, []byte(`{"type":"ws.goodbye"`)) {
 			goodbye = bytes.Clone(payload)
 		}
-		if bytes.Contains(payload, []byte(`"type":"error"`)) || bytes.HasPrefix(payload, []byte(`{"type":"reset"`)) {
-			return fmt.Errorf("wait for %s: got %.300s", mark, payload)
+		if bytes.Contains(payload, []byte(`"type":"error"`)) || bytes.HasPrefix(payload, []byte(`{"type":"ws.error"`)) ||
+			bytes.HasPrefix(payload, []byte(`{"type":"reset"`)) {
+			return fmt.Errorf("wait for %s: got %.300s", marks, payload)
 		}
-		if bytes.Contains(payload, []byte(mark)) {
+		marks = slices.DeleteFunc(marks, func(mark string) bool { return bytes.Contains(payload, []byte(mark)) })
+		if len(marks) == 0 {
 			return nil
 		}
 	}
 }
 
-// prompt sends a prompt and waits for the end of its answer.
+// prompt sends a prompt and waits for the end of its run.
 func (d driver) prompt(content string) error {
 	if err := d.command(&contracts.Prompt{Content: content}); err != nil {
 		return err
 	}
-	return d.await(answerEnd)
+	return d.await(runEnd)
 }
 
 // call makes a request of the server's API, on behalf of a connection unless that

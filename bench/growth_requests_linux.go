@@ -20,7 +20,7 @@ func (d driver) askAll(size int) {
 	for i := range openQuestions {
 		ask := fmt.Sprintf(`__maestro_conformance_approval__:{"request_id":"q%d","tool":"write","args":{"text":%q}}`, i, strings.Repeat("q", size))
 		check(d.command(&contracts.Prompt{Content: ask}))
-		check(d.await(`"type":"server_request"`))
+		check(d.await(`"type":"server_request"`, runEnd))
 	}
 }
 

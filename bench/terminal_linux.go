@@ -159,6 +159,6 @@ func drain(w *wire) error {
 func operatorDialect(session string) dialect {
 	d := attachDialect(session, contracts.RoleController)
 	d.path += "&create=1"
-	d.opening = `{"type":"hello","role":"controller","capabilities":{"utility_operations":["command_exec","file_search","file_watch"]}}`
+	d.opening = `{"type":"hello","role":"controller","capabilities":{"raw_agent_events":true,"utility_operations":["command_exec","file_search","file_watch"]}}`
 	return d
 }
