@@ -267,7 +267,7 @@ func TestHeddleCancel(t *testing.T) {
 	})
 	t.Run("H26 while a tool runs", func(t *testing.T) {
 		t.Parallel()
-		c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"echo $$ >pid.new; mv pid.new pid; sleep 30; echo"}`), saysText("again")), nil, "--allow", "bash")
+		c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"echo $$ >pid.new; mv pid.new pid; sleep 600; echo"}`), saysText("again")), nil, "--allow", "bash")
 		c.init("", `["bash"]`, "")
 		c.write(heddleSend("a", "sleep"))
 		for line := c.next(); eventKinds([]map[string]any{line}) != "tool_start"; line = c.next() {
@@ -278,11 +278,10 @@ func TestHeddleCancel(t *testing.T) {
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 			return pid != 0
 		})
-		began := time.Now()
 		c.write(`{"type":"cancel","id":"k","target_id":"a"}`)
 		result, _ := c.result("a")
-		if calls, _ := result["tool_calls_made"].([]any); errorCode(result) != "cancelled" || len(calls) != 1 || time.Since(began) > 8*time.Second {
-			t.Errorf("H18, H26: got %v after %v", result, time.Since(began))
+		if calls, _ := result["tool_calls_made"].([]any); errorCode(result) != "cancelled" || len(calls) != 1 {
+			t.Errorf("H18, H26: got %v", result)
 		}
 		awaitTrue(t, "the tool's process to be gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 		if result, _ := c.sends("b", "go on"); result["status"] != "ok" {

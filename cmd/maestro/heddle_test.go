@@ -362,7 +362,7 @@ func TestHeddleServerEndsWithItsClient(t *testing.T) { // HB10
 
 func heddleServerEndsWithItsClient(t *testing.T, interval string) {
 	t.Parallel()
-	c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"sleep 30; echo"}`)), []string{"HEDDLE_HEARTBEAT_INTERVAL=" + interval}, "--allow", "bash")
+	c := heddleServer(t, newChatModel(t, callsTool("bash", `{"command":"sleep 600; echo"}`)), []string{"HEDDLE_HEARTBEAT_INTERVAL=" + interval}, "--allow", "bash")
 	c.init("", `["bash"]`, "")
 	c.write(heddleSend("a", "sleep"))
 	for line := c.next(); eventKinds([]map[string]any{line}) != "tool_start"; line = c.next() {
@@ -370,9 +370,8 @@ func heddleServerEndsWithItsClient(t *testing.T, interval string) {
 	if err := c.out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	if got := exitCode(t, c.cmd.Wait()); got == 0 || time.Since(began) > 20*time.Second {
-		t.Errorf("got exit code %d after %v, want another one than 0 soon", got, time.Since(began))
+	if got := codeAtEnd(t, c.cmd); got <= 0 {
+		t.Errorf("got exit code %d, want one of a failure", got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/internal/console"
@@ -70,6 +71,15 @@ func exitCode(t *testing.T, err error) int {
 		t.Fatal(err)
 	}
 	return e.ExitCode()
+}
+
+// codeAtEnd waits for the end of a program, and returns its exit code. That of one that does
+// not end, and is killed, is -1.
+func codeAtEnd(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	hung := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer hung.Stop()
+	return exitCode(t, cmd.Wait())
 }
 
 // panicking is a client whose Next panics.

@@ -32,9 +32,9 @@ export const finished = (p) => p.page.locator('.transcript[aria-busy="false"]').
 /** prompt sends a prompt, and waits until it is in the conversation. */
 export async function prompt(p, text) {
   await composer(p).fill(text);
-  await button(p, "Send").click();
   const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
-  await there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
+  const seen = there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
+  await Promise.all([seen, button(p, "Send").click()]); // a click may return when the whole answer has come
 }
 
 /** until waits for something that comes by itself, and returns it. */
