@@ -39,9 +39,10 @@ func states() []Scenario {
 			m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
 			m.prompt(burstOf(20, 10))
 			m.p.fence()
-			m.prompt(streamOf(200, 10))
+			m.prompt(speaking())
 			m.p.expect("R36", message("response_chunk"))
 			m.compare("R79")
+			m.do(&contracts.Interrupt{})
 			m.p.expect("R37", message("response_end"))
 			m.compare("R79")
 		}),
