@@ -67,7 +67,7 @@ const beginning = signal(false);
 /** begin makes a session and sends its first prompt. */
 async function begin(prompt: string): Promise<void> {
   beginning.value = true;
-  if (await createSession()) {
+  if (await createSession(true)) {
     setDraft("", "");
     void send(prompt);
   }

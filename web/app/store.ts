@@ -361,19 +361,20 @@ export function inWords(err: unknown): string {
   return words[err.code] ?? err.message;
 }
 
-let creating: Promise<boolean> | undefined;
+let creating: Promise<string> | undefined;
 
-/** createSession makes a session and opens it. It reports whether that was done. Calls at the same time make one. */
-export function createSession(): Promise<boolean> {
-  return (creating ??= create().finally(() => {
-    creating = undefined;
-  }));
-}
-
-async function create(): Promise<boolean> {
+/**
+ * createSession makes a session and opens it, but not from a place that was left meanwhile, unless `always` is set. It
+ * reports whether the session was made. Calls at the same time make one.
+ */
+export async function createSession(always = false): Promise<boolean> {
+  const from = location.hash;
   refusal.value = "";
   try {
-    const id = await server.create();
+    const id = await (creating ??= server.create().finally(() => {
+      creating = undefined;
+    }));
+    if (!always && location.hash !== from) return true;
     if (openID.peek() !== id) open(id);
     location.hash = address(id);
     return true;

@@ -262,10 +262,13 @@ test("a double click makes one session, and the inbox shows what failed", { time
   server.signal("SIGSTOP"); // two clicks while the server is slow
   for (let i = 0; i < 2; i++) await plus.click();
   assert.equal(await p.page.evaluate(() => globalThis.made), 2);
-  server.signal("SIGCONT");
-  await composer(p).waitFor();
   await p.page.getByRole("link", { name: "Inbox" }).click();
   await p.page.locator(".inbox").waitFor();
+  const answered = p.page.waitForResponse("**/disconnect"); // the end of the making of a session
+  server.signal("SIGCONT");
+  await answered;
+  await p.page.evaluate(() => new Promise((done) => setTimeout(done)));
+  assert.equal(await p.page.locator(".inbox").count(), 1, "who has left is not called back by the session");
   await server.stop();
   const refused = (text) => p.page.locator(".main .refused", { hasText: text }).waitFor();
   await plus.click();
