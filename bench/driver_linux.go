@@ -20,7 +20,7 @@ import (
 // A driver is the controller of a session, over a WebSocket.
 type driver struct{ *wire }
 
-// runEnd is in the last message of every run. Until it comes, another prompt is refused.
+// runEnd is in the last message of every run. Before that message the server refuses another prompt.
 const runEnd = `"agent_end"`
 
 // drive attaches a controller to a session of a server, which it creates if there
@@ -47,8 +47,8 @@ func (d driver) command(c contracts.Command) error {
 	return d.send(text)
 }
 
-// await reads until each of the marks was in a message, in any order. It fails if an
-// error or a reset comes first.
+// await reads messages until each mark has been in one of them, in any order. It fails if
+// an error or a reset comes first.
 func (d driver) await(marks ...string) error {
 	var goodbye []byte // why the server ends the connection
 	for {

@@ -21,8 +21,8 @@ import (
 // TestSignalWaitsForNobodyWhoIsSilent ends each command that listens while
 // connections are open that ask nothing, half a question, or no more. A browser
 // keeps such connections. internal/transport/connlimit proves that nothing of it takes time;
-// here the bound is for a busy machine, and less than the 5 s that net/http waits for a
-// connection that asks nothing.
+// here the bound leaves time for a busy machine. It is below the 5 s for which
+// http.Server.Shutdown waits for a new connection that sends nothing.
 func TestSignalWaitsForNobodyWhoIsSilent(t *testing.T) {
 	t.Parallel()
 	const bound = 4500 * time.Millisecond

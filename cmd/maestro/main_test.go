@@ -73,8 +73,8 @@ func exitCode(t *testing.T, err error) int {
 	return e.ExitCode()
 }
 
-// codeAtEnd waits for the end of a program, and returns its exit code. That of one that does
-// not end, and is killed, is -1.
+// codeAtEnd waits until a program ends, and returns its exit code. After patience it kills
+// the program and returns -1.
 func codeAtEnd(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	hung := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })

@@ -364,8 +364,8 @@ export function inWords(err: unknown): string {
 let creating: Promise<string> | undefined;
 
 /**
- * createSession makes a session and opens it, but not from a place that was left meanwhile, unless `always` is set. It
- * reports whether the session was made. Calls at the same time make one.
+ * createSession makes a session and reports whether that succeeded. It opens the session if the address of the page has
+ * not changed since the call, or if `always` is set. Calls that overlap make one session.
  */
 export async function createSession(always = false): Promise<boolean> {
   const from = location.hash;

@@ -34,7 +34,7 @@ export async function prompt(p, text) {
   await composer(p).fill(text);
   const there = p.page.locator(".prompt", { hasText: text }).last(); // unless a long answer has moved it away
   const seen = there.or(p.page.locator('.transcript[aria-busy="true"]')).first().waitFor();
-  await Promise.all([seen, button(p, "Send").click()]); // a click may return when the whole answer has come
+  await Promise.all([seen, button(p, "Send").click()]); // on a busy machine the click may return after the whole answer
 }
 
 /** until waits for something that comes by itself, and returns it. */
@@ -182,7 +182,8 @@ export async function startServer(args = []) {
       ],
       {
         stdio: ["ignore", "pipe", "pipe"],
-        // Shells in terminals read no files of who runs the tests, and write no history, which could come after close.
+        // Shells in terminals do not read the startup files of the user who runs the tests. They write no history: close
+        // may be removing the folder when they end.
         env: { ...process.env, HOME: join(root, "state"), HISTFILE: "", SHELL: "/bin/bash" },
       },
     );
@@ -231,7 +232,7 @@ export async function startServer(args = []) {
     stop,
     session: ready.sessionId,
     signal: (name) => child.kill(name),
-    /** the first question in the inbox that fits, once it is there */
+    /** question waits until the inbox has a question that fits, and returns it. */
     question: (fits = () => true) =>
       until("a question", async () => (await call("GET", "/api/headless/inbox")).questions.find(fits)),
     /** a link that logs in once */

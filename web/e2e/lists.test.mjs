@@ -264,11 +264,11 @@ test("a double click makes one session, and the inbox shows what failed", { time
   assert.equal(await p.page.evaluate(() => globalThis.made), 2);
   await p.page.getByRole("link", { name: "Inbox" }).click();
   await p.page.locator(".inbox").waitFor();
-  const answered = p.page.waitForResponse("**/disconnect"); // the end of the making of a session
+  const answered = p.page.waitForResponse("**/disconnect"); // the last request that makes a session
   server.signal("SIGCONT");
   await answered;
   await p.page.evaluate(() => new Promise((done) => setTimeout(done)));
-  assert.equal(await p.page.locator(".inbox").count(), 1, "who has left is not called back by the session");
+  assert.equal(await p.page.locator(".inbox").count(), 1, "the new session does not replace the inbox");
   await server.stop();
   const refused = (text) => p.page.locator(".main .refused", { hasText: text }).waitFor();
   await plus.click();

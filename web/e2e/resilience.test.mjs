@@ -74,7 +74,7 @@ test("a prompt that was not sent comes back into the field of the next page", { 
   await composer(ann).press("Enter");
   await unsent(ann, "written without a network").waitFor();
   await composer(ann).fill("a draft");
-  // The page may hear that the network is back before it hears that it was left.
+  // This page must not connect again: it may be told that the network is back before it is told that it was left.
   await ann.page.evaluate(() => {
     globalThis.WebSocket = class extends WebSocket {
       constructor() {
