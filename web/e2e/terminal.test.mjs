@@ -165,9 +165,11 @@ test("a terminal outlives everything but its server", { timeout: 6 * patience },
   await typeLine(ann, "echo $((kept+1))");
   await shows(ann, "13");
 
+  const before = ann.page.url();
   await ann.page.getByRole("button", { name: "New session" }).first().click();
+  await ann.page.waitForURL((url) => url.href !== before);
   await button(ann, "New terminal").first().waitFor();
-  await ann.page.locator(".session").last().click();
+  await ann.page.locator(`.session[href="#session=${server.session}"]`).click();
   await about(ann, /^Your terminal/);
   await into(ann);
   await typeLine(ann, "echo $((kept+2))");
